@@ -1,0 +1,1 @@
+"""Canonical form, fingerprints, differences, and the judging of one page against what is stored."""

@@ -1,0 +1,277 @@
+"""The nouns that every room shares, one dataclass each; the words are those of the glossary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+JSON: TypeAlias = Any
+"""A decoded JSON value: integers exact, other numbers :class:`decimal.Decimal`."""
+
+
+# Reading -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One collection that the API serves.
+
+    Attributes:
+        name: As in the path and in the configuration, ``shipments``.
+        singular: As in event types, ``shipment``.
+        polled: Whether the listing accepts ``updated_since``.
+        addressable: Whether one record can be read by its id.
+    """
+
+    name: str
+    singular: str
+    polled: bool
+    addressable: bool = False
+
+    @property
+    def path(self) -> str:
+        """Where the listing is, relative to the base URL."""
+        return f"/v1/{self.name}"
+
+
+RESOURCES: Final[dict[str, Resource]] = {
+    resource.name: resource
+    for resource in (
+        Resource("shipments", "shipment", polled=True, addressable=True),
+        Resource("packages", "package", polled=True),
+        Resource("items", "item", polled=True),
+        Resource("stock", "stock", polled=False),
+        Resource("warehouses", "warehouse", polled=False),
+    )
+}
+"""The five resources of the API, by name."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Feed:
+    """One resource of one source; written ``main/shipments``."""
+
+    source: str
+    resource: str
+
+    def __str__(self) -> str:
+        """Return ``source/resource``, as in partition keys, logs and commands."""
+        return f"{self.source}/{self.resource}"
+
+
+class Urgency(StrEnum):
+    """Who may ask first when requests are scarce, most urgent first."""
+
+    OPERATOR = "operator"
+    POLL = "poll"
+    DETAIL = "detail"
+    TRAILING = "trailing"
+    PASS = "pass"
+
+
+class ClockSource(StrEnum):
+    """What a service time was taken from, best first."""
+
+    DATE = "date"
+    RESET = "reset"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One accepted response of a listing.
+
+    Attributes:
+        records: Each record's raw JSON text, in the order of the response.
+        next_cursor: Asks for the following page; None at the end of the list.
+        envelope: The field that held the records.
+        asked_at: S(r), the service's time when the request reached it at the earliest (detection.md, rule 1).
+        clock: What ``asked_at`` was taken from.
+        answered_at: The service's time when it made the answer, at the latest.
+        received_at: Our own time when the response was complete.
+    """
+
+    records: tuple[bytes, ...]
+    next_cursor: str | None
+    envelope: str
+    asked_at: datetime
+    clock: ClockSource
+    answered_at: datetime
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What the API says is left for the key in its current window (the ``x-ratelimit-`` headers).
+
+    Attributes:
+        limit: The most requests in a window.
+        remaining: How many of them are left, to all users of the key.
+        resets_in: How long the window still lasts.
+    """
+
+    limit: int
+    remaining: int
+    resets_in: timedelta
+
+
+class RunKind(StrEnum):
+    """A poll asks ``updated_since``; a pass reads the whole list."""
+
+    POLL = "poll"
+    PASS = "pass"
+
+
+# Comparing -----------------------------------------------------------------------------------------------------------
+
+
+class ChangeKind(StrEnum):
+    """What became of a record; ``snapshot`` states it as it was first met."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    DELETED = "deleted"
+    RESTORED = "restored"
+    SNAPSHOT = "snapshot"
+
+
+class Via(StrEnum):
+    """Which reading showed a change."""
+
+    POLL = "poll"
+    TRAILING = "trailing"
+    PASS = "pass"
+    DETAIL = "detail"
+    FIRST_PASS = "first_pass"
+
+
+class DeletionReason(StrEnum):
+    """How a record was found to be gone."""
+
+    ABSENT = "absent"
+    NOT_FOUND = "not_found"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The identity of a record in its feed.
+
+    Attributes:
+        text: The key string of the contract: percent-encoded components joined by commas.
+        id: The typed original: a string, an integer, or a list of them for composite keys.
+    """
+
+    text: str
+    id: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One visible change of one record, before it has a number.
+
+    Attributes:
+        feed: Where it was seen.
+        key: The record's identity.
+        kind: What became of the record.
+        revision: The record's change count: 0 for ``snapshot``, 1 for the first change.
+        before: The record's raw JSON before, or None where there was none.
+        after: The record's raw JSON after, or None where there is none.
+        patch: RFC 6902 operations from ``before`` to ``after``; None but for ``updated`` with a ``before``.
+        changed: The pointers that ``patch`` touches; None where ``patch`` is.
+        changed_between: Service times: start of the last complete run that would have shown it, and this reading.
+        modified_at: The record's own timestamp, where it has one.
+        detected_at: Our time when the reading was complete.
+        via: Which kind of reading showed it.
+        late: An earlier completed run covered it and did not show it.
+        reason: For ``deleted``: how that was found.
+    """
+
+    feed: Feed
+    key: Key
+    kind: ChangeKind
+    revision: int
+    before: bytes | None
+    after: bytes | None
+    patch: list[dict[str, JSON]] | None
+    changed: list[str] | None
+    changed_between: tuple[datetime | None, datetime]
+    modified_at: datetime | None
+    detected_at: datetime
+    via: Via
+    late: bool = False
+    reason: DeletionReason | None = None
+
+
+# Publishing ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One numbered entry of the outbox.
+
+    Attributes:
+        feed: The feed that numbers it.
+        sequence: Its number in the feed, contiguous from 1.
+        key: The record's key string; empty for an event about the feed itself.
+        id: ``evt_…``; never changes, whatever is retried, replayed or restarted.
+        type: ``dockbell.shipment.updated`` and so on.
+        change: The last part of ``type``, or the change that a named event follows.
+        revision: The record's change count.
+        body: The structured CloudEvent, JSON as sent.
+    """
+
+    feed: Feed
+    sequence: int
+    key: str
+    id: str
+    type: str
+    change: str
+    revision: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One event on its way to one sink.
+
+    Attributes:
+        event: What is delivered.
+        attempt: 1 for the first.
+        state: The latest committed record's raw JSON, None when it is gone; filled only for sinks that keep state.
+        replayed: Sent again on an operator's request; never touches retained state.
+    """
+
+    event: Event
+    attempt: int = 1
+    state: bytes | None = None
+    replayed: bool = False
+
+
+class Fate(StrEnum):
+    """What came of one attempt, as the sink saw it."""
+
+    DELIVERED = "delivered"
+    REFUSED = "refused"  # this event will never be taken: a dead letter at once
+    FAILED = "failed"  # this attempt did not succeed; another may
+    UNREACHABLE = "unreachable"  # nobody was there to judge the event
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one attempt came to.
+
+    Attributes:
+        fate: The kind of outcome.
+        reason: For people: ``HTTP 503``, ``connection refused``, ``reason code 0x97 (quota exceeded)``.
+        retry_after: The receiver's own wish; it holds for the whole sink.
+    """
+
+    fate: Fate
+    reason: str = ""
+    retry_after: timedelta | None = None
+
+
+DELIVERED: Final = Outcome(Fate.DELIVERED)

@@ -1,0 +1,1 @@
+"""Events, signatures, topics, and what becomes of a delivery."""

@@ -1,0 +1,1 @@
+"""What to ask of the API, what an answer says, and what a run has proven."""

@@ -1,0 +1,1 @@
+"""The request budget, and how long to back off."""

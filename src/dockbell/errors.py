@@ -1,0 +1,84 @@
+"""Errors, typed by who must act.
+
+The operator before start: :class:`ConfigError`. The operator later: :class:`SourceRefused`, :class:`SinkRejected`,
+:class:`SchemaMismatch`, :class:`StoreInUse`, :class:`StoreIncompatible`. Nobody, it passes by itself:
+:class:`SourceUnavailable`, :class:`RateLimited`, :class:`CursorExpired`, :class:`SinkUnavailable`.
+
+Messages read *subject: fact, got value; remedy*, in lower case, and never hold a secret or a query string.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class DockbellError(Exception):
+    """Every error that dockbell raises on purpose."""
+
+
+class ConfigError(DockbellError):
+    """The configuration cannot be used; the operator must change it before a start.
+
+    Attributes:
+        problems: One complete message for each thing to change.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class SourceError(DockbellError):
+    """Reading the API did not give a usable answer."""
+
+
+class SourceRefused(SourceError):
+    """The API does not accept the key (401, 403), or the request as such; the operator must act."""
+
+
+class SchemaMismatch(SourceError):
+    """The API's answer does not fit what is configured or was learned; the operator must act."""
+
+
+class SourceUnavailable(SourceError):
+    """No usable answer for now: refused, timed out, 5xx, or not JSON; it will be asked again."""
+
+
+class RateLimited(SourceUnavailable):
+    """The key's budget is used up (429).
+
+    Attributes:
+        retry_after: How long the API asks to wait, where it says so.
+    """
+
+    def __init__(self, message: str, retry_after: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class CursorExpired(SourceError):
+    """The API no longer knows a cursor that it gave; the run must begin again."""
+
+
+class SinkError(DockbellError):
+    """A sink could not be used."""
+
+
+class SinkRejected(SinkError):
+    """The receiver refuses us (credentials, certificate, protocol); the operator must act."""
+
+
+class SinkUnavailable(SinkError):
+    """The receiver cannot be reached for now."""
+
+
+class StoreError(DockbellError):
+    """The store could not be used."""
+
+
+class StoreInUse(StoreError):
+    """Another process holds the store."""
+
+
+class StoreIncompatible(StoreError):
+    """The file is not a dockbell store, or belongs to a newer dockbell."""

@@ -1,0 +1,1 @@
+"""Where snapshots, events and progress are kept, each page in one transaction."""

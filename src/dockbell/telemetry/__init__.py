@@ -1,0 +1,238 @@
+"""A fact, told once: agents and adapters emit it, the log (and whoever else listens) hears it.
+
+A fact is a frozen dataclass whose ``str()`` is its line in the log and whose fields are the structured form of it.
+Nothing secret may enter a fact.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar
+
+from dockbell.core.model import Delivery, Feed, Outcome, RunKind, Urgency
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that happened and that somebody may want to know."""
+
+    @property
+    def level(self) -> int:
+        """How much it matters, on the scale of :mod:`logging`."""
+        return self.weight
+
+    weight: ClassVar[int] = logging.INFO
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSent(Fact):
+    """The API answered one request (or did not: ``status`` is then None)."""
+
+    weight: ClassVar[int] = logging.DEBUG
+    source: str
+    urgency: Urgency
+    path: str
+    status: int | None
+    round_trip: timedelta
+    remaining: int | None
+    method: str = "GET"
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        answer = "no answer" if self.status is None else f"HTTP {self.status}"
+        return f"{self.source}: {self.method} {self.path}: {answer} in {self.round_trip.total_seconds():.3f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceWaits(Fact):
+    """A request failed and will be tried again."""
+
+    weight: ClassVar[int] = logging.WARNING
+    source: str
+    reason: str
+    delay: timedelta
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"source {self.source}: {self.reason}; asking again in {self.delay.total_seconds():.1f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded(Fact):
+    """A poll or a pass ended; ``problem`` is empty when it read everything."""
+
+    feed: Feed
+    kind: RunKind
+    pages: int
+    records: int
+    events: int
+    elapsed: timedelta
+    problem: str = ""
+
+    @property
+    def level(self) -> int:
+        """Return less for a poll that found nothing: there are many."""
+        if self.problem:
+            return logging.WARNING
+        return logging.INFO if self.events or self.kind is RunKind.PASS else logging.DEBUG
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        state = f"incomplete, {self.problem}" if self.problem else "complete"
+        return (
+            f"{self.feed}: {self.kind} {state}: {self.pages} pages, {self.records} records, "
+            f"{self.events} events in {self.elapsed.total_seconds():.1f} s"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFails(Fact):
+    """A feed cannot be read; it goes on trying, the others are not concerned."""
+
+    weight: ClassVar[int] = logging.ERROR
+    feed: Feed
+    reason: str
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"{self.feed}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedMended(Fact):
+    """A feed that could not be read can be read again."""
+
+    feed: Feed
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"{self.feed}: can be read again"
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionsHeld(Fact):
+    """A complete pass did not show so many records that their deletion is not believed."""
+
+    weight: ClassVar[int] = logging.ERROR
+    feed: Feed
+    absent: int
+    reason: str
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"{self.feed}: {self.absent} records are absent, their deletion is held: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverySettled(Fact):
+    """An attempt to deliver an event came to an end."""
+
+    weight: ClassVar[int] = logging.DEBUG
+    sink: str
+    delivery: Delivery
+    outcome: Outcome
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        event = self.delivery.event
+        reason = f" ({self.outcome.reason})" if self.outcome.reason else ""
+        return (
+            f"sink {self.sink}: {event.type} {event.key} #{event.sequence}, attempt {self.delivery.attempt}: "
+            f"{self.outcome.fate}{reason}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EventDied(Fact):
+    """An event became a dead letter."""
+
+    weight: ClassVar[int] = logging.ERROR
+    sink: str
+    feed: Feed
+    key: str
+    sequence: int
+    reason: str
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"sink {self.sink}: {self.feed} {self.key} #{self.sequence} is a dead letter: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFails(Fact):
+    """An agent met an error that nobody foresaw; it begins again."""
+
+    weight: ClassVar[int] = logging.ERROR
+    agent: str
+    error: BaseException
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"{self.agent}: {type(self.error).__name__}: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkConnected(Fact):
+    """A sink reached its receiver."""
+
+    sink: str
+    detail: str
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"sink {self.sink}: connected, {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkFails(Fact):
+    """A sink cannot reach its receiver, or is refused by it; it goes on trying."""
+
+    weight: ClassVar[int] = logging.WARNING
+    sink: str
+    reason: str
+    delay: timedelta
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"sink {self.sink}: {self.reason}; trying again in {self.delay.total_seconds():.1f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Started(Fact):
+    """The daemon runs."""
+
+    name: str
+    feeds: int
+    sinks: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"dockbell {self.name} runs: {self.feeds} feeds, sinks {', '.join(self.sinks) or 'none'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping(Fact):
+    """The daemon was told to stop."""
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return "stopping: delivering what is in flight"
+
+
+class Telemetry:
+    """Tells each fact to every listener, in the caller's own thread and at once."""
+
+    def __init__(self, *listeners: Callable[[Fact], None]) -> None:
+        self._listeners = list(listeners)
+
+    def listen(self, listener: Callable[[Fact], None]) -> None:
+        """Add a listener; it must return quickly and must not raise."""
+        self._listeners.append(listener)
+
+    def emit(self, fact: Fact) -> None:
+        """Tell a fact."""
+        for listener in self._listeners:
+            listener(fact)

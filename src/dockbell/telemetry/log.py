@@ -1,0 +1,83 @@
+"""The log: readable lines on a terminal, one JSON object a line otherwise; facts and library records alike."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+import click
+import msgspec
+
+from dockbell.core.moment import format_moment
+from dockbell.telemetry import Fact
+
+_COLOURS: Final = {logging.DEBUG: "bright_black", logging.WARNING: "yellow", logging.ERROR: "red"}
+_ROUTINE: Final = ("apscheduler", "httpx", "httpcore", "asyncio")
+"""Libraries that narrate what facts already say; only their warnings are kept."""
+
+
+def start_log(stream: TextIO, *, verbose: bool = False) -> None:
+    """Send the log to ``stream``, in the form that suits it; ``verbose`` adds each request and delivery."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_Lines() if stream.isatty() else _Objects())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.DEBUG if verbose else logging.INFO)
+    for name in _ROUTINE:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def log_fact(fact: Fact) -> None:
+    """Write a fact to the log; a listener of :class:`dockbell.telemetry.Telemetry`."""
+    logger = logging.getLogger("dockbell")
+    if logger.isEnabledFor(fact.level):
+        error = getattr(fact, "error", None)
+        logger.log(
+            fact.level,
+            "%s",
+            fact,
+            extra={"fact": fact},
+            exc_info=error if isinstance(error, BaseException) else None,
+        )
+
+
+def _moment(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
+
+
+class _Lines(logging.Formatter):
+    """``12:30:01 main/shipments: poll complete …``, coloured by level, in local time."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{_moment(record).astimezone():%H:%M:%S} {record.getMessage()}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        colour = _COLOURS.get(record.levelno)
+        return click.style(line, fg=colour) if colour else line
+
+
+class _Objects(logging.Formatter):
+    """One JSON object: time, level, text, and for a fact its name and fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, Any] = {
+            "time": format_moment(_moment(record)),
+            "level": record.levelname.lower(),
+            "text": record.getMessage(),
+        }
+        fact = getattr(record, "fact", None)
+        if isinstance(fact, Fact):
+            entry["fact"] = type(fact).__name__
+            entry |= {field.name: _plain(getattr(fact, field.name)) for field in fields(fact)}
+        if record.exc_info:
+            entry["trace"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(entry, enc_hook=str).decode()
+
+
+def _plain(value: object) -> object:
+    """Return what a log line shows of a field: records stay out of the log, times are numbers of seconds."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return getattr(value, "total_seconds", lambda: str(value))()

@@ -1,0 +1,76 @@
+"""Whether records that a complete pass did not show may be called deleted (detection.md, rules 17 and 18)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Absence(StrEnum):
+    """What a complete pass says about the records that it did not show."""
+
+    NONE = "nothing is absent"
+    SUSPECTED = "suspected until a second pass confirms it"
+    HELD_EMPTY = "the pass was empty where records are stored"
+    HELD_MANY = "more deletions than a day should have"
+
+    @property
+    def held(self) -> bool:
+        """Whether nothing may be deleted until the records are seen again or an operator decides."""
+        return self in (Absence.HELD_EMPTY, Absence.HELD_MANY)
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """What is known when a complete pass ends.
+
+    Attributes:
+        stored: Records that were stored when the pass began and are not tombstones.
+        absent: How many of them no request has shown since.
+        shown: Records that the pass showed.
+        deleted_lately: Deletions of the last 24 hours.
+    """
+
+    stored: int
+    absent: int
+    shown: int
+    deleted_lately: int
+
+
+def allowance(stored: int) -> int:
+    """Return how many deletions a day are believed for ``stored`` records: min(max(20, 10 %), max(2, 50 %))."""
+    return min(max(20, stored // 10), max(2, stored // 2))
+
+
+def judge_absence(census: Census) -> Absence:
+    """Return what the absent records of a complete pass are, as a whole."""
+    if census.absent == 0:
+        return Absence.NONE
+    if census.shown == 0:
+        return Absence.HELD_EMPTY
+    if census.absent + census.deleted_lately > allowance(census.stored + census.deleted_lately):
+        return Absence.HELD_MANY
+    return Absence.SUSPECTED
+
+
+class SeenRows:
+    """A set of stored rows, one bit each: flat in the number of records (a million rows take 125 kB)."""
+
+    def __init__(self, last_row: int) -> None:
+        """Make room for the rows 1 to ``last_row``; later rows are new and never missing, and are not kept."""
+        self.last_row = last_row
+        self.count = 0
+        self._bits = bytearray(last_row // 8 + 1)
+
+    def add(self, rows: Iterable[int]) -> None:
+        """Add rows."""
+        bits = self._bits
+        for row in rows:
+            if row <= self.last_row and not bits[row >> 3] & 1 << (row & 7):
+                bits[row >> 3] |= 1 << (row & 7)
+                self.count += 1
+
+    def __contains__(self, row: int) -> bool:
+        """Return whether a row was added."""
+        return row <= self.last_row and bool(self._bits[row >> 3] & 1 << (row & 7))

@@ -1,0 +1,103 @@
+"""What a resource's records look like, learned from the first page where the configuration does not say.
+
+The API's description shows no field names. Identity and timestamp are found by the names that such services use, and
+only where they hold on every record of the page; what was learned is stored, shown by ``status`` and checked on every
+later page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from dockbell.core import pointer
+from dockbell.core.key import KeyMissing, key_of
+from dockbell.core.model import JSON
+from dockbell.core.moment import parse_moment
+
+_IDENTITIES: Final = ("/id", "/uuid", "/{singular}_id", "/_id", "/key", "/code", "/number")
+_THINGS: Final = ("/sku", "/item_id", "/item_sku", "/product_id", "/item/id", "/item/sku")
+_PLACES: Final = ("/warehouse_id", "/warehouse", "/warehouse_code", "/location_id", "/location", "/warehouse/id")
+_MODIFIED: Final = (
+    "/updated_at",
+    "/modified_at",
+    "/last_modified_at",
+    "/last_modified",
+    "/updated",
+    "/modified",
+    "/updatedAt",
+    "/modifiedAt",
+    "/lastModified",
+    "/last_updated",
+    "/last_updated_at",
+    "/date_modified",
+)
+_CREATED: Final = ("/created_at", "/created", "/createdAt", "/creation_date", "/date_created")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Where identity and times stand in the records of one feed.
+
+    Attributes:
+        key: The pointers that together identify a record.
+        updated_at: The pointer to the record's own timestamp, None where records have none.
+        created_at: The pointer to the creation time, None where records have none.
+    """
+
+    key: tuple[str, ...]
+    updated_at: str | None = None
+    created_at: str | None = None
+
+
+class ShapeUnknown(ValueError):
+    """No field, and no pair of fields, identifies the records of a page."""
+
+
+def learn_shape(
+    singular: str,
+    records: Sequence[JSON],
+    *,
+    key: tuple[str, ...] | None = None,
+    updated_at: str | None = None,
+) -> Shape:
+    """Return the shape of the records of a page that is not empty; ``key`` and ``updated_at`` as configured win.
+
+    Raises:
+        ShapeUnknown: Nothing identifies every record of the page.
+    """
+    return Shape(
+        key=key or _find_key(singular, records),
+        updated_at=updated_at or _find_time(_MODIFIED, records),
+        created_at=_find_time(_CREATED, records),
+    )
+
+
+def _find_key(singular: str, records: Sequence[JSON]) -> tuple[str, ...]:
+    singles: Iterable[tuple[str, ...]] = ((name.format(singular=singular),) for name in _IDENTITIES)
+    for candidate in (*singles, *product(_THINGS, _PLACES)):
+        if _identifies(candidate, records):
+            return candidate
+    fields = sorted(records[0]) if isinstance(records[0], dict) else []
+    raise ShapeUnknown(f"no field identifies the records, got fields {', '.join(fields) or 'none'}")
+
+
+def _identifies(candidate: tuple[str, ...], records: Sequence[JSON]) -> bool:
+    tokens = [pointer.parse(part) for part in candidate]
+    try:
+        return len({key_of(record, tokens).text for record in records}) == len(records)
+    except KeyMissing:
+        return False
+
+
+def _find_time(candidates: Iterable[str], records: Sequence[JSON]) -> str | None:
+    for candidate in candidates:
+        tokens = pointer.parse(candidate)
+        values = [
+            value for record in records if (value := pointer.resolve(record, tokens)) not in (None, pointer.MISSING)
+        ]
+        if values and all(parse_moment(value) is not None for value in values):
+            return candidate
+    return None

@@ -1,0 +1,88 @@
+"""When a failed delivery is attempted again, and when a sink is left alone for a while (delivery.md, guarantee 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from dockbell.core.model import Fate, Feed, Outcome
+
+SCHEDULE: Final = (
+    timedelta(seconds=5),
+    timedelta(minutes=5),
+    timedelta(minutes=30),
+    timedelta(hours=2),
+    timedelta(hours=5),
+    timedelta(hours=10),
+    timedelta(hours=14),
+    timedelta(hours=20),
+    timedelta(hours=24),
+)
+"""The pause after the first, second, … failed attempt; when it is used up the event is a dead letter."""
+
+_JITTER_SHARE: Final = 0.1
+_STREAK_KEYS: Final = 5
+_PROBE_FIRST: Final = timedelta(seconds=1)
+_PROBE_MOST: Final = timedelta(seconds=30)
+_RETRY_AFTER_MOST: Final = timedelta(hours=24)
+
+
+def next_attempt(attempts: int, now: datetime, jitter: float) -> datetime | None:
+    """Return when to try again after ``attempts`` failures, or None when it was the last.
+
+    Args:
+        attempts: Attempts made, at least 1.
+        now: The time of the failure.
+        jitter: 0 to 1, spreads retries over a tenth of the pause.
+    """
+    if attempts > len(SCHEDULE):
+        return None
+    return now + SCHEDULE[attempts - 1] * (1 + _JITTER_SHARE * jitter)
+
+
+@dataclass(slots=True)
+class Breaker:
+    """Leaves a sink alone that takes nothing, and probes it with one event at a time.
+
+    It opens when nobody is there to judge an event, when the receiver asks to wait, or when several keys in a row
+    fail: then the fault is the sink's, not the events', and their attempts are given back.
+
+    Attributes:
+        probe_at: When the next probe may go; None while the breaker is closed.
+        streak: The keys that failed since the last success.
+    """
+
+    probe_at: datetime | None = None
+    streak: dict[tuple[Feed, str], None] = field(default_factory=dict)
+    _opened_at: datetime | None = None
+    _pause: timedelta = _PROBE_FIRST
+
+    @property
+    def is_open(self) -> bool:
+        """Whether deliveries wait for a probe."""
+        return self.probe_at is not None
+
+    def succeed(self) -> None:
+        """Note that the receiver judged an event on its merits."""
+        self.probe_at = self._opened_at = None
+        self._pause = _PROBE_FIRST
+        self.streak.clear()
+
+    def fail(self, place: tuple[Feed, str], outcome: Outcome, now: datetime, since: datetime) -> bool:
+        """Note the failure of an attempt that began at ``since``; return whether it opened the breaker."""
+        self.streak[place] = None
+        if outcome.retry_after is not None:
+            opened = self._opened_at is None
+            self._opened_at = now
+            self.probe_at = now + min(outcome.retry_after, _RETRY_AFTER_MOST)
+            return opened
+        if self._opened_at is None:
+            if outcome.fate is Fate.UNREACHABLE or len(self.streak) >= _STREAK_KEYS:
+                self._opened_at = now
+                self.probe_at = now + self._pause
+                return True
+        elif since > self._opened_at:  # a probe, not one that was under way when the breaker opened
+            self._pause = min(self._pause * 2, _PROBE_MOST)
+            self.probe_at = now + self._pause
+        return False

@@ -197,7 +197,7 @@ class Reader:
             via,
             state.first_asked_at,
             baseline=baseline,
-            settling=kind is RunKind.PASS and state.passes == 1,
+            settling=state.passes == 1,
             emit=self.settings.first_pass == "emit",
             unseen_since=None if last is None else last.asked_at,
             covered=covered,

@@ -87,15 +87,19 @@ class Relay:
         return await self._is_drained() and not self._ledger.owed
 
     async def _is_drained(self) -> bool:
+        """Return whether everything was attempted that may be attempted now."""
         ends = await self._store.last_sequences()
-        ledger = self._ledger
-        return ledger.idle and all(ledger.frontier(feed) >= ends.get(feed, 0) for feed in ledger.feeds)
+        ledger, now = self._ledger, self._now()
+        wake_at = ledger.wake_at(now)
+        is_read = all(ledger.frontier(feed) >= ends.get(feed, 0) for feed in ledger.feeds)
+        return ledger.idle and is_read and (wake_at is None or wake_at > now)
 
     async def _session(self) -> None:
         self._in_flight.clear()
         self._news_read = -1
-        self._ledger = Ledger(self._sink.window)
-        self._ledger.restore(*await self._store.load_ledger(self._sink.name))
+        ledger = Ledger(self._sink.window)
+        ledger.restore(*await self._store.load_ledger(self._sink.name))
+        self._ledger = ledger
         send, receive = anyio.create_memory_object_stream[Delivery](self._sink.window)
         async with anyio.create_task_group() as group:
             group.start_soon(self._forward_news)

@@ -155,8 +155,8 @@ def test_the_first_pass_states_each_record_on_request() -> None:
     assert (change.kind, change.revision, change.via) == (ChangeKind.SNAPSHOT, 0, Via.FIRST_PASS)
 
 
-def test_a_second_pass_still_meets_old_records_silently() -> None:
-    reading = Reading(Via.PASS, S0, settling=True)
+def test_until_a_second_pass_has_ended_old_records_are_still_met_silently() -> None:
+    reading = Reading(Via.POLL, S0, settling=True)
     assert read(Shelf(), shipment(at=-1), reading=reading).changes == []
     assert [change.kind for change in read(Shelf(), shipment(at=1), reading=reading).changes] == [ChangeKind.CREATED]
 

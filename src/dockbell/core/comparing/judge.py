@@ -101,7 +101,8 @@ class Reading:
         via: The kind of run.
         first_asked_at: S0, the service's time of the feed's first request.
         baseline: No complete pass has ended yet: unknown records dated before ``first_asked_at`` are no news.
-        settling: This is the second pass: pages may have shifted in the first, so the same holds for it.
+        settling: Only one pass has ended, and its pages may have shifted: until a second has ended too, the same holds
+            for records that are dated.
         emit: Publish each baseline record as a ``snapshot``.
         unseen_since: The start of the last complete run that would have shown a change.
         covered: The window of dates that the last complete run should have shown.

@@ -1,0 +1,136 @@
+"""Stand-ins for what tests must hold in their hands: the clock, a source and a sink."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from dockbell.core.model import DELIVERED, ClockSource, Delivery, Outcome, Page, Urgency
+from dockbell.core.moment import format_moment, parse_moment
+from dockbell.errors import CursorExpired
+from dockbell.telemetry import Fact, Telemetry
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@dataclass
+class Clock:
+    """A clock that stands still until it is told."""
+
+    time: datetime = NOON
+
+    def __call__(self) -> datetime:
+        return self.time
+
+    def pass_(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+
+@dataclass
+class FakeSource:
+    """A listing with offset cursors, whose pages shift when records move: the unkind end of what services do."""
+
+    clock: Clock
+    page_size: int = 3
+    stamped: bool = True
+    name: str = "main"
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
+    asked: list[tuple[str | None, datetime | None, Urgency]] = field(default_factory=list)
+    before_page: Callable[[int], None] = lambda _: None
+    """Called with the number of requests so far, before each answer; may raise, or change the records."""
+
+    def put(self, key: str, **fields: Any) -> None:
+        """Create or change a record; it moves to the end of the list."""
+        record = self.records.pop(key, {"id": key}) | fields
+        if self.stamped:
+            record["updated_at"] = format_moment(self.clock())
+        self.records[key] = record
+
+    async def read_page(
+        self,
+        resource: str,
+        *,
+        cursor: str | None = None,
+        updated_since: datetime | None = None,
+        limit: int = 200,
+        query: Mapping[str, str | int | bool] | None = None,
+        expand: tuple[str, ...] = (),
+        urgency: Urgency = Urgency.POLL,
+    ) -> Page:
+        self.asked.append((cursor, updated_since, urgency))
+        self.before_page(len(self.asked))
+        found = [
+            record
+            for record in self.records.values()
+            if updated_since is None or (parse_moment(record["updated_at"]) or NOON) >= updated_since
+        ]
+        start = int(cursor or 0)
+        page = found[start : start + self.page_size]
+        after = start + self.page_size
+        return Page(
+            records=tuple(json.dumps(record).encode() for record in page),
+            next_cursor=str(after) if after < len(found) else None,
+            envelope=resource,
+            asked_at=self.clock(),
+            clock=ClockSource.DATE,
+            answered_at=self.clock(),
+            received_at=self.clock(),
+        )
+
+    async def read_shipment(
+        self, shipment_id: str, *, expand: tuple[str, ...] = (), urgency: Urgency = Urgency.DETAIL
+    ) -> bytes | None:
+        record = self.records.get(shipment_id)
+        return None if record is None else json.dumps(record).encode()
+
+    async def aclose(self) -> None:
+        pass
+
+
+def expire_cursors(request: int) -> None:
+    """Forget every cursor at the second request; for :attr:`FakeSource.before_page`."""
+    if request == 2:
+        raise CursorExpired("cursor: the API answered HTTP 410")
+
+
+@dataclass
+class FakeSink:
+    """Takes what it is told to take, one delivery after the other, and remembers all."""
+
+    name: str = "screen"
+    window: int = 4
+    keeps_state: bool = False
+    answer: Callable[[Delivery], Outcome] = lambda _: DELIVERED
+    got: list[Delivery] = field(default_factory=list)
+
+    async def run(
+        self, deliveries: MemoryObjectReceiveStream[Delivery], settle: Callable[[Delivery, Outcome], None]
+    ) -> None:
+        async for delivery in deliveries:
+            self.got.append(delivery)
+            settle(delivery, self.answer(delivery))
+
+    async def probe(self) -> str:
+        return "here"
+
+    @property
+    def sequences(self) -> list[int]:
+        """The sequences that were attempted, in their order."""
+        return [delivery.event.sequence for delivery in self.got]
+
+
+class Ear:
+    """Hears every fact."""
+
+    def __init__(self) -> None:
+        self.facts: list[Fact] = []
+        self.telemetry = Telemetry(self.facts.append)
+
+    def texts(self) -> list[str]:
+        """Return the facts as the log has them."""
+        return [str(fact) for fact in self.facts]

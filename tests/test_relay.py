@@ -1,0 +1,246 @@
+"""The relay between a real store and a sink that does what it is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from dockbell.config import SinkSettings
+from dockbell.core.comparing.canon import Canon
+from dockbell.core.comparing.judge import Judge, Reading
+from dockbell.core.model import DELIVERED, Change, ClockSource, Delivery, Event, Fate, Feed, Outcome, Page, Via
+from dockbell.core.publishing.event import compose
+from dockbell.ports import Store
+from dockbell.relay import Relay
+from dockbell.stores.sqlite import SqliteStore
+from dockbell.telemetry import AgentFails, EventDied
+from tests.fakes import NOON, Clock, Ear, FakeSink
+
+FEED = Feed("main", "shipments")
+STOCK = Feed("main", "stock")
+FAILED = Outcome(Fate.FAILED, "HTTP 500")
+UNREACHABLE = Outcome(Fate.UNREACHABLE, "connection refused")
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
+    for feed in (FEED, STOCK):
+        await store.open_feed(feed)
+    await store.enroll("screen", "beginning")
+    yield store
+    await store.aclose()
+
+
+async def change(store: Store, *records: dict[str, Any], feed: Feed = FEED) -> None:
+    """Commit a page of records to a feed."""
+
+    def number(change: Change, sequence: int) -> Event:
+        return compose(change, name="acme", singular="shipment", epoch="epoch", sequence=sequence)
+
+    raws = tuple(json.dumps(record).encode() for record in records)
+    page = Page(raws, None, feed.resource, NOON, ClockSource.DATE, NOON, NOON)
+    judge = Judge(feed, key=("/id",), updated_at=None, created_at=None, canon=Canon())
+    state = await store.open_feed(feed)
+    await store.commit_page(state.id, partial(judge.judge, page, Reading(Via.POLL, NOON)), number)
+
+
+async def change_keys(store: Store, keys: Iterable[str]) -> None:
+    """Change one key after the other, each time to something new."""
+    for number, key in enumerate(keys):
+        await change(store, {"id": key, "n": number})
+
+
+def make_relay(store: Store, sink: FakeSink, clock: Clock, ear: Ear, **settings: Any) -> Relay:
+    return Relay(
+        sink,
+        SinkSettings(type="fake", **settings),
+        store=store,
+        telemetry=ear.telemetry,
+        now=clock,
+        jitter=lambda: 0.0,
+    )
+
+
+@asynccontextmanager
+async def relaying(store: Store, sink: FakeSink, clock: Clock | None = None, **settings: Any) -> AsyncIterator[Relay]:
+    relay = make_relay(store, sink, clock or Clock(), Ear(), **settings)
+    async with anyio.create_task_group() as group:
+        group.start_soon(relay.run)
+        yield relay
+        relay.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with anyio.fail_after(5):
+        while not condition():  # noqa: ASYNC110  # the condition is about a sink that knows no events
+            await anyio.sleep(0.002)
+
+
+async def drain(store: Store, sink: FakeSink, clock: Clock | None = None, **settings: Any) -> bool:
+    relay = make_relay(store, sink, clock or Clock(), Ear(), **settings)
+    with anyio.fail_after(5):
+        return await relay.drain(timedelta(seconds=1))
+
+
+async def test_what_is_in_the_outbox_is_delivered_in_order_and_the_place_is_kept(store: Store) -> None:
+    await change_keys(store, "abcab")
+    sink = FakeSink()
+    assert await drain(store, sink)
+    assert sink.sequences == [1, 2, 3, 4, 5]
+    again = FakeSink()
+    assert await drain(store, again)
+    assert again.got == []
+
+
+async def test_what_comes_while_the_relay_runs_is_delivered_at_once(store: Store) -> None:
+    sink = FakeSink()
+    async with relaying(store, sink):
+        for count, key in enumerate("aba", start=1):
+            await change(store, {"id": key, "n": count})
+            await until(lambda count=count: len(sink.got) == count)  # type: ignore[misc]
+    assert sink.sequences == [1, 2, 3]
+
+
+async def test_other_feeds_are_numbered_by_themselves(store: Store) -> None:
+    await change_keys(store, "ab")
+    await change(store, {"id": "x"}, feed=STOCK)
+    sink = FakeSink()
+    assert await drain(store, sink)
+    assert {(delivery.event.feed, delivery.event.sequence) for delivery in sink.got} == {
+        (FEED, 1),
+        (FEED, 2),
+        (STOCK, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "got"),
+    [
+        ({"resources": ["stock"]}, [(STOCK, "created")]),
+        ({"changes": ["updated"]}, [(FEED, "updated")]),
+        ({"sources": ["other"]}, []),
+        ({"sources": ["main"], "resources": ["shipments"], "changes": ["created"]}, [(FEED, "created")]),
+    ],
+)
+async def test_filters_let_through_what_they_name_and_settle_the_rest(
+    store: Store, settings: dict[str, Any], got: list[tuple[Feed, str]]
+) -> None:
+    await change_keys(store, "aa")
+    await change(store, {"id": "x"}, feed=STOCK)
+    sink = FakeSink()
+    assert await drain(store, sink, **settings)
+    assert [(delivery.event.feed, delivery.event.change) for delivery in sink.got] == got
+    assert (await store.load_ledger("screen"))[0] == {FEED: 2, STOCK: 1}
+
+
+async def test_a_failing_key_waits_and_the_others_go_on(store: Store) -> None:
+    await change_keys(store, "abab")
+    sink = FakeSink(answer=lambda delivery: FAILED if delivery.event.key == "a" else DELIVERED)
+    assert not await drain(store, sink)
+    assert sink.sequences == [1, 2, 4]
+    positions, (blocked,) = await store.load_ledger("screen")
+    assert positions[FEED] == 4
+    assert (blocked.key, blocked.sequence, blocked.attempts, blocked.error) == ("a", 1, 1, "HTTP 500")
+    assert blocked.due == NOON + timedelta(seconds=5)
+
+
+async def test_a_blocked_key_goes_on_in_order_when_its_time_has_come(store: Store) -> None:
+    await change_keys(store, "abaa")
+    clock = Clock()
+    refused = FakeSink(answer=lambda delivery: FAILED if delivery.event.key == "a" else DELIVERED)
+    await drain(store, refused, clock)
+    clock.pass_(5)
+    sink = FakeSink()
+    async with relaying(store, sink, clock):
+        await until(lambda: len(sink.got) == 3)
+    assert [(delivery.event.sequence, delivery.attempt) for delivery in sink.got] == [(1, 2), (3, 1), (4, 1)]
+    assert (await store.load_ledger("screen"))[1] == []
+
+
+async def test_an_event_that_is_refused_is_a_dead_letter_and_its_key_goes_on(store: Store) -> None:
+    await change_keys(store, "aa")
+    ear = Ear()
+    sink = FakeSink(answer=lambda each: Outcome(Fate.REFUSED, "HTTP 422") if each.event.sequence == 1 else DELIVERED)
+    assert await make_relay(store, sink, Clock(), ear).drain(timedelta(seconds=1))
+    assert sink.sequences == [1, 2]
+    assert [fact.reason for fact in ear.facts if isinstance(fact, EventDied)] == ["HTTP 422"]
+
+
+async def test_a_sink_that_nobody_answers_for_is_left_alone_and_owes_everything(store: Store) -> None:
+    await change_keys(store, "abcdefgh")
+    sink = FakeSink(window=2, answer=lambda _: UNREACHABLE)
+    assert not await drain(store, sink)
+    assert len(sink.got) <= 2
+    clock = Clock()
+    clock.pass_(1)
+    back = FakeSink()
+    assert await drain(store, back, clock)
+    assert sorted(back.sequences) == list(range(1, 9))
+
+
+async def test_deliveries_carry_the_latest_state_to_sinks_that_keep_it(store: Store) -> None:
+    await change_keys(store, "aa")
+    sink = FakeSink(keeps_state=True)
+    await drain(store, sink)
+    assert [json.loads(delivery.state or b"null") for delivery in sink.got] == [{"id": "a", "n": 1}] * 2
+
+
+async def test_a_crash_repeats_what_was_not_saved_under_the_same_ids(store: Store) -> None:
+    await change_keys(store, "abc")
+    sink = FakeSink()
+    relay = make_relay(store, sink, Clock(), Ear())
+    async with anyio.create_task_group() as group:
+        group.start_soon(relay.run)
+        await until(lambda: len(sink.got) == 3)
+        relay._checkpoint = _crash  # type: ignore[method-assign]
+        group.cancel_scope.cancel()
+    again = FakeSink()
+    assert await drain(store, again)
+    assert [each.event.id for each in again.got] == [each.event.id for each in sink.got]
+
+
+async def _crash() -> None:
+    """Stand in for the checkpoint of a process that is gone."""
+
+
+async def test_a_sink_that_breaks_begins_again_from_what_is_saved(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await change_keys(store, "ab")
+    broken: list[Delivery] = []
+
+    def answer(delivery: Delivery) -> Outcome:
+        if not broken:
+            broken.append(delivery)
+            raise ZeroDivisionError
+        return DELIVERED
+
+    monkeypatch.setattr("dockbell.relay._RESTART_PAUSE", timedelta(0))
+    sink, ear = FakeSink(answer=answer), Ear()
+    assert await make_relay(store, sink, Clock(), ear).drain(timedelta(seconds=1))
+    assert sink.sequences == [1, 1, 2]
+    assert [type(fact) for fact in ear.facts if isinstance(fact, AgentFails)] == [AgentFails]
+
+
+async def test_a_backlog_larger_than_what_is_read_ahead_is_delivered_whole(store: Store) -> None:
+    await change(store, *({"id": str(number)} for number in range(2500)))
+    sink = FakeSink(window=20)
+    assert await drain(store, sink)
+    assert sink.sequences == list(range(1, 2501))
+
+
+async def test_stopping_settles_what_is_in_flight(store: Store) -> None:
+    await change_keys(store, "ab")
+    sink = FakeSink()
+    async with relaying(store, sink):
+        await until(lambda: len(sink.got) == 2)
+    assert (await store.load_ledger("screen"))[0][FEED] == 2

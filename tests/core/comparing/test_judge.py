@@ -132,6 +132,15 @@ def test_ignored_members_and_unordered_arrays_make_no_event() -> None:
     assert read(shelf, shipment(seen=2, tags=["b", "a"]), judge=judge).changes == []
 
 
+def test_what_was_stored_under_other_rules_is_compared_by_todays() -> None:
+    shelf = Shelf()
+    read(shelf, shipment(seen=1, tags=["a", "b"]))
+    judge = make_judge(ignore=("/seen",), unordered=("/tags",))
+    judgement = read(shelf, shipment(seen=2, tags=["b", "a"]), judge=judge)
+    assert (judgement.changes, len(judgement.writes)) == ([], 1)
+    assert read(shelf, shipment(seen=3, tags=["b", "a"]), judge=judge).changes == []
+
+
 @pytest.mark.parametrize(
     ("record", "kind"),
     [

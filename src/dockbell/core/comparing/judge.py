@@ -220,7 +220,7 @@ class Judge:
             if known is None or known.gone or known.fingerprint != candidate.fingerprint:
                 differing.append((candidate, known))
             elif candidate.modified is not None and known.modified != to_micros(candidate.modified):
-                # Only the timestamp moved: no event, but the next comparison starts from here.
+                # Only the timestamp moved: mostly no event, but the next comparison starts from here.
                 if self._touch:
                     differing.append((candidate, known))
                 else:
@@ -241,6 +241,13 @@ class Judge:
         reading: Reading,
     ) -> None:
         """Add to the judgement what a record comes to that is unknown, gone or different."""
+        previous = None if before is None else decode(before)
+        # A stored fingerprint may be that of other rules than today's: only what differs by these has changed.
+        if before is not None and self._canon.fingerprint(previous) == candidate.fingerprint:
+            assert known is not None
+            if not self._touch or known.modified == (candidate.modified and to_micros(candidate.modified)):
+                verdict.writes.append(candidate.write(known.row, known.revision))
+                return
         kind = self._kind(candidate, known, reading)
         counted = kind is not None and kind is not ChangeKind.SNAPSHOT
         revision = (0 if known is None else known.revision) + (1 if counted else 0)
@@ -250,7 +257,7 @@ class Judge:
             verdict.oldest_unseen = modified
         if kind is None:
             return
-        patch = None if before is None else diff(decode(before), candidate.document)
+        patch = None if before is None else diff(previous, candidate.document)
         verdict.changes.append(
             Change(
                 feed=self._feed,

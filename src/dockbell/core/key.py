@@ -1,0 +1,80 @@
+"""The key string: one text that identifies a record in its feed, in topics, URLs, events and commands.
+
+Each component is written as text, with ``% / + # $ ,``, spaces and whatever an MQTT topic may not hold (section 1.5.4
+of MQTT 5: controls and non-characters) percent-encoded; components are joined by commas. One key has one string.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import unquote
+
+from dockbell.core import pointer
+from dockbell.core.model import JSON, Key
+
+_NONCHARACTERS: Final = "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
+_UNSAFE: Final = re.compile(rf"[%/+#$, \x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef{_NONCHARACTERS}]")
+_KINDS: Final = {type(None): "null", str: "an empty string", bool: "a boolean", list: "an array", dict: "an object"}
+
+
+class KeyMissing(ValueError):
+    """A record has no usable value where its key should stand.
+
+    Attributes:
+        pointer: Where the key should stand.
+    """
+
+    def __init__(self, tokens: pointer.Tokens, got: str) -> None:
+        self.pointer = pointer.join(tokens)
+        super().__init__(f"key {self.pointer}: must be a non-empty string or an integer, got {got}")
+
+
+def encode(components: Sequence[JSON]) -> str:
+    """Return the key string of one or more components, strings or integers.
+
+    Raises:
+        ValueError: A component holds half a surrogate pair, which no text may.
+    """
+    text = ",".join([_UNSAFE.sub(_escape, str(component)) for component in components])
+    # As a part of a URL these two would be taken for a step in the path.
+    return "%2E" * len(text) if text in (".", "..") else text
+
+
+def _escape(match: re.Match[str]) -> str:
+    return "".join([f"%{byte:02X}" for byte in match[0].encode()])
+
+
+def decode(text: str) -> tuple[str, ...]:
+    """Return the components of a key string.
+
+    Raises:
+        ValueError: It is not written as :func:`encode` writes it.
+    """
+    try:
+        components = tuple(unquote(part, errors="strict") for part in text.split(","))
+        canonical = encode(components)
+    except UnicodeError as error:
+        raise ValueError(f"key {text!r}: is not percent-encoded UTF-8") from error
+    if canonical != text:
+        raise ValueError(f"key {text!r}: is not a key string; write {canonical!r}")
+    return components
+
+
+def key_of(document: JSON, pointers: Sequence[pointer.Tokens]) -> Key:
+    """Return the key of a record.
+
+    Raises:
+        KeyMissing: A pointer leads to nothing, null, the empty string, or to neither a string nor an integer.
+    """
+    values = [_component(document, tokens) for tokens in pointers]
+    return Key(encode(values), values if len(values) > 1 else values[0])
+
+
+def _component(document: JSON, tokens: pointer.Tokens) -> str | int:
+    value = pointer.resolve(document, tokens)
+    if type(value) is int or (type(value) is str and value):
+        return value
+    got = "nothing" if value is pointer.MISSING else _KINDS.get(type(value), "a fraction")
+    raise KeyMissing(tokens, got)

@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+from cloudevents.core.bindings.http import HTTPMessage, from_structured
+from cloudevents.core.formats.json import JSONFormat
+from jsonschema import Draft202012Validator
+
+from dockbell.core import key
+from dockbell.core.comparing.canon import decode
+from dockbell.core.comparing.diff import apply, diff, touched
+from dockbell.core.model import RESOURCES, Change, ChangeKind, DeletionReason, Event, Feed, Via
+from dockbell.core.publishing import event
+
+GOLDEN: Final = Path(__file__).parents[2] / "golden"
+SCHEMA: Final = json.loads((files("dockbell.core.publishing") / "event.schema.json").read_bytes())
+VALIDATOR: Final = Draft202012Validator(SCHEMA)
+SEEN: Final = datetime(2026, 11, 21, 2, 30, 0, 123456, tzinfo=UTC)
+
+PACKED: Final = b'{"id":"shp_123","status":"packed","tracking_number":null,"updated_at":"2026-11-21T02:11:07Z"}'
+SHIPPED: Final = b'{"id":"shp_123","status":"shipped","tracking_number":"JJD01","updated_at":"2026-11-21T02:29:58Z"}'
+STOCK: Final = b'{"sku":"PAL/12 +","warehouse_id":2,"available":%s,"unit_cost":%s}'
+ITEM: Final = '{"id":"Größe 42%%","name":"東京 🗼","notes":{"a/b":"%s","m~n":"\\u00e9"}}'
+
+
+def make(
+    kind: ChangeKind, before: bytes | None, after: bytes | None, *, of: str = "shipments", by: str = "/id", **other: Any
+) -> Change:
+    """Return a change as the judge makes it."""
+    record = decode(after or before or b"")
+    patch = diff(decode(before), decode(after)) if before and after else None
+    change = Change(
+        feed=Feed("main", of),
+        key=key.key_of(record, [tuple(place.split("/")[1:]) for place in by.split()]),
+        kind=kind,
+        revision=7,
+        before=before,
+        after=after,
+        patch=patch,
+        changed=None if patch is None else touched(patch),
+        changed_between=(SEEN - timedelta(seconds=15), SEEN - timedelta(milliseconds=80)),
+        modified_at=datetime(2026, 11, 21, 2, 29, 58, tzinfo=UTC),
+        detected_at=SEEN,
+        via=Via.POLL,
+    )
+    return replace(change, **other)
+
+
+UPDATED: Final = make(ChangeKind.UPDATED, PACKED, SHIPPED)
+GONE: Final = make(ChangeKind.DELETED, SHIPPED, None, via=Via.PASS, modified_at=None, reason=DeletionReason.ABSENT)
+CHANGES: Final = {
+    "created": make(ChangeKind.CREATED, None, PACKED, revision=1),
+    "updated": UPDATED,
+    "updated_without_before": make(
+        ChangeKind.UPDATED, None, SHIPPED, revision=1, changed_between=(None, SEEN), via=Via.FIRST_PASS
+    ),
+    "updated_late": replace(UPDATED, via=Via.TRAILING, late=True),
+    "deleted_absent": GONE,
+    "deleted_not_found": replace(GONE, via=Via.DETAIL, reason=DeletionReason.NOT_FOUND),
+    "deleted_left": replace(GONE, reason=DeletionReason.LEFT),
+    "restored": make(ChangeKind.RESTORED, None, SHIPPED, revision=9),
+    "snapshot": make(ChangeKind.SNAPSHOT, None, SHIPPED, revision=0, changed_between=(None, SEEN), via=Via.FIRST_PASS),
+    "composite_key": make(
+        ChangeKind.UPDATED,
+        STOCK % (b"18446744073709551616", b"12.50"),
+        STOCK % (b"18446744073709551617", b"0.10000000000000000000000001"),
+        of="stock",
+        by="/sku /warehouse_id",
+        modified_at=None,
+        via=Via.PASS,
+    ),
+    "unicode": make(ChangeKind.UPDATED, (ITEM % "ä").encode(), (ITEM % "\u2028").encode(), of="items"),
+}
+
+
+def write(change: Change, *, epoch: str = "4f6b", sequence: int = 42) -> Event:
+    singular = RESOURCES[change.feed.resource].singular
+    return event.compose(change, name="acme", singular=singular, epoch=epoch, sequence=sequence)
+
+
+EVENTS: Final = {name: write(change) for name, change in CHANGES.items()} | {
+    "test": event.test_event("acme", "erp", SEEN, "nonce")
+}
+
+
+def body_of(composed: Event) -> Any:
+    return json.loads(composed.body, parse_float=Decimal)
+
+
+def golden(name: str) -> Any:
+    return json.loads((GOLDEN / f"{name}.json").read_bytes(), parse_float=Decimal)
+
+
+# The golden examples -------------------------------------------------------------------------------------------------
+
+
+def test_every_golden_example_is_rebuilt() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == set(EVENTS)
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_a_golden_example_is_rebuilt_byte_for_byte(name: str) -> None:
+    assert msgspec.json.format((GOLDEN / f"{name}.json").read_bytes(), indent=-1) == EVENTS[name].body
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_a_golden_example_is_valid(name: str) -> None:
+    VALIDATOR.validate(golden(name))
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_a_cloudevents_library_reads_what_we_write(name: str) -> None:
+    composed = EVENTS[name]
+    headers = {"content-type": "application/cloudevents+json; charset=utf-8"}
+    read = from_structured(HTTPMessage(headers, composed.body), JSONFormat())
+    assert read.get_id() == composed.id
+    assert read.get_type() == composed.type
+    assert read.get_subject() == composed.key
+    assert read.get_time() == SEEN.replace(microsecond=123000)
+    assert read.get_extension("partitionkey") == f"{composed.feed}/{composed.key}"
+    assert read.get_extension("sequence") == f"{composed.sequence:020}"
+    assert read.get_data() == json.loads(composed.body)["data"]
+
+
+# Content -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_fields_stand_in_the_order_of_the_contract() -> None:
+    body = body_of(EVENTS["updated"])
+    assert " ".join(body) == (
+        "specversion id source type subject time datacontenttype dataschema partitionkey sequence data"
+    )
+    assert " ".join(body["data"]) == (
+        "resource key id change revision before after patch changed changed_between modified_at detected_at via late"
+    )
+
+
+def test_an_event_repeats_what_the_outbox_sorts_it_by() -> None:
+    composed = EVENTS["composite_key"]
+    body = body_of(composed)
+    assert (composed.feed, composed.sequence, composed.revision) == (Feed("main", "stock"), 42, 7)
+    assert composed.key == body["subject"] == body["data"]["key"] == "PAL%2F12%20%2B,2"
+    assert body["data"]["id"] == ["PAL/12 +", 2]
+    assert (composed.id, composed.type) == (body["id"], body["type"])
+    assert composed.change == body["data"]["change"] == "updated"
+    assert type(composed.change) is str
+
+
+def test_records_are_embedded_byte_for_byte() -> None:
+    odd = '{ "id": 7,\t"a": 1.50, "a": 1e3, "b": "\\u00e9é\\/" }'.encode()
+    composed = write(make(ChangeKind.CREATED, None, odd))
+    assert b'"before":null,"after":' + odd + b"," in composed.body
+
+
+def test_an_event_is_one_line_however_the_api_writes_its_records() -> None:
+    pretty = b'{\r\n  "id": "shp_123",\n  "price": 1.50, "note": "\\n"\n}'
+    change = make(ChangeKind.CREATED, None, pretty)
+    body = event.compose(change, name="acme", singular="shipment", epoch="e", sequence=1).body
+    assert b"\n" not in body
+    assert b'{"id":"shp_123","price":1.50,"note":"\\n"}' in body
+
+
+def test_numbers_in_a_patch_are_exact() -> None:
+    values = [operation["value"] for operation in body_of(EVENTS["composite_key"])["data"]["patch"]]
+    assert values == [18446744073709551617, Decimal("0.10000000000000000000000001")]
+
+
+def test_the_patch_of_an_event_makes_after_of_before() -> None:
+    for name in ("updated", "updated_late", "composite_key", "unicode"):
+        data = decode(EVENTS[name].body)["data"]
+        assert apply(data["before"], data["patch"]) == data["after"]
+        assert data["changed"] == touched(data["patch"])
+
+
+def test_a_source_is_a_uri_whatever_its_parts_are_called() -> None:
+    assert event.event_source("acme", Feed("main", "shipments")) == "dockbell://acme/main/shipments"
+    assert event.event_source("lager süd", Feed("a/b", "stock")) == "dockbell://lager%20s%C3%BCd/a%2Fb/stock"
+
+
+# Ids -----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_event_has_the_same_id() -> None:
+    assert write(UPDATED).id == write(make(ChangeKind.UPDATED, PACKED, SHIPPED)).id
+
+
+def test_whatever_makes_another_event_makes_another_id() -> None:
+    back = make(ChangeKind.UPDATED, SHIPPED, PACKED)
+    other_feeds = [replace(UPDATED, feed=Feed("main", "packages")), replace(UPDATED, feed=Feed("other", "shipments"))]
+    events = [
+        write(UPDATED),
+        write(UPDATED, sequence=43),
+        write(UPDATED, epoch="4f6c"),
+        write(back),
+        write(replace(UPDATED, revision=8)),
+        *map(write, other_feeds),
+        *(event.test_event("acme", sink, SEEN, nonce) for sink in ("erp", "floor") for nonce in ("1", "2")),
+    ]
+    assert len({composed.id for composed in events}) == len(events)
+    assert not any("." in composed.id for composed in events)
+
+
+def test_there_and_back_again_gives_three_ids() -> None:
+    there, back = UPDATED, make(ChangeKind.UPDATED, SHIPPED, PACKED)
+    steps = [replace(change, revision=n) for n, change in enumerate((there, back, there), start=1)]
+    assert len({write(step, sequence=n).id for n, step in enumerate(steps)}) == 3
+
+
+def test_a_test_event_is_marked_and_stands_outside_every_feed() -> None:
+    composed = event.test_event("acme", "floor north", SEEN, "nonce")
+    assert (composed.type, composed.change, composed.sequence) == ("dockbell.test", "test", 0)
+    assert composed.feed.resource not in RESOURCES
+    assert composed.key == "floor%20north"
+    VALIDATOR.validate(body_of(composed))
+
+
+# The schema ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_no_field_can_be_left_out_or_added(name: str) -> None:
+    body = golden(name)
+    for path in ("", "/data"):
+        part = body["data"] if path else body
+        wrong = [{"op": "remove", "path": f"{path}/{member}"} for member in part]
+        wrong += [{"op": "add", "path": f"{path}/{member}", "value": "x"} for member in ("extra", "sentby", "Late")]
+        assert [operation for operation in wrong if VALIDATOR.is_valid(apply(body, [operation]))] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        ("created", "/data/before", {}),
+        ("created", "/data/after", None),
+        ("created", "/data/patch", []),
+        ("created", "/data/changed", []),
+        ("created", "/data/reason", "absent"),
+        ("created", "/data/revision", 0),
+        ("created", "/data/change", "updated"),
+        ("created", "/type", "dockbell.shipment.restored"),
+        ("updated", "/data/before", None),
+        ("updated", "/data/after", None),
+        ("updated", "/data/reason", "absent"),
+        ("updated", "/data/patch/0/op", "move"),
+        ("updated", "/data/patch/0/op", "remove"),
+        ("updated", "/data/patch/0/path", "status"),
+        ("updated", "/data/patch/0/from", "/status"),
+        ("updated", "/data/patch/-", {"op": "add", "path": "/a"}),
+        ("updated", "/data/changed", ["/a", "/a"]),
+        ("updated", "/data/changed/0", "/a~"),
+        ("updated", "/data/changed_between", ["2026-11-21T02:30:00.123Z"]),
+        ("updated", "/data/changed_between/1", None),
+        ("updated", "/data/changed_between/-", None),
+        ("updated", "/data/modified_at", "2026-11-21T02:30:00Z"),
+        ("updated", "/data/detected_at", None),
+        ("updated", "/data/late", "false"),
+        ("updated", "/data/via", "push"),
+        ("updated", "/data/resource", "orders"),
+        ("updated", "/data/revision", 7.5),
+        ("updated", "/data/id", None),
+        ("updated", "/data/id", ""),
+        ("updated", "/data/id", ["shp_123"]),
+        ("updated", "/data/id", [1, None]),
+        ("updated", "/data", None),
+        ("updated_without_before", "/data/patch", []),
+        ("updated_without_before", "/data/changed", []),
+        ("updated_without_before", "/data/before", {}),
+        ("deleted_absent", "/data/reason", "vanished"),
+        ("deleted_absent", "/data/before", None),
+        ("deleted_absent", "/data/after", {}),
+        ("deleted_absent", "/data/patch", []),
+        ("restored", "/data/before", {}),
+        ("restored", "/data/revision", 1),
+        ("snapshot", "/data/revision", 1),
+        ("snapshot", "/data/before", {}),
+        ("test", "/type", "dockbell.shipment.created"),
+        ("test", "/data/change", "created"),
+        ("test", "/sequence", "00000000000000000001"),
+        ("created", "/specversion", "0.3"),
+        ("created", "/id", "evt_1.2"),
+        ("created", "/source", "https://acme/main/shipments"),
+        ("created", "/type", "dockbell.order.created"),
+        ("created", "/type", "dockbell.test"),
+        ("created", "/subject", "a b"),
+        ("created", "/subject", "a/b"),
+        ("created", "/subject", "a,"),
+        ("created", "/subject", ""),
+        ("created", "/subject", "50%"),
+        ("created", "/time", "2026-11-21T02:30:00.123+00:00"),
+        ("created", "/datacontenttype", "text/plain"),
+        ("created", "/dataschema", "urn:dockbell:schema:order:1"),
+        ("created", "/partitionkey", "main/shipments"),
+        ("created", "/sequence", 42),
+        ("created", "/sequence", "42"),
+    ],
+)
+def test_an_event_that_breaks_the_contract_is_refused(name: str, path: str, value: object) -> None:
+    assert not VALIDATOR.is_valid(apply(golden(name), [{"op": "add", "path": path, "value": value}]))
+
+
+def test_records_may_hold_anything() -> None:
+    body = apply(golden("created"), [{"op": "add", "path": "/data/after", "value": {"patch": [None], "": {}}}])
+    VALIDATOR.validate(body)

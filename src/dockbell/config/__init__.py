@@ -1,0 +1,66 @@
+"""The configuration: TOML in, frozen models out; nothing is asked or connected here.
+
+- ``values``: the types that keys have: durations, pointers, names, URLs, paths. ``cron``: schedules.
+- ``wording``: the base of every table, and plain words for what does not fit it.
+- ``secret``: values that must not be seen.
+- ``tables``: what each table holds, and how the settings of a feed are merged.
+- ``loading``: from a file to a :class:`Config`, or to every problem at once. ``printing``: back, without the secrets.
+
+Every key that the models hold works, and stands in ``config.example.toml`` with its default and its meaning. Errors
+name the file, the table, the key, what was got and what to do.
+"""
+
+from __future__ import annotations
+
+from dockbell.config.loading import check_secrets, find, load, validate
+from dockbell.config.printing import redacted, to_toml
+from dockbell.config.secret import Secret
+from dockbell.config.tables import (
+    Config,
+    FeedSettings,
+    ResourceSettings,
+    SinkSettings,
+    SourceSettings,
+    StoreSettings,
+)
+from dockbell.config.values import (
+    ConfigPath,
+    Duration,
+    Interval,
+    Names,
+    Pointer,
+    Pointers,
+    ProxyUrl,
+    Table,
+    format_duration,
+    parse_duration,
+)
+from dockbell.config.wording import Settings, suggest
+
+__all__ = [
+    "Config",
+    "ConfigPath",
+    "Duration",
+    "FeedSettings",
+    "Interval",
+    "Names",
+    "Pointer",
+    "Pointers",
+    "ProxyUrl",
+    "ResourceSettings",
+    "Secret",
+    "Settings",
+    "SinkSettings",
+    "SourceSettings",
+    "StoreSettings",
+    "Table",
+    "check_secrets",
+    "find",
+    "format_duration",
+    "load",
+    "parse_duration",
+    "redacted",
+    "suggest",
+    "to_toml",
+    "validate",
+]

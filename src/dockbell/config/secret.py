@@ -1,0 +1,95 @@
+"""Values that must not be seen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, Self
+
+from pydantic import Field, model_serializer, model_validator
+
+from dockbell.config.values import ConfigPath, name_kind
+from dockbell.config.wording import Settings
+from dockbell.errors import ConfigError
+
+_FORMS: Final = 'text, { env = "NAME" } or { file = "path" }'
+
+
+class Secret(Settings):
+    """A value that must not be seen: given as text, by ``{ env = "NAME" }`` or by ``{ file = "path" }``.
+
+    The value is looked up when it is needed, so that it can change while the daemon runs. ``str()``, ``repr()`` and
+    JSON show where it comes from, never what it is.
+    """
+
+    value: str | None = None
+    env: str | None = Field(default=None, min_length=1)
+    file: ConfigPath | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_text(cls, given: object) -> object:
+        if isinstance(given, str):
+            return {"value": given}
+        if not isinstance(given, dict | Secret):
+            raise ValueError(f"must be {_FORMS}, got {name_kind(given)}")  # noqa: TRY004  # pydantic takes ValueError
+        return given
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if [self.value, self.env, self.file].count(None) != 2:  # noqa: PLR2004  # of three
+            raise ValueError(f"must be exactly one of {_FORMS}")
+        if self.value is not None:
+            _clean(self.value)
+        return self
+
+    def reveal(self) -> str:
+        """Look the value up and return it, without white space around it.
+
+        Raises:
+            ConfigError: The variable is not set, the file cannot be read, or there is no single line of text in it.
+        """
+        subject = f"environment variable {self.env}" if self.env is not None else f"file {self.file}"
+        try:
+            return _clean(self._look_up())
+        except KeyError:
+            remedy = 'export it, or name another source of the value: { env = "NAME" } or { file = "path" }'
+            raise ConfigError(f"{subject} is not set; {remedy}") from None
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ConfigError(f"{subject}: {reason}; make it readable, or name another") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"{subject} must be UTF-8") from None
+        except ValueError as error:
+            raise ConfigError(f"{subject} {error}") from None
+
+    def _look_up(self) -> str:
+        if self.env is not None:
+            return os.environ[self.env]
+        if self.file is not None:
+            return Path(self.file).read_text(encoding="utf-8")
+        return self.value or ""
+
+    def __str__(self) -> str:
+        """Say where the value comes from."""
+        if self.env is not None:
+            return f"env:{self.env}"
+        return "***" if self.file is None else f"file:{self.file}"
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Keep the value out of ``repr()`` and out of what rich prints."""
+        yield None, str(self)
+
+    @model_serializer
+    def _hide(self) -> str:
+        return str(self)
+
+
+def _clean(text: str) -> str:
+    text = text.strip()
+    if not text:
+        raise ValueError("must not be empty")
+    if not text.isprintable():
+        raise ValueError("must be one line of printable text")
+    return text

@@ -1,0 +1,282 @@
+"""What each table holds, and how the settings of a feed are merged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+
+from pydantic import (
+    Field,
+    SerializeAsAny,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
+
+from dockbell.config.cron import Cron
+from dockbell.config.secret import Secret
+from dockbell.config.values import (
+    SQLITE,
+    BaseUrl,
+    ConfigPath,
+    Duration,
+    HeaderText,
+    Interval,
+    Lookback,
+    Name,
+    Names,
+    OneOrMore,
+    Pointer,
+    Pointers,
+    ProxyUrl,
+    Query,
+    StoreUrl,
+    Table,
+    name_kind,
+)
+from dockbell.config.wording import Settings, misfit, suggest
+from dockbell.errors import ConfigError
+
+ResourceName: TypeAlias = Literal["shipments", "packages", "items", "stock", "warehouses"]
+ChangeName: TypeAlias = Literal["created", "updated", "deleted", "restored", "snapshot"]
+
+
+class StoreSettings(Settings):
+    """``[store]``: where snapshots and events are kept."""
+
+    url: StoreUrl = Field(default=f"{SQLITE}dockbell.db", validate_default=True)
+    keep_events: Duration = timedelta(days=7)
+
+    @property
+    def path(self) -> Path:
+        """The SQLite file."""
+        return Path(self.url.removeprefix(SQLITE))
+
+
+class ResourceSettings(Settings):
+    """``[resources.NAME]``: how one resource is read and compared; ``[sources.X.resources.Y]`` overrides key by key."""
+
+    enabled: bool = True
+    every: Interval | None = None
+    cron: Cron | None = None
+    reconcile: Interval | None = None
+    lookback: Lookback = "auto"
+    first_pass: Literal["baseline", "emit"] = "baseline"
+    key: Annotated[Pointers, Field(min_length=1)] | None = None
+    updated_at: Pointer | None = None
+    ignore: Pointers = ()
+    unordered: Pointers = ()
+    query: Query = Field(default_factory=dict)
+    expand: Names = ()
+    confirm_after: Duration = timedelta(minutes=2)
+    touch: bool = False
+
+    @property
+    def schedule(self) -> timedelta | str:
+        """When it is read: every so often, or by cron; only for merged settings, which have one of the two."""
+        schedule = self.every or self.cron
+        assert schedule is not None
+        return schedule
+
+    @field_validator("every", mode="before")
+    @classmethod
+    def _refuse_auto(cls, given: object) -> object:
+        if given == "auto":
+            raise ValueError('"auto" is not available yet; give a duration such as "15s"')
+        return given
+
+    @model_validator(mode="after")
+    def _refuse_two_schedules(self) -> Self:
+        if self.every is not None and self.cron is not None:
+            raise misfit((("cron",), "every is given too; keep one of them"))
+        return self
+
+
+class PassedSettings(ResourceSettings):
+    """The settings of a resource whose listing accepts no ``updated_since`` (api-spec.md): stock, warehouses."""
+
+    @field_validator("reconcile", "lookback", mode="before")
+    @classmethod
+    def _refuse(cls, _: object) -> object:
+        raise ValueError(
+            "does not apply: the API takes no updated_since here, so every run reads the whole list; remove it"
+        )
+
+
+class Resources(Settings):
+    """``[resources]``: what is read, and how."""
+
+    shipments: ResourceSettings | None = None
+    packages: ResourceSettings | None = None
+    items: ResourceSettings | None = None
+    stock: PassedSettings | None = None
+    warehouses: PassedSettings | None = None
+
+    def listed(self) -> dict[str, ResourceSettings]:
+        """Return the resources that the table names."""
+        return {name: settings for name in type(self).model_fields if (settings := getattr(self, name)) is not None}
+
+
+BUILT_IN: Final = Resources(
+    shipments=ResourceSettings(every=timedelta(seconds=15), reconcile=timedelta(hours=24)),
+    packages=ResourceSettings(every=timedelta(seconds=15), reconcile=timedelta(hours=24)),
+    # By default the API lists active items only: one that goes inactive would look deleted.
+    items=ResourceSettings(every=timedelta(seconds=60), reconcile=timedelta(hours=24), query={"status": "all"}),
+    stock=PassedSettings(every=timedelta(minutes=5)),
+    warehouses=PassedSettings(every=timedelta(hours=1)),
+).listed()
+"""How each resource is read when nothing else is said."""
+
+
+class SourceSettings(Settings):
+    """``[sources.NAME]``: one account of the API."""
+
+    base_url: BaseUrl
+    api_key: Secret
+    requests_per_minute: int = Field(default=300, ge=1)
+    share: float = Field(default=0.9, gt=0, le=1)
+    timeout: Interval = timedelta(seconds=30)
+    proxy: ProxyUrl | None = None
+    ca_file: ConfigPath | None = None
+    user_agent: HeaderText | None = None
+    resources: Resources = Resources()
+
+
+class SinkSettings(Settings):
+    """``[sinks.NAME]``: what every kind of sink has; each kind adds its own keys by a subclass in its own module."""
+
+    type: str
+    sources: Annotated[Names, *OneOrMore] | None = None
+    resources: Annotated[tuple[ResourceName, ...], *OneOrMore] | None = None
+    changes: Annotated[tuple[ChangeName, ...], *OneOrMore] | None = None
+    start: Literal["now", "beginning"] = "now"
+
+    def aside(self) -> Self:
+        """Return settings for a short run beside the daemon's, such as a test: changed where the two would clash."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSettings:
+    """One feed, and how it is read.
+
+    Attributes:
+        source: The name of its source.
+        resource: The name of its resource.
+        settings: Merged: the built-in defaults, then ``[resources.X]``, then ``[sources.S.resources.X]``.
+    """
+
+    source: str
+    resource: str
+    settings: ResourceSettings
+
+
+def merge(*layers: ResourceSettings) -> ResourceSettings:
+    """Return the settings that several tables give together, the last first; a key that is not written gives nothing.
+
+    Arrays are replaced, ``query`` is merged key by key, and ``every`` and ``cron`` replace each other.
+    """
+    merged: Table = {}
+    for layer in layers:
+        written = {key: getattr(layer, key) for key in layer.model_fields_set}
+        if written.keys() & {"every", "cron"}:
+            merged = {key: value for key, value in merged.items() if key not in ("every", "cron")}
+        if "query" in written:
+            written["query"] = merged.get("query", {}) | written["query"]
+        merged |= written
+    return ResourceSettings(**merged)
+
+
+def merge_feeds(sources: Mapping[str, SourceSettings], common: Resources) -> list[FeedSettings]:
+    """Return the feeds that are read, by source and in the order of the API's resources.
+
+    Without any ``[resources]`` all five are read, otherwise those listed there or in the source's own table; never one
+    that is not ``enabled``.
+    """
+    feeds = []
+    shared = common.listed()
+    for source, settings in sources.items():
+        own = settings.resources.listed()
+        for resource, default in BUILT_IN.items():
+            layers = [tables[resource] for tables in (shared, own) if resource in tables]
+            merged = merge(default, *layers)
+            if merged.enabled and (layers or not shared):
+                feeds.append(FeedSettings(source, resource, merged))
+    return feeds
+
+
+def _choose_sink(given: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    """Validate ``[sinks.NAME]`` by the model of its ``type``, which the context's ``sink_types`` gives."""
+    sink_types: Callable[[str], type[SinkSettings]] | None = (info.context or {}).get("sink_types")
+    if not isinstance(given, dict) or sink_types is None:
+        return handler(given)
+    kind = given.get("type")
+    if kind is None:
+        raise misfit((("type",), 'missing; add one, such as type = "webhook"'))
+    if not isinstance(kind, str):
+        raise misfit((("type",), f"must be text, got {name_kind(kind)}"))
+    try:
+        model = sink_types(kind)
+    except ConfigError as error:
+        raise misfit(((), str(error))) from None
+    return model.model_validate(given, context=info.context)
+
+
+class Config(Settings):
+    """The whole file."""
+
+    name: Name = "dockbell"
+    store: StoreSettings = Field(default_factory=StoreSettings)
+    sources: dict[Name, SourceSettings] = Field(default_factory=dict, validate_default=True)
+    resources: Resources = Resources()
+    sinks: dict[Name, SerializeAsAny[Annotated[SinkSettings, WrapValidator(_choose_sink)]]] = Field(
+        default_factory=dict
+    )
+
+    @field_validator("sources")
+    @classmethod
+    def _need_a_source(cls, sources: dict[str, SourceSettings]) -> dict[str, SourceSettings]:
+        if not sources:
+            raise ValueError("none is configured; add [sources.main] with base_url and api_key")
+        return sources
+
+    @field_validator("sinks")
+    @classmethod
+    def _check_filters(cls, sinks: dict[str, SinkSettings], info: ValidationInfo) -> dict[str, SinkSettings]:
+        if "sources" not in info.data or "resources" not in info.data:
+            return sinks  # what they hold is not known: their own problems come first
+        feeds = merge_feeds(info.data["sources"], info.data["resources"])
+        problems = [
+            ((name, key), words) for name, sink in sinks.items() for key, words in _find_dead_filters(sink, feeds)
+        ]
+        if problems:
+            raise misfit(*problems)
+        return sinks
+
+    @model_validator(mode="after")
+    def _need_a_feed(self) -> Self:
+        idle = self.sources.keys() - {feed.source for feed in self.feeds()}
+        if idle:
+            raise misfit(*((("sources", name), "reads nothing; enable one of its resources") for name in sorted(idle)))
+        return self
+
+    def feeds(self) -> list[FeedSettings]:
+        """Return the feeds that are read, by source and in the order of the API's resources, with merged settings."""
+        return merge_feeds(self.sources, self.resources)
+
+
+def _find_dead_filters(sink: SinkSettings, feeds: list[FeedSettings]) -> Iterator[tuple[str, str]]:
+    """Yield the filters of a sink that name what never has an event, each with what is wrong."""
+    known = {feed.source: None for feed in feeds}
+    for source in sink.sources or ():
+        if source not in known:
+            yield "sources", f'"{source}" is no source; {suggest(source, known)}'
+    read = {feed.resource: None for feed in feeds if sink.sources is None or feed.source in sink.sources}
+    for resource in sink.resources or ():
+        if read and resource not in read:
+            yield "resources", f'"{resource}" is not read from these sources; {suggest(resource, read)}'

@@ -1,0 +1,238 @@
+"""The types that keys have, each with its check; a check says in plain words what it wants and what it got."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import date, time, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, ValidationInfo
+
+Table: TypeAlias = dict[str, Any]
+"""A table as TOML gives it."""
+
+
+# What was got --------------------------------------------------------------------------------------------------------
+
+_KINDS: Final = (
+    (bool, "true or false"),
+    (str, "text"),
+    (int, "a whole number"),
+    (float, "a number"),
+    (list | tuple, "a list"),
+    (dict, "a table"),
+    (date | time, "a date or time"),
+)
+_SHOWN_MOST: Final = 60
+
+
+def name_kind(value: object) -> str:
+    """Return what kind of TOML value this is, without showing it."""
+    return next((name for kind, name in _KINDS if isinstance(value, kind)), type(value).__name__)
+
+
+def show(value: object) -> str:
+    """Return a value as an error quotes it: on one line, and not too long."""
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    if not isinstance(value, bool | str | int | float):
+        return name_kind(value)
+    text = json.dumps(value, ensure_ascii=not str(value).isprintable())
+    return text if len(text) <= _SHOWN_MOST else text[:_SHOWN_MOST] + "…"
+
+
+# Durations -----------------------------------------------------------------------------------------------------------
+
+_UNITS: Final = {
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+    "ms": timedelta(milliseconds=1),
+}
+_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+_LONGEST: Final = timedelta(days=36_500)  # a moment this far back from now is still one that Python can name
+
+
+def parse_duration(value: object) -> timedelta:
+    """Return the duration that text such as ``"90s"``, ``"5m"`` or ``"1h30m"`` states, to the microsecond.
+
+    Raises:
+        ValueError: It states none, or one that is negative or longer than 36500 days.
+    """
+    duration = value
+    if isinstance(value, str) and re.fullmatch(rf"({_PART.pattern})+", value):
+        try:
+            duration = sum((float(number) * _UNITS[unit] for number, unit in _PART.findall(value)), timedelta())
+        except OverflowError:
+            duration = timedelta.max
+    if not isinstance(duration, timedelta):
+        raise ValueError(f'must be a duration such as "90s", "5m", "24h" or "7d", got {show(value)}')  # noqa: TRY004
+    if not timedelta() <= duration <= _LONGEST:
+        raise ValueError(f"must be a duration of at most {_LONGEST.days}d, got {show(value)}")
+    return duration
+
+
+def format_duration(value: timedelta) -> str:
+    """Return the text that :func:`parse_duration` reads as this duration: ``1h30m``."""
+    parts = []
+    for unit, size in _UNITS.items():
+        count, rest = divmod(value, size)
+        if count or (unit == "ms" and rest):
+            micros = rest // timedelta(microseconds=1) if unit == "ms" else 0
+            parts.append(f"{count}{f'.{micros:03}'.rstrip('0') if micros else ''}{unit}")
+        value = rest
+    return "".join(parts) or "0s"
+
+
+def _check_positive(value: timedelta) -> timedelta:
+    if not value:
+        raise ValueError("must be longer than 0s")
+    return value
+
+
+def _parse_lookback(value: object) -> timedelta | str:
+    if value == "auto":
+        return "auto"
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise ValueError(str(error).replace("must be", 'must be "auto" or', 1)) from None
+
+
+def _format_lookback(value: timedelta | str) -> str:
+    return value if isinstance(value, str) else format_duration(value)
+
+
+Duration = Annotated[timedelta, BeforeValidator(parse_duration), PlainSerializer(format_duration, when_used="json")]
+Interval = Annotated[Duration, AfterValidator(_check_positive)]
+"""A duration that something is repeated after, or waited for: never zero."""
+Lookback = Annotated[
+    timedelta | Literal["auto"],
+    BeforeValidator(_parse_lookback),
+    PlainSerializer(_format_lookback, when_used="json"),
+]
+
+
+# Names and pointers --------------------------------------------------------------------------------------------------
+
+_POINTER: Final = re.compile(r"(/([^~/]|~[01])*)+")
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_HEADER: Final = re.compile(r"[\x20-\x7e]+")
+
+
+def _as_tuple(value: object) -> object:
+    if isinstance(value, list):
+        return tuple(value)
+    return (value,) if isinstance(value, str) else value
+
+
+def _check_pointer(value: str) -> str:
+    if not _POINTER.fullmatch(value):
+        raise ValueError(f'must be a JSON pointer such as "/id" or "/address/city", got {show(value)}')
+    return value
+
+
+def _check_name(value: str) -> str:
+    # It stands in URIs and topics, where other letters would have to be escaped.
+    if not _NAME.fullmatch(value):
+        raise ValueError(f'must be made of a-z, 0-9, "-" and "_", and begin with a letter or digit, got {show(value)}')
+    return value
+
+
+def _check_header(value: str) -> str:
+    if not _HEADER.fullmatch(value):
+        raise ValueError(f"must be printable ASCII, got {show(value)}")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_check_name)]
+Names = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_as_tuple)]
+Pointer = Annotated[str, AfterValidator(_check_pointer)]
+Pointers = Annotated[tuple[Pointer, ...], BeforeValidator(_as_tuple)]
+HeaderText = Annotated[str, AfterValidator(_check_header)]
+OneOrMore = (BeforeValidator(_as_tuple), Field(min_length=1))
+"""Makes a tuple type accept a lone text, and refuse an empty list."""
+
+
+# Queries -------------------------------------------------------------------------------------------------------------
+
+_OWN_PARAMETERS: Final = {
+    "updated_since": "dockbell sets it from what it has read",
+    "cursor": "dockbell sets it from page to page",
+    "limit": "dockbell sets the size of pages",
+    "expand": "it has a key of its own, expand = [...]",
+}
+
+
+def _check_query(value: object) -> object:
+    for name, given in value.items() if isinstance(value, dict) else ():
+        if name in _OWN_PARAMETERS:
+            raise ValueError(f"must not hold {name}: {_OWN_PARAMETERS[name]}; remove it")
+        if not isinstance(given, str | int):
+            raise ValueError(f"{name} must be text, a whole number or true or false, got {name_kind(given)}")  # noqa: TRY004
+    return value
+
+
+Query = Annotated[dict[str, str | int | bool], BeforeValidator(_check_query)]
+
+
+# URLs and paths ------------------------------------------------------------------------------------------------------
+
+SQLITE: Final = "sqlite:///"
+
+
+def redact_url(url: str) -> str:
+    """Return a URL without what may be secret: user, password and query."""
+    return re.sub(r"\?[^#]*", "?***", re.sub(r"(?<=://)[^/?#]*@", "***@", url))
+
+
+def _split_url(url: str, example: str) -> SplitResult:
+    wanted = f"must be a URL such as {example}, got {show(redact_url(url))}"
+    try:
+        parts = urlsplit(url)
+        port_is_usable = parts.port != 0
+    except ValueError:
+        raise ValueError(wanted) from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_usable or re.search(r"\s", url):
+        raise ValueError(wanted)
+    return parts
+
+
+def _check_base_url(url: str) -> str:
+    parts = _split_url(url, '"https://api.example.com"')
+    if "@" in parts.netloc:
+        raise ValueError("must not hold a user or password; the API takes api_key")
+    if "?" in url or "#" in url:
+        raise ValueError("must not hold a query or a fragment; remove it")
+    return url.rstrip("/")
+
+
+def _check_proxy(url: str) -> str:
+    _split_url(url, '"http://proxy.example.com:3128"')
+    return url
+
+
+def _from_folder(path: str, info: ValidationInfo) -> str:
+    folder: Path | None = (info.context or {}).get("folder")
+    return path if folder is None else str(folder / path)
+
+
+def _check_store_url(url: str, info: ValidationInfo) -> str:
+    if url.startswith(("postgresql:", "postgres:")):
+        raise ValueError(f'PostgreSQL is not available yet; use "{SQLITE}dockbell.db"')
+    path = url.removeprefix(SQLITE)
+    if path in ("", url, ":memory:") or "?" in path:
+        wanted = f'must name a file, "{SQLITE}relative.db" or "{SQLITE}/absolute.db"'
+        raise ValueError(f"{wanted}, got {show(redact_url(url))}")
+    return SQLITE + _from_folder(path, info)
+
+
+BaseUrl = Annotated[str, AfterValidator(_check_base_url)]
+ProxyUrl = Annotated[str, AfterValidator(_check_proxy)]
+StoreUrl = Annotated[str, AfterValidator(_check_store_url)]
+ConfigPath = Annotated[str, Field(min_length=1), AfterValidator(_from_folder)]
+"""A path that counts from the configuration file's folder; absolute once it is loaded."""

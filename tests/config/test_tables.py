@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, get_args
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dockbell.config import Config, ResourceSettings, Secret, SourceSettings, StoreSettings
+from dockbell.config.tables import BUILT_IN, ChangeName, PassedSettings, ResourceName, Resources, merge
+from dockbell.core.model import RESOURCES, ChangeKind
+
+Read = Callable[[str], Config]
+Keys = dict[str, Any]
+
+SOURCE = '[sources.main]\nbase_url = "https://api.example.com"\napi_key = "k"\n'
+FIVE = ["shipments", "packages", "items", "stock", "warehouses"]
+
+
+def _read_names(config: Config, source: str = "main") -> list[str]:
+    return [feed.resource for feed in config.feeds() if feed.source == source]
+
+
+def _settings(config: Config, resource: str) -> ResourceSettings:
+    return next(feed.settings for feed in config.feeds() if feed.resource == resource)
+
+
+# The words are the core's, which imports this package and so cannot lend them.
+
+
+def test_the_resources_are_those_of_the_core() -> None:
+    assert list(get_args(ResourceName)) == list(Resources.model_fields) == list(BUILT_IN) == list(RESOURCES) == FIVE
+
+
+def test_the_changes_are_those_of_the_core() -> None:
+    assert get_args(ChangeName) == tuple(ChangeKind)
+
+
+def test_settings_for_passes_belong_to_the_resources_that_cannot_be_polled() -> None:
+    for name, settings in BUILT_IN.items():
+        assert isinstance(settings, PassedSettings) is not RESOURCES[name].polled
+
+
+# What is read --------------------------------------------------------------------------------------------------------
+
+
+def test_without_resources_all_five_are_read_with_their_defaults(read: Read) -> None:
+    config = read(SOURCE)
+    assert _read_names(config) == FIVE
+    assert {feed.resource: feed.settings.schedule for feed in config.feeds()} == {
+        "shipments": timedelta(seconds=15),
+        "packages": timedelta(seconds=15),
+        "items": timedelta(seconds=60),
+        "stock": timedelta(minutes=5),
+        "warehouses": timedelta(hours=1),
+    }
+    assert {feed.resource: feed.settings.reconcile for feed in config.feeds()} == {
+        "shipments": timedelta(hours=24),
+        "packages": timedelta(hours=24),
+        "items": timedelta(hours=24),
+        "stock": None,
+        "warehouses": None,
+    }
+    assert {feed.resource: feed.settings.query for feed in config.feeds() if feed.settings.query} == {
+        "items": {"status": "all"}
+    }
+
+
+def test_only_listed_resources_are_read_in_the_order_of_the_api(read: Read) -> None:
+    assert _read_names(read(SOURCE + "[resources.stock]\n[resources.items]\n")) == ["items", "stock"]
+
+
+def test_a_resource_that_is_not_enabled_is_not_read(read: Read) -> None:
+    config = read(SOURCE + "[resources.stock]\nenabled = false\n[resources.items]\n")
+    assert _read_names(config) == ["items"]
+
+
+def test_an_empty_table_of_resources_lists_nothing_and_so_all_are_read(read: Read) -> None:
+    assert _read_names(read(SOURCE + "[resources]\n")) == FIVE
+
+
+def test_a_source_can_read_more_and_less_than_the_others(read: Read) -> None:
+    config = read(
+        SOURCE
+        + "[resources.items]\n[resources.stock]\nenabled = false\n"
+        + SOURCE.replace("main", "b")
+        + "[sources.b.resources.stock]\nenabled = true\n[sources.b.resources.items]\nenabled = false\n"
+        + "[sources.b.resources.warehouses]\n"
+    )
+    assert _read_names(config, "main") == ["items"]
+    assert _read_names(config, "b") == ["stock", "warehouses"]
+
+
+def test_an_override_alone_does_not_end_the_default_of_all_five(read: Read) -> None:
+    config = read(SOURCE + '[sources.main.resources.stock]\nevery = "1m"\n')
+    assert _read_names(config) == FIVE
+    assert _settings(config, "stock").schedule == timedelta(minutes=1)
+
+
+# How it is merged ----------------------------------------------------------------------------------------------------
+
+
+def test_a_sources_own_table_overrides_key_by_key(read: Read) -> None:
+    config = read(
+        SOURCE
+        + '[resources.items]\nevery = "9s"\nignore = ["/a"]\ntouch = true\nquery = { sku = "A" }\n'
+        + '[sources.main.resources.items]\nevery = "8s"\nignore = ["/b"]\nquery = { status = "active" }\n'
+    )
+    settings = _settings(config, "items")
+    assert settings.every == timedelta(seconds=8)
+    assert settings.ignore == ("/b",)
+    assert settings.touch
+    assert settings.query == {"status": "active", "sku": "A"}
+    assert settings.reconcile == timedelta(hours=24)
+
+
+def test_cron_takes_the_place_of_the_interval_below_it_and_the_other_way_round(read: Read) -> None:
+    config = read(
+        SOURCE
+        + '[resources.items]\ncron = "0 6 * * mon-fri"\n[resources.stock]\ncron = "0 7 * * *"\n'
+        + '[sources.main.resources.stock]\nevery = "1m"\n'
+    )
+    items, stock = _settings(config, "items"), _settings(config, "stock")
+    assert (items.every, items.cron, items.schedule) == (None, "0 6 * * mon-fri", "0 6 * * mon-fri")
+    assert (stock.every, stock.cron, stock.schedule) == (timedelta(minutes=1), None, timedelta(minutes=1))
+
+
+POINTERS = st.sampled_from(["/a", "/b/c", "/d/*/e"])
+KEYS: st.SearchStrategy[Keys] = st.fixed_dictionaries(
+    {},
+    optional={
+        "enabled": st.booleans(),
+        "every": st.sampled_from(["1s", "2s", "3s"]),
+        "reconcile": st.sampled_from(["1h", "2h"]),
+        "lookback": st.sampled_from(["auto", "5s"]),
+        "first_pass": st.sampled_from(["baseline", "emit"]),
+        "ignore": st.lists(POINTERS, max_size=2),
+        "key": st.lists(POINTERS, min_size=1, max_size=2),
+        "query": st.dictionaries(st.sampled_from(["status", "sku"]), st.sampled_from(["x", 7, True]), max_size=2),
+        "touch": st.booleans(),
+    },
+)
+
+
+def _layer(keys: Keys) -> ResourceSettings:
+    return ResourceSettings.model_validate(keys)
+
+
+def _unite(below: Keys, above: Keys) -> Keys:
+    """Say it once more, in the terms of the file."""
+    query = {**below.get("query", {}), **above.get("query", {})}
+    return {**below, **above, **({"query": query} if "query" in {*below, *above} else {})}
+
+
+@given(KEYS, KEYS)
+def test_two_tables_are_as_one_that_holds_the_keys_of_both(below: Keys, above: Keys) -> None:
+    assert merge(_layer(below), _layer(above)) == _layer(_unite(below, above))
+
+
+@given(KEYS, KEYS, KEYS)
+def test_it_makes_no_difference_which_tables_are_merged_first(first: Keys, second: Keys, third: Keys) -> None:
+    a, b, c = _layer(first), _layer(second), _layer(third)
+    assert merge(merge(a, b), c) == merge(a, merge(b, c)) == merge(a, b, c)
+
+
+@given(KEYS)
+def test_an_empty_table_changes_nothing(keys: Keys) -> None:
+    assert merge(_layer(keys), ResourceSettings()) == merge(ResourceSettings(), _layer(keys)) == _layer(keys)
+
+
+# The rest ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_base_url_loses_its_trailing_slash() -> None:
+    source = SourceSettings(base_url="https://api.example.com/logistics/", api_key=Secret(value="k"))
+    assert source.base_url == "https://api.example.com/logistics"
+
+
+def test_a_lone_text_stands_for_a_list_of_one() -> None:
+    settings = _layer({"key": "/id", "ignore": "/seen_at", "expand": "packages"})
+    assert (settings.key, settings.ignore, settings.expand) == (("/id",), ("/seen_at",), ("packages",))
+
+
+def test_a_store_names_its_file() -> None:
+    assert StoreSettings(url="sqlite:///a/b.db").path == Path("a/b.db")
+    assert StoreSettings(url="sqlite:////a/b.db").path == Path("/a/b.db")
+
+
+def test_paths_count_from_the_folder_of_the_file(read: Read, tmp_path: Path) -> None:
+    config = read(
+        '[sources.main]\nbase_url = "https://api.example.com"\napi_key = { file = "key" }\nca_file = "/etc/ca.pem"\n'
+        '[sinks.a]\ntype = "pager"\ntoken = { file = "../token" }\ncert_file = "certs/a.pem"\n'
+    )
+    assert config.store.path == tmp_path / "dockbell.db"
+    assert config.sources["main"].api_key.file == str(tmp_path / "key")
+    assert config.sources["main"].ca_file == "/etc/ca.pem"
+    sink = config.sinks["a"].model_dump()
+    assert sink["cert_file"] == str(tmp_path / "certs/a.pem")
+    assert sink["token"] == f"file:{tmp_path}/../token"

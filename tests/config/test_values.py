@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dockbell.config import format_duration, parse_duration
+from dockbell.config.values import redact_url, show
+
+DURATIONS = st.timedeltas(min_value=timedelta(), max_value=timedelta(days=36_500))
+
+
+@given(DURATIONS)
+def test_every_duration_is_read_back_from_its_text(duration: timedelta) -> None:
+    assert parse_duration(format_duration(duration)) == duration
+
+
+@given(st.text(max_size=12))
+def test_a_text_is_a_duration_or_a_value_error(text: str) -> None:
+    try:
+        assert parse_duration(text) >= timedelta()
+    except ValueError as error:
+        assert str(error).startswith("must be a duration")  # noqa: PT017  # either outcome is right
+
+
+@pytest.mark.parametrize(
+    ("text", "duration"),
+    [
+        ("0s", timedelta()),
+        ("250ms", timedelta(milliseconds=250)),
+        ("90s", timedelta(seconds=90)),
+        ("1.5h", timedelta(minutes=90)),
+        ("1h30m", timedelta(minutes=90)),
+        ("7d", timedelta(days=7)),
+        ("36500d", timedelta(days=36_500)),
+    ],
+)
+def test_a_duration_is_read_from_text(text: str, duration: timedelta) -> None:
+    assert parse_duration(text) == duration
+
+
+@pytest.mark.parametrize(
+    "value", ["", "15", "s", "15 s", "-15s", "1s1", "\u0661s", "15S", 15, 1.5, True, None, ["15s"]]
+)
+def test_what_is_no_duration_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match=r'^must be a duration such as "90s", "5m", "24h" or "7d", got '):
+        parse_duration(value)
+
+
+@pytest.mark.parametrize("value", ["36501d", "9" * 400 + "d", timedelta(days=-1)])
+def test_a_duration_that_would_leave_the_calendar_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="must be a duration of at most 36500d, got "):
+        parse_duration(value)
+
+
+@given(st.text())
+def test_a_value_is_quoted_on_one_short_line_of_printable_text(text: str) -> None:
+    shown = show(text)
+    assert shown.isprintable()
+    assert len(shown) <= 61
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("Zürich", '"Zürich"'),
+        ("\x1b[2J", '"\\u001b[2J"'),
+        (7, "7"),
+        (0.5, "0.5"),
+        (True, "true"),
+        (timedelta(seconds=90), "1m30s"),
+        ([1], "a list"),
+        ({}, "a table"),
+        (datetime(2026, 11, 21, tzinfo=UTC), "a date or time"),
+        (None, "NoneType"),
+    ],
+)
+def test_a_value_is_shown_or_its_kind_named(value: object, shown: str) -> None:
+    assert show(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "redacted"),
+    [
+        ("https://api.example.com/v1", "https://api.example.com/v1"),
+        ("https://user:pass@host:1/path", "https://***@host:1/path"),
+        ("https://token@host", "https://***@host"),
+        ("https://a:p@ss@host", "https://***@host"),
+        ("https://host/x@y?token=1#part", "https://host/x@y?***#part"),
+    ],
+)
+def test_a_url_is_shown_without_user_password_and_query(url: str, redacted: str) -> None:
+    assert redact_url(url) == redacted

@@ -121,6 +121,8 @@ class Relay:
             rings = self._bell.rings
             await self._read_ahead()
             await self._resume()
+            if ledger.must_save:
+                await self._checkpoint()
             taken = ledger.take(self._now())
             if taken:
                 await self._hand_over(taken, send)
@@ -201,7 +203,8 @@ class Relay:
     async def _checkpoint_often(self) -> None:
         while True:
             await anyio.sleep(_CHECKPOINT_EVERY.total_seconds())
-            await self._checkpoint()
+            if not self._ledger.must_save:  # else the pump is about to, and must know when it is done
+                await self._checkpoint()
 
     async def _checkpoint(self) -> None:
         settlement = self._ledger.checkpoint(self._now())

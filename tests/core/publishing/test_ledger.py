@@ -128,6 +128,14 @@ def test_a_refused_event_is_a_dead_letter_at_once() -> None:
     assert sequences(ledger.take(NOON)) == [2]
 
 
+def test_a_key_goes_on_only_when_its_dead_letter_is_saved() -> None:
+    ledger, events = make_ledger("a", "a")
+    ledger.take(NOON)
+    ledger.settle(events[0], REFUSED, NOON, 0)
+    assert ledger.must_save
+    assert ledger.take(NOON) == []
+
+
 def test_while_nobody_is_there_only_one_probe_goes_and_no_attempt_is_used_up() -> None:
     ledger, events = make_ledger("a", "b", "c", "d", "e", window=2)
     ledger.take(NOON)
@@ -231,6 +239,8 @@ class LedgerMachine(RuleBasedStateMachine):
             until = self.ledger.frontier(FEED)
             tail = (event for event in self.outbox[entry.sequence - 1 : until] if event.key == entry.key)
             self.ledger.resume(entry, next(tail, None), until, self.now)
+        if self.ledger.must_save:
+            self.checkpoint()
         self.flying += [event for event, _ in self.ledger.take(self.now)]
 
     @precondition(lambda self: self.flying)

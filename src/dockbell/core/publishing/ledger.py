@@ -161,6 +161,14 @@ class Ledger:
         return not self._flights and not self._ready
 
     @property
+    def must_save(self) -> bool:
+        """Whether a checkpoint must come before more is taken: a key goes on only when its dead letter is saved.
+
+        Otherwise a crash would offer the dead event again, after its successors.
+        """
+        return bool(self._pending.dead)
+
+    @property
     def owed(self) -> Mapping[Place, Blocked]:
         """The blocked keys."""
         return self._blocked
@@ -182,6 +190,8 @@ class Ledger:
 
     def take(self, now: datetime) -> list[tuple[Event, int]]:
         """Return the events to deliver now, each with the number of its attempt; they count as in flight."""
+        if self.must_save:
+            return []
         if self.breaker.probe_at is None:
             free = self.window - len(self._flights)
         else:

@@ -1,0 +1,93 @@
+"""Who may ask, and how often; the headers of every response.
+
+The gate stands before everything else, so that the answer to any request, a crash included, says where its key
+stands. Nothing but a path below ``/v1/`` counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from email.utils import formatdate
+from hmac import compare_digest
+from math import ceil
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dockbell.sandbox.limits import Limits, Standing
+from dockbell.sandbox.refusal import Refusal
+from dockbell.sandbox.world import Clock
+
+ORDERS_PATH = "/v1/sales-orders"
+
+
+class Gate:
+    """An ASGI application that lets requests with a known key and room in their window through to another."""
+
+    def __init__(self, app: ASGIApp, api_keys: Iterable[str], limits: Limits, clock: Clock) -> None:
+        self._app = app
+        self._api_keys = tuple(api_keys)
+        self._limits = limits
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        now = self._clock().timestamp()
+        app = self._app
+        try:
+            key = self._authenticate(scope)
+        except Refusal as refusal:
+            standing = self._limits.look("", now)
+            app = refusal.response()
+        else:
+            standing = self._count(scope, key, now)
+            if not standing.admitted and counts(scope):
+                app = _too_many(standing, now).response()
+        await app(scope, receive, _with_headers(send, standing, now))
+
+    def _authenticate(self, scope: Scope) -> str:
+        given = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
+        scheme, _, key = given[0].strip().partition(" ") if len(given) == 1 else ("", "", "")
+        if scheme.lower() != "bearer":
+            text = "send the header Authorization: Bearer <API key>"
+            headers = {"WWW-Authenticate": 'Bearer realm="dockbell sandbox"'}
+            raise Refusal(401, "unauthenticated", text, headers=headers)
+        matches = [known for known in self._api_keys if compare_digest(known.encode(), key.strip().encode())]
+        if not matches:
+            headers = {"WWW-Authenticate": 'Bearer realm="dockbell sandbox", error="invalid_token"'}
+            raise Refusal(401, "invalid_key", "the API key is not known", headers=headers)
+        return matches[0]
+
+    def _count(self, scope: Scope, key: str, now: float) -> Standing:
+        if not counts(scope):
+            return self._limits.look(key, now)
+        return self._limits.admit(key, now, order=scope["path"] == ORDERS_PATH and scope["method"] == "POST")
+
+
+def counts(scope: Scope) -> bool:
+    """Tell whether a request is one of the API's, not of the sandbox's own."""
+    return str(scope["path"]).startswith("/v1/")
+
+
+def _too_many(standing: Standing, now: float) -> Refusal:
+    wait = ceil(standing.reset - now)
+    text = f"the limit of {standing.limit} requests a minute is reached; try again in {wait} s"
+    return Refusal(429, "rate_limited", text, headers={"Retry-After": str(wait)})
+
+
+def _with_headers(send: Send, standing: Standing, now: float) -> Send:
+    headers = [
+        (b"date", formatdate(now, usegmt=True).encode()),
+        (b"x-ratelimit-limit", b"%d" % standing.limit),
+        (b"x-ratelimit-remaining", b"%d" % standing.remaining),
+        (b"x-ratelimit-reset", b"%d" % standing.reset),
+    ]
+
+    async def send_with_headers(event: Message) -> None:
+        if event["type"] == "http.response.start":
+            event = {**event, "headers": [*event.get("headers", ()), *headers]}
+        await send(event)
+
+    return send_with_headers

@@ -1,0 +1,115 @@
+"""Reading a request's parameters: each is what the specification allows, or refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Final
+
+from starlette.requests import Request
+
+from dockbell.sandbox.catalog import Resource
+from dockbell.sandbox.moments import to_micros
+from dockbell.sandbox.paging import Query
+from dockbell.sandbox.refusal import Refusal, suggest
+
+LIMIT_DEFAULT: Final = 25
+LIMIT_MOST: Final = 200
+_DIGITS_MOST: Final = 18
+
+
+def read_parameters(request: Request, accepted: tuple[str, ...]) -> dict[str, str]:
+    """Return the query parameters.
+
+    Raises:
+        Refusal: One is not accepted here, is given twice or is empty.
+    """
+    given: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name not in accepted:
+            text = f"unknown parameter {name!r}{suggest(name, accepted)}"
+            raise Refusal(400, "unknown_parameter", text, parameter=name)
+        if name in given:
+            raise _invalid(name, "is given more than once; give it once")
+        if not value:
+            raise _invalid(name, "is empty; give a value or leave it out")
+        given[name] = value
+    return given
+
+
+def read_query(request: Request, resource: Resource) -> Query:
+    """Return what a listing is asked for.
+
+    Raises:
+        Refusal: A parameter is not what the specification allows.
+    """
+    given = read_parameters(request, resource.parameters)
+    return Query(
+        resource=resource.name,
+        limit=read_number(given, "limit", 1, LIMIT_MOST, LIMIT_DEFAULT),
+        cursor=given.get("cursor"),
+        expand=read_expand(given, resource),
+        since=_read_since(given),
+        status=_read_status(given, resource),
+        terms={name: given[name] for name in resource.filters if name in given},
+    )
+
+
+def read_number(given: dict[str, str], name: str, least: int, most: int, default: int) -> int:
+    """Return an integer parameter.
+
+    Raises:
+        Refusal: It is none, or outside the limits.
+    """
+    text = given.get(name, str(default))
+    digits = text.removeprefix("-")
+    number = int(text) if digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MOST else None
+    if number is None or not least <= number <= most:
+        raise _invalid(name, f"must be an integer from {least} to {most}, got {_shorten(text)}")
+    return number
+
+
+def read_expand(given: dict[str, str], resource: Resource) -> tuple[str, ...]:
+    """Return the relations to embed, each once.
+
+    Raises:
+        Refusal: One is not known here.
+    """
+    names = tuple(dict.fromkeys(name.strip() for name in given["expand"].split(","))) if "expand" in given else ()
+    for name in names:
+        if name not in resource.expand:
+            raise _invalid(
+                "expand", f"cannot embed {_shorten(name)} in {resource.name}{suggest(name, resource.expand)}"
+            )
+    return names
+
+
+def _read_since(given: dict[str, str]) -> int | None:
+    text = given.get("updated_since")
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return to_micros(moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC))
+    except (ValueError, OverflowError):
+        remedy = "write + as %2B" if " " in text else "for example 2026-11-21T02:30:00Z"
+        raise _invalid("updated_since", f"must be an ISO 8601 time, got {_shorten(text)}; {remedy}") from None
+
+
+def _read_status(given: dict[str, str], resource: Resource) -> str | None:
+    status = given.get("status", resource.default_status)
+    if status is None or status == resource.any_status:
+        return None
+    if status not in resource.statuses:
+        accepted: Iterable[str] = (*resource.statuses, *filter(None, [resource.any_status]))
+        raise _invalid("status", f"must be one of {', '.join(accepted)}, got {_shorten(status)}")
+    return status
+
+
+def _invalid(name: str, text: str) -> Refusal:
+    return Refusal(400, "invalid_parameter", f"{name} {text}", parameter=name)
+
+
+def _shorten(text: str) -> str:
+    most = 60
+    return repr(text if len(text) <= most else f"{text[:most]}…")

@@ -1,0 +1,101 @@
+"""The sandbox on a port, inside the running event loop."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from dockbell.sandbox.faults import HANG_UP
+from dockbell.sandbox.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from starlette.types import Receive, Scope, Send
+
+
+@asynccontextmanager
+async def serve(sandbox: Sandbox, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    """Serve the sandbox and let it live until the block is left; the value is its base URL.
+
+    Signals are left alone. On leaving, open connections are closed; answers under way have a second to finish.
+
+    Args:
+        sandbox: What to serve.
+        host: The address to listen on.
+        port: The port, 0 for any free one.
+
+    Raises:
+        OSError: The address cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=1024)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio leaves it off for sockets made by others
+    config = uvicorn.Config(
+        sandbox.app,
+        http=_Connection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        date_header=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+    )
+    server = _Server(config)
+    shown_host = f"[{host}]" if family == socket.AF_INET6 else host
+    async with anyio.create_task_group() as group:
+        group.start_soon(_run, server, listener)
+        group.start_soon(sandbox.live)
+        try:
+            yield f"http://{shown_host}:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            group.cancel_scope.cancel()
+
+
+async def _run(server: uvicorn.Server, listener: socket.socket) -> None:
+    with anyio.CancelScope(shield=True):
+        await server.serve(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Leaves the process's signals to those who own the process."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+class _Connection(H11Protocol):
+    """Lets the application break the connection, as an ASGI extension."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn narrows it too
+        """Offer the extension to every request of this connection."""
+        super().connection_made(transport)
+        app = self.app
+
+        async def app_with_hang_up(scope: Scope, receive: Receive, send: Send) -> None:
+            async def hang_up(*, reset: bool) -> None:
+                if reset:
+                    endpoint = transport.get_extra_info("socket")
+                    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    transport.abort()
+                else:
+                    transport.close()
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+
+            extensions: dict[str, Any] = scope.setdefault("extensions", {})
+            extensions[HANG_UP] = hang_up
+            await app(scope, receive, send)
+
+        self.app = app_with_hang_up

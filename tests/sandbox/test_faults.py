@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from dockbell.sandbox import serve
+
+if TYPE_CHECKING:
+    from tests.sandbox.conftest import Build, Open
+
+KEY = {"Authorization": "Bearer sandbox"}
+
+
+async def test_a_share_of_the_answers_are_server_errors(opened: Open) -> None:
+    _, client = await opened(requests_per_minute=0, error_rate=0.5)
+    statuses = Counter([(await client.get("/v1/warehouses?limit=1")).status_code for _ in range(400)])
+    assert set(statuses) == {200, 500, 502, 503, 504}
+    assert 150 < statuses[200] < 250
+
+
+async def test_server_errors_are_json_and_count(opened: Open) -> None:
+    _, client = await opened(error_rate=1.0)
+    response = await client.get("/v1/stock")
+    assert response.status_code >= 500
+    assert response.json()["error"]["code"]
+    assert response.headers["x-ratelimit-remaining"] == "299"
+
+
+async def test_the_sandbox_itself_never_fails_on_purpose(opened: Open) -> None:
+    _, client = await opened(error_rate=1.0)
+    assert (await client.get("/sandbox/changes")).status_code == 200
+
+
+async def test_the_same_seed_fails_the_same_requests(opened: Open) -> None:
+    seen = []
+    for _ in range(2):
+        _, client = await opened(requests_per_minute=0, error_rate=0.5)
+        seen.append([(await client.get("/v1/warehouses")).status_code for _ in range(20)])
+    assert seen[0] == seen[1]
+
+
+async def test_each_answer_takes_as_long_as_asked(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr("dockbell.sandbox.faults.anyio.sleep", sleep)
+    _, client = await opened(latency=1.5)
+    await client.get("/v1/stock")
+    await client.get("/sandbox/changes")
+    assert slept == [1.5]
+
+
+async def test_connections_break_before_or_within_the_answer(build: Build) -> None:
+    sandbox = build(requests_per_minute=0, reset_rate=1.0)
+    broken = Counter[str]()
+    async with serve(sandbox) as url, httpx.AsyncClient(base_url=url, headers=KEY, trust_env=False) as client:
+        for _ in range(40):
+            with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)) as error:
+                await client.get("/v1/stock")
+            broken["within" if "complete message body" in str(error.value) else "before"] += 1
+        assert (await client.get("/sandbox/changes")).status_code == 200
+    assert set(broken) == {"before", "within"}
+
+
+async def test_an_order_whose_answer_breaks_off_may_have_been_taken(build: Build) -> None:
+    sandbox = build(reset_rate=1.0, orders_per_minute=0)
+    async with serve(sandbox) as url, httpx.AsyncClient(base_url=url, headers=KEY, trust_env=False) as client:
+        while not sandbox.changes():
+            with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):
+                await client.post("/v1/sales-orders", json={})
+
+
+async def test_without_a_connection_a_break_is_an_exception(opened: Open) -> None:
+    _, client = await opened(requests_per_minute=0, reset_rate=1.0)
+    for _ in range(20):
+        with pytest.raises(ConnectionResetError, match="the sandbox hung up"):
+            await client.get("/v1/stock")

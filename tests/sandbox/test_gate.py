@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.sandbox.conftest import Clock, Open
+
+PATHS = ("/v1/stock", "/v1/shipments/shp_1", "/nowhere", "/sandbox/changes")
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "header", [None, "", "sandbox", "Basic c2FuZGJveA==", "Bearer", "Bearer ", "Bearer wrong", "Bearer é"]
+)
+async def test_without_a_known_key_nothing_is_told(opened: Open, path: str, header: str | None) -> None:
+    _, client = await opened()
+    del client.headers["Authorization"]
+    headers = {} if header is None else {b"Authorization": header.encode()}
+    response = await client.get(path, headers=headers)
+    assert response.status_code == 401
+    assert response.headers["www-authenticate"].startswith('Bearer realm="dockbell sandbox"')
+    assert response.json()["error"]["code"] == (
+        "invalid_key" if header and header.startswith("Bearer") else "unauthenticated"
+    )
+
+
+async def test_two_authorization_headers_are_none(opened: Open) -> None:
+    _, client = await opened()
+    headers = [("Authorization", "Bearer sandbox"), ("Authorization", "Bearer sandbox")]
+    del client.headers["Authorization"]
+    assert (await client.get("/v1/stock", headers=headers)).status_code == 401
+
+
+@pytest.mark.parametrize("header", ["Bearer one", "bearer two", "BEARER  two"])
+async def test_each_of_the_keys_is_accepted(opened: Open, header: str) -> None:
+    _, client = await opened(api_keys=("one", "two"))
+    assert (await client.get("/v1/stock", headers={"Authorization": header})).status_code == 200
+
+
+async def test_every_response_says_where_the_key_stands_and_what_time_it_is(opened: Open, clock: Clock) -> None:
+    _, client = await opened()
+    clock.turn(12)
+    reset = str(int(clock.now.timestamp()) // 60 * 60 + 60)
+    for count, path in enumerate(("/v1/stock", "/v1/nothing", "/v1/stock?limit=0", "/v1/shipments/shp_0"), 1):
+        headers = (await client.get(path)).headers
+        assert headers["x-ratelimit-limit"] == "300"
+        assert headers["x-ratelimit-remaining"] == str(300 - count)
+        assert headers["x-ratelimit-reset"] == reset
+        assert headers["date"] == "Sat, 21 Nov 2026 02:30:12 GMT"
+
+
+async def test_a_refused_key_uses_up_nothing_and_sees_a_fresh_window(opened: Open) -> None:
+    _, client = await opened()
+    await client.get("/v1/stock")
+    refused = await client.get("/v1/stock", headers={"Authorization": "Bearer wrong"})
+    assert refused.headers["x-ratelimit-remaining"] == "300"
+    assert (await client.get("/v1/stock")).headers["x-ratelimit-remaining"] == "298"
+
+
+async def test_the_301st_request_of_a_minute_is_refused_until_the_next(opened: Open, clock: Clock) -> None:
+    _, client = await opened()
+    clock.turn(20.5)
+    for remaining in range(299, -1, -1):
+        response = await client.get("/v1/warehouses?limit=1")
+        assert (response.status_code, response.headers["x-ratelimit-remaining"]) == (200, str(remaining))
+    refused = await client.get("/v1/warehouses")
+    assert refused.status_code == 429
+    assert refused.json()["error"]["code"] == "rate_limited"
+    assert (refused.headers["x-ratelimit-remaining"], refused.headers["retry-after"]) == ("0", "40")
+    clock.turn(40)
+    assert (await client.get("/v1/warehouses")).headers["x-ratelimit-remaining"] == "299"
+
+
+async def test_the_eleventh_order_of_a_minute_is_refused_and_reading_goes_on(opened: Open) -> None:
+    sandbox, client = await opened()
+    for remaining in range(9, -1, -1):
+        response = await client.post("/v1/sales-orders", json={})
+        assert response.status_code == 201
+        assert response.headers["x-ratelimit-limit"] == "10"
+        assert response.headers["x-ratelimit-remaining"] == str(remaining)
+    orders = len(sandbox.changes())
+    refused = await client.post("/v1/sales-orders", json={})
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "60")
+    assert len(sandbox.changes()) == orders
+    reading = await client.get("/v1/stock")
+    assert (reading.status_code, reading.headers["x-ratelimit-remaining"]) == (200, "289")
+
+
+async def test_an_application_server_may_ask_for_other_than_http(opened: Open) -> None:
+    sandbox, _ = await opened()
+    sent: list[object] = []
+
+    async def receive() -> dict[str, str]:
+        return {"type": "lifespan.startup" if not sent else "lifespan.shutdown"}
+
+    async def send(event: object) -> None:
+        sent.append(event)
+
+    await sandbox.app({"type": "lifespan", "app": None, "state": {}}, receive, send)
+    assert sent == [{"type": "lifespan.startup.complete"}, {"type": "lifespan.shutdown.complete"}]

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dockbell.errors import ConfigError
+from dockbell.sandbox import Sandbox, SandboxOptions
+
+PAGE = Path(__file__).parents[2] / "docs" / "sandbox.md"
+
+
+@given(st.integers(2, 1_000_000))
+def test_the_resources_share_exactly_the_asked_number_of_records(records: int) -> None:
+    assert sum(SandboxOptions(records=records).counts().values()) == records
+
+
+@pytest.mark.parametrize("records", [2, 3, 5, 15, 40])
+def test_even_the_smallest_sandbox_holds_what_it_promises(records: int) -> None:
+    options = SandboxOptions(records=records)
+    sandbox = Sandbox(options)
+    assert {name: len(sandbox.records(name)) for name in options.counts()} == options.counts()
+
+
+def test_a_resource_can_have_its_own_number_of_records() -> None:
+    options = SandboxOptions(shipments=7, packages=30, items=4, stock=9, warehouses=3)
+    sandbox = Sandbox(options)
+    sizes = {name: len(sandbox.records(name)) for name in options.counts()}
+    assert sizes == {"shipments": 7, "packages": 30, "items": 4, "stock": 9, "warehouses": 3}
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"records": -1}, "records must lie between 0 and"),
+        ({"records": 0}, "at least 1 warehouse and 1 item are needed"),
+        ({"warehouses": 0}, "at least 1 warehouse and 1 item are needed"),
+        ({"items": 2, "warehouses": 2, "stock": 5}, "5 stock levels do not fit 2 items in 2 warehouses"),
+        ({"shipments": 0, "packages": 3}, "packages need shipments"),
+        ({"activity": -1.0}, "activity must not be negative, got -1.0"),
+        ({"activity": float("nan")}, "activity must not be negative, got nan"),
+        ({"error_rate": 1.5}, "error_rate must lie between 0 and 1, got 1.5"),
+        ({"cursors": "page"}, "cursors must be one of keyset, offset, got 'page'"),
+        ({"end_of_list": None}, "end_of_list must be one of null, absent, empty, got None"),
+        ({"id_field": ""}, "id_field must be a name of its own"),
+        ({"id_field": "at", "timestamp_field": "at"}, "id_field must be a name of its own, got 'at'"),
+        ({"envelope": "next_cursor"}, 'envelope must not be "next_cursor"'),
+        ({"api_keys": ()}, "api_keys must be one or more keys of printable ASCII"),
+        ({"api_keys": ("é",)}, "api_keys must be one or more keys of printable ASCII"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_refused_by_name(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        SandboxOptions(**options)
+
+
+def test_a_field_name_that_records_already_have_is_refused() -> None:
+    with pytest.raises(ConfigError, match="have a field 'name' of their own"):
+        Sandbox(SandboxOptions(records=15, id_field="name"))
+
+
+def test_every_option_says_its_meaning_and_its_type() -> None:
+    hints = get_type_hints(SandboxOptions)
+    assert all(option.metadata["help"] and option.name in hints for option in fields(SandboxOptions))
+
+
+def test_the_documentation_holds_every_option_with_its_default_and_meaning() -> None:
+    rows = re.findall(r"^\| `([a-z_]+)` \| (.+?) \| (.+?) \|$", PAGE.read_text(), re.MULTILINE)
+    assert rows == [(option.name, _shown(option.default), option.metadata["help"]) for option in fields(SandboxOptions)]
+
+
+def test_the_records_shown_in_the_documentation_are_those_of_the_default_sandbox() -> None:
+    sandbox = Sandbox()
+    resources = ("shipments", "packages", "items", "stock", "warehouses")
+    records = {name: body for resource in resources for name, body in sandbox.records(resource).items()}
+    shown = [
+        json.loads(block) for block in re.findall(r"^```json\n(.+?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    ]
+    assert len(shown) == 3
+    assert [json.loads(records[record["id"]]) for record in shown] == shown
+
+
+def _shown(default: object) -> str:
+    if default is None or default == "":
+        return "none"
+    return f"`{','.join(default) if isinstance(default, tuple) else default}`"

@@ -307,9 +307,9 @@ class Sink(Protocol):
     ) -> None:
         """Attempt each delivery once and settle it exactly once, in any order, until the stream ends.
 
-        Connects before it takes a delivery and goes on trying while nobody answers. A failure of a delivery is an
-        outcome, never an exception. At the end of the stream it settles what is in flight, says goodbye where the
-        protocol has a word for it, and returns.
+        A sink with a connection goes on trying to connect while nobody answers, and keeps what it has taken. A failure
+        of a delivery is an outcome, never an exception. At the end of the stream it settles what it has taken, says
+        goodbye where the protocol has a word for it, and returns.
         """
         ...
 

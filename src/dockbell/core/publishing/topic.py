@@ -1,0 +1,61 @@
+"""Topic templates: where an event is published on MQTT, as in ``dockbell/event/{source}/{resource}/{key}/{change}``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from typing import Final
+
+from dockbell.core.model import Event
+
+FIELDS: Final = ("source", "resource", "key", "change")
+"""What a template may name in braces."""
+
+MAX_BYTES: Final = 65_535
+"""The length of an MQTT string is two bytes (MQTT 5.0, 1.5.4)."""
+
+_FIELD: Final = re.compile(r"\{([^{}]*)\}")
+_FORBIDDEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def check_topic(template: str, *, fields: Collection[str] = FIELDS, required: Collection[str] = ()) -> str:
+    """Return the template when every event gives a topic that may be published to (MQTT 5.0, 4.7).
+
+    Args:
+        template: The text to check.
+        fields: What it may name in braces.
+        required: What it must name.
+
+    Raises:
+        ValueError: It cannot be used; the text says why.
+    """
+    named = _FIELD.findall(template)
+    literal = _FIELD.sub("x", template)
+    known = " ".join(f"{{{field}}}" for field in fields) or "none"
+    problems = (
+        *((name not in fields, f"must not name {{{name}}}; known: {known}") for name in named),
+        ("{" in literal or "}" in literal, "must close each brace that it opens, and hold no others"),
+        ("+" in literal or "#" in literal, "must hold no wildcard (+ #)"),
+        (_FORBIDDEN.search(literal) is not None, "must hold no control characters"),
+        (not all(literal.split("/")), "must have no empty level"),
+        (literal.startswith("$"), "must not begin with $, which is the broker's own"),
+        (len(literal.encode(errors="replace")) > MAX_BYTES, f"must have at most {MAX_BYTES} bytes"),
+        *((name not in named, f"must name {{{name}}}, or records overwrite each other") for name in required),
+    )
+    problem = next((text for holds, text in problems if holds), None)
+    if problem is not None:
+        raise ValueError(f"{problem}, got {json.dumps(template)}")
+    return template
+
+
+def render_topic(template: str, event: Event) -> str:
+    """Return the topic of an event; the template has passed :func:`check_topic`.
+
+    Raises:
+        ValueError: The topic is longer than MQTT allows.
+    """
+    topic = template.format(source=event.feed.source, resource=event.feed.resource, key=event.key, change=event.change)
+    if (size := len(topic.encode())) > MAX_BYTES:
+        raise ValueError(f"topic of {size} bytes, MQTT allows {MAX_BYTES}")
+    return topic

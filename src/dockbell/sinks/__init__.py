@@ -1,0 +1,50 @@
+"""Where events go; each module is one kind of sink, found by the entry point ``dockbell.sinks``."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, ClassVar, Protocol, cast
+
+from dockbell.config import SinkSettings, suggest
+from dockbell.errors import ConfigError
+from dockbell.ports import Sink
+from dockbell.telemetry import Telemetry
+
+
+class SinkType(Protocol):
+    """A kind of sink: what the entry point names."""
+
+    Settings: ClassVar[type[SinkSettings]]
+
+    def __call__(self, name: str, settings: Any, telemetry: Telemetry) -> Sink:
+        """Return the sink ``[sinks.NAME]``, not yet connected.
+
+        Args:
+            name: As in the configuration.
+            settings: An instance of ``Settings``.
+            telemetry: Told when the receiver is reached, and when it is not.
+
+        Raises:
+            ConfigError: A secret is missing, a file cannot be read.
+        """
+        ...
+
+
+def find_sink_types() -> dict[str, EntryPoint]:
+    """Return the kinds of sinks that are installed, by the ``type`` that names them; none is imported."""
+    return {entry.name: entry for entry in entry_points(group="dockbell.sinks")}
+
+
+def load_sink_type(name: str) -> SinkType:
+    """Import one kind of sink.
+
+    Raises:
+        ConfigError: There is none of that name, or it cannot be imported.
+    """
+    known = find_sink_types()
+    if name not in known:
+        raise ConfigError(f'sink type "{name}": unknown; {suggest(name, sorted(known))}')
+    try:
+        return cast("SinkType", known[name].load())
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f'sink type "{name}": cannot be imported, {error}; install what it needs') from error

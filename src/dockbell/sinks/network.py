@@ -1,0 +1,85 @@
+"""What the sinks on the network share: whom they trust, and words for what goes wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import ssl
+from collections.abc import Collection
+from urllib.parse import SplitResult, urlsplit
+
+from dockbell.config.values import redact_url, show
+from dockbell.errors import ConfigError
+
+
+def split_url(url: str, *, schemes: Collection[str], example: str) -> SplitResult:
+    """Return the parts of the URL of a receiver.
+
+    Raises:
+        ValueError: It has another scheme, no host, or an impossible port; what the text shows of it is no secret.
+    """
+    wanted = f"must be a URL such as {example}, got {show(redact_url(url))}"
+    try:
+        parts = urlsplit(url)
+        has_host = bool((parts.hostname or "").encode("idna"))
+        has_port = parts.port != 0
+    except ValueError:
+        raise ValueError(wanted) from None
+    if parts.scheme not in schemes or not has_host or not has_port or re.search(r"\s", url):
+        raise ValueError(wanted)
+    return parts
+
+
+def make_trust(
+    subject: str, *, ca_file: str | None, cert_file: str | None = None, key_file: str | None = None
+) -> ssl.SSLContext:
+    """Return a context that verifies servers by ``ca_file``, else by the system's authorities.
+
+    Args:
+        subject: What the text of an error begins with.
+        ca_file: PEM certificates of the authorities to trust instead of the system's.
+        cert_file: PEM certificate to show as a client.
+        key_file: Its private key, where ``cert_file`` does not hold it.
+
+    Raises:
+        ConfigError: A file cannot be used.
+    """
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise ConfigError(f"{subject}: ca_file cannot be used, {explain(error)}, got {ca_file}") from error
+    if cert_file:
+        try:
+            context.load_cert_chain(cert_file, key_file)
+        except OSError as error:
+            files = f"{cert_file} and {key_file}" if key_file else cert_file
+            raise ConfigError(f"{subject}: client certificate cannot be used, {explain(error)}, got {files}") from error
+    return context
+
+
+def explain(error: BaseException) -> str:
+    """Say in a few words what lies behind an error: ``connection refused``."""
+    match cause := find_cause(error):
+        case ssl.SSLCertVerificationError():
+            return f"certificate not accepted, {cause.verify_message}"
+        case ssl.SSLError():
+            return f"TLS, {(getattr(cause, 'reason', None) or str(cause)).lower().replace('_', ' ')}"
+        case socket.gaierror():
+            return "host name not found"
+        case TimeoutError():
+            return "no answer in time"
+        case OSError():
+            return (os.strerror(cause.errno) if cause.errno else str(cause)).lower()
+    text = str(cause).rstrip(".")
+    return text[:1].lower() + text[1:200] or type(cause).__name__
+
+
+def find_cause(error: BaseException) -> BaseException:
+    """Return what an error began with; of several attempts' errors, the first."""
+    while True:
+        # httpcore drops the cause of what it raises, the context stays; that of a timeout is a mere cancellation.
+        inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__ or error.__context__
+        if not isinstance(inner, Exception):
+            return error
+        error = inner

@@ -1,0 +1,64 @@
+"""Standard output: each event one line of JSON."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+from anyio import to_thread
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from dockbell.config import SinkSettings
+from dockbell.core.model import DELIVERED, Delivery, Fate, Outcome
+from dockbell.errors import SinkUnavailable
+from dockbell.sinks.network import explain
+from dockbell.telemetry import Telemetry
+
+
+class StdoutSettings(SinkSettings):
+    """``[sinks.NAME]`` with ``type = "stdout"``."""
+
+    type: Literal["stdout"]
+
+
+class StdoutSink:
+    """Writes events as JSON lines, one after the other; a reader that pauses does not hold up the event loop."""
+
+    Settings: ClassVar = StdoutSettings
+    keeps_state = False
+    window = 100
+
+    def __init__(self, name: str, settings: StdoutSettings, telemetry: Telemetry) -> None:  # noqa: ARG002  # as all
+        self.name = name
+
+    async def run(
+        self, deliveries: MemoryObjectReceiveStream[Delivery], settle: Callable[[Delivery, Outcome], None]
+    ) -> None:
+        """Write each event once, as one line."""
+        async for delivery in deliveries:
+            settle(delivery, await to_thread.run_sync(_write, delivery.event.body + b"\n", abandon_on_cancel=True))
+
+    async def probe(self) -> str:
+        """Look whether standard output is open.
+
+        Raises:
+            SinkUnavailable: It is closed.
+        """
+        try:
+            os.fstat(sys.stdout.fileno())
+        except OSError as error:
+            raise SinkUnavailable(f"standard output: {explain(error)}") from error
+        return "standard output is open"
+
+
+def _write(line: bytes) -> Outcome:
+    # Past sys.stdout's buffer, which would keep what a closed pipe did not take and fail again at exit.
+    rest = memoryview(line)
+    try:
+        while rest:
+            rest = rest[os.write(sys.stdout.fileno(), rest) :]
+    except OSError as error:
+        return Outcome(Fate.UNREACHABLE, f"standard output: {explain(error)}")
+    return DELIVERED

@@ -1,0 +1,224 @@
+"""Real MQTT 5 brokers on loopback ports, and a subscriber that records what they deliver."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol, Self
+
+import anyio
+import iotcore
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+
+MOSQUITTO: Final = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
+
+_PATIENCE: Final = 10.0
+
+_RUMQTTD: Final = """
+id = 0
+[router]
+id = 0
+max_connections = 100
+max_outgoing_packet_count = 1000
+max_segment_size = 104857600
+max_segment_count = 10
+[v5.1]
+name = "v5-1"
+listen = "127.0.0.1:{port}"
+next_connection_delay_ms = 0
+[v5.1.connections]
+connection_timeout_ms = 60000
+max_payload_size = 268435455
+max_inflight_count = 100
+"""
+
+
+def find_free_port() -> int:
+    """Return a TCP port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+class Broker(Protocol):
+    """A broker of either kind; its port stays when it is restarted."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass
+class Mosquitto:
+    """The real Mosquitto; ``lines`` are added to its configuration."""
+
+    folder: Path
+    lines: tuple[str, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = field(default_factory=find_free_port)
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"mqtt://{self.host}:{self.port}"
+
+    def start(self) -> None:
+        """Start it, and return when it accepts connections."""
+        assert MOSQUITTO is not None
+        lines = self.lines
+        if not any(line.startswith("allow_anonymous") for line in lines):
+            lines = ("allow_anonymous true", *lines)
+        config = self.folder / f"mosquitto-{self.port}.conf"
+        config.write_text("\n".join(["user root", f"listener {self.port} {self.host}", *lines, ""]))
+        with (self.folder / f"mosquitto-{self.port}.log").open("ab") as log:
+            self._process = subprocess.Popen([MOSQUITTO, "-c", str(config)], stderr=log)
+        _wait_until(lambda: _accepts(self.host, self.port), "mosquitto does not accept connections")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal: SIGSTOP lets it hang, SIGCONT go on, SIGKILL crash."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def stop(self) -> None:
+        """End it; connections are closed, retained state is gone unless ``lines`` say otherwise."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.terminate()
+            self._process.wait(_PATIENCE)
+            self._process = None
+
+
+class Iotcore:
+    """The broker of the ``demo`` extra."""
+
+    host = "127.0.0.1"
+
+    def __init__(self, folder: Path) -> None:
+        self.port = find_free_port()
+        config = folder / f"rumqttd-{self.port}.toml"
+        config.write_text(_RUMQTTD.format(port=self.port))
+        self._broker = iotcore.Broker(config_path=str(config))
+
+    @property
+    def url(self) -> str:
+        return f"mqtt://{self.host}:{self.port}"
+
+    def start(self) -> None:
+        """Start it, and return when it accepts connections."""
+        self._broker.start()
+
+    def stop(self) -> None:
+        """End it."""
+        self._broker.stop()
+
+
+def make_broker(folder: Path) -> Broker:
+    """Return Mosquitto where it is installed, otherwise iotcore unless the environment insists; not started yet."""
+    if MOSQUITTO is None and os.environ.get("DOCKBELL_REQUIRE_MOSQUITTO"):
+        raise FileNotFoundError("mosquitto: not installed, and DOCKBELL_REQUIRE_MOSQUITTO is set; install it")
+    return Mosquitto(folder) if MOSQUITTO else Iotcore(folder)
+
+
+@dataclass(frozen=True)
+class Received:
+    """One publication as a subscriber got it."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    properties: dict[str, Any]
+
+
+class Subscriber:
+    """Records what a broker delivers on a topic filter, in a thread of its own.
+
+    Attributes:
+        received: All of it, in order.
+    """
+
+    def __init__(self, broker: Broker, topic_filter: str = "#", **login: str) -> None:
+        self.received: list[Received] = []
+        self._filter = topic_filter
+        self._subscribed = threading.Event()
+        self._client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+        if login:
+            self._client.username_pw_set(**login)
+        self._client.on_connect = self._on_connect
+        self._client.on_subscribe = lambda *_: self._subscribed.set()
+        self._client.on_message = self._on_message
+        self._client.connect(broker.host, broker.port)
+        self._client.loop_start()
+        assert self._subscribed.wait(_PATIENCE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    async def until(self, holds: Callable[[list[Received]], object]) -> list[Received]:
+        """Return what was received once ``holds`` is true of it."""
+        with anyio.fail_after(_PATIENCE):
+            while not holds(self.received):  # noqa: ASYNC110  # a thread fills it
+                await anyio.sleep(0.01)
+        return self.received
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics of all that was received, in order."""
+        return [each.topic for each in self.received]
+
+    def retained(self) -> dict[str, bytes]:
+        """The latest payload of each topic, but those that were cleared."""
+        latest = {each.topic: each.payload for each in self.received}
+        return {topic: payload for topic, payload in latest.items() if payload}
+
+    def _on_connect(self, client: paho.Client, *_: Any) -> None:
+        client.subscribe(self._filter, qos=1)
+
+    def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
+        properties = message.properties.json() if message.properties else {}  # type: ignore[no-untyped-call]
+        self.received.append(Received(message.topic, bytes(message.payload), message.qos, message.retain, properties))
+
+
+@contextmanager
+def started(broker: Broker) -> Iterator[Broker]:
+    """Start a broker, and stop it in the end."""
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+def _accepts(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+def _wait_until(holds: Callable[[], bool], problem: str) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, problem
+        time.sleep(0.01)

@@ -21,7 +21,7 @@ from dockbell.core.publishing.event import compose
 from dockbell.ports import Store
 from dockbell.relay import Relay
 from dockbell.stores.sqlite import SqliteStore
-from dockbell.telemetry import AgentFails, EventDied
+from dockbell.telemetry import AgentFails, EventDied, SinkConnected, SinkFails
 from tests.fakes import NOON, Clock, Ear, FakeSink
 
 FEED = Feed("main", "shipments")
@@ -185,6 +185,24 @@ async def test_a_sink_that_nobody_answers_for_is_left_alone_and_owes_everything(
     back = FakeSink()
     assert await drain(store, back, clock)
     assert sorted(back.sequences) == list(range(1, 9))
+
+
+async def test_it_is_told_when_a_sink_takes_nothing_and_when_it_takes_events_again(store: Store) -> None:
+    await change_keys(store, "ab")
+    clock, ear = Clock(), Ear()
+    sink = FakeSink(answer=lambda _: UNREACHABLE if clock() == NOON else DELIVERED)
+    relay = make_relay(store, sink, clock, ear)
+    async with anyio.create_task_group() as group:
+        group.start_soon(relay.run)
+        await until(lambda: relay._ledger.breaker.is_open)
+        clock.pass_(1)
+        await until(lambda: not relay._ledger.breaker.is_open)
+        relay.stop()
+    told = [str(fact) for fact in ear.facts if isinstance(fact, SinkFails | SinkConnected)]
+    assert told == [
+        "sink screen: connection refused; trying again in 1.0 s",
+        "sink screen: connected, takes events again",
+    ]
 
 
 async def test_deliveries_carry_the_latest_state_to_sinks_that_keep_it(store: Store) -> None:

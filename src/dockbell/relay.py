@@ -19,7 +19,7 @@ from dockbell.config import SinkSettings
 from dockbell.core.model import Delivery, Event, Feed, Outcome
 from dockbell.core.publishing.ledger import Blocked, Ledger
 from dockbell.ports import Bell, Sink, Store
-from dockbell.telemetry import AgentFails, DeliverySettled, EventDied, Telemetry
+from dockbell.telemetry import AgentFails, DeliverySettled, EventDied, SinkConnected, SinkFails, Telemetry
 
 _CHECKPOINT_EVERY: Final = timedelta(seconds=1)
 """How much a crash may repeat: what was settled since the last checkpoint."""
@@ -190,7 +190,13 @@ class Relay:
     def _note(self, delivery: Delivery, outcome: Outcome) -> None:
         event = delivery.event
         del self._in_flight[event.feed, event.sequence]
+        breaker = self._ledger.breaker
+        probe_at = breaker.probe_at
         self._ledger.settle(event, outcome, self._now(), self._jitter())
+        if breaker.probe_at is not None and breaker.probe_at != probe_at:
+            self._telemetry.emit(SinkFails(self._sink.name, outcome.reason, breaker.probe_at - self._now()))
+        elif breaker.probe_at is None and probe_at is not None:
+            self._telemetry.emit(SinkConnected(self._sink.name, "takes events again"))
         self._telemetry.emit(DeliverySettled(self._sink.name, delivery, outcome))
         self._bell.ring()
 

@@ -74,11 +74,11 @@ class Scheduler(AbstractAsyncContextManager["Scheduler"]):
         return alarm
 
     def repeat(self, name: str, every: timedelta | str) -> Alarm:
-        """Return an alarm that rings now and then at an interval, or at the times of a crontab line."""
+        """Return an alarm that rings now and then at an interval, or at the times (UTC) of a crontab line."""
         alarm = self.alarm(name)
         now = datetime.now(UTC)
         if isinstance(every, str):
-            self._scheduler.add_job(alarm.ring, CronTrigger.from_crontab(every), id=name)
+            self._scheduler.add_job(alarm.ring, CronTrigger.from_crontab(every, UTC), id=name)
         else:
             self._scheduler.add_job(
                 alarm.ring,
@@ -93,6 +93,6 @@ def next_time(every: timedelta | str, after: datetime) -> datetime:
     """Return when something is due that was last done at ``after``, at an interval or by a crontab line."""
     if isinstance(every, timedelta):
         return after + every
-    due: datetime | None = CronTrigger.from_crontab(every).get_next_fire_time(None, after + timedelta(seconds=1))
+    due: datetime | None = CronTrigger.from_crontab(every, UTC).get_next_fire_time(None, after + timedelta(seconds=1))
     assert due is not None
     return due

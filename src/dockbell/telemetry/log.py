@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TextIO
 
 import click
 import msgspec
 
+from dockbell.core.model import Feed
 from dockbell.core.moment import format_moment
 from dockbell.telemetry import Fact
 
@@ -70,14 +71,20 @@ class _Objects(logging.Formatter):
         fact = getattr(record, "fact", None)
         if isinstance(fact, Fact):
             entry["fact"] = type(fact).__name__
-            entry |= {field.name: _plain(getattr(fact, field.name)) for field in fields(fact)}
+            entry |= {
+                field.name: _plain(value) for field in fields(fact) if _is_plain(value := getattr(fact, field.name))
+            }
         if record.exc_info:
             entry["trace"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(entry, enc_hook=str).decode()
+        return msgspec.json.encode(entry).decode()
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether a field may stand in the log: deliveries, with their records, may not; the text tells of them."""
+    return value is None or isinstance(value, str | int | float | tuple | timedelta | Feed)
 
 
 def _plain(value: object) -> object:
-    """Return what a log line shows of a field: records stay out of the log, times are numbers of seconds."""
-    if value is None or isinstance(value, str | int | float):
-        return value
-    return getattr(value, "total_seconds", lambda: str(value))()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return str(value) if isinstance(value, Feed) else value

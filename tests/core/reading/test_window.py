@@ -86,3 +86,4 @@ def test_without_the_clock_of_the_service_a_poll_looks_back_at_least_two_minutes
     assert choose_lookback(timedelta(seconds=5), ClockSource.LOCAL) == timedelta(minutes=2)
     assert choose_lookback(timedelta(seconds=5), ClockSource.DATE) == timedelta(seconds=5)
     assert choose_lookback("auto", ClockSource.LOCAL) == timedelta(minutes=2)
+    assert choose_lookback("auto", None) == timedelta(minutes=2)

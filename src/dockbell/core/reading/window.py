@@ -74,9 +74,9 @@ class Advance(StrEnum):
 
 
 def choose_lookback(setting: timedelta | Literal["auto"], clock: ClockSource | None) -> timedelta:
-    """Return how far before the watermark a poll starts, for a service whose time is known from ``clock``."""
+    """Return how far before the watermark a poll starts, for a service whose time is known from ``clock``, if at all."""
     lookback = AUTO_LOOKBACK if setting == "auto" else setting
-    return max(lookback, BLIND_LOOKBACK) if clock is ClockSource.LOCAL else lookback
+    return max(lookback, BLIND_LOOKBACK) if clock in (None, ClockSource.LOCAL) else lookback
 
 
 def open_window(watermark: datetime, lookback: timedelta) -> datetime:

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+
+from dockbell.core.model import Delivery, Event, Fate, Feed, Outcome, RunKind
+from dockbell.telemetry import AgentFails, DeliverySettled, Fact, RunEnded, SourceWaits, Stopping, Telemetry
+from dockbell.telemetry.log import log_fact, start_log
+
+FEED = Feed("main", "shipments")
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _restore_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+
+
+def run_ended(*, events: int = 2, problem: str = "", kind: RunKind = RunKind.POLL) -> RunEnded:
+    return RunEnded(FEED, kind, 1, 3, events, timedelta(seconds=1.25), problem)
+
+
+def write(stream: StringIO, *facts: Fact, verbose: bool = False) -> list[str]:
+    start_log(stream, verbose=verbose)
+    telemetry = Telemetry(log_fact)
+    for fact in facts:
+        telemetry.emit(fact)
+    return stream.getvalue().splitlines()
+
+
+def test_a_terminal_gets_a_readable_line() -> None:
+    (line,) = write(Terminal(), run_ended())
+    assert line[8:] == " main/shipments: poll complete: 1 pages, 3 records, 2 events in 1.2 s"
+
+
+def test_what_needs_attention_is_coloured() -> None:
+    (line,) = write(Terminal(), SourceWaits("main", "HTTP 503", timedelta(seconds=2)))
+    assert line.startswith("\x1b[33m")
+
+
+def test_anything_else_gets_an_object_with_the_fields_of_the_fact() -> None:
+    (line,) = write(StringIO(), run_ended())
+    entry = json.loads(line)
+    assert entry.pop("time").endswith("Z")
+    assert entry == {
+        "level": "info",
+        "text": "main/shipments: poll complete: 1 pages, 3 records, 2 events in 1.2 s",
+        "fact": "RunEnded",
+        "feed": "main/shipments",
+        "kind": "poll",
+        "pages": 1,
+        "records": 3,
+        "events": 2,
+        "elapsed": 1.25,
+        "problem": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("fact", "level"),
+    [
+        (run_ended(events=0), logging.DEBUG),
+        (run_ended(events=1), logging.INFO),
+        (run_ended(events=0, kind=RunKind.PASS), logging.INFO),
+        (run_ended(problem="cut short"), logging.WARNING),
+        (Stopping(), logging.INFO),
+    ],
+)
+def test_a_quiet_poll_is_no_news(fact: Fact, level: int) -> None:
+    assert fact.level == level
+
+
+def test_routine_is_written_only_on_request() -> None:
+    quiet = run_ended(events=0)
+    assert write(StringIO(), quiet) == []
+    assert len(write(StringIO(), quiet, verbose=True)) == 1
+
+
+def test_records_stay_out_of_the_log() -> None:
+    event = Event(FEED, 1, "shp_1", "evt_1", "dockbell.shipment.updated", "updated", 1, b'{"name": "Ada"}')
+    fact = DeliverySettled("erp", Delivery(event), Outcome(Fate.FAILED, "HTTP 500"))
+    (line,) = write(StringIO(), fact, verbose=True)
+    assert "Ada" not in line
+    assert "dockbell.shipment.updated shp_1 #1, attempt 1: failed (HTTP 500)" in json.loads(line)["text"]
+
+
+@pytest.mark.parametrize("stream", [StringIO(), Terminal()])
+def test_an_error_that_nobody_foresaw_is_written_with_its_trace(stream: StringIO) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        print(1 / 0)
+    text = "\n".join(write(stream, AgentFails("main/stock", caught.value)))
+    assert "main/stock: ZeroDivisionError: division by zero" in text
+    assert "test_log.py" in text
+
+
+def test_libraries_are_heard_when_they_warn() -> None:
+    stream = StringIO()
+    start_log(stream)
+    logging.getLogger("apscheduler.executors.default").info("running job")
+    logging.getLogger("apscheduler.executors.default").warning("it is late")
+    assert [json.loads(line)["text"] for line in stream.getvalue().splitlines()] == ["it is late"]

@@ -1,0 +1,126 @@
+"""What is asked of the API: requests as plain values, checked against its description (api-spec.md, "Endpoints")."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import quote, urlencode
+
+from dockbell.core.model import JSON, RESOURCES
+
+MAX_LIMIT: Final = 200
+"""The largest page that the API gives."""
+
+_OURS: Final = frozenset({"limit", "cursor", "updated_since", "expand"})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, without the base URL and the key.
+
+    Attributes:
+        method: ``GET`` or ``POST``.
+        path: Absolute and percent-encoded.
+        params: The query, decoded, in the order sent.
+        body: JSON, for ``POST`` only.
+    """
+
+    method: str
+    path: str
+    params: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+
+    def __str__(self) -> str:
+        """Return ``GET /v1/shipments``: how errors and logs call it, never with its query."""
+        return f"{self.method} {self.path}"
+
+    @property
+    def target(self) -> str:
+        """The path with the query, as sent."""
+        return f"{self.path}?{urlencode(self.params, quote_via=quote)}" if self.params else self.path
+
+    @property
+    def continues(self) -> bool:
+        """Whether it asks for a page after the first."""
+        return any(name == "cursor" for name, _ in self.params)
+
+
+def list_request(
+    resource: str,
+    *,
+    limit: int = MAX_LIMIT,
+    cursor: str | None = None,
+    updated_since: datetime | None = None,
+    query: Mapping[str, str | int | bool] | None = None,
+    expand: tuple[str, ...] = (),
+) -> Request:
+    """Return the request for one page of a listing.
+
+    ``query`` holds the resource's own filters (``status``, ``sku`` …); the API may know more than its description
+    shows, so any name is passed on.
+
+    Raises:
+        ValueError: The API would not accept it.
+    """
+    if resource not in RESOURCES:
+        raise ValueError(f"resource: must be one of {', '.join(RESOURCES)}, got {resource!r}")
+    if not 1 <= limit <= MAX_LIMIT:
+        raise ValueError(f'resource "{resource}": limit must be 1 to {MAX_LIMIT}, got {limit}')
+    if taken := sorted(_OURS.intersection(query or ())):
+        raise ValueError(f'resource "{resource}": {taken[0]} is no filter; leave it out of query')
+    params = {"limit": str(limit)}
+    if updated_since is not None:
+        if not RESOURCES[resource].polled:
+            polled = ", ".join(name for name, each in RESOURCES.items() if each.polled)
+            raise ValueError(f'resource "{resource}": updated_since is accepted by {polled} only; leave it out')
+        params["updated_since"] = format_since(updated_since)
+    if cursor is not None:
+        params["cursor"] = cursor
+    if expand:
+        params["expand"] = ",".join(expand)
+    params |= {name: _as_text(value) for name, value in (query or {}).items()}
+    return Request("GET", RESOURCES[resource].path, tuple(params.items()))
+
+
+def shipment_request(shipment_id: str, *, expand: tuple[str, ...] = ()) -> Request:
+    """Return the request for one shipment, whatever characters its id holds.
+
+    Raises:
+        ValueError: The id is empty, which would ask for the listing.
+    """
+    if not shipment_id:
+        raise ValueError("shipment_id: must not be empty")
+    # "." and ".." would be resolved as folders on the way.
+    segment = quote(shipment_id, safe="") if shipment_id.strip(".") else shipment_id.replace(".", "%2E")
+    return Request("GET", f"/v1/shipments/{segment}", (("expand", ",".join(expand)),) if expand else ())
+
+
+def order_request(payload: JSON) -> Request:
+    """Return the request that creates a sales order; the API does not show what stands in it.
+
+    Raises:
+        TypeError: The payload is no JSON value.
+        ValueError: It holds NaN or an infinite number.
+    """
+    return Request("POST", "/v1/sales-orders", body=json.dumps(payload, allow_nan=False).encode())
+
+
+def format_since(moment: datetime) -> str:
+    """Return a time as ``updated_since`` takes it: UTC with ``Z``; milliseconds only where there is a fraction.
+
+    Finer digits are cut, never rounded up: a time that is a little early asks for a little more.
+
+    Raises:
+        ValueError: The time has no zone.
+    """
+    if moment.tzinfo is None:
+        raise ValueError(f"updated_since: must have a time zone, got {moment.isoformat()}; add tzinfo=UTC")
+    moment = moment.astimezone(UTC).replace(tzinfo=None)
+    return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds") + "Z"
+
+
+def _as_text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,344 @@
+"""What an answer of the API says: its page, its clock, what it leaves of the budget, or whose turn it is to act.
+
+Much of it is "not shown" in the API's description, so what can be tolerated is, and what cannot be believed is an
+error: an answer that is not whole and sound JSON passes by itself (:class:`SourceUnavailable`), sound JSON of another
+shape does not (:class:`SchemaMismatch`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import MAXYEAR, UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Final, TypeAlias
+
+import msgspec
+
+from dockbell.core.model import JSON, RESOURCES, Allowance, ClockSource, Page
+from dockbell.core.moment import EPOCH, parse_moment
+from dockbell.core.reading.request import Request
+from dockbell.errors import CursorExpired, RateLimited, SchemaMismatch, SourceRefused, SourceUnavailable
+
+WINDOW: Final = timedelta(seconds=60)
+"""The service counts requests per minute (api-spec.md, "Limits")."""
+NOT_FOUND: Final = frozenset({404, 410})
+"""What is asked for does not exist, or no longer."""
+
+_DATE_RESOLUTION: Final = timedelta(seconds=1)
+_LONGEST_WISH: Final = timedelta(days=1)
+_PLAUSIBLE_SKEW: Final = timedelta(days=1)
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_CURSOR_LOST: Final = frozenset({400, 404, 410, 422})
+_PASSING: Final = frozenset({408, 425})
+
+_JSON_TYPE: Final = re.compile(r"(application|text)/([^;]*\+)?json\s*(;.*)?", re.IGNORECASE)
+_INTEGER: Final = re.compile(rb"-?\d+")
+_NUMBER: Final = re.compile(r"\s*(\d{1,15})")
+_QUERY: Final = re.compile(r"\?\S+")
+_LONGEST_SAYING: Final = 200
+_WHERE_WORDS_ARE: Final = ("message", "detail", "error_description", "title", "error", "errors")
+
+_Fields: TypeAlias = dict[str, msgspec.Raw]
+_OBJECT: Final = msgspec.json.Decoder(_Fields)
+_ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_TEXT: Final = msgspec.json.Decoder(str)
+_ANY: Final = msgspec.json.Decoder()
+# What msgspec says of text that is no JSON, of bytes that are no UTF-8, and of brackets nested without end.
+_MALFORMED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One complete answer.
+
+    Attributes:
+        status: The HTTP status.
+        headers: By name in lower case.
+        body: Without its content coding.
+        sent_at: Our time before the request was sent.
+        answered_at: Our time when the head of the answer came.
+        received_at: Our time when the answer was complete.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    sent_at: datetime
+    answered_at: datetime
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceTime:
+    """When the service worked on a request, by its own clock.
+
+    Attributes:
+        asked_at: At the earliest: S(r). What was visible before is in the answer.
+        answered_at: At the latest.
+        clock: What both were taken from.
+    """
+
+    asked_at: datetime
+    answered_at: datetime
+    clock: ClockSource
+
+
+# The page ------------------------------------------------------------------------------------------------------------
+
+
+def read_page(resource: str, response: Response, *, envelope: str | None = None) -> Page:
+    """Return the page of a listing that an answer holds; its records are cut out, not decoded.
+
+    Args:
+        resource: What was asked for.
+        response: The answer.
+        envelope: The field that held the records of earlier pages, where that is known.
+
+    Raises:
+        SourceUnavailable: Not whole and sound JSON.
+        SchemaMismatch: No array of records, or no telling which.
+    """
+    body = _sound_body(f'resource "{resource}"', response)
+    try:
+        outer = _OBJECT.decode(body)
+        # One level down: {"data": {"shipments": []}}, {"shipments": [], "meta": {"next_cursor": null}}.
+        inner = {
+            f"{name}.{part}": value
+            for name, raw in outer.items()
+            if _begins(raw, b"{")
+            for part, value in _OBJECT.decode(raw).items()
+        }
+    except msgspec.ValidationError as error:
+        raise SchemaMismatch(f'resource "{resource}": the answer is no JSON object; check base_url') from error
+    except _MALFORMED as error:
+        raise _not_json(f'resource "{resource}"', error) from error
+    name, records = _find_records(resource, outer, inner, envelope)
+    time = service_time(response)
+    return Page(
+        records=tuple(bytes(record) for record in records),
+        next_cursor=_find_cursor(resource, outer, inner),
+        envelope=name,
+        asked_at=time.asked_at,
+        clock=time.clock,
+        answered_at=time.answered_at,
+        received_at=response.received_at,
+    )
+
+
+def read_object(subject: str, response: Response) -> bytes:
+    """Return the JSON text of the one object that an answer holds.
+
+    Raises:
+        SourceUnavailable: Not whole and sound JSON.
+        SchemaMismatch: Sound JSON, but no object.
+    """
+    body = _sound_body(subject, response)
+    try:
+        _OBJECT.decode(body)
+    except msgspec.ValidationError as error:
+        raise SchemaMismatch(f"{subject}: the answer is no JSON object; check base_url") from error
+    except _MALFORMED as error:
+        raise _not_json(subject, error) from error
+    return body.strip()
+
+
+def _sound_body(subject: str, response: Response) -> bytes:
+    content_type = response.headers.get("content-type", "application/json")
+    if not _JSON_TYPE.fullmatch(content_type.strip()):
+        raise SourceUnavailable(f"{subject}: the answer is not JSON, got content type {clean(content_type)!r}")
+    try:
+        response.body.decode()  # slices are cut out of the text without a look at their encoding
+    except UnicodeDecodeError as error:
+        raise _not_json(subject, error) from error
+    return response.body
+
+
+def _not_json(subject: str, error: Exception) -> SourceUnavailable:
+    return SourceUnavailable(f"{subject}: the answer is not JSON, got {clean(str(error))}")
+
+
+def _begins(raw: msgspec.Raw, bracket: bytes) -> bool:
+    return memoryview(raw)[:1] == bracket
+
+
+def _find_records(resource: str, outer: _Fields, inner: _Fields, envelope: str | None) -> tuple[str, list[msgspec.Raw]]:
+    """Return the one array of objects: as learned, else by its name, else the only one; one level down by name only.
+
+    An error told with status 200 must not pass for an empty page, so nothing else is believed.
+    """
+    if envelope is not None:
+        records = _as_records((outer | inner).get(envelope))
+        if records is None:
+            raise _mismatch(resource, f'no array "{envelope}" as before', outer)
+        return envelope, records
+    arrays = {name: array for name, raw in outer.items() if (array := _as_records(raw)) is not None}
+    nested = {name: array for name, raw in inner.items() if (array := _as_records(raw)) is not None}
+    named = [name for name in arrays | nested if _is_named_after(resource, name)]
+    filled = [name for name, array in arrays.items() if array]
+    for candidates in (named, filled, list(arrays)):
+        if len(candidates) == 1:
+            return candidates[0], (arrays | nested)[candidates[0]]
+        if candidates:
+            raise _mismatch(resource, "several arrays of objects", outer)
+    raise _mismatch(resource, "no array of objects", outer)
+
+
+def _as_records(raw: msgspec.Raw | None) -> list[msgspec.Raw] | None:
+    """Return the elements of an array of objects, None for anything else."""
+    if raw is None or not _begins(raw, b"["):
+        return None
+    elements = _ARRAY.decode(raw)
+    return elements if all(_begins(element, b"{") for element in elements) else None
+
+
+def _is_named_after(resource: str, name: str) -> bool:
+    """Tell whether a field is called like the resource: ``shipments``, ``Stock levels``, ``data.stockLevels``."""
+    letters = re.sub("[^a-z]", "", name.rpartition(".")[2].lower())
+    return letters.startswith(RESOURCES[resource].singular)
+
+
+def _find_cursor(resource: str, outer: _Fields, inner: _Fields) -> str | None:
+    raw = outer.get("next_cursor")
+    if raw is None:
+        raw = next((value for name, value in inner.items() if name.endswith(".next_cursor")), None)
+    text = b"null" if raw is None else bytes(raw)
+    if text in {b"null", b'""'}:
+        return None
+    if text.startswith(b'"'):
+        return _TEXT.decode(text)
+    if _INTEGER.fullmatch(text):
+        return text.decode()
+    got = clean(text[:50].decode(errors="replace"))
+    raise SchemaMismatch(f'resource "{resource}": next_cursor is neither text nor number, got {got}; check base_url')
+
+
+def _mismatch(resource: str, fact: str, fields: _Fields) -> SchemaMismatch:
+    got = clean(", ".join(list(fields)[:8])) or "none"
+    return SchemaMismatch(f'resource "{resource}": the answer holds {fact}, got fields {got}; check base_url')
+
+
+# The clock and the budget --------------------------------------------------------------------------------------------
+
+
+def service_time(response: Response) -> ServiceTime:
+    """Return when the service worked on a request, by its own clock where it shows one (detection.md, rule 1)."""
+    if (date := _http_date(response.headers.get("date"))) is not None:
+        round_trip = response.answered_at - response.sent_at
+        return ServiceTime(date - round_trip, date + _DATE_RESOLUTION, ClockSource.DATE)
+    # Other than Unix seconds (a number of seconds left, for one) lands far from now.
+    reset = _reset_at(response)
+    if reset is not None and abs(reset - response.sent_at) < _PLAUSIBLE_SKEW:
+        return ServiceTime(reset - WINDOW, reset, ClockSource.RESET)
+    return ServiceTime(response.sent_at, response.answered_at, ClockSource.LOCAL)
+
+
+def read_allowance(response: Response) -> Allowance | None:
+    """Return what the answer says is left of the budget, None where it does not.
+
+    A reset that is missing, past or further away than a window cannot be meant: it is taken as the nearest that can.
+    """
+    limit, remaining = (_number(response.headers.get(f"x-ratelimit-{name}")) for name in ("limit", "remaining"))
+    if not limit or remaining is None:
+        return None
+    reset = _reset_at(response)
+    resets_in = WINDOW if reset is None else reset - _now_of(response)
+    return Allowance(limit, remaining, min(max(resets_in, timedelta(0)), WINDOW))
+
+
+def read_retry_after(response: Response) -> timedelta | None:
+    """Return how long the API asks to wait: ``Retry-After`` in both forms, else until the reset; a day at most."""
+    text = response.headers.get("retry-after")
+    seconds = _number(text)
+    if seconds is not None:
+        wish = timedelta(seconds=min(seconds, _LONGEST_WISH.total_seconds()))
+    elif (date := _http_date(text)) is not None:
+        wish = date - _now_of(response)
+    else:
+        allowance = read_allowance(response)
+        return None if allowance is None else allowance.resets_in
+    return min(max(wish, timedelta(0)), _LONGEST_WISH)
+
+
+def _now_of(response: Response) -> datetime:
+    return _http_date(response.headers.get("date")) or response.answered_at
+
+
+def _reset_at(response: Response) -> datetime | None:
+    return parse_moment(_number(response.headers.get("x-ratelimit-reset")))
+
+
+def _number(text: str | None) -> int | None:
+    match = _NUMBER.match(text or "")
+    return None if match is None else int(match[1])
+
+
+def _http_date(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    try:
+        moment = parsedate_to_datetime(text)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+    return moment if EPOCH.year <= moment.year < MAXYEAR else None
+
+
+# Whose turn it is ----------------------------------------------------------------------------------------------------
+
+
+def judge_status(request: Request, response: Response) -> None:
+    """Raise what the status of an answer means; return when it is a success.
+
+    Raises:
+        SourceRefused: The key (401, 403) or the request as such is not accepted, or the API is elsewhere (3xx).
+        RateLimited: The key's budget is used up (429).
+        CursorExpired: 400, 404, 410 or 422 on a page after the first.
+        SourceUnavailable: Everything that passes by itself.
+    """
+    status = response.status
+    if 200 <= status < 300:  # noqa: PLR2004  # the class of successes
+        return
+    fact = f"{request}: HTTP {status}"
+    if status in _REDIRECTS:
+        host = re.match(r"https?://(?:[^/?#@]*@)?([^/?#]+)", response.headers.get("location", ""), re.IGNORECASE)
+        where = clean(host[1]) if host else "the same host"
+        raise SourceRefused(f"{fact}, a redirect to {where} that is not followed; set base_url to where the API is")
+    said = excerpt(response)
+    if status in {401, 403}:
+        raise SourceRefused(f"{fact}{said}; the API does not accept the key, check api_key")
+    if status == 429:  # noqa: PLR2004  # api-spec.md, "Errors"
+        raise RateLimited(f"{fact}, the key's budget is used up", read_retry_after(response))
+    if request.continues and status in _CURSOR_LOST:
+        raise CursorExpired(f"{fact}{said}; the cursor is no longer known")
+    if 400 <= status < 500 and status not in _PASSING:  # noqa: PLR2004  # the class of the client's faults
+        raise SourceRefused(f"{fact}{said}; check base_url and the query of this resource")
+    raise SourceUnavailable(f"{fact}{said}")
+
+
+def excerpt(response: Response) -> str:
+    """Return what the API itself says about an error, ready to follow a fact: ``, "no such status"``; often empty."""
+    try:
+        words = _find_words(_ANY.decode(response.body), depth=3)
+    except _MALFORMED:
+        is_text = response.headers.get("content-type", "").lower().startswith("text/plain")
+        words = response.body.decode(errors="replace") if is_text else ""
+    return f', "{cleaned}"' if (cleaned := clean(words)) else ""
+
+
+def _find_words(value: JSON, depth: int) -> str:
+    if isinstance(value, str):
+        return value
+    if depth and isinstance(value, list):
+        return _find_words(value[0], depth - 1) if value else ""
+    if depth and isinstance(value, dict):
+        return next(filter(None, (_find_words(value.get(name), depth - 1) for name in _WHERE_WORDS_ARE)), "")
+    return ""
+
+
+def clean(words: str) -> str:
+    """Return foreign words fit for a log line: short, on one line, nothing unprintable, no query strings."""
+    printable = "".join(letter if letter.isprintable() else " " for letter in words[: 10 * _LONGEST_SAYING])
+    line = " ".join(_QUERY.sub("?…", printable).split())
+    return line if len(line) <= _LONGEST_SAYING else line[: _LONGEST_SAYING - 1] + "…"

@@ -1,0 +1,211 @@
+"""The budget: when the next request of a key may be sent (detection.md, rules 22 and 23).
+
+Three bounds, and the strictest counts:
+
+- *Ours.* Never more than ``share`` of the limit in any 60 s of the service. It counts a request when it arrives, which
+  is somewhere between our sending it and its answer; so a request occupies a place from the one until 60 s after the
+  other. Whatever the round trips are and wherever the service's windows begin, no window holds more than the places.
+- *Told.* Of ``x-ratelimit-remaining`` we leave to others what ``share`` leaves them, or what they will need until
+  ``x-ratelimit-reset`` if they go on as they did in this window, whichever is more. What is told lapses at the reset.
+- *Paced.* Pass pages and trailing polls are spread over what the urgent ones leave, with a little kept free. Polls may
+  burst: they find the room that pacing left them.
+
+Times are read from a monotonic clock, as the time since its origin: a step of the wall clock changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from dockbell.core.model import Allowance, Urgency
+
+ZERO: Final = timedelta(0)
+WINDOW: Final = timedelta(seconds=60)
+"""The span in which the service counts (api-spec.md, "Limits")."""
+
+_GRAIN: Final = timedelta(seconds=0.5)
+# A grain is dropped when its youngest request is at least half a second older than the window: for clocks that differ.
+_GRAINS_KEPT: Final = WINDOW // _GRAIN + 2
+_SPAN: Final = _GRAIN * _GRAINS_KEPT
+# A window that was told for this long without moving is a fixed one; others (reset = now + 60 s) cannot be spread over.
+_STEADY: Final = timedelta(seconds=3)
+_RESET_JITTER: Final = timedelta(seconds=1.5)
+
+_PACED: Final = frozenset({Urgency.PASS, Urgency.TRAILING})
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How a budget stands.
+
+    Attributes:
+        used: Our own requests within the last minute, those under way included.
+        allowed: The most that we allow ourselves in a minute.
+        limit: The most that the key allows to all its users, as configured.
+        remaining: What the API last said is left of its window; None when it said nothing, or the window is over.
+        resets_in: How long that window still lasts.
+    """
+
+    used: int
+    allowed: int
+    limit: int
+    remaining: int | None
+    resets_in: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the last answer said of the service's window, and what it had said of this window first."""
+
+    remaining: int
+    kept: int  # so many of them are left to others
+    resets_at: timedelta
+    since: timedelta
+    first_reset: timedelta
+    first_used: int
+    first_answers: int
+
+
+class Budget:
+    """Decides when the next request may be sent; ask with :meth:`admit`, then say what was done.
+
+    Every :meth:`spent` is followed by one :meth:`answered` with the same urgency, whatever became of the request.
+    """
+
+    def __init__(self, requests_per_minute: int, share: float = 1.0) -> None:
+        if requests_per_minute < 1 or not 0 < share <= 1:
+            raise ValueError(
+                f"budget: {requests_per_minute} requests a minute shared at {share}; at least 1, and 0 to 1"
+            )
+        self.limit = requests_per_minute
+        self._share = share
+        self.allowed = _part(requests_per_minute, share)
+        self._free = self.allowed // 50
+        self._urgent = _Places()
+        self._paced = _Places()
+        self._pacer: timedelta | None = None
+        self._answers = 0
+        self._told: _Told | None = None
+        self._paused_until = ZERO
+
+    def admit(self, now: timedelta, urgency: Urgency = Urgency.POLL) -> timedelta:
+        """Return how long to wait before one request of this urgency; zero: it may be sent now.
+
+        An answer to a request under way may shorten the wait: ask again then.
+        """
+        wait = max(ZERO, self._paused_until - now, self._wait_for_place(now), self._wait_for_room(now))
+        if urgency in _PACED and self._pacer is not None:
+            wait = max(wait, self._pacer + self._pace(now) - now)
+        return wait
+
+    def spent(self, now: timedelta, urgency: Urgency = Urgency.POLL) -> None:
+        """Take in that a request is being sent."""
+        if urgency not in _PACED:
+            self._urgent.enter()
+            return
+        pace = self._pace(now)
+        # From when it was due, not from when it was sent: small delays must not add up.
+        self._pacer = now if self._pacer is None else max(self._pacer + pace, now - pace)
+        self._paced.enter()
+
+    def answered(self, now: timedelta, urgency: Urgency = Urgency.POLL) -> None:
+        """Take in that a request has been answered, or given up."""
+        (self._paced if urgency in _PACED else self._urgent).settle(now)
+        self._answers += 1
+
+    def learned(self, allowance: Allowance, now: timedelta) -> None:
+        """Take in what an answer said of the key's window."""
+        resets_at = now + min(max(allowance.resets_in, ZERO), WINDOW)
+        used = allowance.limit - allowance.remaining
+        told = self._told
+        if told is None or abs(resets_at - told.first_reset) > _RESET_JITTER:
+            told = _Told(0, 0, resets_at, now, first_reset=resets_at, first_used=used, first_answers=self._answers)
+        # One less than the share leaves: standing exactly there may be our own full use.
+        kept = max(0, allowance.limit - _part(allowance.limit, self._share) - 1)
+        if now - told.since >= _STEADY:
+            ours = self._answers - told.first_answers + self._under_way()
+            foreign = max(0, used - told.first_used - ours)
+            kept = max(kept, round(foreign * (resets_at - now) / (now - told.since)))
+        self._told = replace(told, remaining=allowance.remaining, kept=kept, resets_at=resets_at)
+
+    def pause(self, delay: timedelta, now: timedelta) -> None:
+        """Send nothing for a while: the API asked for it (429)."""
+        self._paused_until = max(self._paused_until, now + delay)
+
+    def usage(self, now: timedelta) -> Usage:
+        """Return how the budget stands."""
+        told = self._current(now)
+        return Usage(
+            used=self._count(now),
+            allowed=self.allowed,
+            limit=self.limit,
+            remaining=told.remaining if told else None,
+            resets_in=told.resets_at - now if told else None,
+        )
+
+    def _wait_for_place(self, now: timedelta) -> timedelta:
+        if self._count(now) < self.allowed:
+            return ZERO
+        frees = [at for at in (self._urgent.frees_at(), self._paced.frees_at()) if at is not None]
+        return min(frees) - now if frees else _GRAIN
+
+    def _wait_for_room(self, now: timedelta) -> timedelta:
+        told = self._current(now)
+        return told.resets_at - now if told and self._room(told) < 1 else ZERO
+
+    def _pace(self, now: timedelta) -> timedelta:
+        """Return the distance of paced requests: what is left of the span over what the urgent ones leave of it."""
+        pace = _SPAN / max(1, self.allowed - self._free - self._urgent.count(now))
+        told = self._current(now)
+        if told and now - told.since >= _STEADY:
+            pace = max(pace, (told.resets_at - now) / max(1, self._room(told) - self._free))
+        return pace
+
+    def _room(self, told: _Told) -> int:
+        """Return how many requests the API still has for us, those under way counted as not yet in its figure."""
+        return told.remaining - self._under_way() - told.kept
+
+    def _count(self, now: timedelta) -> int:
+        return self._urgent.count(now) + self._paced.count(now)
+
+    def _under_way(self) -> int:
+        return self._urgent.under_way + self._paced.under_way
+
+    def _current(self, now: timedelta) -> _Told | None:
+        return self._told if self._told and now < self._told.resets_at else None
+
+
+class _Places:
+    """Requests that the service may have counted within the last window, in grains: memory does not grow with them."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self._settled = 0
+        self._grains: deque[tuple[int, int]] = deque()  # number of the grain, requests answered in it
+
+    def enter(self) -> None:
+        self.under_way += 1
+
+    def settle(self, now: timedelta) -> None:
+        self.under_way -= 1
+        self._settled += 1
+        grain = now // _GRAIN
+        last = self._grains.pop() if self._grains and self._grains[-1][0] == grain else (grain, 0)
+        self._grains.append((grain, last[1] + 1))
+
+    def count(self, now: timedelta) -> int:
+        oldest = now // _GRAIN - _GRAINS_KEPT
+        while self._grains and self._grains[0][0] <= oldest:
+            self._settled -= self._grains.popleft()[1]
+        return self._settled + self.under_way
+
+    def frees_at(self) -> timedelta | None:
+        return (self._grains[0][0] + _GRAINS_KEPT) * _GRAIN if self._grains else None
+
+
+def _part(limit: int, share: float) -> int:
+    """Return the whole requests in a share of a limit, at least one; 0.29 of 100 is 29, whatever floats say."""
+    return max(1, int(limit * share + 1e-9))

@@ -1,0 +1,364 @@
+"""The client of the Inventory and Shipment Data Service: one API account, paced, retried, authenticated."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+import anyio
+import httpx
+
+from dockbell import __version__
+from dockbell.config import SourceSettings
+from dockbell.core.comparing.canon import decode
+from dockbell.core.model import JSON, Page, Urgency
+from dockbell.core.reading.request import MAX_LIMIT, Request, list_request, order_request, shipment_request
+from dockbell.core.reading.response import (
+    NOT_FOUND,
+    Response,
+    judge_status,
+    read_allowance,
+    read_object,
+    read_page,
+)
+from dockbell.core.running.backoff import delay
+from dockbell.core.running.budget import Budget, Usage
+from dockbell.errors import ConfigError, RateLimited, SchemaMismatch, SourceRefused, SourceUnavailable
+from dockbell.sources.gatekeeper import Gatekeeper, now
+from dockbell.sources.lanes import Lanes, Unreached
+from dockbell.telemetry import RequestSent, SourceWaits, Telemetry
+
+T = TypeVar("T")
+
+MAX_BODY: Final = 64 * 1024 * 1024
+
+_LANES: Final = 8
+_TRIES: Final = 5
+_SHORTEST_WAIT: Final = timedelta(seconds=0.5)
+_LONGEST_WAIT: Final = timedelta(seconds=60)
+# A pause that the API asked for and that is longer is told to the caller instead of waited for.
+_PATIENCE: Final = timedelta(minutes=5)
+_UNAUTHORIZED: Final = 401
+_ERRORS: Final = 400
+
+
+class InventoryClient:
+    """Reads and orders from one account of the API; implements :class:`dockbell.ports.Source`.
+
+    Every request waits for the key's budget, the most urgent first, and is asked again (five times in all, with
+    growing random waits) when the answer did not come or was not usable. May be used by many coroutines at once::
+
+        async with InventoryClient("https://api.example.com", "KEY") as client:
+            async for record in client.records("items", query={"status": "all"}):
+                print(record["sku"])
+
+    Args:
+        base_url: Where the API is, without ``/v1``.
+        api_key: The key, or what returns it: called before the first request, and again after a 401.
+        name: What logs and facts call this account.
+        requests_per_minute: The key's limit for all requests.
+        share: How much of both limits to use; the rest is left to the key's other users.
+        orders_per_minute: The key's limit for creating sales orders, which count in both.
+        timeout: The most that one request may take, from connecting to the last byte.
+        proxy: An HTTP proxy's URL. The environment is not read.
+        ca_file: A PEM file with the authorities to trust instead of the usual ones.
+        user_agent: Instead of ``dockbell/<version>``.
+        max_body: The most bytes that an answer may have, decoded.
+        telemetry: Who hears of every request and every retry.
+        transport: Instead of real connections, for tests.
+
+    Raises:
+        ConfigError: ``base_url``, ``proxy`` or ``ca_file`` cannot be used.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | Callable[[], str],
+        *,
+        name: str = "main",
+        requests_per_minute: int = 300,
+        share: float = 0.9,
+        orders_per_minute: int = 10,
+        timeout: timedelta = timedelta(seconds=30),
+        proxy: str | None = None,
+        ca_file: str | None = None,
+        user_agent: str | None = None,
+        max_body: int = MAX_BODY,
+        telemetry: Telemetry | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.name = name
+        self._reveal = api_key if callable(api_key) else lambda: api_key
+        self._key: str | None = None
+        self._fixed_headers = (
+            (b"accept", b"application/json"),
+            (b"accept-encoding", b"gzip"),
+            (b"user-agent", (user_agent or f"dockbell/{__version__}").encode()),
+        )
+        self._budget = Budget(requests_per_minute, share)
+        self._orders = Budget(orders_per_minute, share)
+        self._gatekeeper = Gatekeeper(_LANES)
+        self._lanes = Lanes(
+            base_url, timeout=timeout, max_body=max_body, proxy=proxy, ca_file=ca_file, transport=transport
+        )
+        self._telemetry = telemetry or Telemetry()
+        self._envelopes: dict[str, str] = {}
+
+    @classmethod
+    def from_settings(cls, name: str, settings: SourceSettings, telemetry: Telemetry | None = None) -> Self:
+        """Return the client of ``[sources.NAME]``."""
+        return cls(
+            settings.base_url,
+            settings.api_key.reveal,
+            name=name,
+            requests_per_minute=settings.requests_per_minute,
+            share=settings.share,
+            timeout=settings.timeout,
+            proxy=settings.proxy,
+            ca_file=settings.ca_file,
+            user_agent=settings.user_agent,
+            telemetry=telemetry,
+        )
+
+    async def __aenter__(self) -> Self:
+        """Return the client; connections are made when needed."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._lanes.aclose()
+
+    @property
+    def budget(self) -> Usage:
+        """How the key's budget stands now."""
+        return self._budget.usage(now())
+
+    async def pages(
+        self,
+        resource: str,
+        *,
+        updated_since: datetime | None = None,
+        limit: int = MAX_LIMIT,
+        query: Mapping[str, str | int | bool] | None = None,
+        expand: tuple[str, ...] = (),
+        urgency: Urgency = Urgency.POLL,
+    ) -> AsyncIterator[Page]:
+        """Read a listing page by page, to its end.
+
+        Raises:
+            SchemaMismatch: Beside what :meth:`read_page` raises: a cursor came back, the listing would never end.
+        """
+        cursor: str | None = None
+        seen: set[str] = set()
+        while True:
+            page = await self.read_page(
+                resource,
+                cursor=cursor,
+                updated_since=updated_since,
+                limit=limit,
+                query=query,
+                expand=expand,
+                urgency=urgency,
+            )
+            yield page
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+            if cursor in seen:
+                raise SchemaMismatch(f'resource "{resource}": the cursor of page {len(seen) + 1} was given before')
+            seen.add(cursor)
+
+    async def records(
+        self,
+        resource: str,
+        *,
+        updated_since: datetime | None = None,
+        limit: int = MAX_LIMIT,
+        query: Mapping[str, str | int | bool] | None = None,
+        expand: tuple[str, ...] = (),
+        urgency: Urgency = Urgency.POLL,
+    ) -> AsyncIterator[dict[str, JSON]]:
+        """Read a listing record by record, to its end; numbers are exact (:class:`int`, :class:`decimal.Decimal`)."""
+        async for page in self.pages(
+            resource, updated_since=updated_since, limit=limit, query=query, expand=expand, urgency=urgency
+        ):
+            for record in page.records:
+                try:
+                    yield decode(record)
+                except ValueError as error:
+                    raise SchemaMismatch(f'resource "{resource}": a record cannot be read: {error}') from error
+
+    async def read_page(
+        self,
+        resource: str,
+        *,
+        cursor: str | None = None,
+        updated_since: datetime | None = None,
+        limit: int = MAX_LIMIT,
+        query: Mapping[str, str | int | bool] | None = None,
+        expand: tuple[str, ...] = (),
+        urgency: Urgency = Urgency.POLL,
+    ) -> Page:
+        """Read one page of a listing.
+
+        Raises:
+            ValueError: The API would not accept the request.
+            CursorExpired: The API no longer knows the cursor.
+            SourceRefused: The key or the request is not accepted.
+            SourceUnavailable: No usable answer after five tries; :class:`RateLimited` when the budget is used up.
+            SchemaMismatch: The answer holds no array of records, or several.
+        """
+        request = list_request(
+            resource, limit=limit, cursor=cursor, updated_since=updated_since, query=query, expand=expand
+        )
+        page = await self._ask(request, urgency, partial(self._read_page, resource, request))
+        if page.records:
+            self._envelopes[resource] = page.envelope
+        return page
+
+    async def read_shipment(
+        self, shipment_id: str, *, expand: tuple[str, ...] = (), urgency: Urgency = Urgency.DETAIL
+    ) -> bytes | None:
+        """Read one shipment's raw JSON; None when the API answers that there is none (404, 410).
+
+        Raises:
+            SourceError: As :meth:`read_page`.
+        """
+        request = shipment_request(shipment_id, expand=expand)
+
+        def read(response: Response) -> bytes | None:
+            if response.status in NOT_FOUND:
+                return None
+            judge_status(request, response)
+            return read_object(str(request), response)
+
+        return await self._ask(request, urgency, read)
+
+    async def create_sales_order(self, payload: JSON, *, urgency: Urgency = Urgency.OPERATOR) -> JSON:
+        """Create a sales order and return the API's answer, decoded; text when it is no JSON, None when empty.
+
+        The API's description shows neither payload nor answer, so both are passed through as they are. Waits for both
+        budgets. Asked again only where the request cannot have been carried out: no connection came about, or 429.
+
+        Args:
+            payload: What :func:`json.dumps` takes, NaN excepted.
+            urgency: Whose turn it is when requests are scarce.
+
+        Raises:
+            SourceUnavailable: No answer came: the order may have been created or not.
+            SourceRefused: The key or the order is not accepted.
+        """
+        request = order_request(payload)
+
+        def read(response: Response) -> JSON:
+            judge_status(request, response)
+            return _decode_opaque(response.body)
+
+        try:
+            return await self._ask(request, urgency, read)
+        except (RateLimited, Unreached):
+            raise
+        except SourceUnavailable as error:
+            raise SourceUnavailable(f"{error}; the order may have been created: look before ordering again") from error
+
+    def _read_page(self, resource: str, request: Request, response: Response) -> Page:
+        judge_status(request, response)
+        return read_page(resource, response, envelope=self._envelopes.get(resource))
+
+    async def _ask(self, request: Request, urgency: Urgency, read: Callable[[Response], T]) -> T:
+        """Ask until ``read`` finds the answer usable; what passes by itself is asked again, five times in all."""
+        attempt = 1
+        while True:
+            try:
+                return read(await self._exchange(request, urgency))
+            except SourceUnavailable as error:
+                wait = delay(attempt, base=_SHORTEST_WAIT, cap=_LONGEST_WAIT, jitter=random.random())  # noqa: S311  # no secret
+                if isinstance(error, RateLimited):
+                    wait = max(wait, error.retry_after or wait)
+                    for budget in self._charged(request):
+                        budget.pause(wait, now())
+                if attempt == _TRIES or wait > _PATIENCE or not _may_repeat(request, error):
+                    raise
+                self._telemetry.emit(SourceWaits(self.name, str(error), wait))
+            await anyio.sleep(wait.total_seconds())
+            attempt += 1
+
+    async def _exchange(self, request: Request, urgency: Urgency) -> Response:
+        """Return the answer to a request; after a 401 the key is read again, and a new one tried."""
+        key = self._current_key()
+        response = await self._send(request, urgency, key)
+        if response.status == _UNAUTHORIZED and (renewed := self._renew_key(key)) != key and request.method == "GET":
+            response = await self._send(request, urgency, renewed)
+        return response
+
+    async def _send(self, request: Request, urgency: Urgency, key: str) -> Response:
+        """Wait for a turn, send, and tell the budget and the listeners."""
+        budgets = self._charged(request)
+        if (wait := max(budget.admit(now(), urgency) for budget in budgets)) > _PATIENCE:
+            raise RateLimited(f"{request}: not asked, the API wants {wait.total_seconds():.0f} s of peace", wait)
+        async with self._gatekeeper.turn(urgency, *budgets):
+            started, status, allowance = now(), None, None
+            try:
+                response = await self._lanes.exchange(request, self._headers(request, key))
+                status, allowance = response.status, read_allowance(response)
+            finally:
+                remaining = allowance.remaining if allowance else None
+                self._telemetry.emit(
+                    RequestSent(self.name, urgency, request.path, status, now() - started, remaining, request.method)
+                )
+            if allowance:
+                budgets[-1].learned(allowance, now())
+        # What the API says of an error is quoted, and some quote the key.
+        return response if status < _ERRORS else replace(response, body=response.body.replace(key.encode(), b"***"))
+
+    def _charged(self, request: Request) -> tuple[Budget, ...]:
+        """Return the budgets that a request counts in, the narrowest last: that is the one an answer speaks of."""
+        return (self._budget, self._orders) if request.method == "POST" else (self._budget,)
+
+    def _headers(self, request: Request, key: str) -> list[tuple[bytes, bytes]]:
+        headers = [(b"authorization", f"Bearer {key}".encode()), *self._fixed_headers]
+        return headers if request.body is None else [*headers, (b"content-type", b"application/json")]
+
+    def _renew_key(self, refused: str) -> str:
+        if self._key == refused:
+            self._key = None
+        return self._current_key()
+
+    def _current_key(self) -> str:
+        if self._key is None:
+            try:
+                key = self._reveal().strip()
+            except ConfigError as error:
+                raise SourceRefused(f'source "{self.name}": {error}') from error
+            if not (key and key.isascii() and key.isprintable()):
+                raise SourceRefused(
+                    f'source "{self.name}": the API key is empty or not plain text; check what api_key names'
+                )
+            self._key = key
+        return self._key
+
+
+def _may_repeat(request: Request, error: SourceUnavailable) -> bool:
+    """Tell whether a request can be sent again: an order only if it was certainly not carried out."""
+    return request.method == "GET" or isinstance(error, RateLimited | Unreached)
+
+
+def _decode_opaque(body: bytes) -> JSON:
+    if not body.strip():
+        return None
+    try:
+        return decode(body)
+    except ValueError:
+        return body.decode(errors="replace")

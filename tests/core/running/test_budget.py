@@ -1,0 +1,454 @@
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from itertools import chain, count, repeat
+from random import Random
+from typing import TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dockbell.core.model import Allowance, Urgency
+from dockbell.core.running.budget import WINDOW, Budget, Usage
+
+ZERO = timedelta(0)
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+START = timedelta(hours=5)  # a monotonic clock begins anywhere
+
+
+def fill(budget: Budget, now: timedelta, requests: int, urgency: Urgency = Urgency.POLL) -> None:
+    for _ in range(requests):
+        assert budget.admit(now, urgency) == ZERO
+        budget.spent(now, urgency)
+        budget.answered(now, urgency)
+
+
+# By example ----------------------------------------------------------------------------------------------------------
+
+
+def test_polls_may_burst_up_to_the_share_and_then_wait_a_window() -> None:
+    budget = Budget(300, share=0.9)
+
+    fill(budget, START, 270)
+
+    assert MINUTE < budget.admit(START) <= MINUTE + SECOND
+    assert budget.admit(START + MINUTE) > ZERO
+    assert budget.admit(START + MINUTE + SECOND) == ZERO
+
+
+def test_a_request_under_way_keeps_its_place_until_a_window_after_its_answer() -> None:
+    budget = Budget(1)
+    budget.spent(START)
+
+    assert budget.admit(START + 10 * MINUTE) > ZERO
+
+    budget.answered(START + 10 * MINUTE)
+
+    assert budget.admit(START + 11 * MINUTE) > ZERO
+    assert budget.admit(START + 11 * MINUTE + SECOND) == ZERO
+
+
+@pytest.mark.parametrize(
+    ("limit", "share", "allowed"), [(300, 0.9, 270), (100, 0.29, 29), (10, 0.9, 9), (1, 0.1, 1), (300, 1.0, 300)]
+)
+def test_the_share_is_counted_in_whole_requests(limit: int, share: float, allowed: int) -> None:
+    assert Budget(limit, share).usage(ZERO).allowed == allowed
+
+
+@pytest.mark.parametrize(("limit", "share"), [(0, 0.9), (-1, 0.9), (300, 0.0), (300, 1.1)])
+def test_a_budget_that_allows_nothing_is_refused(limit: int, share: float) -> None:
+    with pytest.raises(ValueError, match=f"budget: {limit} requests a minute shared at {share}"):
+        Budget(limit, share)
+
+
+def test_pass_pages_are_spread_over_the_minute() -> None:
+    budget = Budget(300, share=0.9)
+
+    fill(budget, START, 1, Urgency.PASS)
+
+    assert budget.admit(START, Urgency.POLL) == ZERO
+    assert budget.admit(START, Urgency.TRAILING) == budget.admit(START, Urgency.PASS)
+    assert timedelta(seconds=0.2) < budget.admit(START, Urgency.PASS) < timedelta(seconds=0.25)
+
+
+def test_pass_pages_make_room_for_the_polls_of_the_minute() -> None:
+    budget = Budget(300, share=0.9)
+
+    fill(budget, START, 200)
+    fill(budget, START, 1, Urgency.PASS)
+
+    assert timedelta(seconds=0.9) < budget.admit(START, Urgency.PASS) < SECOND
+
+
+def test_a_pass_page_sent_a_little_late_does_not_delay_the_next() -> None:
+    budget = Budget(300, share=0.9)
+    fill(budget, START, 1, Urgency.PASS)
+    due = START + budget.admit(START, Urgency.PASS)
+
+    fill(budget, due + timedelta(milliseconds=50), 1, Urgency.PASS)
+
+    assert due + budget.admit(due, Urgency.PASS) - START == 2 * (due - START)
+
+
+def test_pass_pages_that_were_not_asked_for_are_not_made_up_for() -> None:
+    budget = Budget(300, share=0.9)
+    fill(budget, START, 1, Urgency.PASS)
+
+    fill(budget, START + MINUTE, 2, Urgency.PASS)
+
+    assert budget.admit(START + MINUTE, Urgency.PASS) > ZERO
+
+
+def test_others_keep_what_the_share_leaves_them() -> None:
+    budget = Budget(300, share=0.9)
+
+    budget.learned(Allowance(limit=300, remaining=31, resets_in=20 * SECOND), START)
+    assert budget.admit(START) == ZERO
+
+    budget.learned(Allowance(limit=300, remaining=29, resets_in=20 * SECOND), START)
+    assert budget.admit(START) == 20 * SECOND
+
+
+def test_requests_under_way_are_taken_off_what_remains() -> None:
+    budget = Budget(300, share=0.9)
+    budget.learned(Allowance(limit=300, remaining=32, resets_in=20 * SECOND), START)
+    for _ in range(3):
+        assert budget.admit(START) == ZERO
+        budget.spent(START)
+
+    assert budget.admit(START) == 20 * SECOND
+
+
+def test_nothing_is_sent_when_nothing_remains_though_the_whole_is_ours() -> None:
+    budget = Budget(300)
+
+    budget.learned(Allowance(limit=300, remaining=0, resets_in=20 * SECOND), START)
+
+    assert budget.admit(START) == 20 * SECOND
+
+
+def test_what_was_told_lapses_when_the_window_is_over() -> None:
+    budget = Budget(300, share=0.9)
+    budget.learned(Allowance(limit=300, remaining=0, resets_in=20 * SECOND), START)
+
+    assert budget.admit(START + 20 * SECOND) == ZERO
+    assert budget.usage(START + 20 * SECOND) == Usage(used=0, allowed=270, limit=300, remaining=None, resets_in=None)
+
+
+def test_a_reset_far_away_stops_nobody_for_longer_than_a_window() -> None:
+    budget = Budget(300)
+
+    budget.learned(Allowance(limit=300, remaining=0, resets_in=timedelta(days=9)), START)
+
+    assert budget.admit(START) == WINDOW
+
+
+def test_pass_pages_are_spread_over_what_remains_of_a_window_that_others_use_up() -> None:
+    budget = Budget(300, share=0.9)
+    for second in range(0, 11, 2):
+        allowance = Allowance(limit=300, remaining=90, resets_in=(30 - second) * SECOND)
+        budget.learned(allowance, START + second * SECOND)
+    now = START + 10 * SECOND
+    fill(budget, now, 1, Urgency.PASS)
+
+    assert budget.admit(now, Urgency.POLL) == ZERO
+    assert timedelta(seconds=0.3) < budget.admit(now, Urgency.PASS) < timedelta(seconds=0.4)
+
+
+def test_a_window_that_moves_along_is_not_spread_over() -> None:
+    budget = Budget(300, share=0.9)
+    for second in range(0, 11, 2):
+        budget.learned(Allowance(limit=300, remaining=35, resets_in=MINUTE), START + second * SECOND)
+    now = START + 10 * SECOND
+    fill(budget, now, 1, Urgency.PASS)
+
+    assert budget.admit(now, Urgency.PASS) < timedelta(seconds=0.25)
+
+
+@pytest.mark.parametrize("urgency", Urgency)
+def test_a_pause_holds_for_everybody_and_is_never_shortened(urgency: Urgency) -> None:
+    budget = Budget(300)
+
+    budget.pause(MINUTE, START)
+    budget.pause(SECOND, START)
+
+    assert budget.admit(START, urgency) == MINUTE
+    assert budget.admit(START + MINUTE, urgency) == ZERO
+
+
+def test_usage_tells_how_the_budget_stands() -> None:
+    budget = Budget(300, share=0.9)
+    fill(budget, START, 5)
+    fill(budget, START, 1, Urgency.PASS)
+    budget.spent(START)
+    budget.learned(Allowance(limit=300, remaining=200, resets_in=40 * SECOND), START)
+
+    now = START + 10 * SECOND
+    assert budget.usage(now) == Usage(used=7, allowed=270, limit=300, remaining=200, resets_in=30 * SECOND)
+
+
+def test_an_unlimited_budget_remembers_seconds_not_requests() -> None:
+    budget = Budget(60_000_000)
+
+    for millisecond in range(5000):
+        now = START + timedelta(milliseconds=millisecond)
+        for urgency in (Urgency.POLL, Urgency.PASS):
+            assert budget.admit(now, urgency) == ZERO
+            budget.spent(now, urgency)
+            budget.answered(now, urgency)
+
+    assert budget.usage(START + 5 * SECOND).used == 10_000
+    assert len(budget._urgent._grains) == 10
+
+
+# By simulation -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Service:
+    """What counts requests on the other side, as services do it: fixed windows, or sliding ones."""
+
+    limit: int = 300
+    sliding: bool = False
+    reset_moves: bool = False  # sliding: the reset told is a window away, or where the oldest request leaves
+    began: timedelta = START
+    counted: deque[timedelta] = field(default_factory=deque)
+    refused: int = 0
+
+    def count(self, now: timedelta) -> Allowance:
+        """Count a request, ours or another's, and tell what is left."""
+        begin = now - WINDOW if self.sliding else now - (now - self.began) % WINDOW
+        while self.counted and self.counted[0] <= begin - (not self.sliding) * timedelta.resolution:
+            self.counted.popleft()
+        if len(self.counted) < self.limit:
+            self.counted.append(now)
+        else:
+            self.refused += 1
+        if not self.sliding:
+            reset = begin + WINDOW
+        elif self.reset_moves:
+            reset = now + WINDOW
+        else:
+            reset = self.counted[0] + WINDOW
+        # Both the reset and Date are whole seconds.
+        whole = timedelta(seconds=reset // SECOND - now // SECOND)
+        return Allowance(self.limit, self.limit - len(self.counted), whole)
+
+
+Trip: TypeAlias = tuple[timedelta, timedelta]
+
+
+class Simulation:
+    """Requests that are wanted, sent as soon as the budget admits them, counted by a service, and answered."""
+
+    def __init__(
+        self, budget: Budget, trips: Callable[[], Trip], tell: Callable[[timedelta], Allowance | None]
+    ) -> None:
+        self.arrived: list[timedelta] = []
+        self.waits: dict[Urgency, list[timedelta]] = {urgency: [] for urgency in Urgency}
+        self._budget = budget
+        self._trips = trips
+        self._tell = tell
+        self._waiting: dict[Urgency, deque[timedelta]] = {urgency: deque() for urgency in Urgency}
+        self._agenda: list[tuple[timedelta, int, Callable[[timedelta], object]]] = []
+        self._number = count()
+
+    def run(
+        self,
+        demand: Iterable[tuple[timedelta, Urgency]],
+        *,
+        others: Iterable[timedelta] = (),
+        until: timedelta = START + timedelta(days=9),
+    ) -> None:
+        for at, urgency in demand:
+            self._plan(at, self._waiting[urgency].append)
+        for at in others:
+            self._plan(at, self._tell)
+        look_at: timedelta | None = None
+        while self._agenda or look_at:
+            if look_at and (not self._agenda or look_at < self._agenda[0][0]):
+                now = look_at
+            else:
+                now, _, act = heapq.heappop(self._agenda)
+                act(now)
+            if now >= until:
+                break
+            waits = [self._send(urgency, now) for urgency in Urgency]
+            look_at = min((now + wait for wait in waits if wait is not None), default=None)
+
+    def most_in_a_window(self) -> int:
+        """Return the most requests that any window of the service held."""
+        at = sorted(self.arrived)
+        return max((bisect_left(at, begin + WINDOW) - index for index, begin in enumerate(at)), default=0)
+
+    def _plan(self, at: timedelta, act: Callable[[timedelta], object]) -> None:
+        heapq.heappush(self._agenda, (at, next(self._number), act))
+
+    def _send(self, urgency: Urgency, now: timedelta) -> timedelta | None:
+        """Send what may be sent of one urgency; return when to look again, None when nothing waits."""
+        line = self._waiting[urgency]
+        while line:
+            if wait := self._budget.admit(now, urgency):
+                return wait
+            self.waits[urgency].append(now - line.popleft())
+            self._budget.spent(now, urgency)
+            there, back = self._trips()
+            self._plan(now + there, partial(self._arrive, urgency, back))
+        return None
+
+    def _arrive(self, urgency: Urgency, back: timedelta, now: timedelta) -> None:
+        self.arrived.append(now)
+        self._plan(now + back, partial(self._answer, urgency, self._tell(now)))
+
+    def _answer(self, urgency: Urgency, allowance: Allowance | None, now: timedelta) -> None:
+        if allowance is not None:
+            self._budget.learned(allowance, now)
+        self._budget.answered(now, urgency)
+
+
+def every(gap: timedelta, urgency: Urgency, start: timedelta = START) -> Iterator[tuple[timedelta, Urgency]]:
+    at = start
+    while at < START + 10 * MINUTE:
+        yield at, urgency
+        at += gap
+
+
+seconds = st.floats(0, 5).map(lambda value: timedelta(seconds=value))
+gaps = st.one_of(st.just(ZERO), seconds, st.floats(0, 90).map(lambda value: timedelta(seconds=value)))
+allowances = st.none() | st.builds(
+    Allowance, st.integers(1, 400), st.integers(-5, 400), st.floats(-100, 1000).map(lambda value: value * SECOND)
+)
+
+
+@given(
+    limit=st.integers(1, 12),
+    share=st.sampled_from([0.5, 0.9, 1.0]),
+    demand=st.lists(st.tuples(gaps, st.sampled_from(Urgency)), max_size=60),
+    trips=st.lists(st.tuples(seconds, seconds), min_size=1, max_size=7),
+    told=st.lists(allowances, min_size=1, max_size=7),
+)
+def test_no_window_ever_holds_more_than_the_budget_and_everybody_is_served(
+    limit: int,
+    share: float,
+    demand: list[tuple[timedelta, Urgency]],
+    trips: list[Trip],
+    told: list[Allowance | None],
+) -> None:
+    budget, now, wanted = Budget(limit, share), START, []
+    for gap, urgency in demand:
+        now += gap
+        wanted.append((now, urgency))
+    there_and_back, tell = chain.from_iterable(repeat(trips)), chain.from_iterable(repeat(told))
+
+    simulation = Simulation(budget, lambda: next(there_and_back), lambda _: next(tell))
+    simulation.run(wanted)
+
+    assert simulation.most_in_a_window() <= budget.allowed
+    assert len(simulation.arrived) == len(demand)
+
+
+SERVICES = pytest.mark.parametrize(
+    "service",
+    [
+        pytest.param(Service, id="fixed"),
+        pytest.param(lambda: Service(began=START - 47 * SECOND), id="fixed, begun before"),
+        pytest.param(lambda: Service(sliding=True), id="sliding"),
+        pytest.param(lambda: Service(sliding=True, reset_moves=True), id="sliding, reset a window away"),
+    ],
+)
+
+
+def trips(random: Random) -> Callable[[], Trip]:
+    return lambda: (timedelta(seconds=random.uniform(0.01, 0.1)), timedelta(seconds=random.uniform(0.01, 0.3)))
+
+
+@SERVICES
+@pytest.mark.parametrize(
+    "urgencies", [(Urgency.PASS,), (Urgency.POLL,), (Urgency.POLL, Urgency.PASS), (Urgency.DETAIL, Urgency.TRAILING)]
+)
+def test_under_steady_demand_the_share_is_used(service: Callable[[], Service], urgencies: tuple[Urgency, ...]) -> None:
+    api, budget = service(), Budget(300, share=0.9)
+    demand = chain.from_iterable(every(0.12 * SECOND, urgency) for urgency in urgencies)
+
+    simulation = Simulation(budget, trips(Random(1)), api.count)
+    simulation.run(demand, until=START + 10 * MINUTE)
+
+    assert simulation.most_in_a_window() <= 270
+    assert len(simulation.arrived) >= 0.95 * 270 * 10
+    assert api.refused == 0
+
+
+@SERVICES
+def test_while_a_pass_uses_all_that_is_left_polls_find_room(service: Callable[[], Service]) -> None:
+    api, budget = service(), Budget(300, share=0.9)
+    polls = (
+        (START + round_ * 15 * SECOND + place * timedelta(milliseconds=5), Urgency.POLL)
+        for round_ in range(40)
+        for place in range(6)
+    )
+    demand = chain(polls, every(0.12 * SECOND, Urgency.PASS))
+
+    simulation = Simulation(budget, trips(Random(2)), api.count)
+    simulation.run(demand, until=START + 10 * MINUTE)
+
+    waits = sorted(simulation.waits[Urgency.POLL])
+    assert len(waits) == 240
+    assert waits[int(0.9 * len(waits))] < 0.1 * SECOND
+    assert waits[-1] < 1.5 * SECOND
+    assert len(simulation.arrived) >= 0.95 * 270 * 10
+    assert api.refused == 0
+
+
+@pytest.mark.parametrize("began", [START, START - 47 * SECOND])
+@pytest.mark.parametrize("rate", [1, 3, 4])
+def test_the_use_of_others_in_a_window_is_yielded_to(rate: int, began: timedelta) -> None:
+    api, budget = Service(began=began), Budget(300, share=0.9)
+    demand = chain(every(15 * SECOND, Urgency.POLL), every(0.2 * SECOND, Urgency.PASS))
+    others = (START + each * SECOND / rate for each in range(600 * rate))
+
+    simulation = Simulation(budget, trips(Random(3)), api.count)
+    simulation.run(demand, others=others, until=START + 10 * MINUTE)
+
+    assert api.refused == 0
+    assert len(simulation.waits[Urgency.POLL]) == 40
+    assert max(simulation.waits[Urgency.POLL]) < 20 * SECOND
+    assert len(simulation.arrived) + 600 * rate >= 0.9 * 270 * 10
+
+
+@SERVICES
+def test_others_who_use_up_everything_do_not_starve_polls(service: Callable[[], Service]) -> None:
+    api, budget = service(), Budget(300, share=0.9)
+    demand = chain(every(15 * SECOND, Urgency.POLL), every(0.2 * SECOND, Urgency.PASS))
+    others = (START + each * SECOND / 8 for each in range(600 * 8))
+
+    simulation = Simulation(budget, trips(Random(4)), api.count)
+    simulation.run(demand, others=others, until=START + 10 * MINUTE)
+
+    assert len(simulation.waits[Urgency.POLL]) >= 36
+    assert max(simulation.waits[Urgency.POLL]) <= 61 * SECOND
+
+
+def test_polls_without_end_do_not_starve_a_pass_for_ever() -> None:
+    budget, now, passed = Budget(60), START, 0
+    budget.spent(now, Urgency.PASS)
+    budget.answered(now, Urgency.PASS)
+
+    for _ in range(6000):
+        now += 0.1 * SECOND
+        if budget.admit(now, Urgency.PASS) == ZERO:
+            budget.spent(now, Urgency.PASS)
+            budget.answered(now, Urgency.PASS)
+            passed += 1
+        while budget.admit(now, Urgency.POLL) == ZERO:
+            budget.spent(now)
+            budget.answered(now)
+
+    assert passed >= 9

@@ -1,0 +1,610 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+import respx
+
+from dockbell import InventoryClient, __version__
+from dockbell.config import Secret, SourceSettings
+from dockbell.core.model import Page, Urgency
+from dockbell.errors import (
+    ConfigError,
+    CursorExpired,
+    RateLimited,
+    SchemaMismatch,
+    SourceError,
+    SourceRefused,
+    SourceUnavailable,
+)
+from dockbell.ports import Source
+from dockbell.sources.gatekeeper import now
+from dockbell.telemetry import Fact, RequestSent, SourceWaits, Telemetry
+
+BASE = "https://api.example.com"
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(leaping_backend: tuple[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+    return leaping_backend
+
+
+@pytest.fixture
+def api() -> Iterator[respx.MockRouter]:
+    with respx.mock(base_url=BASE, assert_all_called=False) as router:
+        yield router
+
+
+@pytest.fixture
+def facts() -> list[Fact]:
+    return []
+
+
+@pytest.fixture
+def client(facts: list[Fact]) -> InventoryClient:
+    return InventoryClient(BASE, "KEY", telemetry=Telemetry(facts.append))
+
+
+def page_of(*records: Any, cursor: str | None = None, **headers: str) -> httpx.Response:
+    return httpx.Response(
+        200,
+        json={"shipments": records, "next_cursor": cursor},
+        headers={name.replace("_", "-"): text for name, text in headers.items()},
+    )
+
+
+def keys_sent(route: respx.Route) -> list[str]:
+    return [call.request.headers["authorization"] for call in route.calls]
+
+
+def is_a_source(client: InventoryClient) -> Source:
+    return client  # checked by mypy
+
+
+# Reading -------------------------------------------------------------------------------------------------------------
+
+
+async def test_every_request_carries_the_key_and_says_who_asks(api: respx.MockRouter, client: InventoryClient) -> None:
+    route = api.get("/v1/shipments", params={"limit": "200"}).respond(json={"shipments": []})
+
+    await client.read_page("shipments")
+
+    headers = route.calls.last.request.headers
+    assert headers["authorization"] == "Bearer KEY"
+    assert headers["accept"] == "application/json"
+    assert headers["accept-encoding"] == "gzip"
+    assert headers["user-agent"] == f"dockbell/{__version__}"
+
+
+async def test_who_asks_can_be_said_otherwise(api: respx.MockRouter) -> None:
+    route = api.get("/v1/shipments").respond(json={"shipments": []})
+
+    await InventoryClient(BASE, "KEY", user_agent="acme/7").read_page("shipments")
+
+    assert route.calls.last.request.headers["user-agent"] == "acme/7"
+
+
+async def test_pages_follow_the_cursor_to_the_end_with_the_same_question(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    route = api.get("/v1/shipments")
+    route.side_effect = [page_of({"id": 1}, cursor="a"), page_of(cursor="b"), page_of({"id": 2})]
+    since = datetime(2026, 11, 21, tzinfo=UTC)
+
+    pages = [
+        page
+        async for page in client.pages(
+            "shipments", updated_since=since, limit=1, query={"status": "shipped"}, expand=("packages",)
+        )
+    ]
+
+    assert [page.records for page in pages] == [(b'{"id":1}',), (), (b'{"id":2}',)]
+    asked = [dict(call.request.url.params) for call in route.calls]
+    same = {"limit": "1", "updated_since": "2026-11-21T00:00:00Z", "status": "shipped", "expand": "packages"}
+    assert asked == [same, same | {"cursor": "a"}, same | {"cursor": "b"}]
+
+
+async def test_a_listing_that_never_ends_is_ended(api: respx.MockRouter, client: InventoryClient) -> None:
+    route = api.get("/v1/shipments")
+    route.side_effect = [page_of(cursor="a"), page_of(cursor="b"), page_of(cursor="a"), page_of()]
+
+    with pytest.raises(SchemaMismatch, match='resource "shipments": the cursor of page 3 was given before'):
+        [page async for page in client.pages("shipments")]
+
+
+async def test_records_are_decoded_exactly(api: respx.MockRouter, client: InventoryClient) -> None:
+    api.get("/v1/items").respond(
+        content=b'{"items": [{"price": 1.10, "count": 123456789012345678901}, {"price": 2}]}',
+        content_type="application/json",
+    )
+
+    records = [record async for record in client.records("items", query={"status": "all"})]
+
+    assert records == [{"price": Decimal("1.10"), "count": 123456789012345678901}, {"price": 2}]
+
+
+async def test_a_record_that_cannot_be_decoded_is_a_mismatch(api: respx.MockRouter, client: InventoryClient) -> None:
+    deep = b"[" * 300 + b"]" * 300
+    api.get("/v1/items").respond(content=b'{"items": [{"deep": %b}]}' % deep, content_type="application/json")
+
+    with pytest.raises(SchemaMismatch, match='resource "items": a record cannot be read: not usable JSON: nested'):
+        [record async for record in client.records("items")]
+
+
+async def test_the_field_of_the_records_is_learned_from_the_first_page_that_has_some(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    api.get("/v1/stock").side_effect = [
+        httpx.Response(200, json={"warnings": [], "stock": []}),
+        httpx.Response(200, json={"rows": [{"sku": "A"}], "next_cursor": None}),
+        httpx.Response(200, json={"rows": [], "details": [{"code": 1}]}),
+        httpx.Response(200, json={"details": []}),
+    ]
+
+    assert [(await client.read_page("stock")).envelope for _ in range(3)] == ["stock", "rows", "rows"]
+    with pytest.raises(SchemaMismatch, match='no array "rows" as before'):
+        await client.read_page("stock")
+
+
+async def test_a_shipment_is_read_as_it_is(api: respx.MockRouter, client: InventoryClient) -> None:
+    route = api.get("/v1/shipments/a%2Fb").respond(content=b'{"id": 1.0}', content_type="application/json")
+
+    assert await client.read_shipment("a/b", expand=("packages", "invoices")) == b'{"id": 1.0}'
+    assert route.calls.last.request.url.params["expand"] == "packages,invoices"
+
+
+@pytest.mark.parametrize("status", [404, 410])
+async def test_a_shipment_that_is_gone_is_none(api: respx.MockRouter, client: InventoryClient, status: int) -> None:
+    api.get("/v1/shipments/shp_1").respond(status)
+
+    assert await client.read_shipment("shp_1") is None
+
+
+async def test_an_expired_cursor_is_told_at_once(api: respx.MockRouter, client: InventoryClient) -> None:
+    route = api.get("/v1/shipments").respond(410, json={"error": "cursor too old"})
+
+    with pytest.raises(CursorExpired, match='HTTP 410, "cursor too old"; the cursor is no longer known'):
+        await client.read_page("shipments", cursor="abc")
+
+    assert route.call_count == 1
+
+
+async def test_what_the_api_would_not_accept_is_not_sent(api: respx.MockRouter, client: InventoryClient) -> None:
+    with pytest.raises(ValueError, match="limit must be 1 to 200"):
+        await client.read_page("shipments", limit=500)
+
+    assert not api.calls
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_is_refused_and_not_followed(
+    api: respx.MockRouter, client: InventoryClient, status: int
+) -> None:
+    elsewhere = respx.get("https://elsewhere.example.com/v1/shipments").respond(json={"shipments": []})
+    api.get("/v1/shipments").respond(status, headers={"location": "https://elsewhere.example.com/v1/shipments"})
+
+    with pytest.raises(SourceRefused, match=f"HTTP {status}, a redirect to elsewhere.example.com that is not followed"):
+        await client.read_page("shipments")
+
+    assert not elsewhere.called
+
+
+# Asking again --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        httpx.Response(503),
+        httpx.Response(200, text="<html>", headers={"content-type": "text/html"}),
+        httpx.Response(200, content=b'{"shipments": [{', headers={"content-type": "application/json"}),
+        httpx.ConnectError("refused"),
+        httpx.ReadError("reset"),
+        httpx.RemoteProtocolError("disconnected"),
+    ],
+)
+async def test_what_passes_by_itself_is_asked_again(
+    api: respx.MockRouter, client: InventoryClient, facts: list[Fact], trouble: Any
+) -> None:
+    route = api.get("/v1/shipments")
+    route.side_effect = [trouble, trouble, page_of({"id": 1})]
+
+    page = await client.read_page("shipments")
+
+    assert page.records == (b'{"id":1}',)
+    assert [type(fact) for fact in facts] == [RequestSent, SourceWaits, RequestSent, SourceWaits, RequestSent]
+
+
+async def test_after_five_tries_with_growing_waits_the_last_error_is_raised(
+    api: respx.MockRouter, client: InventoryClient, facts: list[Fact]
+) -> None:
+    route = api.get("/v1/shipments")
+    route.side_effect = [*(httpx.Response(500) for _ in range(4)), httpx.Response(503, json={"error": "lunch"})]
+    began = now()
+
+    with pytest.raises(SourceUnavailable, match=r'^GET /v1/shipments: HTTP 503, "lunch"$'):
+        await client.read_page("shipments")
+
+    waits = [fact.delay for fact in facts if isinstance(fact, SourceWaits)]
+    assert len(waits) == 4
+    assert all(0.5 * SECOND <= wait <= 0.5 * 2**number * SECOND for number, wait in enumerate(waits, 1))
+    assert sum(waits, timedelta()) <= now() - began < sum(waits, SECOND)
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 422])
+async def test_what_does_not_pass_by_itself_is_raised_at_once(
+    api: respx.MockRouter, client: InventoryClient, status: int
+) -> None:
+    route = api.get("/v1/shipments").respond(status)
+
+    with pytest.raises(SourceRefused):
+        await client.read_page("shipments")
+
+    assert route.call_count == 1
+
+
+async def test_json_of_another_shape_is_raised_at_once(api: respx.MockRouter, client: InventoryClient) -> None:
+    route = api.get("/v1/shipments").respond(json={"error": "x"})
+
+    with pytest.raises(SchemaMismatch):
+        await client.read_page("shipments")
+
+    assert route.call_count == 1
+
+
+async def test_after_a_429_the_whole_key_waits_as_long_as_asked(api: respx.MockRouter, facts: list[Fact]) -> None:
+    refused = anyio.Event()
+    telemetry = Telemetry(facts.append, lambda fact: refused.set() if isinstance(fact, SourceWaits) else None)
+    client = InventoryClient(BASE, "KEY", telemetry=telemetry)
+    api.get("/v1/shipments").side_effect = [httpx.Response(429, headers={"retry-after": "20"}), page_of()]
+    api.get("/v1/stock").respond(json={"stock": []})
+    began, answered = now(), {}
+
+    async def read(resource: str) -> None:
+        await client.read_page(resource)
+        answered[resource] = now() - began
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(read, "shipments")
+        with anyio.fail_after(5):
+            await refused.wait()
+        group.start_soon(read, "stock")
+
+    assert 20 * SECOND <= answered["stock"] < 21 * SECOND
+    assert 20 * SECOND <= answered["shipments"] < 21 * SECOND
+    assert [str(fact) for fact in facts if isinstance(fact, SourceWaits)] == [
+        "source main: GET /v1/shipments: HTTP 429, the key's budget is used up; asking again in 20.0 s"
+    ]
+
+
+async def test_without_a_wish_a_429_is_waited_for_until_the_reset(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    reset = {"x-ratelimit-limit": "300", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1795228230"}
+    refusal = httpx.Response(429, headers=reset | {"date": "Sat, 21 Nov 2026 02:30:00 GMT"})
+    api.get("/v1/shipments").side_effect = [refusal, page_of()]
+    began = now()
+
+    await client.read_page("shipments")
+
+    assert 30 * SECOND <= now() - began < 31 * SECOND
+
+
+async def test_a_429_that_asks_for_an_hour_is_told_at_once_and_obeyed(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    route = api.get("/v1/shipments")
+    route.side_effect = [httpx.Response(429, headers={"retry-after": "3600"}), page_of()]
+
+    with pytest.raises(RateLimited) as caught:
+        await client.read_page("shipments")
+    assert caught.value.retry_after == 3600 * SECOND
+
+    await anyio.sleep(600)
+    with pytest.raises(RateLimited, match="GET /v1/shipments: not asked, the API wants 3000 s of peace"):
+        await client.read_page("shipments")
+    assert route.call_count == 1
+
+    await anyio.sleep(3000)
+    await client.read_page("shipments")
+
+
+async def test_who_is_cancelled_while_waiting_to_ask_again_leaves_the_client_usable(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    route = api.get("/v1/shipments")
+    route.side_effect = [httpx.Response(503), page_of()]
+
+    with anyio.move_on_after(0.2) as scope:
+        await client.read_page("shipments")
+    assert scope.cancelled_caught
+
+    assert (await client.read_page("shipments")).records == ()
+
+
+# The key -------------------------------------------------------------------------------------------------------------
+
+
+def rotating(*keys: str) -> Callable[[], str]:
+    remaining = iter(keys)
+    return lambda: next(remaining)
+
+
+async def test_after_a_401_the_key_is_read_again_and_the_new_one_tried(api: respx.MockRouter) -> None:
+    route = api.get("/v1/shipments")
+    route.side_effect = [page_of(), httpx.Response(401), page_of(), page_of()]
+    client = InventoryClient(BASE, rotating("OLD", "NEW"))
+
+    for _ in range(3):
+        await client.read_page("shipments")
+
+    assert keys_sent(route) == ["Bearer OLD", "Bearer OLD", "Bearer NEW", "Bearer NEW"]
+
+
+async def test_a_key_that_is_refused_and_has_not_changed_is_not_tried_twice(api: respx.MockRouter) -> None:
+    route = api.get("/v1/shipments").respond(401, json={"message": "bad key KEY given"})
+
+    with pytest.raises(SourceRefused) as caught:
+        await InventoryClient(BASE, lambda: "KEY").read_page("shipments")
+
+    assert route.call_count == 1
+    assert str(caught.value) == (
+        'GET /v1/shipments: HTTP 401, "bad key *** given"; the API does not accept the key, check api_key'
+    )
+
+
+async def test_a_new_key_that_is_refused_too_is_an_error(api: respx.MockRouter) -> None:
+    route = api.get("/v1/shipments").respond(401)
+
+    with pytest.raises(SourceRefused, match="HTTP 401; the API does not accept the key"):
+        await InventoryClient(BASE, rotating("OLD", "NEW")).read_page("shipments")
+
+    assert keys_sent(route) == ["Bearer OLD", "Bearer NEW"]
+
+
+async def test_of_many_that_are_refused_at_once_each_asks_again_with_the_one_new_key(api: respx.MockRouter) -> None:
+    async def answer(request: httpx.Request) -> httpx.Response:
+        await anyio.sleep(0.1)
+        return page_of() if request.headers["authorization"] == "Bearer NEW" else httpx.Response(401)
+
+    api.get("/v1/shipments").side_effect = answer
+    client = InventoryClient(BASE, rotating("OLD", "NEW"))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(5):
+            group.start_soon(client.read_page, "shipments")
+
+
+@pytest.mark.parametrize("key", ["", " ", "clé", "two\nlines", "\x00"])
+async def test_a_key_that_no_header_can_carry_is_refused_without_telling_it(api: respx.MockRouter, key: str) -> None:
+    with pytest.raises(SourceRefused, match=r'^source "main": the API key is empty or not plain text; check what'):
+        await InventoryClient(BASE, key).read_page("shipments")
+
+    assert not api.calls
+
+
+async def test_a_key_that_cannot_be_looked_up_is_refused_and_looked_up_again_next_time(api: respx.MockRouter) -> None:
+    route = api.get("/v1/shipments").respond(json={"shipments": []})
+    problems = [ConfigError("environment variable KEY is not set")]
+
+    def reveal() -> str:
+        if problems:
+            raise problems.pop()
+        return "KEY\n"
+
+    client = InventoryClient(BASE, reveal, name="north")
+    with pytest.raises(SourceRefused, match=r'^source "north": environment variable KEY is not set$'):
+        await client.read_page("shipments")
+    await client.read_page("shipments")
+
+    assert keys_sent(route) == ["Bearer KEY"]
+
+
+# The budget ----------------------------------------------------------------------------------------------------------
+
+
+async def test_no_more_than_the_share_is_asked_in_a_minute(api: respx.MockRouter) -> None:
+    route = api.get("/v1/shipments").respond(json={"shipments": []})
+    client = InventoryClient(BASE, "KEY", requests_per_minute=20, share=0.5)
+    began = now()
+
+    for _ in range(10):
+        await client.read_page("shipments")
+    assert now() - began < SECOND
+    assert client.budget.used == 10
+
+    await client.read_page("shipments")
+    assert 60 * SECOND < now() - began < 63 * SECOND
+    assert route.call_count == 11
+
+
+async def test_what_the_api_says_remains_is_heeded_and_shown(api: respx.MockRouter, client: InventoryClient) -> None:
+    told = {"x_ratelimit_limit": "300", "x_ratelimit_remaining": "20", "x_ratelimit_reset": "1795228240"}
+    api.get("/v1/shipments").mock(return_value=page_of(**told, date="Sat, 21 Nov 2026 02:30:00 GMT"))
+    began = now()
+
+    await client.read_page("shipments")
+    assert client.budget.remaining == 20
+    assert client.budget.resets_in is not None
+    assert 39 * SECOND < client.budget.resets_in <= 40 * SECOND
+
+    await client.read_page("shipments")
+    assert 39 * SECOND < now() - began < 41 * SECOND
+
+
+async def test_polls_go_before_pass_pages(api: respx.MockRouter) -> None:
+    api.get("/v1/shipments").respond(json={"shipments": []})
+    client = InventoryClient(BASE, "KEY", requests_per_minute=3, share=1)
+    order: list[Urgency] = []
+
+    async def read(urgency: Urgency) -> None:
+        await client.read_page("shipments", urgency=urgency)
+        order.append(urgency)
+
+    for _ in range(3):
+        await client.read_page("shipments")
+    async with anyio.create_task_group() as group:
+        for urgency in (Urgency.PASS, Urgency.POLL, Urgency.OPERATOR):
+            group.start_soon(read, urgency)
+            await anyio.wait_all_tasks_blocked()
+
+    assert order == [Urgency.OPERATOR, Urgency.POLL, Urgency.PASS]
+
+
+async def test_each_request_is_told(api: respx.MockRouter, client: InventoryClient, facts: list[Fact]) -> None:
+    api.get("/v1/stock").respond(
+        json={"stock": []}, headers={"x-ratelimit-limit": "300", "x-ratelimit-remaining": "299"}
+    )
+    api.post("/v1/sales-orders").side_effect = httpx.ReadError("reset")
+
+    await client.read_page("stock", urgency=Urgency.PASS)
+    with pytest.raises(SourceError):
+        await client.create_sales_order({})
+
+    assert [str(fact).rpartition(" in ")[0] for fact in facts] == [
+        "main: GET /v1/stock: HTTP 200",
+        "main: POST /v1/sales-orders: no answer",
+    ]
+    assert isinstance(facts[0], RequestSent)
+    assert (facts[0].urgency, facts[0].remaining) == (Urgency.PASS, 299)
+
+
+# Orders --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "order"),
+    [(b'{"id": "ord_1", "total": 1.50}', {"id": "ord_1", "total": Decimal("1.50")}), (b"", None), (b"made", "made")],
+)
+async def test_an_order_is_created_and_its_answer_returned(
+    api: respx.MockRouter, client: InventoryClient, body: bytes, order: Any
+) -> None:
+    route = api.post("/v1/sales-orders").respond(201, content=body)
+
+    assert await client.create_sales_order({"lines": [{"sku": "A", "quantity": 1}]}) == order
+
+    request = route.calls.last.request
+    assert json.loads(request.content) == {"lines": [{"sku": "A", "quantity": 1}]}
+    assert request.headers["content-type"] == "application/json"
+    assert request.headers["authorization"] == "Bearer KEY"
+
+
+@pytest.mark.parametrize(
+    "trouble", [httpx.Response(500), httpx.Response(503), httpx.ReadError("reset"), httpx.WriteError("reset")]
+)
+async def test_an_order_that_may_have_been_created_is_never_sent_again(
+    api: respx.MockRouter, client: InventoryClient, trouble: Any
+) -> None:
+    route = api.post("/v1/sales-orders")
+    route.side_effect = [trouble, httpx.Response(201, json={})]
+
+    with pytest.raises(SourceUnavailable, match=r"; the order may have been created: look before ordering again$"):
+        await client.create_sales_order({})
+
+    assert route.call_count == 1
+
+
+@pytest.mark.parametrize(
+    "trouble", [httpx.Response(429), httpx.ConnectError("refused"), httpx.ConnectTimeout("timed out")]
+)
+async def test_an_order_that_was_certainly_not_created_is_sent_again(
+    api: respx.MockRouter, client: InventoryClient, trouble: Any
+) -> None:
+    route = api.post("/v1/sales-orders")
+    route.side_effect = [trouble, httpx.Response(201, json={"id": 1})]
+
+    assert await client.create_sales_order({}) == {"id": 1}
+
+
+@pytest.mark.parametrize("trouble", [httpx.Response(429), httpx.ConnectError("refused")])
+async def test_an_order_that_never_gets_through_is_not_said_to_exist(
+    api: respx.MockRouter, client: InventoryClient, trouble: Any
+) -> None:
+    route = api.post("/v1/sales-orders")
+    route.side_effect = [trouble] * 5
+
+    with pytest.raises(SourceUnavailable) as caught:
+        await client.create_sales_order({})
+
+    assert route.call_count == 5
+    assert "may have been created" not in str(caught.value)
+
+
+async def test_a_refused_order_is_told_in_the_words_of_the_api(api: respx.MockRouter, client: InventoryClient) -> None:
+    api.post("/v1/sales-orders").respond(422, json={"message": "no lines"})
+
+    with pytest.raises(SourceRefused, match=r'^POST /v1/sales-orders: HTTP 422, "no lines"; '):
+        await client.create_sales_order({})
+
+
+async def test_an_order_refused_for_its_key_is_not_sent_again_but_the_next_has_the_new_key(
+    api: respx.MockRouter,
+) -> None:
+    route = api.post("/v1/sales-orders")
+    route.side_effect = [httpx.Response(401), httpx.Response(201, json={})]
+    client = InventoryClient(BASE, rotating("OLD", "NEW"))
+
+    with pytest.raises(SourceRefused):
+        await client.create_sales_order({})
+    await client.create_sales_order({})
+
+    assert keys_sent(route) == ["Bearer OLD", "Bearer NEW"]
+
+
+async def test_orders_wait_for_their_own_budget_and_count_in_both(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    told = {"x-ratelimit-limit": "10", "x-ratelimit-remaining": "1", "x-ratelimit-reset": "1795228260"}
+    api.post("/v1/sales-orders").respond(201, json={}, headers=told)
+    api.get("/v1/stock").respond(json={"stock": []})
+    began = now()
+
+    for _ in range(9):
+        await client.create_sales_order({})
+    assert now() - began < SECOND
+    assert client.budget.used == 9
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(client.create_sales_order, {})
+        await anyio.wait_all_tasks_blocked()
+        await client.read_page("stock")
+        assert now() - began < SECOND
+    assert 60 * SECOND < now() - began < 63 * SECOND
+
+
+# Settings ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_client_is_made_from_settings(api: respx.MockRouter, tmp_path: Path, facts: list[Fact]) -> None:
+    route = api.get("/v1/shipments").respond(json={"shipments": []})
+    (tmp_path / "key").write_text("FROM-FILE\n")
+    settings = SourceSettings(
+        base_url=BASE,
+        api_key=Secret(file=str(tmp_path / "key")),
+        requests_per_minute=100,
+        share=0.5,
+        user_agent="acme/7",
+    )
+
+    async with InventoryClient.from_settings("north", settings, Telemetry(facts.append)) as client:
+        page: Page = await client.read_page("shipments")
+
+    assert page.records == ()
+    assert (client.name, client.budget.allowed, client.budget.limit) == ("north", 50, 100)
+    assert keys_sent(route) == ["Bearer FROM-FILE"]
+    assert route.calls.last.request.headers["user-agent"] == "acme/7"
+    assert isinstance(facts[0], RequestSent)
+    assert facts[0].source == "north"
+
+
+def test_a_client_for_an_address_that_is_none_is_not_made() -> None:
+    with pytest.raises(ConfigError, match="base_url"):
+        InventoryClient("api.example.com", "KEY")

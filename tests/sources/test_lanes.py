@@ -1,0 +1,450 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import gzip
+import socket
+import ssl
+import struct
+import tracemalloc
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from dockbell.core.reading.request import list_request, order_request
+from dockbell.core.reading.response import Response
+from dockbell.errors import ConfigError, SourceUnavailable
+from dockbell.sources.lanes import Lanes, Unreached
+from tests.sources.conftest import Conversation, Serve
+
+FIRST = list_request("shipments")
+MIB = 1024 * 1024
+
+
+def make_lanes(base_url: str, **options: Any) -> Lanes:
+    defaults: dict[str, Any] = {"proxy": None, "ca_file": None, "transport": None}
+    return Lanes(base_url, **(defaults | {"timeout": timedelta(seconds=10), "max_body": MIB} | options))
+
+
+async def read_head(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readuntil(b"\r\n\r\n")
+
+
+def answering(head: str, body: bytes = b"") -> Conversation:
+    """Return a conversation of as many answers as there are requests."""
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await read_head(reader)
+            writer.write(f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\n{head}\r\n".encode() + body)
+
+    return converse
+
+
+async def exchange(serve: Serve, conversation: Conversation, **options: Any) -> Response:
+    async with serve(conversation) as port:
+        lanes = make_lanes(f"http://127.0.0.1:{port}", **options)
+        try:
+            return await lanes.exchange(FIRST, [])
+        finally:
+            await lanes.aclose()
+
+
+# The answer ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_request_arrives_as_it_was_built(serve: Serve) -> None:
+    heads = []
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await read_head(reader)
+        length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        heads.append(head + await reader.readexactly(length))
+        writer.write(b"HTTP/1.1 201 Created\r\ncontent-length: 0\r\n\r\n")
+
+    async with serve(converse) as port:
+        lanes = make_lanes(f"http://127.0.0.1:{port}/base/")
+        response = await lanes.exchange(order_request({"a": 1}), [(b"Authorization", b"Bearer KEY")])
+        await lanes.aclose()
+
+    assert response.status == 201
+    assert heads == [
+        f"POST /base/v1/sales-orders HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer KEY\r\n"
+        f'Content-Length: 8\r\n\r\n{{"a": 1}}'.encode()
+    ]
+
+
+async def test_an_answer_is_read_whole_with_its_times(serve: Serve) -> None:
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_head(reader)
+        await asyncio.sleep(0.1)
+        writer.write(b"HTTP/1.1 503 Busy\r\nX-Thing: A\r\nContent-Length: 4\r\n\r\nbo")
+        await writer.drain()
+        await asyncio.sleep(0.1)
+        writer.write(b"dy")
+
+    began = datetime.now(UTC)
+    response = await exchange(serve, converse)
+
+    assert (response.status, response.body) == (503, b"body")
+    assert response.headers["x-thing"] == "A"
+    assert began <= response.sent_at
+    assert response.answered_at - response.sent_at >= timedelta(seconds=0.09)
+    assert response.received_at - response.answered_at >= timedelta(seconds=0.09)
+
+
+async def test_gzip_is_undone(serve: Serve) -> None:
+    body = b'{"shipments": []}' * 1000
+
+    response = await exchange(serve, answering("content-encoding: gzip\r\n", gzip.compress(body)))
+
+    assert response.body == body
+
+
+@pytest.mark.parametrize(
+    ("coding", "body", "reason"),
+    [
+        ("gzip", b"not gzip at all", "damaged gzip in the answer"),
+        ("gzip", gzip.compress(b"x" * 99)[:-9], "truncated gzip in the answer"),
+        ("gzip, gzip", gzip.compress(gzip.compress(b"x")), "content coding 'gzip, gzip' that nobody asked for"),
+        ("br", b"x", "content coding 'br' that nobody asked for"),
+    ],
+)
+async def test_a_content_coding_that_cannot_be_undone_is_an_error(
+    serve: Serve, coding: str, body: bytes, reason: str
+) -> None:
+    with pytest.raises(SourceUnavailable, match=f"^GET /v1/shipments: {reason}"):
+        await exchange(serve, answering(f"content-encoding: {coding}\r\n", body))
+
+
+async def test_an_answer_without_a_body_may_say_that_it_is_gzip(serve: Serve) -> None:
+    assert (await exchange(serve, answering("content-encoding: gzip\r\n"))).body == b""
+
+
+async def test_an_endless_answer_is_given_up_at_the_limit(serve: Serve) -> None:
+    sent = 0
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await read_head(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            writer.write(b"x" * 65536)
+            sent += 65536
+            await writer.drain()
+
+    with pytest.raises(SourceUnavailable, match="the answer is larger than 1048576 bytes"):
+        await exchange(serve, converse)
+
+    assert sent < 32 * MIB
+
+
+async def test_a_small_answer_that_unfolds_endlessly_is_given_up_at_the_limit(serve: Serve) -> None:
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    bomb = b"".join(packer.compress(bytes(MIB)) for _ in range(64)) + packer.flush()
+    tracemalloc.start()
+
+    with pytest.raises(SourceUnavailable, match="the answer is larger than 1048576 bytes"):
+        await exchange(serve, answering("content-encoding: gzip\r\n", bomb))
+
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(bomb) < 100_000
+    assert most < 8 * MIB
+
+
+async def test_an_answer_just_within_the_limit_is_taken(serve: Serve) -> None:
+    body = gzip.compress(bytes(MIB))
+
+    assert len((await exchange(serve, answering("content-encoding: gzip\r\n", body))).body) == MIB
+
+
+async def test_an_answer_that_drips_is_given_up_when_its_time_is_over(serve: Serve) -> None:
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_head(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 99999\r\n\r\n")
+        while True:
+            writer.write(b"x")
+            await asyncio.sleep(0.01)
+
+    with (
+        anyio.fail_after(5),
+        pytest.raises(SourceUnavailable, match=r"^GET /v1/shipments: no complete answer within 0\.2 s$"),
+    ):
+        await exchange(serve, converse, timeout=timedelta(seconds=0.2))
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Close with RST."""
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    ("beginning", "how", "reason"),
+    [
+        (b"", "close", "server disconnected without sending a response"),
+        (b"", "reset", "connection reset by peer"),
+        (
+            b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nabc",
+            "close",
+            "peer closed connection without sending complete",
+        ),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nabc", "reset", "connection reset by peer"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", "close", "illegal chunk header"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "close", "illegal status line"),
+    ],
+)
+async def test_a_connection_that_breaks_is_told_with_its_reason(
+    serve: Serve, beginning: bytes, how: str, reason: str
+) -> None:
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_head(reader)
+        writer.write(beginning)
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        if how == "reset":
+            reset(writer)
+
+    with pytest.raises(SourceUnavailable, match=f"^GET /v1/shipments: connection lost: {reason}") as caught:
+        await exchange(serve, converse)
+
+    assert not isinstance(caught.value, Unreached)
+
+
+# The connection ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+async def test_a_refused_connection_is_told_with_its_address(closed_port: int) -> None:
+    with pytest.raises(Unreached) as caught:
+        await make_lanes(f"http://127.0.0.1:{closed_port}").exchange(FIRST, [])
+
+    assert str(caught.value) == (f"GET /v1/shipments: cannot connect to 127.0.0.1:{closed_port}: connection refused")
+
+
+async def test_an_unknown_host_is_told_with_its_name() -> None:
+    with pytest.raises(Unreached, match=r"cannot connect to nowhere\.invalid:443: [a-z]"):
+        await make_lanes("https://nowhere.invalid").exchange(FIRST, [])
+
+
+async def test_requests_in_a_row_share_a_connection_and_requests_at_once_do_not(serve: Serve) -> None:
+    connections = 0
+    everyone = anyio.Event()
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        if connections == 5:
+            everyone.set()
+        while True:
+            await read_head(reader)
+            await everyone.wait()
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+
+    async with serve(converse) as port:
+        lanes = make_lanes(f"http://127.0.0.1:{port}")
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(lanes.exchange, FIRST, [])
+        for _ in range(10):
+            await lanes.exchange(FIRST, [])
+        await lanes.aclose()
+
+    assert connections == 5
+
+
+@pytest.mark.parametrize("how", ["timeout", "cancelled"])
+async def test_a_connection_that_was_given_up_is_not_used_again(serve: Serve, how: str) -> None:
+    connections = 0
+    closed = anyio.Event()
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await read_head(reader)
+        if connections == 1:
+            await reader.read()
+            closed.set()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+
+    async with serve(converse) as port:
+        lanes = make_lanes(f"http://127.0.0.1:{port}", timeout=timedelta(seconds=0.1 if how == "timeout" else 5))
+        if how == "timeout":
+            with pytest.raises(SourceUnavailable):
+                await lanes.exchange(FIRST, [])
+        else:
+            with anyio.move_on_after(0.1) as scope:
+                await lanes.exchange(FIRST, [])
+            assert scope.cancelled_caught
+        with anyio.fail_after(5):
+            await closed.wait()
+        assert (await lanes.exchange(FIRST, [])).body == b"ok"
+        await lanes.aclose()
+
+
+async def test_a_connection_that_the_service_closed_meanwhile_is_replaced(serve: Serve) -> None:
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_head(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+
+    async with serve(converse) as port:
+        lanes = make_lanes(f"http://127.0.0.1:{port}")
+        for _ in range(3):
+            assert (await lanes.exchange(FIRST, [])).body == b"ok"
+            await anyio.sleep(0.05)
+        await lanes.aclose()
+
+
+async def test_a_redirect_is_an_answer_like_others(serve: Serve) -> None:
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_head(reader)
+        writer.write(b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n")
+
+    assert (await exchange(serve, converse)).status == 302
+
+
+async def test_cookies_are_not_kept(serve: Serve) -> None:
+    heads = []
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            heads.append(await read_head(reader))
+            writer.write(b"HTTP/1.1 200 OK\r\nset-cookie: a=b\r\ncontent-length: 0\r\n\r\n")
+
+    async with serve(converse) as port:
+        lanes = make_lanes(f"http://127.0.0.1:{port}")
+        for _ in range(2):
+            await lanes.exchange(FIRST, [])
+        await lanes.aclose()
+
+    assert b"cookie" not in heads[1].lower()
+
+
+# TLS and proxies -----------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def serve_tls(certificate: Path) -> AsyncIterator[int]:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await answering("", b"ok")(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+            writer.close()
+
+    async with await asyncio.start_server(converse, "127.0.0.1", 0, ssl=context) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def test_a_certificate_of_an_own_authority_is_trusted_when_it_is_named(certificate: Path) -> None:
+    async with serve_tls(certificate) as port:
+        lanes = make_lanes(f"https://127.0.0.1:{port}", ca_file=str(certificate))
+        assert (await lanes.exchange(FIRST, [])).body == b"ok"
+        await lanes.aclose()
+
+
+async def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(certificate: Path) -> None:
+    async with serve_tls(certificate) as port:
+        with pytest.raises(Unreached, match="self-signed certificate; set ca_file to the authority that signed it"):
+            await make_lanes(f"https://127.0.0.1:{port}").exchange(FIRST, [])
+
+
+async def test_a_proxy_is_asked_with_its_password_for_the_whole_address(serve: Serve) -> None:
+    heads = []
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await read_head(reader))
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+
+    async with serve(converse) as port:
+        lanes = make_lanes("http://api.example.com", proxy=f"http://user:secret@127.0.0.1:{port}")
+        assert (await lanes.exchange(FIRST, [])).body == b"ok"
+        await lanes.aclose()
+
+    assert heads[0].startswith(b"GET http://api.example.com/v1/shipments?limit=200 HTTP/1.1\r\n")
+    assert b"proxy-authorization: basic dxnlcjpzzwnyzxq=" in heads[0].lower()
+
+
+async def test_a_proxy_that_refuses_is_told_and_nothing_was_sent(serve: Serve) -> None:
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_head(reader)
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n")
+
+    async with serve(converse) as port:
+        lanes = make_lanes("https://api.example.com", proxy=f"http://user:secret@127.0.0.1:{port}")
+        with pytest.raises(Unreached) as caught:
+            await lanes.exchange(FIRST, [])
+
+    assert str(caught.value) == (
+        f"GET /v1/shipments: cannot connect to api.example.com:443 through the proxy 127.0.0.1:{port}: "
+        "407 Proxy Authentication Required"
+    )
+
+
+async def test_proxies_of_the_environment_are_not_used(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, closed_port: int
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{closed_port}")
+
+    assert (await exchange(serve, answering("", b"ok"))).body == b"ok"
+
+
+# Settings ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["base_url", "proxy"])
+@pytest.mark.parametrize(
+    "url", ["", "api.example.com", "ftp://api.example.com", "https://", "http://a:b", "socks5://h"]
+)
+def test_an_address_that_is_none_is_refused(name: str, url: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}: must be an http:// or https:// address"):
+        make_lanes(**({"base_url": "http://127.0.0.1"} | {name: url}))
+
+
+@pytest.mark.parametrize("url", ["https://u:secret@h", "https://h/?a=secret", "https://h/#secret"])
+def test_a_base_url_with_more_than_an_address_is_refused_without_telling_it(url: str) -> None:
+    with pytest.raises(ConfigError, match="base_url: must hold no user, query or fragment") as caught:
+        make_lanes(url)
+
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("content", "reason"), [(None, "no such file or directory"), ("junk", "")])
+def test_a_file_without_authorities_is_refused(tmp_path: Path, content: str | None, reason: str) -> None:
+    path = tmp_path / "ca.pem"
+    if content is not None:
+        path.write_text(content)
+
+    with pytest.raises(ConfigError, match=f"^ca_file: no certificates in '{path}': {reason}.*; name a PEM file"):
+        make_lanes("https://127.0.0.1", ca_file=str(path))
+
+
+async def test_a_transport_takes_the_place_of_connections() -> None:
+    lanes = make_lanes("https://h", transport=httpx.MockTransport(lambda _: httpx.Response(200, content=b"ok")))
+
+    assert (await lanes.exchange(FIRST, [])).body == b"ok"
+
+
+async def test_of_several_addresses_that_cannot_be_reached_the_first_is_explained() -> None:
+    def refuse(_: httpx.Request) -> httpx.Response:
+        attempts = [ConnectionRefusedError(errno.ECONNREFUSED, "::1"), TimeoutError(errno.ETIMEDOUT, "127.0.0.1")]
+        raise httpx.ConnectError("all attempts failed") from ExceptionGroup("attempts", attempts)
+
+    with pytest.raises(Unreached, match="cannot connect to localhost:80: connection refused"):
+        await make_lanes("http://localhost", transport=httpx.MockTransport(refuse)).exchange(FIRST, [])

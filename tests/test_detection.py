@@ -335,7 +335,7 @@ async def test_a_pass_that_failed_is_made_again_soon_but_not_at_once(rig: Rig) -
     assert await rig.reconciler.due() <= rig.clock()
     rig.source.before_page = fail
     await rig.read_whole(after=0)
-    assert await rig.reconciler.due() == rig.clock() + timedelta(seconds=30)
+    assert await rig.reconciler.due() == rig.clock() + timedelta(seconds=5)
 
 
 # Lists that never end ------------------------------------------------------------------------------------------------

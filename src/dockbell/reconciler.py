@@ -18,7 +18,7 @@ from dockbell.telemetry import DeletionsHeld, Telemetry
 
 _DAY: Final = timedelta(hours=24)
 _BURIED_AT_ONCE: Final = 500
-_RETRY_PAUSE: Final = timedelta(seconds=30)
+_RETRY_PAUSE: Final = timedelta(seconds=5)
 
 
 class Reconciler:

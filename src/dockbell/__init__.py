@@ -8,7 +8,8 @@ The tree is the architecture; imports run downward only:
   ``scheduler``: when they run; ``sources``, ``stores``, ``sinks``: the API, the database, the receivers.
 - ``reading``: one run over a feed, from the first page to the last, which poller and reconciler share.
 - ``operations``: what an operator may ask and do. ``telemetry``: a fact once, to logs and metrics.
-- ``ports``: what agents need of the outside. ``core``: the decisions, pure. ``config``, ``errors``.
+- ``ports``: what agents need of the outside. ``network``: whom to trust, and words for what goes wrong.
+- ``core``: the decisions, pure. ``config``, ``errors``.
 - ``sandbox``: the whole API, served with activity; a program of its own.
 """
 

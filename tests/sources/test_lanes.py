@@ -431,7 +431,7 @@ def test_a_file_without_authorities_is_refused(tmp_path: Path, content: str | No
     if content is not None:
         path.write_text(content)
 
-    with pytest.raises(ConfigError, match=f"^ca_file: no certificates in '{path}': {reason}.*; name a PEM file"):
+    with pytest.raises(ConfigError, match=f"^source: ca_file cannot be used, {reason}.*, got {path}"):
         make_lanes("https://127.0.0.1", ca_file=str(path))
 
 

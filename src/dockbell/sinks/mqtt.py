@@ -26,7 +26,7 @@ from dockbell.core.moment import format_moment
 from dockbell.core.publishing.topic import check_topic, render_topic
 from dockbell.core.running.backoff import delay
 from dockbell.errors import ConfigError, SinkError
-from dockbell.sinks.network import make_trust, split_url
+from dockbell.network import make_trust, split_url
 from dockbell.sinks.wire import Ack, Login, Publication, Wire, dial
 from dockbell.telemetry import SinkConnected, SinkFails, Telemetry
 

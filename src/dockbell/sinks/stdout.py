@@ -13,7 +13,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from dockbell.config import SinkSettings
 from dockbell.core.model import DELIVERED, Delivery, Fate, Outcome
 from dockbell.errors import SinkUnavailable
-from dockbell.sinks.network import explain
+from dockbell.network import explain
 from dockbell.telemetry import Telemetry
 
 

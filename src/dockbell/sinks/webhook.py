@@ -20,7 +20,7 @@ from dockbell.config import ConfigPath, Interval, ProxyUrl, Secret, SinkSettings
 from dockbell.core.model import DELIVERED, Delivery, Fate, Outcome
 from dockbell.core.publishing.signature import parse_secret, sign
 from dockbell.errors import ConfigError, SinkRejected, SinkUnavailable
-from dockbell.sinks.network import explain, find_cause, make_trust, split_url
+from dockbell.network import explain, find_cause, make_trust, split_url
 from dockbell.telemetry import SinkConnected, Telemetry
 
 CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"

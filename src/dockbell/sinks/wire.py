@@ -23,7 +23,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from dockbell.errors import SinkError, SinkRejected, SinkUnavailable
-from dockbell.sinks.network import explain
+from dockbell.network import explain
 
 _DIAL_LIMIT: Final = timedelta(seconds=10)
 _PUBACK_LIMIT: Final = timedelta(seconds=30)

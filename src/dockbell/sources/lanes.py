@@ -7,8 +7,6 @@ no redirect, keeps no cookies, reads no environment, and costs a fifth less.
 
 from __future__ import annotations
 
-import os
-import ssl
 import time
 import zlib
 from collections.abc import AsyncIterable, Iterable
@@ -21,6 +19,7 @@ import httpx
 from dockbell.core.reading.request import Request
 from dockbell.core.reading.response import Response, clean
 from dockbell.errors import ConfigError, SourceUnavailable
+from dockbell.network import explain, make_trust
 
 _GZIP: Final = 31  # zlib's word for "expect a gzip header"
 _LIMITS: Final = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=50)
@@ -60,7 +59,7 @@ class Lanes:
         self._timeout = timeout
         self._max_body = max_body
         self._transport = transport
-        self._tls = _trust(ca_file) if transport is None else None
+        self._tls = make_trust("source", ca_file=ca_file) if transport is None else None
         self._free: list[httpx.AsyncBaseTransport] = []
 
     async def exchange(self, request: Request, headers: Iterable[tuple[bytes, bytes]]) -> Response:
@@ -80,9 +79,9 @@ class Lanes:
             limit = self._timeout.total_seconds()
             raise SourceUnavailable(f"{request}: no complete answer within {limit:g} s") from error
         except _UNREACHED as error:
-            raise Unreached(f"{request}: cannot connect to {self._peer}: {_reason(error)}") from error
+            raise Unreached(f"{request}: cannot connect to {self._peer}: {explain(error)}") from error
         except (httpx.HTTPError, OSError) as error:
-            raise SourceUnavailable(f"{request}: connection lost: {_reason(error)}") from error
+            raise SourceUnavailable(f"{request}: connection lost: {explain(error)}") from error
         finally:
             if intact:
                 self._free.append(lane)
@@ -163,30 +162,3 @@ def _parse_url(name: str, text: str) -> httpx.URL:
 def _address(url: httpx.URL) -> str:
     host = f"[{url.host}]" if ":" in url.host else url.host
     return f"{host}:{url.port or (443 if url.scheme == 'https' else 80)}"
-
-
-def _trust(ca_file: str | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:  # ssl.SSLError, for a file without certificates, is one
-        raise ConfigError(f"ca_file: no certificates in {ca_file!r}: {_reason(error)}; name a PEM file") from error
-
-
-def _reason(error: BaseException) -> str:
-    """Return what lies at the bottom of an error, in a few words."""
-    while (inner := _inner(error)) is not None:
-        error = inner
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"{error.verify_message}; set ca_file to the authority that signed it"
-    if isinstance(error, OSError) and error.errno and error.errno > 0 and not isinstance(error, ssl.SSLError):
-        return os.strerror(error.errno).lower()
-    words = clean(str(getattr(error, "strerror", None) or error)) or type(error).__name__
-    return words[0].lower() + words[1:].removesuffix(".")
-
-
-def _inner(error: BaseException) -> BaseException | None:
-    """Return what an error was made of: httpcore hands it over as an argument, anyio may hand over several."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.exceptions[0]
-    first = error.args[0] if error.args else None
-    return error.__cause__ or (first if isinstance(first, BaseException) else None)

@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from dockbell.sinks.network import explain, find_cause, split_url
+from dockbell.network import explain, find_cause, split_url
 
 
 def caused(error: Exception, *causes: BaseException) -> Exception:

@@ -1,4 +1,4 @@
-"""What the sinks on the network share: whom they trust, and words for what goes wrong."""
+"""What sources and sinks on the network share: whom they trust, and words for what goes wrong."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def explain(error: BaseException) -> str:
     """Say in a few words what lies behind an error: ``connection refused``."""
     match cause := find_cause(error):
         case ssl.SSLCertVerificationError():
-            return f"certificate not accepted, {cause.verify_message}"
+            return f"certificate not accepted, {cause.verify_message}; set ca_file to the authority that signed it"
         case ssl.SSLError():
             return f"TLS, {(getattr(cause, 'reason', None) or str(cause)).lower().replace('_', ' ')}"
         case socket.gaierror():

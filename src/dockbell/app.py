@@ -8,22 +8,23 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import anyio
 
-from dockbell.config import Config
+from dockbell.config import Config, check_secrets, load
 from dockbell.core.model import RESOURCES, Feed
 from dockbell.janitor import Janitor
 from dockbell.poller import Poller
-from dockbell.ports import RunRecord, Sink, Store
+from dockbell.ports import RunRecord, Sink, Store, View
 from dockbell.reading import Reader, tend
 from dockbell.reconciler import Reconciler
 from dockbell.relay import Relay
 from dockbell.scheduler import Scheduler, next_time
 from dockbell.sinks import load_sink_type
 from dockbell.sources import InventoryClient
-from dockbell.stores.sqlite import SqliteStore
+from dockbell.stores.sqlite import SqliteStore, SqliteView, probe
 from dockbell.telemetry import Started, Stopping, Telemetry
 
 _PRUNE_EVERY: Final = timedelta(minutes=10)
@@ -47,18 +48,59 @@ class Agents:
     readers: dict[Feed, Reader]
 
 
-def open_sources(config: Config, telemetry: Telemetry) -> dict[str, InventoryClient]:
-    """Return a client for each source; the caller closes them."""
-    return {name: InventoryClient.from_settings(name, settings, telemetry) for name, settings in config.sources.items()}
-
-
-def open_sinks(config: Config, telemetry: Telemetry) -> dict[str, Sink]:
-    """Return each sink, not connected yet.
+def load_config(path: Path) -> Config:
+    """Read a configuration file, with the kinds of sinks that are installed.
 
     Raises:
-        ConfigError: A secret, a template or a file that a sink needs cannot be used.
+        ConfigError: Every problem of the file.
     """
-    return {name: load_sink_type(settings.type)(name, settings, telemetry) for name, settings in config.sinks.items()}
+    return load(path, lambda kind: load_sink_type(kind).Settings)
+
+
+def open_source(config: Config, name: str, telemetry: Telemetry) -> InventoryClient:
+    """Return the client of a source; the caller closes it.
+
+    Raises:
+        ConfigError: A file that it needs cannot be used.
+    """
+    return InventoryClient.from_settings(name, config.sources[name], telemetry)
+
+
+def open_sink(config: Config, name: str, telemetry: Telemetry, *, aside: bool = False) -> Sink:
+    """Return a sink, not connected yet; with ``aside`` one that does not disturb the daemon's.
+
+    Raises:
+        ConfigError: A secret, a template or a file that it needs cannot be used.
+    """
+    settings = config.sinks[name]
+    return load_sink_type(settings.type)(name, settings.aside() if aside else settings, telemetry)
+
+
+async def open_view(config: Config) -> View:
+    """Return a look at the store; the caller closes it.
+
+    Raises:
+        StoreError: There is none yet, it is another program's, or it cannot be opened.
+    """
+    return await SqliteView.open(config.store.path)
+
+
+def find_holder(config: Config) -> str:
+    """Return who works on the store, ``process 4711``; empty when nobody does.
+
+    Raises:
+        StoreError: It cannot be asked.
+    """
+    return probe.find_holder(config.store.path)
+
+
+async def probe_store(config: Config) -> str:
+    """Look whether a daemon could open the store; say in a few words what was found.
+
+    Raises:
+        StoreError: It could not.
+    """
+    return await probe.probe(config.store.path)
 
 
 @asynccontextmanager
@@ -70,8 +112,9 @@ async def assemble(config: Config, telemetry: Telemetry) -> AsyncIterator[Agents
         StoreError: The store is in use, is another program's, or cannot be opened.
     """
     async with AsyncExitStack() as stack:
-        sinks = open_sinks(config, telemetry)
-        sources = open_sources(config, telemetry)
+        check_secrets(config)
+        sinks = {name: open_sink(config, name, telemetry) for name in config.sinks}
+        sources = {name: open_source(config, name, telemetry) for name in config.sources}
         for source in sources.values():
             stack.push_async_callback(source.aclose)
         store = await SqliteStore.open(config.store.path, now=now)

@@ -10,6 +10,7 @@ import fcntl
 import os
 import secrets
 import sqlite3
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -37,6 +38,8 @@ _Args = TypeVarTuple("_Args")
 
 _BUSY_TIMEOUT_SECONDS: Final = 30
 _CACHED_STATEMENTS: Final = 512
+_ASKING_SECONDS: Final = 0.1
+"""More than anybody takes to ask whether the store is held."""
 
 
 class SqliteStore:
@@ -256,7 +259,11 @@ def _take_lock(path: Path) -> int:
     """Hold the store for this process until it ends, however it ends."""
     lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # perhaps only by somebody who asks, see probe.find_holder
+            time.sleep(_ASKING_SECONDS)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         holder = os.pread(lock, 100, 0).decode(errors="replace").strip() or "another process"
         os.close(lock)

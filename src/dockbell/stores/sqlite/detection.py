@@ -281,7 +281,7 @@ def _append_events(
     (sequence,) = connection.execute("SELECT sequence FROM feeds WHERE id = ?", (feed_id,)).fetchone()
     recorded_at = to_micros(now)
     connection.executemany(
-        "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO events VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (
                 feed_id,

@@ -57,13 +57,13 @@ def read_latest(connection: sqlite3.Connection, after: int, limit: int) -> Seque
         limit: At most so many.
     """
     if after < 0:
-        (last,) = connection.execute("SELECT coalesce(max(rowid), 0) FROM events").fetchone()
+        (last,) = connection.execute("SELECT coalesce(max(entry), 0) FROM events").fetchone()
         after = max(0, last + after)
     return [
         (place, Event(Feed(source, resource), *event))
         for place, source, resource, *event in connection.execute(
-            "SELECT events.rowid, source, resource, events.sequence, events.key, events.id, type, change, revision,"
-            " body FROM events JOIN feeds ON feeds.id = feed WHERE events.rowid > ? ORDER BY events.rowid LIMIT ?",
+            "SELECT entry, source, resource, events.sequence, events.key, events.id, type, change, revision,"
+            " body FROM events JOIN feeds ON feeds.id = feed WHERE entry > ? ORDER BY entry LIMIT ?",
             (after, limit),
         )
     ]

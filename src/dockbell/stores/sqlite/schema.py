@@ -71,6 +71,7 @@ MIGRATIONS: Final = (
 
     -- The outbox: append-only, numbered per feed without gaps.
     CREATE TABLE events (
+        entry       INTEGER PRIMARY KEY AUTOINCREMENT, -- its place among the events of all feeds, never used twice
         feed        INTEGER NOT NULL REFERENCES feeds,
         sequence    INTEGER NOT NULL,
         key         TEXT NOT NULL,
@@ -80,7 +81,7 @@ MIGRATIONS: Final = (
         revision    INTEGER NOT NULL,
         recorded_at INTEGER NOT NULL,
         body        BLOB NOT NULL,
-        PRIMARY KEY (feed, sequence)
+        UNIQUE (feed, sequence)
     ) STRICT;
     CREATE INDEX events_key ON events (feed, key, sequence);
 

@@ -1,0 +1,5 @@
+"""``python -m dockbell``."""
+
+from dockbell.cli import main
+
+main()

@@ -1,0 +1,97 @@
+"""``dockbell events``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from dockbell.cli.options import config_option, read_config
+from dockbell.cli.printing import format_event
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from dockbell.config import Config
+    from dockbell.core.model import Event
+    from dockbell.operations.events import Choice
+
+
+@click.command()
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="Print each event as it was published, one a line.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with events as they are recorded, until Ctrl-C.")
+@click.option("-n", "--last", type=click.IntRange(min=0), default=20, show_default=True, help="How many to begin with.")
+@click.option("--source", "sources", multiple=True, metavar="NAME", help="Only of this source.")
+@click.option("--resource", "resources", multiple=True, metavar="NAME", help="Only of this resource: shipments, ...")
+@click.option("--key", "keys", multiple=True, metavar="KEY", help="Only of the record with this key.")
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only of this type: dockbell.item.updated, ...")
+@click.option("--change", "changes", multiple=True, metavar="CHANGE", help="Only this change: created, ...")
+def events(
+    config_path: str | None,
+    *,
+    as_json: bool,
+    follow: bool,
+    last: int,
+    sources: tuple[str, ...],
+    resources: tuple[str, ...],
+    keys: tuple[str, ...],
+    types: tuple[str, ...],
+    changes: tuple[str, ...],
+) -> None:
+    """Print the recorded events, and follow them.
+
+    Each on one line: time, type, key, what changed from what to what. Works while the daemon runs. An option that is
+    given several times takes any of its values.
+
+    \b
+    Examples:
+      dockbell events --follow --resource shipments
+      dockbell events --last 1000 --change deleted --json | jq .data.key
+    """
+    import anyio
+
+    from dockbell.core.model import RESOURCES
+    from dockbell.operations.events import Choice
+
+    config = read_config(config_path)
+    _refuse_unknown("source", sources, config.sources)
+    _refuse_unknown("resource", resources, RESOURCES)
+    choice = Choice(sources, resources, keys, types, changes)
+    try:
+        anyio.run(_print, config, choice, last, follow, as_json)
+    except KeyboardInterrupt:
+        if not follow:  # else that is how it ends
+            raise
+
+
+def _refuse_unknown(option: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a name that no event can have, rather than find nothing."""
+    from dockbell.config import suggest
+
+    for name in given:
+        if name not in known:
+            raise click.UsageError(f'--{option}: "{name}" is not known; {suggest(name, known)}')
+
+
+async def _print(config: Config, choice: Choice, last: int, follow: bool, as_json: bool) -> None:
+    import shutil
+
+    from dockbell import app
+    from dockbell.operations import events as operation
+
+    def echo(event: Event) -> None:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        click.echo(event.body if as_json else format_event(event, width=width, with_source=len(config.sources) > 1))
+
+    view = await app.open_view(config)
+    try:
+        found, end = await operation.find_last(view, choice, last)
+        for event in found:
+            echo(event)
+        if follow:
+            async for event in operation.follow(view, choice, end):
+                echo(event)
+    finally:
+        await view.aclose()

@@ -1,0 +1,90 @@
+"""How tables, JSON and events appear on a terminal and in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from dockbell.core.model import Event
+
+_COLOURS: Final = {
+    "ok": "green",
+    "fails": "red",
+    "created": "green",
+    "updated": "yellow",
+    "deleted": "red",
+    "restored": "cyan",
+    "snapshot": "bright_black",
+}
+_UNBOUNDED: Final = 100_000
+_PIPED_WIDTH: Final = 160
+_NARROWEST: Final = 30
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]], *, err: bool = False) -> None:
+    """Print a table: wrapped to a terminal, otherwise one plain line for each row; ``-`` where there is nothing."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(stderr=err, highlight=False)
+    if not console.is_terminal:
+        console.width = _UNBOUNDED
+    table = Table(
+        box=SIMPLE_HEAD if console.is_terminal else None, show_edge=False, pad_edge=False, header_style="bold"
+    )
+    for place, heading in enumerate(headings):
+        is_number = any(isinstance(row[place], int) for row in rows)
+        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        cells = ["-" if cell in (None, "") else str(cell) for cell in row]
+        table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in cells))
+    with console.capture() as capture:
+        console.print(table)
+    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()), err=err)
+
+
+def print_json(value: Any, *, err: bool = False) -> None:
+    """Print a JSON value; times as in events."""
+    import json
+
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_write), err=err)
+
+
+def print_reasons(reasons: Sequence[str]) -> None:
+    """Print why something is not well, one line each."""
+    for reason in reasons:
+        click.echo(f"{click.style('!', fg='red')} {reason}")
+
+
+def format_event(event: Event, *, width: int | None, with_source: bool) -> str:
+    """Return an event on one line: local time, type, key, what changed from what to what.
+
+    Args:
+        event: As recorded.
+        width: Of the terminal; None for a pipe.
+        with_source: Write the source before the key.
+    """
+    from dockbell.core.comparing.canon import decode
+    from dockbell.core.moment import parse_moment
+    from dockbell.core.publishing.narrate import narrate
+
+    document = decode(event.body)
+    moment = parse_moment(document["time"])
+    assert moment is not None
+    time, kind = f"{moment.astimezone():%m-%d %H:%M:%S}", event.type.removeprefix("dockbell.")
+    key = f"{event.feed.source}/{event.key}" if with_source else event.key
+    room = (width or _PIPED_WIDTH) - len(f"{time} {kind:<16} {key:<8} ")
+    colour = _COLOURS.get(event.change)
+    return f"{time} {click.style(f'{kind:<16}', fg=colour)} {key:<8} {narrate(document, width=max(_NARROWEST, room))}"
+
+
+def _write(value: object) -> object:
+    from dockbell.core.moment import format_moment
+
+    return format_moment(value) if isinstance(value, datetime) else str(value)

@@ -1,0 +1,145 @@
+"""``dockbell status``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dockbell.cli.group import PROBLEM
+from dockbell.cli.options import config_option, json_option, read_config
+from dockbell.cli.printing import print_json, print_reasons, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dockbell.config import Config
+    from dockbell.operations.status import FeedStatus, Status
+    from dockbell.ports import SinkState
+
+
+@click.command()
+@config_option
+@json_option
+@click.pass_context
+def status(ctx: click.Context, config_path: str | None, *, as_json: bool) -> None:
+    """Print how feeds and sinks stand; for monitoring too.
+
+    Exits with 1, and says why, when no daemon runs, a feed was not read completely for three intervals and a minute,
+    has a problem or holds deletions back, or a sink has dead letters or owes an event for more than five minutes.
+
+    \b
+    Examples:
+      dockbell status
+      dockbell status --json | jq .reasons
+    """
+    import anyio
+
+    from dockbell.operations.status import judge_status
+
+    found = anyio.run(_load, read_config(config_path))
+    reasons = judge_status(found)
+    if as_json:
+        print_json(_describe(found, reasons))
+    else:
+        _print(found)
+        print_reasons(reasons)
+    if reasons:
+        ctx.exit(PROBLEM)
+
+
+async def _load(config: Config) -> Status:
+    from dockbell import app
+    from dockbell.operations.status import load_status
+    from dockbell.scheduler import next_time
+
+    view = await app.open_view(config)
+    try:
+        return await load_status(
+            view,
+            config.feeds(),
+            config.sinks,
+            at=app.now(),
+            holder=app.find_holder(config),
+            next_time=next_time,
+        )
+    finally:
+        await view.aclose()
+
+
+def _print(found: Status) -> None:
+    click.echo(f"daemon: {found.holder or 'none'}\n")
+    print_table(
+        ("feed", "records", "events", "read", "behind", "pass", "key, timestamp"),
+        [_feed_row(each, found.at) for each in found.feeds],
+    )
+    click.echo()
+    if found.sinks:
+        print_table(
+            ("sink", "owed", "blocked", "dead", "waiting", "last error"),
+            [_sink_row(each, found.at) for each in found.sinks],
+        )
+        click.echo()
+
+
+def _feed_row(each: FeedStatus, at: datetime) -> tuple[object, ...]:
+    state = each.state
+    if state is None:
+        return (each.feed, *[None] * 6)
+    return (
+        each.feed,
+        each.records,
+        state.sequence,
+        _age(each.read_at, at),
+        _age(state.progress.watermark, at),
+        _age(None if state.full is None else state.full.ended_at, at),
+        None if state.shape is None else f"{' + '.join(state.shape.key)}, {state.shape.updated_at or '-'}",
+    )
+
+
+def _sink_row(each: SinkState, at: datetime) -> tuple[object, ...]:
+    return (each.name, each.owed, each.blocked, each.dead, _age(each.oldest, at), each.error)
+
+
+def _age(moment: datetime | None, at: datetime) -> str:
+    from dockbell.operations.status import format_age
+
+    return "" if moment is None else format_age(at - moment)
+
+
+def _describe(found: Status, reasons: Sequence[str]) -> dict[str, Any]:
+    return {
+        "at": found.at,
+        "daemon": found.holder or None,
+        "well": not reasons,
+        "reasons": list(reasons),
+        "feeds": [_describe_feed(each) for each in found.feeds],
+        "sinks": [
+            {
+                "sink": each.name,
+                "owed": each.owed,
+                "blocked": each.blocked,
+                "dead": each.dead,
+                "oldest": each.oldest,
+                "error": each.error,
+            }
+            for each in found.sinks
+        ],
+    }
+
+
+def _describe_feed(each: FeedStatus) -> dict[str, Any]:
+    state, shape = each.state, each.state and each.state.shape
+    return {
+        "feed": str(each.feed),
+        "records": each.records,
+        "events": state.sequence if state else 0,
+        "read_at": each.read_at,
+        "watermark": state and state.progress.watermark,
+        "pass_at": state and state.full and state.full.ended_at,
+        "held": state.held if state else 0,
+        "problem": state.problem if state else "",
+        "key": shape and shape.key,
+        "updated_at": shape and shape.updated_at,
+    }

@@ -1,0 +1,81 @@
+"""The real program, started and ended as an operator would."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+_PATIENCE: Final = 30
+_COMMAND: Final = (sys.executable, "-m", "dockbell")
+
+
+def run(*args: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        (*_COMMAND, *args),
+        cwd=cwd,
+        env=os.environ | (env or {}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+class Program:
+    """A command that goes on until it is told to end; what it prints goes to two files."""
+
+    def __init__(self, folder: Path, *args: str, env: Mapping[str, str] | None = None) -> None:
+        self._out = folder / f"{args[0]}.out"
+        self._err = folder / f"{args[0]}.err"
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self._process = subprocess.Popen(
+                (*_COMMAND, *args), cwd=folder, env=os.environ | (env or {}), stdout=out, stderr=err
+            )
+
+    @property
+    def out(self) -> str:
+        """What it has printed."""
+        return self._out.read_text(encoding="utf-8")
+
+    @property
+    def err(self) -> str:
+        """What it has printed to standard error."""
+        return self._err.read_text(encoding="utf-8")
+
+    def until(self, pattern: str) -> re.Match[str]:
+        """Return the first match of a pattern in what it prints, once there is one."""
+        end = time.monotonic() + _PATIENCE
+        while (match := re.search(pattern, self.out) or re.search(pattern, self.err)) is None:
+            assert self._process.poll() is None, f"it ended: {self.err}"
+            assert time.monotonic() < end, f"no {pattern!r} in {self.out} {self.err}"
+            time.sleep(0.02)
+        return match
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and return the exit code, which must come within seconds."""
+        self._process.send_signal(number)
+        return self._process.wait(10)
+
+    def close(self) -> None:
+        """End it in any case."""
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def started(folder: Path, *args: str, env: Mapping[str, str] | None = None) -> Iterator[Program]:
+    """Start a command, and end it with the block at the latest."""
+    program = Program(folder, *args, env=env)
+    try:
+        yield program
+    finally:
+        program.close()

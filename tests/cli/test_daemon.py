@@ -1,0 +1,179 @@
+"""The commands around a daemon, each the real program."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.programs import Program, run, started
+
+Configure = Callable[..., Path]
+
+
+@pytest.fixture
+def daemon(configure: Configure, sandbox: str) -> Iterator[Program]:
+    """Return a daemon that has read everything and published something."""
+    with started(configure(sandbox), "run") as program:
+        program.until("dockbell dockbell runs: 2 feeds, sinks out")
+        program.until('"type":"dockbell.shipment.')
+        program.until("main/shipments: pass complete")
+        program.until("main/stock: pass complete")
+        yield program
+
+
+def test_a_daemon_logs_publishes_and_ends_well(daemon: Program) -> None:
+    log = [json.loads(line) for line in daemon.err.splitlines()]
+    assert {"Started", "RunEnded"} <= {entry["fact"] for entry in log}
+    assert all(json.loads(line)["specversion"] == "1.0" for line in daemon.out.splitlines()[:5])
+    began = time.monotonic()
+    assert daemon.end() == 0
+    assert time.monotonic() - began < 5
+    assert "stopping" in daemon.err.splitlines()[-1]
+    assert "Traceback" not in daemon.err
+
+
+def test_ctrl_c_ends_a_daemon_well_too(daemon: Program) -> None:
+    assert daemon.end(signal.SIGINT) == 0
+
+
+def test_status_is_fine_while_a_daemon_runs_and_not_after(daemon: Program, tmp_path: Path) -> None:
+    result = run("status", cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert re.search(r"^daemon: process \d+$", result.stdout, re.MULTILINE)
+    assert re.search(r"^main/shipments +\d+ +\d+ +\S+ +\S+ +\S+ +/id, /updated_at$", result.stdout, re.MULTILINE)
+    daemon.end()
+    result = run("status", "--json", cwd=tmp_path)
+    assert result.returncode == 1
+    status = json.loads(result.stdout)
+    assert (status["daemon"], status["well"]) == (None, False)
+    assert status["reasons"] == ['daemon: does not run; start it by "dockbell run"']
+    assert [feed["feed"] for feed in status["feeds"]] == ["main/shipments", "main/stock"]
+    assert status["sinks"][0]["sink"] == "out"
+
+
+def test_status_says_why_it_is_not_well(daemon: Program, tmp_path: Path) -> None:
+    daemon.end()
+    result = run("status", cwd=tmp_path)
+    assert result.stdout.splitlines()[-1] == '! daemon: does not run; start it by "dockbell run"'
+
+
+def test_check_is_fine_while_a_daemon_runs(daemon: Program, tmp_path: Path) -> None:
+    result = run("check", cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert 'api_key = "***"' in result.stdout
+    assert re.search(r"^store +ok +.*, held by process \d+$", result.stdout, re.MULTILINE)
+    assert re.search(r"^main/stock +ok +HTTP 200 in ", result.stdout, re.MULTILINE)
+    assert re.search(r"^sink out +ok ", result.stdout, re.MULTILINE)
+
+
+def test_once_refuses_while_a_daemon_runs(daemon: Program, tmp_path: Path) -> None:
+    result = run("once", cwd=tmp_path)
+    assert result.returncode == 1
+    assert re.fullmatch(r"error: store .*: held by process \d+; .*\n", result.stderr)
+
+
+def test_events_are_printed_for_people_and_as_they_were_published(daemon: Program, tmp_path: Path) -> None:
+    result = run("events", "--last", "3", "--resource", "shipments", cwd=tmp_path)
+    assert result.returncode == 0
+    lines = result.stdout.splitlines()
+    assert 0 < len(lines) <= 3
+    assert all(
+        re.match(r"\d\d-\d\d \d\d:\d\d:\d\d shipment\.(created|updated) +shp_\d+ +\w+: ", line) for line in lines
+    )
+    for event in run("events", "--json", "--last", "3", cwd=tmp_path).stdout.splitlines():
+        daemon.until(re.escape(event))
+
+
+def test_events_are_followed_until_ctrl_c(daemon: Program, tmp_path: Path) -> None:
+    with started(tmp_path, "events", "--follow", "--json", "--last", "0") as program:
+        daemon.until(re.escape(program.until(r"\{.*\}\n")[0]))
+        assert program.end(signal.SIGINT) == 0
+        assert program.err == ""
+
+
+def test_events_into_a_pipe_that_closes_are_quiet(daemon: Program, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m dockbell events --follow --json | head -1"
+    result = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert json.loads(result.stdout)["specversion"] == "1.0"
+    assert result.stderr == ""
+
+
+def test_once_reads_delivers_and_reports_beside_a_stdout_sink(configure: Configure, sandbox: str) -> None:
+    sink = '[sinks.out]\ntype = "stdout"\nstart = "beginning"\n'
+    folder = configure(sandbox, sink)
+    first = run("once", cwd=folder)
+    assert first.returncode == 0
+    assert re.search(r"^main/shipments +pass \+ poll +\d+ +\d+ +\d+ +-$", first.stderr, re.MULTILINE)
+    assert re.search(r"^main/stock +pass +\d+ +\d+ +\d+ +-$", first.stderr, re.MULTILINE)
+    second = run("once", "--json", cwd=folder)
+    report = json.loads(second.stderr)
+    assert (second.returncode, report["settled"]) == (0, True)
+    events = [json.loads(line) for line in (first.stdout + second.stdout).splitlines()]
+    delivered = re.search(r"^out +(\d+) +0 +0 +0 +0 +-$", first.stderr, re.MULTILINE)
+    assert delivered
+    assert int(delivered[1]) + report["sinks"][0]["delivered"] == len(events)
+    assert len({event["id"] for event in events}) == len(events)
+
+
+def test_once_with_an_api_that_is_away_is_not_settled(configure: Configure) -> None:
+    result = run("once", cwd=configure("http://127.0.0.1:9", ""))
+    assert result.returncode == 1
+    assert re.search(r"^main/shipments +pass +0 +0 +0 +.*cannot connect to 127.0.0.1:9", result.stdout, re.MULTILINE)
+
+
+def test_check_prints_the_configuration_and_what_would_fail(configure: Configure) -> None:
+    hook = '[sinks.erp]\ntype = "webhook"\nurl = "http://127.0.0.1:9/x"\nsecret = { env = "NOT_SET" }\n'
+    folder = configure("http://127.0.0.1:9", hook)
+    result = run("check", cwd=folder)
+    assert result.returncode == 1
+    assert '[sources.main.resources.shipments]\nevery = "500ms"' in result.stdout
+    assert 'secret = ["env:NOT_SET"]' in result.stdout
+    assert re.search(r'^store +ok +.*, not made yet; "dockbell run" makes it$', result.stdout, re.MULTILINE)
+    assert re.search(r"^main/stock +fails +.*cannot connect to 127.0.0.1:9", result.stdout, re.MULTILINE)
+    assert re.search(r"^sink erp +fails +.*environment variable NOT_SET is not set", result.stdout, re.MULTILINE)
+    assert not (folder / "dockbell.db").exists()
+
+
+def test_check_in_json_holds_the_same(configure: Configure, sandbox: str) -> None:
+    report = json.loads(run("check", "--json", cwd=configure(sandbox)).stdout)
+    assert report["config"]["sources"]["main"]["api_key"] == "***"
+    assert [finding["what"] for finding in report["findings"]] == ["store", "main/shipments", "main/stock", "sink out"]
+    assert not any(finding["fails"] for finding in report["findings"])
+
+
+def test_a_daemon_does_not_start_without_its_secrets(configure: Configure) -> None:
+    hook = '[sinks.erp]\ntype = "webhook"\nurl = "http://127.0.0.1:9/x"\nsecret = { env = "NOT_SET" }\n'
+    result = run("run", cwd=configure("http://127.0.0.1:9", hook))
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: [sinks.erp] secret[0]: environment variable NOT_SET is not set")
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        (("--resource", "shipment"), '--resource: "shipment" is not known; did you mean "shipments"?'),
+        (("--source", "other"), '--source: "other" is not known; known are main'),
+    ],
+)
+def test_events_of_a_name_that_is_not_known_are_wrong_usage(
+    configure: Configure, option: tuple[str, str], told: str
+) -> None:
+    result = run("events", *option, cwd=configure("http://127.0.0.1:9"))
+    assert result.returncode == 2
+    assert told in result.stderr
+
+
+def test_status_before_the_first_start_says_what_to_do(configure: Configure) -> None:
+    result = run("status", cwd=configure("http://127.0.0.1:9"))
+    assert result.returncode == 1
+    assert result.stderr.endswith('dockbell.db: not found; "dockbell run" makes it\n')

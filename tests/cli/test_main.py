@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dockbell import __version__
+from dockbell.cli import main
+from dockbell.core.publishing.signature import parse_secret
+from tests.cli.programs import run
+
+COMMANDS = ("demo", "run", "check", "once", "status", "events", "test", "secret", "sandbox")
+HEAVY = ("httpx", "pydantic", "rich", "starlette", "uvicorn", "paho", "msgspec", "sqlite3", "apscheduler", "anyio")
+
+
+def test_help_names_every_command_with_a_whole_summary_in_the_order_of_a_newcomer() -> None:
+    lines = CliRunner().invoke(main, ["--help"]).output.splitlines()
+    start = lines.index("Commands:") + 1
+    listed = [line.split(maxsplit=1) for line in lines[start : start + len(COMMANDS)]]
+    assert [name for name, _ in listed] == list(COMMANDS)
+    assert all(summary.endswith(".") and not summary.endswith("...") for _, summary in listed)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_every_command_gives_an_example(command: str) -> None:
+    result = CliRunner().invoke(main, [command, "--help"])
+    assert result.exit_code == 0
+    assert f"  dockbell {command}" in result.output.partition("Example")[2]
+
+
+@pytest.mark.parametrize("command", ["run", "check", "once", "status", "events", "test"])
+def test_help_says_where_the_configuration_is_looked_for(command: str) -> None:
+    output = " ".join(CliRunner().invoke(main, [command, "--help"]).output.split())
+    assert "--config PATH The configuration file; else $DOCKBELL_CONFIG, else ./dockbell.toml." in output
+
+
+HELP = """
+import sys
+before = {*sys.modules}  # coverage brings some
+from dockbell.cli import main
+try:
+    main(["--help"])
+finally:
+    print(*sys.modules.keys() - before, file=sys.stderr)
+"""
+
+
+def test_help_comes_without_any_heavy_import() -> None:
+    began = time.perf_counter()
+    result = subprocess.run([sys.executable, "-c", HELP], check=True, capture_output=True, text=True)
+    print(f"dockbell --help: {time.perf_counter() - began:.3f} s")
+    assert "Commands:" in result.stdout
+    assert not set(HEAVY) & set(result.stderr.split())
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert CliRunner().invoke(main, ["--version"]).output == f"dockbell {__version__}\n"
+
+
+def test_a_command_that_is_not_known_suggests_one_that_is() -> None:
+    result = CliRunner().invoke(main, ["snadbox"])
+    assert result.exit_code == 2
+    assert "Did you mean 'sandbox'?" in result.output
+
+
+def test_without_a_configuration_the_error_says_what_to_do(tmp_path: Path) -> None:
+    result = run("status", cwd=tmp_path, env={"DOCKBELL_CONFIG": ""})
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ./dockbell.toml: not found; ")
+
+
+def test_the_environment_names_the_configuration_and_the_option_comes_before_it(tmp_path: Path) -> None:
+    env = {"DOCKBELL_CONFIG": "there.toml"}
+    assert "there.toml: not found" in run("check", cwd=tmp_path, env=env).stderr
+    assert "here.toml: not found" in run("check", "--config", "here.toml", cwd=tmp_path, env=env).stderr
+
+
+def test_every_problem_of_a_configuration_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "dockbell.toml").write_text('nam = "acme"\n[sources.main]\nbase_url = 7\napi_key = "k"\n')
+    result = run("run", cwd=tmp_path)
+    assert result.returncode == 2
+    lines = result.stderr.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("error: ") for line in lines)
+
+
+def test_a_secret_is_minted_alone_and_never_twice() -> None:
+    first, second = (CliRunner().invoke(main, ["secret"]).output for _ in range(2))
+    assert len(parse_secret(first)) == 32
+    assert first.count("\n") == 1
+    assert first != second

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import httpx
+import pytest
+
+from dockbell.config import Config, validate
+from dockbell.errors import ConfigError, SinkUnavailable, StoreError
+from dockbell.operations import check as operation
+from dockbell.operations.check import Finding, check
+from dockbell.ports import Sink
+from dockbell.sandbox import Sandbox, SandboxOptions, serve
+from dockbell.sinks import load_sink_type
+from dockbell.sources import InventoryClient
+from dockbell.telemetry import Telemetry
+from tests.fakes import FakeSink
+
+RESOURCES = ("shipments", "packages", "items", "stock", "warehouses")
+
+
+def configure(url: str, resources: tuple[str, ...] = RESOURCES, api_key: str = "sandbox", **settings: object) -> Config:
+    return validate(
+        {
+            "sources": {"main": {"base_url": url, "api_key": api_key}},
+            "resources": dict.fromkeys(resources, settings),
+            "sinks": {"out": {"type": "stdout"}},
+        },
+        lambda kind: load_sink_type(kind).Settings,
+    )
+
+
+async def probe_store() -> str:
+    return "/var/lib/dockbell.db, free"
+
+
+async def run_check(
+    config: Config,
+    *,
+    open_source: Callable[[str, Telemetry], InventoryClient] | None = None,
+    open_sink: Callable[[str], Sink] = FakeSink,
+) -> list[Finding]:
+    def from_settings(name: str, telemetry: Telemetry) -> InventoryClient:
+        return InventoryClient.from_settings(name, config.sources[name], telemetry)
+
+    return [
+        *await check(config, probe_store=probe_store, open_source=open_source or from_settings, open_sink=open_sink)
+    ]
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[str]:
+    async with serve(Sandbox(SandboxOptions(records=50, stock_key="composite"))) as url:
+        yield url
+
+
+async def test_store_feeds_and_sinks_are_found_in_this_order(sandbox: str) -> None:
+    findings = await run_check(configure(sandbox))
+    assert [finding.subject for finding in findings] == [
+        "store",
+        *(f"main/{resource}" for resource in RESOURCES),
+        "sink out",
+    ]
+    assert not any(finding.fails for finding in findings)
+    assert findings[-1].detail == "here"
+
+
+async def test_a_feed_tells_its_answer_its_budget_and_what_identifies_its_records(sandbox: str) -> None:
+    finding = (await run_check(configure(sandbox, ("stock",))))[1]
+    answer, *rest = finding.detail.split(", ")
+    assert answer.startswith("HTTP 200 in ")
+    assert rest == ['records in "stock"', "299 requests left", "key /sku + /warehouse_id", "dated by /updated_at"]
+
+
+async def test_a_key_that_is_not_accepted_fails(sandbox: str) -> None:
+    finding = (await run_check(configure(sandbox, ("items",), api_key="wrong")))[1]
+    assert finding.fails
+    assert "the API does not accept the key" in finding.detail
+    assert "wrong" not in finding.detail
+
+
+async def test_an_api_that_is_away_fails_at_once() -> None:
+    findings = await run_check(configure("http://127.0.0.1:9"))
+    assert [finding.fails for finding in findings] == [False, *[True] * 5, False]
+    assert "cannot connect to 127.0.0.1:9" in findings[1].detail
+
+
+class Api:
+    """An API as odd as a test needs it."""
+
+    def __init__(self, records: str = '[{"id": 1}]', **headers: str) -> None:
+        self._records = records
+        self._headers = headers
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        body = f'{{"items": {self._records}, "next_cursor": null}}'
+        return httpx.Response(200, text=body, headers={"content-type": "application/json"} | self._headers)
+
+    def open_source(self, name: str, telemetry: Telemetry) -> InventoryClient:
+        transport = httpx.MockTransport(self)
+        return InventoryClient("http://api", "key", name=name, telemetry=telemetry, transport=transport)
+
+
+async def look_at(api: Api, **settings: object) -> Finding:
+    config = configure("http://api", ("items",), "key", **settings)
+    return (await run_check(config, open_source=api.open_source))[1]
+
+
+async def test_an_api_without_headers_is_said_to_have_none() -> None:
+    detail = (await look_at(Api())).detail
+    assert detail.endswith('records in "items", no rate limit headers, no Date header, key /id, dated by nothing')
+
+
+@pytest.mark.parametrize(("skew", "told"), [(90, "ahead of ours by 1m"), (-90, "behind ours by 1m")])
+async def test_a_clock_that_is_off_is_told(skew: int, told: str) -> None:
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=skew), usegmt=True)
+    finding = await look_at(Api(date=date))
+    assert not finding.fails
+    assert f"clock {told}" in finding.detail
+
+
+async def test_a_clock_that_is_right_is_not_mentioned() -> None:
+    assert "clock" not in (await look_at(Api(date=format_datetime(datetime.now(UTC), usegmt=True)))).detail
+
+
+async def test_a_listing_without_records_is_fine() -> None:
+    finding = await look_at(Api("[]"))
+    assert not finding.fails
+    assert finding.detail.endswith("no records")
+
+
+async def test_records_that_nothing_identifies_fail_with_the_remedy() -> None:
+    finding = await look_at(Api('[{"colour": "red"}]'))
+    assert finding.fails
+    assert finding.detail.endswith("set key in [resources.items]")
+
+
+async def test_a_configured_key_that_leads_to_nothing_fails() -> None:
+    finding = await look_at(Api(), key=["/nr"])
+    assert finding.fails
+    assert "/nr" in finding.detail
+
+
+async def test_a_source_that_cannot_be_made_fails_as_one() -> None:
+    def refuse(name: str, telemetry: Telemetry) -> InventoryClient:
+        raise ConfigError("ca_file: no certificates")
+
+    findings = await run_check(configure("http://api"), open_source=refuse)
+    assert findings[1] == Finding("source main", fails=True, detail="ca_file: no certificates")
+    assert len(findings) == 3
+
+
+async def test_a_sink_that_cannot_be_reached_or_made_fails() -> None:
+    class Away(FakeSink):
+        async def probe(self) -> str:
+            raise SinkUnavailable("127.0.0.1:1: connection refused")
+
+    def refuse(name: str) -> Sink:
+        raise ConfigError("environment variable X is not set")
+
+    for open_sink, told in ((Away, "127.0.0.1:1: connection refused"), (refuse, "environment variable X is not set")):
+        finding = (await run_check(configure("http://127.0.0.1:9"), open_sink=open_sink))[-1]
+        assert finding == Finding("sink out", fails=True, detail=told)
+
+
+async def test_a_sink_that_does_not_answer_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mute(FakeSink):
+        async def probe(self) -> str:
+            raise TimeoutError
+
+    finding = (await run_check(configure("http://127.0.0.1:9"), open_sink=Mute))[-1]
+    assert finding == Finding("sink out", fails=True, detail="no answer within a minute")
+
+
+async def test_a_store_that_cannot_be_opened_fails() -> None:
+    async def refuse() -> str:
+        raise StoreError("store a.db: permission denied")
+
+    config = configure("http://127.0.0.1:9")
+    findings = await operation.check(
+        config,
+        probe_store=refuse,
+        open_source=lambda name, telemetry: InventoryClient.from_settings(name, config.sources[name], telemetry),
+        open_sink=FakeSink,
+    )
+    assert findings[0] == Finding("store", fails=True, detail="store a.db: permission denied")

@@ -74,7 +74,7 @@ class Advance(StrEnum):
 
 
 def choose_lookback(setting: timedelta | Literal["auto"], clock: ClockSource | None) -> timedelta:
-    """Return how far before the watermark a poll starts; ``clock`` is what the service's time is known from, if at all."""
+    """Return how far before the watermark a poll starts; ``clock`` tells the service's time, None while unknown."""
     lookback = AUTO_LOOKBACK if setting == "auto" else setting
     return max(lookback, BLIND_LOOKBACK) if clock in (None, ClockSource.LOCAL) else lookback
 

@@ -1,0 +1,73 @@
+"""A webhook receiver as a user would write one, with the moods of a real one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
+
+import anyio
+import uvicorn
+from standardwebhooks import Webhook
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tests.brokers import find_free_port
+from tests.oracle import Account
+
+
+class Receiver:
+    """Verifies each signature and tells the account; can be away, or refuse for a while.
+
+    Attributes:
+        status: What it answers; anything but 204 takes nothing.
+    """
+
+    def __init__(self, secret: str, account: Account) -> None:
+        self.status = HTTPStatus.NO_CONTENT
+        self.port = find_free_port()
+        self._account = account
+        self._webhook = Webhook(secret)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}/hooks/dockbell"
+
+    async def take(self, request: Request) -> Response:
+        """Answer one delivery."""
+        if self.status is HTTPStatus.NO_CONTENT:
+            try:
+                body = await request.body()
+            except ClientDisconnect:  # the sender was killed half-way
+                return Response(status_code=HTTPStatus.BAD_REQUEST)
+            self._webhook.verify(body, dict(request.headers))
+            event = json.loads(body)
+            assert request.headers["webhook-id"] == event["id"]
+            self._account.hear(event)
+        return Response(status_code=self.status)
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Be there while inside."""
+        app = Starlette(routes=[Route("/hooks/dockbell", self.take, methods=["POST"])])
+        config = uvicorn.Config(app, port=self.port, log_config=None, access_log=False, lifespan="off", ws="none")
+        config.timeout_graceful_shutdown = 1
+        server = _Server(config)
+        async with anyio.create_task_group() as group:
+            group.start_soon(server.serve)
+            while not server.started:  # noqa: ASYNC110  # uvicorn tells it in no other way
+                await anyio.sleep(0.01)
+            yield
+            server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to the tests."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

@@ -99,7 +99,7 @@ class Screen:
     def __init__(self, broker: Mosquitto, account: Account) -> None:
         self._account = account
         self._there = threading.Event()
-        session = Properties(PacketTypes.CONNECT)
+        session = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho leaves it untyped
         session.SessionExpiryInterval = 3600
         self._client = paho.Client(CallbackAPIVersion.VERSION2, "screen", protocol=paho.MQTTv5)
         self._client.on_connect = lambda client, *_: client.subscribe("dockbell/event/#", qos=1)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 from apscheduler.triggers.cron import CronTrigger
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.config.cron import check_cron
+from dockbell.scheduler import next_time
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
@@ -35,9 +37,25 @@ CRONS = st.tuples(
 
 
 @given(CRONS)
-def test_a_schedule_is_accepted_as_it_is_and_the_scheduler_takes_it(text: str) -> None:
-    assert check_cron(text) == text
-    CronTrigger.from_crontab(text)
+def test_a_schedule_is_accepted_as_it_is_when_the_scheduler_finds_a_day_for_it(text: str) -> None:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    if CronTrigger.from_crontab(text, UTC).get_next_fire_time(None, now) is None:
+        with pytest.raises(ValueError, match="no such month has such a day"):
+            check_cron(text)
+    else:
+        assert check_cron(text) == text
+        assert next_time(text, now) > now
+
+
+@pytest.mark.parametrize("days", ["0 0 30 2 *", "0 0 31 4,jun,9-9 *", "0 0 30-31 feb *", "0 0 30/1 feb mon"])
+def test_a_day_that_no_month_has_is_refused(days: str) -> None:
+    with pytest.raises(ValueError, match="no such month has such a day"):
+        check_cron(days)
+
+
+@pytest.mark.parametrize("days", ["0 0 29 2 *", "0 0 31 4,5 *", "0 0 */30 * *", "0 0 1,31 feb *"])
+def test_a_day_that_some_month_has_is_accepted(days: str) -> None:
+    assert check_cron(days) == days
 
 
 @given(st.text(alphabet="0123456789*/-, adefijlmnorstu", max_size=20).map(lambda text: text + " * * *"))

@@ -26,7 +26,8 @@ _FIELDS: Final = (
     _Field("month", 1, 12, ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")),
     _Field("day of the week", 0, 6, ("mon", "tue", "wed", "thu", "fri", "sat", "sun")),
 )
-_DAYS: Final = _FIELDS[-1]
+_, _, _MONTH_DAYS, _MONTHS, _DAYS = _FIELDS
+_LAST_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _ITEM: Final = re.compile(r"(?P<first>\*|[a-z]+|[0-9]{1,2})(?:-(?P<last>[a-z]+|[0-9]{1,2}))?(?:/(?P<step>[0-9]{1,2}))?")
 
 
@@ -43,7 +44,29 @@ def check_cron(text: str) -> str:
     for field, given in zip(_FIELDS, fields, strict=True):
         for item in given.split(","):
             _check_item(field, item)
+    _, _, days, months, _ = fields
+    if min(_values(_MONTH_DAYS, days)) > max(_LAST_DAYS[month - 1] for month in _values(_MONTHS, months)):
+        raise ValueError(f"must come some day, got {show(text)}: no such month has such a day")
     return " ".join(fields)
+
+
+def _values(field: _Field, given: str) -> list[int]:
+    """Return the values that a checked field allows."""
+    values: list[int] = []
+    for match in map(_ITEM.fullmatch, given.split(",")):
+        assert match is not None
+        first, last, step = match["first"], match["last"], int(match["step"] or 1)
+        if first == "*":
+            first, last = str(field.low), str(field.high)
+        elif match["step"] and last is None:
+            last = str(field.high)
+        low, high = (_number(field, value) for value in (first, last or first))
+        values.extend(range(low, high + 1, step))
+    return values
+
+
+def _number(field: _Field, value: str) -> int:
+    return int(value) if value.isdigit() else field.names.index(value) + field.low
 
 
 def _check_item(field: _Field, item: str) -> None:

@@ -33,10 +33,10 @@ def parse_moment(value: JSON) -> datetime | None:
     match = _ISO.fullmatch(value)
     if match is None:
         return None
-    zone = (match["zone"] or "Z").upper()
+    fraction = f".{match['fraction']}" if match["fraction"] else ""
     try:
-        moment = datetime.fromisoformat(f"{match['date']}T{match['time']}{'+00:00' if zone == 'Z' else zone}")
-        return moment.astimezone(UTC) + timedelta(microseconds=int((match["fraction"] or "0").ljust(6, "0")[:6]))
+        text = f"{match['date']}T{match['time']}{fraction}{match['zone'] or 'Z'}"
+        return datetime.fromisoformat(text.upper()).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 

@@ -13,7 +13,7 @@ import pytest
 
 from dockbell.config import ResourceSettings
 from dockbell.core.model import Feed, RunKind, Urgency
-from dockbell.errors import SchemaMismatch, SourceRefused, SourceUnavailable
+from dockbell.errors import CursorExpired, SchemaMismatch, SourceRefused, SourceUnavailable
 from dockbell.poller import Poller
 from dockbell.ports import Store
 from dockbell.reading import Reader, tend
@@ -232,6 +232,50 @@ async def test_a_run_whose_cursor_was_forgotten_begins_again(rig: Rig) -> None:
     assert [cursor for cursor, _, _ in rig.source.asked] == [None, "3", None, "3"]
 
 
+async def test_what_a_run_met_before_it_began_again_still_speaks_against_the_candidate(rig: Rig) -> None:
+    await rig.read_whole(after=0)
+    rig.clock.pass_(100)
+    for key in "bcde":
+        rig.source.put(key, status="packed")
+    missed = rig.source.records.pop("b")
+    await rig.poll(after=100)
+    candidate = (await rig.reader.state()).progress.candidate
+    rig.source.records = {"b": missed, **rig.source.records}
+    asked = len(rig.source.asked)
+
+    def expire(request: int) -> None:
+        if request == asked + 2:
+            raise CursorExpired("HTTP 410")
+
+    rig.source.before_page = expire
+    await rig.poll(after=100)
+    progress = (await rig.reader.state()).progress
+    assert (progress.watermark, progress.candidate) == (NOON, rig.clock())
+    assert progress.candidate != candidate
+
+
+async def test_a_pass_that_ends_incomplete_leaves_what_polls_prove_meanwhile(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.read_whole()
+    close_run = rig.store.close_run
+
+    async def close_late(*args: Any) -> None:
+        monkeypatch.setattr(rig.store, "close_run", close_run)
+        rig.source.before_page = lambda _: None
+        await rig.poll()
+        await close_run(*args)
+
+    def fail(_: int) -> None:
+        raise SourceUnavailable("HTTP 503")
+
+    rig.source.records = {"a": rig.source.records["a"]}
+    rig.source.before_page = fail
+    monkeypatch.setattr(rig.store, "close_run", close_late)
+    await rig.read_whole()
+    assert (await rig.reader.reload()).progress.watermark == rig.clock()
+
+
 # Passes and deletions ------------------------------------------------------------------------------------------------
 
 
@@ -245,6 +289,7 @@ async def test_a_record_is_deleted_when_two_complete_passes_did_not_show_it(rig:
     assert await rig.events() == ["b deleted 1"]
     (deleted,) = await rig.bodies()
     assert (deleted["reason"], deleted["before"]["id"], deleted["after"]) == ("absent", "b", None)
+    assert deleted["changed_between"] == ["2026-11-21T12:00:15.000Z", "2026-11-21T12:02:30.000Z"]
     assert await rig.reconciler.due() == rig.clock() + timedelta(hours=24)
 
 
@@ -338,6 +383,20 @@ async def test_a_pass_that_failed_is_made_again_soon_but_not_at_once(rig: Rig) -
     assert await rig.reconciler.due() == rig.clock() + timedelta(seconds=5)
 
 
+async def test_a_pass_that_always_ends_incomplete_is_made_less_and_less_often(rig: Rig) -> None:
+    rig.source.records["bad"] = {"status": "lost"}
+    pauses = []
+    for _ in range(12):
+        await rig.read_whole(after=0)
+        pauses.append((await rig.reconciler.due() - rig.clock()).total_seconds())
+    assert (pauses[:4], pauses[-1]) == ([5, 10, 20, 40], 3600)
+    del rig.source.records["bad"]
+    await rig.read_whole()
+    rig.source.records["bad"] = {"status": "lost"}
+    await rig.read_whole(after=86_400)
+    assert await rig.reconciler.due() == rig.clock() + timedelta(seconds=5)
+
+
 # Lists that never end ------------------------------------------------------------------------------------------------
 
 
@@ -359,6 +418,20 @@ async def test_a_list_that_never_ends_is_left_and_named(
 
     monkeypatch.setattr(rig.source, "read_page", read_for_ever)
     assert await rig.read_whole() == anomaly
+
+
+async def test_pages_that_come_again_in_turn_under_new_cursors_are_noticed(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_page = rig.source.read_page
+
+    async def read_in_turn(resource: str, **request: Any) -> Any:
+        number = len(rig.source.asked)
+        page = await read_page(resource, **request | {"cursor": "3" if number % 2 else None})
+        return replace(page, next_cursor=f"new {number}")
+
+    monkeypatch.setattr(rig.source, "read_page", read_in_turn)
+    assert await rig.read_whole() == "the API gave the same page twice"
 
 
 # Without timestamps, and what the operator must mend -----------------------------------------------------------------
@@ -408,6 +481,16 @@ async def test_an_error_that_nobody_foresaw_stays_with_the_feed(rig: Rig) -> Non
     rig.source.before_page = fail
     await tend(rig.reader, rig.read_whole, pause=False)
     assert any(isinstance(fact, AgentFails) for fact in rig.ear.facts)
+
+
+async def test_a_store_that_takes_nothing_does_not_end_the_agent(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse_to_save(*_: object) -> None:
+        raise OSError("database or disk is full")
+
+    rig.source.records = {"x": {"colour": "red"}, "y": {"colour": "red"}}
+    monkeypatch.setattr(rig.store, "save_problem", refuse_to_save)
+    await tend(rig.reader, rig.read_whole, pause=False)
+    assert "main/shipments: OSError: database or disk is full" in rig.ear.texts()
 
 
 async def test_a_record_without_a_key_is_left_out_and_the_run_proves_nothing(rig: Rig) -> None:

@@ -18,6 +18,7 @@ from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.judge import Judge, Reading
 from dockbell.core.model import DELIVERED, Change, ClockSource, Delivery, Event, Fate, Feed, Outcome, Page, Via
 from dockbell.core.publishing.event import compose
+from dockbell.core.publishing.ledger import Settlement
 from dockbell.ports import Store
 from dockbell.relay import Relay
 from dockbell.stores.sqlite import SqliteStore
@@ -142,6 +143,21 @@ async def test_filters_let_through_what_they_name_and_settle_the_rest(
     assert (await store.load_ledger("screen"))[0] == {FEED: 2, STOCK: 1}
 
 
+async def test_a_long_backlog_that_the_filters_hold_back_is_passed_without_waiting_for_news(store: Store) -> None:
+    await change(store, *({"id": str(number)} for number in range(2500)))
+    await change(store, {"id": "7", "n": 1})
+    sink = FakeSink()
+    async with relaying(store, sink, changes=["updated"]):
+        await until(lambda: sink.sequences == [2501])
+
+
+async def test_events_that_were_pruned_before_the_sink_came_are_not_waited_for(store: Store) -> None:
+    await change_keys(store, "ab")
+    await store.prune_events(NOON + timedelta(days=8), (), 100)
+    assert await drain(store, FakeSink())
+    assert (await store.load_ledger("screen"))[0][FEED] == 2
+
+
 async def test_a_failing_key_waits_and_the_others_go_on(store: Store) -> None:
     await change_keys(store, "abab")
     sink = FakeSink(answer=lambda delivery: FAILED if delivery.event.key == "a" else DELIVERED)
@@ -228,6 +244,43 @@ async def test_a_crash_repeats_what_was_not_saved_under_the_same_ids(store: Stor
 
 async def _crash() -> None:
     """Stand in for the checkpoint of a process that is gone."""
+
+
+async def test_after_a_checkpoint_that_failed_no_later_one_passes_what_was_in_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await change_keys(store, "a")
+    sink = FakeSink(answer=lambda delivery: FAILED if delivery.event.key == "a" else DELIVERED)
+    ear = Ear()
+    relay = make_relay(store, sink, Clock(), ear)
+    settle = store.settle
+    failed: list[Settlement] = []
+
+    async def fail_once(name: str, settlement: Settlement) -> None:
+        if failed:
+            await settle(name, settlement)
+            return
+        failed.append(settlement)
+        await change(store, {"id": "b"})  # is delivered meanwhile, and would move the position past a
+        await until(lambda: len(sink.got) == 2)
+        raise OSError("database or disk is full")
+
+    monkeypatch.setattr(store, "settle", fail_once)
+    monkeypatch.setattr("dockbell.relay._CHECKPOINT_EVERY", timedelta(seconds=0.02))
+    async with anyio.create_task_group() as group:
+        group.start_soon(relay.run)
+        await until(lambda: any(isinstance(fact, AgentFails) for fact in ear.facts))
+        assert (await store.load_ledger("screen"))[0][FEED] == 0
+        relay.stop()
+
+
+async def test_to_drain_ends_when_the_store_cannot_be_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse_to_load(_: str) -> None:
+        raise OSError("disk I/O error")
+
+    monkeypatch.setattr(store, "load_ledger", refuse_to_load)
+    with anyio.fail_after(5):
+        assert not await make_relay(store, FakeSink(), Clock(), Ear()).drain(timedelta(seconds=0.1))
 
 
 async def test_a_sink_that_breaks_begins_again_from_what_is_saved(

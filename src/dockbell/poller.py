@@ -28,7 +28,7 @@ class Poller:
             return None
         lookback = choose_lookback(reader.settings.lookback, reader.clock)
         report = await reader.read_run(RunKind.POLL, since=open_window(state.progress.watermark, lookback))
-        progress = state.progress if report.proof is None else advance(state.progress, report.proof, lookback)[0]
+        progress, _ = advance(state.progress, report.proof, lookback)
         await reader.store.close_run(state.id, report.run, progress)
         await reader.reload()
         return report.run

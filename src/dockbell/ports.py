@@ -204,8 +204,8 @@ class Store(Protocol):
         """Judge one page and store its snapshots and events together; ``compose`` gives a change its number."""
         ...
 
-    async def close_run(self, feed_id: int, run: RunRecord, progress: Progress) -> None:
-        """Store how a run ended and what is proven by it."""
+    async def close_run(self, feed_id: int, run: RunRecord, progress: Progress | None = None) -> None:
+        """Store how a run ended and, where it proves something about the watermark, what."""
         ...
 
     async def find_absent(self, feed_id: int, seen: SeenRows) -> Sequence[tuple[int, datetime | None]]:
@@ -226,10 +226,13 @@ class Store(Protocol):
         self,
         feed_id: int,
         rows: Sequence[int],
-        judge: Callable[[bytes, int], Change],
+        judge: Callable[[bytes, int, datetime | None], Change],
         compose: Callable[[Change, int], Event],
     ) -> int:
-        """Turn rows into tombstones with an event each; ``judge`` takes body and revision. Returns how many."""
+        """Turn rows into tombstones with an event each; return how many.
+
+        ``judge`` takes body, revision, and S of the last complete pass before the first that did not show the record.
+        """
         ...
 
     async def enroll(self, sink: str, start: Literal["now", "beginning"]) -> None:

@@ -44,11 +44,11 @@ class RunReport:
 
     Attributes:
         run: Its record, as it is stored.
-        proof: What it says about the watermark; None when not even its first page was read.
+        proof: What it says about the watermark.
     """
 
     run: RunRecord
-    proof: Proof | None
+    proof: Proof
 
 
 class Reader:
@@ -134,7 +134,9 @@ class Reader:
         for _ in range(_RESTARTS_MOST):
             if problem != _CURSOR_EXPIRED:
                 break
-            walk = _Walk(self, kind, since)
+            again = _Walk(self, kind, since)
+            again.events, again.oldest_unseen = walk.events, walk.oldest_unseen  # what is committed counts
+            walk = again
             problem = await walk.go()
         ended_at = self.now()
         run = RunRecord(
@@ -149,9 +151,7 @@ class Reader:
         )
         elapsed = timedelta(seconds=anyio.current_time() - began)
         self.telemetry.emit(RunEnded(self.feed, kind, walk.pages, walk.records, walk.events, elapsed, problem))
-        if walk.asked_at is None:
-            return RunReport(run, None)
-        return RunReport(run, Proof(walk.asked_at, walk.pages, not problem, walk.oldest_unseen))
+        return RunReport(run, Proof(run.asked_at, run.pages, not problem, walk.oldest_unseen))
 
     async def read_page(
         self, kind: RunKind, since: datetime | None, cursor: str | None
@@ -188,10 +188,7 @@ class Reader:
     def _reading(self, kind: RunKind, state: FeedState) -> Reading:
         assert state.first_asked_at is not None
         baseline = state.passes == 0
-        last = state.poll if self._resource.polled else state.full
-        covered = None
-        if kind is RunKind.POLL and state.poll is not None and state.poll.since is not None:
-            covered = (state.poll.since, state.poll.asked_at)
+        poll = state.poll
         via = Via.POLL if kind is RunKind.POLL else Via.FIRST_PASS if baseline else Via.PASS
         return Reading(
             via,
@@ -199,8 +196,8 @@ class Reader:
             baseline=baseline,
             settling=state.passes == 1,
             emit=self.settings.first_pass == "emit",
-            unseen_since=None if last is None else last.asked_at,
-            covered=covered,
+            last_poll=None if poll is None or poll.since is None else (poll.since, poll.asked_at),
+            last_pass=None if state.full is None else state.full.asked_at,
         )
 
     async def _learn(self, state: FeedState, page: Page) -> FeedState:
@@ -236,18 +233,26 @@ class Reader:
 
 async def tend(reader: Reader, run_once: Callable[[], Awaitable[object]], *, pause: bool = True) -> None:
     """Run an agent once on a feed; what goes wrong is told and stored, and stays with this feed, after a pause."""
+    try:
+        rest = await _attempt(reader, run_once)
+    except Exception as error:  # noqa: BLE001  # whatever it is, the other feeds go on, and so will this one
+        reader.telemetry.emit(AgentFails(str(reader.feed), error))
+        rest = _RETRY_PAUSE
+    if pause:
+        await anyio.sleep(rest.total_seconds())
+
+
+async def _attempt(reader: Reader, run_once: Callable[[], Awaitable[object]]) -> timedelta:
+    """Run once and store what the operator must mend, or that it is mended; return for how long to rest."""
     state = await reader.state()
     try:
         await run_once()
     except DockbellError as error:
         await reader.note_problem(str(error))
-        await anyio.sleep(_PROBE_PAUSE.total_seconds() if pause else 0)
-    except Exception as error:  # noqa: BLE001  # whatever it is, the other feeds go on, and so will this one
-        reader.telemetry.emit(AgentFails(str(reader.feed), error))
-        await anyio.sleep(_RETRY_PAUSE.total_seconds() if pause else 0)
-    else:
-        if state.problem:
-            await reader.note_problem("")
+        return _PROBE_PAUSE
+    if state.problem:
+        await reader.note_problem("")
+    return timedelta(0)
 
 
 _CURSOR_EXPIRED: Final = "the API forgot the cursor"
@@ -261,7 +266,7 @@ class _Walk:
         self._kind = kind
         self._since = since
         self._cursors: set[str] = set()
-        self._last_page = b""
+        self._pages: set[bytes] = set()
         self._empty = 0
         self._bad: list[str] = []
         self.asked_at: datetime | None = None
@@ -303,10 +308,11 @@ class _Walk:
         self._cursors.add(cursor)
         if page.records:
             self._empty = 0
-            digest = blake2b(b"\n".join(page.records), digest_size=16).digest()
-            if digest == self._last_page:
+            # By its ends: no two pages of a list that moves on begin and end with the same records.
+            digest = blake2b(page.records[0] + page.records[-1], digest_size=16).digest()
+            if digest in self._pages:
                 return "the API gave the same page twice"
-            self._last_page = digest
+            self._pages.add(digest)
             return ""
         self._empty += 1
         return "the API gives empty pages without end" if self._empty > _EMPTY_PAGES_MOST else ""

@@ -18,7 +18,8 @@ from dockbell.telemetry import DeletionsHeld, Telemetry
 
 _DAY: Final = timedelta(hours=24)
 _BURIED_AT_ONCE: Final = 500
-_RETRY_PAUSE: Final = timedelta(seconds=5)
+_RETRY_FIRST: Final = timedelta(seconds=5)
+_RETRY_MOST: Final = timedelta(hours=1)
 
 
 class Reconciler:
@@ -30,6 +31,7 @@ class Reconciler:
         self._next_pass = next_pass
         self._telemetry = telemetry
         self._failed_at: datetime | None = None
+        self._failures = 0  # passes in a row that read something and ended incomplete
 
     async def run(self, alarm: Alarm) -> None:
         """Pass whenever a pass is due, until cancelled."""
@@ -48,7 +50,12 @@ class Reconciler:
             due = self._next_pass(state.full.ended_at)
             if state.confirm_at is not None:
                 due = min(due, state.confirm_at)
-        return due if self._failed_at is None else max(due, self._failed_at + _RETRY_PAUSE)
+        return due if self._failed_at is None else max(due, self._retry_at(self._failed_at))
+
+    def _retry_at(self, failed_at: datetime) -> datetime:
+        """Return when to pass again: soon, but a list that always ends incomplete must not be read all the time."""
+        pause = min(_RETRY_FIRST * (1 << min(max(self._failures - 1, 0), 10)), _RETRY_MOST)
+        return min(failed_at + pause, self._next_pass(failed_at))
 
     async def run_once(self) -> RunRecord:
         """Pass once; when the pass is complete, judge what it did not show."""
@@ -58,13 +65,14 @@ class Reconciler:
         seen = await reader.watch()
         try:
             report = await reader.read_run(RunKind.PASS)
-            state = await reader.reload()
+            state = await reader.state()
             if report.run.problem:
-                await reader.store.close_run(state.id, report.run, state.progress)
+                await reader.store.close_run(state.id, report.run)
+                self._failures += 1 if report.run.pages else 0
                 self._failed_at = reader.now()
             else:
                 await self._close(state, report.run, seen, began_at)
-                self._failed_at = None
+                self._failed_at, self._failures = None, 0
         finally:
             reader.unwatch(seen)
         await reader.reload()
@@ -96,8 +104,6 @@ class Reconciler:
 
     async def _bury(self, state: FeedState, rows: Sequence[int], run: RunRecord) -> None:
         reader = self._reader
-        since = None if state.full is None else state.full.asked_at
-        judge = partial(reader.judge.bury, since=since, until=run.asked_at, now=reader.now()) if rows else None
         for start in range(0, len(rows), _BURIED_AT_ONCE):
-            assert judge is not None
+            judge = partial(reader.judge.bury, until=run.asked_at, now=reader.now())
             await reader.store.bury(state.id, rows[start : start + _BURIED_AT_ONCE], judge, reader.number)

@@ -53,7 +53,8 @@ class Relay:
         self._news_read = -1
         self._stopping = False
         self._ledger = Ledger(sink.window)
-        self._in_flight: dict[tuple[Feed, int], Delivery] = {}
+        self._saving = anyio.Lock()
+        self._is_lost = False
 
     async def run(self) -> None:
         """Deliver until :meth:`stop`; an error that nobody foresaw begins anew from what is saved."""
@@ -75,16 +76,16 @@ class Relay:
 
         Gives up when the sink takes nothing, or settles nothing for as long as ``patience``.
         """
+        turns = 0
         async with anyio.create_task_group() as group:
             group.start_soon(self.run)
-            rings = await self._turns.wait(0)
-            while not (await self._is_drained() or self._ledger.breaker.is_open):
+            while not turns or not (await self._is_drained() or self._ledger.breaker.is_open):
                 with anyio.move_on_after(patience.total_seconds()) as scope:
-                    rings = await self._turns.wait(rings)
+                    turns = await self._turns.wait(turns)
                 if scope.cancelled_caught:
                     break
             self.stop()
-        return await self._is_drained() and not self._ledger.owed
+        return turns > 0 and await self._is_drained() and not self._ledger.owed
 
     async def _is_drained(self) -> bool:
         """Return whether everything was attempted that may be attempted now."""
@@ -95,8 +96,8 @@ class Relay:
         return ledger.idle and is_read and (wake_at is None or wake_at > now)
 
     async def _session(self) -> None:
-        self._in_flight.clear()
         self._news_read = -1
+        self._is_lost = False
         ledger = Ledger(self._sink.window)
         ledger.restore(*await self._store.load_ledger(self._sink.name))
         self._ledger = ledger
@@ -148,9 +149,12 @@ class Relay:
             if not self._wants(feed):
                 ledger.admit(feed, (), end)
                 continue
-            events = await self._store.read_events(feed, frontier, ledger.room)
-            if events:
-                ledger.admit(feed, filter(self._passes, events), events[-1].sequence)
+            most = ledger.room
+            events = await self._store.read_events(feed, frontier, most, until=end)
+            through = events[-1].sequence if len(events) == most else end  # else the rest was pruned before it was owed
+            ledger.admit(feed, filter(self._passes, events), through)
+            if through < end and ledger.room >= ledger.read_ahead // 2:
+                self._bell.ring()  # hardly any passed: nothing may be in flight whose end would call for more
 
     def _wants(self, feed: Feed) -> bool:
         settings = self._settings
@@ -183,16 +187,12 @@ class Relay:
         if self._sink.keeps_state:
             states = await self._store.read_states([(event.feed, event.key) for event, _ in taken])
         for event, attempt in taken:
-            delivery = Delivery(event, attempt, states.get((event.feed, event.key)))
-            self._in_flight[event.feed, event.sequence] = delivery
-            send.send_nowait(delivery)
+            send.send_nowait(Delivery(event, attempt, states.get((event.feed, event.key))))
 
     def _note(self, delivery: Delivery, outcome: Outcome) -> None:
-        event = delivery.event
-        del self._in_flight[event.feed, event.sequence]
         breaker = self._ledger.breaker
         probe_at = breaker.probe_at
-        self._ledger.settle(event, outcome, self._now(), self._jitter())
+        self._ledger.settle(delivery.event, outcome, self._now(), self._jitter())
         if breaker.probe_at is not None and breaker.probe_at != probe_at:
             self._telemetry.emit(SinkFails(self._sink.name, outcome.reason, breaker.probe_at - self._now()))
         elif breaker.probe_at is None and probe_at is not None:
@@ -213,8 +213,14 @@ class Relay:
                 await self._checkpoint()
 
     async def _checkpoint(self) -> None:
-        settlement = self._ledger.checkpoint(self._now())
-        if settlement:
-            await self._store.settle(self._sink.name, settlement)
+        async with self._saving:
+            if self._is_lost:
+                return
+            settlement = self._ledger.checkpoint(self._now())
+            if settlement:
+                # Should this not be saved, no later position may pass what is in it: the session begins anew.
+                self._is_lost = True
+                await self._store.settle(self._sink.name, settlement)
+                self._is_lost = False
         for letter in settlement.dead:
             self._telemetry.emit(EventDied(self._sink.name, letter.feed, letter.key, letter.sequence, letter.error))

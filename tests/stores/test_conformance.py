@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -158,7 +159,7 @@ async def test_what_is_suspected_and_absent_again_is_buried_with_an_event(store:
     await commit(store, state, {"id": "a"}, {"id": "b"})
     await store.close_pass(state.id, a_run(), suspected=[1], held=0, confirm_at=NOON)
     assert await store.find_absent(state.id, SeenRows(2)) == [(1, NOON), (2, None)]
-    bury = partial(JUDGE.bury, since=None, until=NOON, now=NOON)
+    bury = partial(JUDGE.bury, until=NOON, now=NOON)
     assert await store.bury(state.id, [1], bury, number) == 1
     event = (await store.read_events(FEED, 2, 10))[0]
     assert (event.change, event.key, event.revision) == ("deleted", "a", 2)
@@ -170,12 +171,30 @@ async def test_what_is_suspected_and_absent_again_is_buried_with_an_event(store:
     assert await store.read_states([(FEED, "a")]) == {(FEED, "a"): b'{"id": "a"}'}
 
 
+async def test_a_buried_record_was_there_at_the_last_pass_before_the_first_that_did_not_show_it(store: Store) -> None:
+    state = await store.open_feed(FEED)
+    await commit(store, state, {"id": "a"})
+    for hours, suspected in ((0, []), (1, [1]), (2, [])):
+        run = replace(a_run(), asked_at=NOON + timedelta(hours=hours))
+        await store.close_pass(state.id, run, suspected=suspected, held=0, confirm_at=None)
+    await store.bury(state.id, [1], partial(JUDGE.bury, until=NOON + timedelta(hours=2), now=NOON), number)
+    (event,) = await store.read_events(FEED, 1, 10)
+    assert json.loads(event.body)["data"]["changed_between"] == ["2026-11-21T12:00:00.000Z", "2026-11-21T14:00:00.000Z"]
+
+
+async def test_a_run_that_proves_nothing_leaves_the_watermark(store: Store) -> None:
+    state = await store.open_feed(FEED)
+    await store.close_run(state.id, a_run(RunKind.POLL), Progress(NOON, NOON))
+    await store.close_run(state.id, a_run(problem="cut short"))
+    assert (await store.open_feed(FEED)).progress == Progress(NOON, NOON)
+
+
 async def test_a_row_that_was_seen_again_is_not_buried(store: Store) -> None:
     state = await store.open_feed(FEED)
     await commit(store, state, {"id": "a"})
     await store.close_pass(state.id, a_run(), suspected=[1], held=0, confirm_at=NOON)
     await commit(store, state, {"id": "a"})
-    bury = partial(JUDGE.bury, since=None, until=NOON, now=NOON)
+    bury = partial(JUDGE.bury, until=NOON, now=NOON)
     assert await store.bury(state.id, [1], bury, number) == 0
     assert await store.find_absent(state.id, SeenRows(1)) == [(1, None)]
 

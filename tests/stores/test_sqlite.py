@@ -118,3 +118,21 @@ async def test_looking_at_no_store_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="dockbell run"):
         await SqliteView.open(tmp_path / "a.db")
     assert not (tmp_path / "a.db").exists()
+
+
+async def test_a_store_is_let_go_although_its_user_was_cancelled(tmp_path: Path) -> None:
+    with anyio.CancelScope() as scope:
+        store = await SqliteStore.open(tmp_path / "dockbell.db", now=now)
+        scope.cancel()
+        await store.aclose()
+    await (await SqliteStore.open(tmp_path / "dockbell.db", now=now)).aclose()
+
+
+async def test_a_full_disk_is_told_as_such_and_what_comes_after_it_is_stored(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=now)
+    store._writer.execute("PRAGMA max_page_count = 1")  # SQLite takes this for as many as there are
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        await store.open_feed(Feed("main", "x" * 1_000_000))
+    store._writer.execute("PRAGMA max_page_count = 100000")
+    assert (await store.open_feed(FEED)).feed == FEED
+    await store.aclose()

@@ -20,7 +20,7 @@ from dockbell.core.model import ChangeKind, ClockSource, DeletionReason, Feed, P
 
 S0 = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FEED = Feed("main", "shipments")
-LATER = Reading(Via.POLL, S0, unseen_since=S0)
+LATER = Reading(Via.POLL, S0, last_pass=S0)
 FIRST = Reading(Via.FIRST_PASS, S0, baseline=True)
 
 
@@ -212,9 +212,30 @@ def test_a_composite_key_keeps_its_typed_original() -> None:
 
 
 def test_a_change_dated_in_a_window_that_an_earlier_run_covered_is_late() -> None:
-    reading = replace(LATER, covered=(S0, S0 + timedelta(seconds=15)))
-    assert [change.late for change in read(Shelf(), shipment(at=14), reading=reading).changes] == [True]
-    assert [change.late for change in read(Shelf(), shipment(at=15), reading=reading).changes] == [False]
+    for via in (Via.POLL, Via.PASS):
+        reading = replace(LATER, via=via, last_poll=(S0, S0 + timedelta(seconds=15)))
+        assert [change.late for change in read(Shelf(), shipment(at=14), reading=reading).changes] == [True]
+        assert [change.late for change in read(Shelf(), shipment(at=15), reading=reading).changes] == [False]
+
+
+def test_other_content_under_the_same_date_is_not_late() -> None:
+    shelf, reading = Shelf(), replace(LATER, last_poll=(S0, S0 + timedelta(seconds=15)))
+    read(shelf, shipment(at=10))
+    assert [change.late for change in read(shelf, shipment(at=10, status="lost"), reading=reading).changes] == [False]
+
+
+@pytest.mark.parametrize(("at", "since"), [(5, 15), (-5, 0)])
+def test_a_change_is_unseen_since_the_last_run_that_would_have_shown_it(at: float, since: float) -> None:
+    reading = replace(LATER, last_poll=(S0, S0 + timedelta(seconds=15)))
+    (change,) = read(Shelf(), shipment(at=at), reading=reading).changes
+    assert change.changed_between[0] == S0 + timedelta(seconds=since)
+
+
+@pytest.mark.parametrize(("via", "since"), [(Via.POLL, 15), (Via.PASS, 0)])
+def test_without_a_date_a_poll_shows_what_polls_show_and_a_pass_what_passes_show(via: Via, since: float) -> None:
+    reading = replace(LATER, via=via, last_poll=(S0, S0 + timedelta(seconds=15)))
+    (change,) = read(Shelf(), {"id": "shp_1"}, reading=reading).changes
+    assert change.changed_between[0] == S0 + timedelta(seconds=since)
 
 
 def test_the_oldest_unseen_record_is_known_whatever_it_comes_to() -> None:
@@ -224,7 +245,7 @@ def test_the_oldest_unseen_record_is_known_whatever_it_comes_to() -> None:
 
 def test_a_buried_record_names_its_last_content_and_how_it_was_found() -> None:
     body = json.dumps(shipment()).encode()
-    change = make_judge().bury(body, 4, since=S0, until=S0, now=S0)
+    change = make_judge().bury(body, 4, S0, until=S0, now=S0)
     assert (change.kind, change.revision, change.before, change.after) == (ChangeKind.DELETED, 5, body, None)
     assert change.reason is DeletionReason.ABSENT
 

@@ -271,6 +271,11 @@ class LedgerMachine(RuleBasedStateMachine):
         assert len(keys) <= 3
 
     @invariant()
+    def what_is_owed_and_not_in_flight_has_a_time(self) -> None:
+        if not self.flying and (self.ledger.owed or not self.ledger.idle):
+            assert self.ledger.wake_at(self.now) is not None
+
+    @invariant()
     def each_key_is_delivered_in_order(self) -> None:
         for known in self.delivered.values():
             assert known == sorted(known)
@@ -316,3 +321,15 @@ def test_an_idle_ledger_with_blocked_keys_wakes_when_the_first_is_due(outcome: O
     ledger.take(NOON)
     ledger.settle(events[0], outcome, NOON, 0)
     assert ledger.wake_at(NOON) == NOON + timedelta(seconds=5 if outcome is FAILED else 1)
+
+
+def test_resumed_events_are_probed_although_the_sink_went_down_before_their_turn() -> None:
+    ledger = Ledger(window=2)
+    ledger.restore({FEED: 2}, [Blocked(FEED, "a", 1, 1, NOON), Blocked(FEED, "b", 2, 1, NOON)])
+    ledger.admit(FEED, [make_event(3, "c"), make_event(4, "d")], 4)
+    taken = ledger.take(NOON)
+    for entry in ledger.due(NOON, most=2):
+        ledger.resume(entry, make_event(entry.sequence, entry.key), 4, NOON)
+    for event, _ in taken:
+        ledger.settle(event, UNREACHABLE, NOON, 0)
+    assert ledger.wake_at(NOON) == NOON + timedelta(seconds=1)

@@ -69,6 +69,12 @@ def test_what_was_under_way_when_the_breaker_opened_is_no_probe() -> None:
     assert breaker.probe_at == after(6)
 
 
+def test_a_receiver_that_wishes_for_no_pause_is_probed_no_sooner_than_any() -> None:
+    breaker = Breaker()
+    breaker.fail((FEED, "1"), Outcome(Fate.FAILED, "HTTP 429", timedelta(0)), NOW, NOW)
+    assert breaker.probe_at == after(1)
+
+
 def test_the_receivers_wish_to_wait_holds_for_the_whole_sink_up_to_a_day() -> None:
     breaker = Breaker()
     assert breaker.fail((FEED, "1"), Outcome(Fate.FAILED, "HTTP 429", timedelta(minutes=7)), NOW, NOW)

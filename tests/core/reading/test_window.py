@@ -66,7 +66,16 @@ def test_the_watermark_never_goes_back(progress: Progress, proof: Proof) -> None
 @given(progresses, proofs)
 def test_nothing_moves_on_a_run_that_ended_incomplete(progress: Progress, proof: Proof) -> None:
     if not proof.complete:
-        assert advance(progress, proof, LOOKBACK) == (progress, Advance.INCOMPLETE)
+        after, why = advance(progress, proof, LOOKBACK)
+        assert (after.watermark, why) == (progress.watermark, Advance.INCOMPLETE)
+        assert after.candidate in {None, progress.candidate}
+
+
+def test_an_incomplete_run_that_met_an_old_record_for_the_first_time_takes_the_candidate_with_it() -> None:
+    incomplete = Proof(at(130), pages=1, complete=False, oldest_unseen=at(39))
+    assert advance(Progress(at(0), at(100)), incomplete, LOOKBACK)[0] == Progress(at(0))
+    harmless = Proof(at(130), pages=1, complete=False, oldest_unseen=at(41))
+    assert advance(Progress(at(0), at(100)), harmless, LOOKBACK)[0] == Progress(at(0), at(100))
 
 
 @given(progresses, proofs)

@@ -104,8 +104,8 @@ class Reading:
         settling: Only one pass has ended, and its pages may have shifted: until a second has ended too, the same holds
             for records that are dated.
         emit: Publish each baseline record as a ``snapshot``.
-        unseen_since: The start of the last complete run that would have shown a change.
-        covered: The window of dates that the last complete run should have shown.
+        last_poll: The last complete poll: its ``updated_since``, and its S.
+        last_pass: S of the last complete pass.
     """
 
     via: Via
@@ -113,8 +113,27 @@ class Reading:
     baseline: bool = False
     settling: bool = False
     emit: bool = False
-    unseen_since: datetime | None = None
-    covered: tuple[datetime, datetime] | None = None
+    last_poll: tuple[datetime, datetime] | None = None
+    last_pass: datetime | None = None
+
+    def unseen_since(self, modified: datetime | None) -> datetime | None:
+        """Return the start of the last complete run that would have shown a record of this date."""
+        if self.last_poll is not None:
+            since, asked_at = self.last_poll
+            if modified >= since if modified is not None else self.via is Via.POLL:
+                return asked_at if self.last_pass is None else max(asked_at, self.last_pass)
+        return self.last_pass
+
+    def is_late(self, modified: datetime | None, before: int | None) -> bool:
+        """Return whether a complete run covered a record of this date and did not show it; ``before`` is in µs.
+
+        The polls that were complete cover together all dates up to the last. A record that they did show, with the same
+        date (``before``) and other content, changed silently: that says nothing of when it became visible.
+        """
+        if modified is None or to_micros(modified) == before:
+            return False
+        covered = [self.last_pass, self.last_poll and self.last_poll[1]]
+        return any(moment is not None and modified < moment for moment in covered)
 
 
 class Judge:
@@ -268,13 +287,11 @@ class Judge:
                 after=candidate.raw,
                 patch=patch,
                 changed=None if patch is None else self._name_changed(touched(patch)),
-                changed_between=(reading.unseen_since, page.answered_at),
+                changed_between=(reading.unseen_since(modified), page.answered_at),
                 modified_at=modified,
                 detected_at=page.received_at,
                 via=reading.via,
-                late=modified is not None
-                and reading.covered is not None
-                and reading.covered[0] <= modified < reading.covered[1],
+                late=reading.is_late(modified, None if known is None else known.modified),
             )
         )
 
@@ -295,7 +312,7 @@ class Judge:
                 return ChangeKind.UPDATED
         return ChangeKind.CREATED
 
-    def bury(self, body: bytes, revision: int, *, since: datetime | None, until: datetime, now: datetime) -> Change:
+    def bury(self, body: bytes, revision: int, since: datetime | None, *, until: datetime, now: datetime) -> Change:
         """Return the ``deleted`` of a record whose absence is confirmed, found between two service times."""
         return Change(
             feed=self._feed,

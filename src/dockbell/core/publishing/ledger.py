@@ -307,7 +307,7 @@ class Ledger:
 
     def wake_at(self, now: datetime) -> datetime | None:
         """Return when to look again if nothing is settled or admitted before, or None."""
-        if len(self._flights) >= self.window or len(self._resuming) >= self.window:
+        if len(self._flights) >= self.window:
             return None
         due = now if self._ready else self._due[0][0] if self._due else None
         if self.breaker.probe_at is None or due is None:

@@ -75,7 +75,8 @@ class Breaker:
         if outcome.retry_after is not None:
             opened = self._opened_at is None
             self._opened_at = now
-            self.probe_at = now + min(outcome.retry_after, _RETRY_AFTER_MOST)
+            # A wish for no pause at all must not become a storm.
+            self.probe_at = now + max(self._pause, min(outcome.retry_after, _RETRY_AFTER_MOST))
             return opened
         if self._opened_at is None:
             if outcome.fate is Fate.UNREACHABLE or len(self.streak) >= _STREAK_KEYS:

@@ -86,15 +86,18 @@ def open_window(watermark: datetime, lookback: timedelta) -> datetime:
 
 def advance(progress: Progress, proof: Proof, lookback: timedelta) -> tuple[Progress, Advance]:
     """Return what is proven after a poll, and why (rule 2)."""
+    oldest, candidate = proof.oldest_unseen, progress.candidate
+    contradicted = oldest is not None and candidate is not None and oldest < candidate - lookback
     if not proof.complete:
-        return progress, Advance.INCOMPLETE
+        # What it met is stored now, so that no later run will meet it unseen: the candidate must not outlive it.
+        return Progress(progress.watermark, None if contradicted else candidate), Advance.INCOMPLETE
     if proof.pages <= 1:
         return Progress(_latest(progress.watermark, proof.asked_at)), Advance.ONE_PAGE
-    if progress.candidate is None:
+    if candidate is None:
         return Progress(progress.watermark, proof.asked_at), Advance.CANDIDATE
-    if proof.oldest_unseen is not None and proof.oldest_unseen < progress.candidate - lookback:
+    if contradicted:
         return Progress(progress.watermark, proof.asked_at), Advance.CONTRADICTED
-    return Progress(_latest(progress.watermark, progress.candidate), proof.asked_at), Advance.CONFIRMED
+    return Progress(_latest(progress.watermark, candidate), proof.asked_at), Advance.CONFIRMED
 
 
 def _latest(watermark: datetime | None, moment: datetime) -> datetime:

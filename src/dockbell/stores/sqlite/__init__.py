@@ -106,7 +106,7 @@ class SqliteStore:
             self.outbox.ring()
         return committed
 
-    async def close_run(self, feed_id: int, run: RunRecord, progress: Progress) -> None:
+    async def close_run(self, feed_id: int, run: RunRecord, progress: Progress | None = None) -> None:
         """See the port."""
         await self._write(detection.close_run, feed_id, run, progress)
 
@@ -132,7 +132,7 @@ class SqliteStore:
         self,
         feed_id: int,
         rows: Sequence[int],
-        judge: Callable[[bytes, int], Change],
+        judge: Callable[[bytes, int, datetime | None], Change],
         compose: Callable[[Change, int], Event],
     ) -> int:
         """See the port."""
@@ -177,8 +177,9 @@ class SqliteStore:
 
     async def aclose(self) -> None:
         """See the port."""
-        await self._write(sqlite3.Connection.close)
-        await self._read(sqlite3.Connection.close)
+        with anyio.CancelScope(shield=True):  # also for who was cancelled: the lock must not outlive its user
+            await self._write(sqlite3.Connection.close)
+            await self._read(sqlite3.Connection.close)
         os.close(self._lock)
 
 

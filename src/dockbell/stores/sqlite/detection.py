@@ -35,7 +35,8 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # a full disk has undone it already
+            connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
 
@@ -148,14 +149,15 @@ def _save_run(connection: sqlite3.Connection, feed_id: int, run: RunRecord) -> N
     )
 
 
-def close_run(connection: sqlite3.Connection, feed_id: int, run: RunRecord, progress: Progress) -> None:
-    """Store how a run ended and what is proven by it."""
+def close_run(connection: sqlite3.Connection, feed_id: int, run: RunRecord, progress: Progress | None) -> None:
+    """Store how a run ended and, where it proves something about the watermark, what."""
     with transaction(connection):
         _save_run(connection, feed_id, run)
-        connection.execute(
-            "UPDATE feeds SET watermark = ?, candidate = ? WHERE id = ?",
-            (micros(progress.watermark), micros(progress.candidate), feed_id),
-        )
+        if progress is not None:
+            connection.execute(
+                "UPDATE feeds SET watermark = ?, candidate = ? WHERE id = ?",
+                (micros(progress.watermark), micros(progress.candidate), feed_id),
+            )
 
 
 def close_pass(
@@ -169,13 +171,16 @@ def close_pass(
 ) -> None:
     """Store the end of a complete pass: rows that it newly suspects, how many it holds, when to confirm."""
     with transaction(connection):
+        last = load_run(connection, feed_id, RunKind.PASS)
+        there_at = None if last is None else to_micros(last.asked_at)
+        connection.executemany(
+            "UPDATE records SET suspected_at = ?, there_at = ? WHERE id = ?",
+            ((to_micros(run.ended_at), there_at, row) for row in suspected),
+        )
         _save_run(connection, feed_id, run)
         connection.execute(
             "UPDATE feeds SET passes = passes + 1, held = ?, confirm_at = ? WHERE id = ?",
             (held, micros(confirm_at), feed_id),
-        )
-        connection.executemany(
-            "UPDATE records SET suspected_at = ? WHERE id = ?", ((to_micros(run.ended_at), row) for row in suspected)
         )
 
 
@@ -247,7 +252,7 @@ def _write_snapshots(connection: sqlite3.Connection, feed_id: int, writes: Seque
             row += 1
             new.append((row, write))
     connection.executemany(
-        "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL)",
+        "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL)",
         (
             (row, feed_id, write.key, write.raw_hash, write.fingerprint, write.modified, write.revision)
             for row, write in new
@@ -330,7 +335,7 @@ def bury(
     connection: sqlite3.Connection,
     feed_id: int,
     rows: Sequence[int],
-    judge: Callable[[bytes, int], Change],
+    judge: Callable[[bytes, int, datetime | None], Change],
     compose: Callable[[Change, int], Event],
     *,
     now: datetime,
@@ -340,13 +345,14 @@ def bury(
         changes = []
         for row in rows:
             found = connection.execute(
-                "SELECT body, revision FROM records JOIN bodies ON record = id"
+                "SELECT body, revision, there_at FROM records JOIN bodies ON record = id"
                 " WHERE id = ? AND gone_at IS NULL AND suspected_at IS NOT NULL",
                 (row,),
             ).fetchone()
             if found is None:
                 continue
-            change = judge(*found)
+            body, revision, there_at = found
+            change = judge(body, revision, moment(there_at))
             changes.append(change)
             connection.execute(
                 "UPDATE records SET gone_at = ?, suspected_at = NULL, revision = ? WHERE id = ?",

@@ -62,6 +62,7 @@ MIGRATIONS: Final = (
         modified     INTEGER,
         revision     INTEGER NOT NULL,
         suspected_at INTEGER,                         -- a complete pass did not show it, for the first time
+        there_at     INTEGER,                         -- S of the last complete pass before that one
         gone_at      INTEGER,                         -- a tombstone since
         UNIQUE (feed, key)
     ) STRICT;

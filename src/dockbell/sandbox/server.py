@@ -47,6 +47,7 @@ async def serve(sandbox: Sandbox, host: str = "127.0.0.1", port: int = 0) -> Asy
         access_log=False,
         date_header=False,
         server_header=False,
+        timeout_keep_alive=75,  # uvicorn's 5 s are httpx's too: a request could meet the end of its connection
         timeout_graceful_shutdown=1,
     )
     server = _Server(config)

@@ -1,0 +1,165 @@
+"""Sees what arrives and what the sandbox did, counts it, keeps the account of it, and shows it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import anyio
+import msgspec
+from rich.text import Text
+
+from dockbell.core.model import RESOURCES, ChangeKind, RunKind
+from dockbell.core.moment import parse_moment
+from dockbell.demo import lines
+from dockbell.demo.account import Account, Balance, Run
+from dockbell.demo.arrival import Arrival, Inbox, Novelty
+from dockbell.demo.figures import Figures
+from dockbell.demo.pairing import Pairing, Sighting
+from dockbell.demo.screen import Screen
+from dockbell.sandbox import LoggedChange
+from dockbell.telemetry import DeletionsHeld, Fact, RequestSent, RunEnded
+
+_QUIET_FOR: Final = timedelta(minutes=1)
+
+
+class Witness:
+    """Everything that the demo knows, and the only one who speaks.
+
+    Args:
+        sinks: The names of the sinks that have a receiver.
+        changes: Returns the sandbox's logged changes after a sequence.
+        confirm_after: As configured.
+        screen: Where lines are shown.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        sinks: Sequence[str],
+        changes: Callable[[int], Sequence[LoggedChange]],
+        confirm_after: timedelta,
+        screen: Screen,
+        clock: Callable[[], float],
+    ) -> None:
+        self.figures = Figures(sinks)
+        self.has_begun = anyio.Event()
+        """Set when the daemon has begun to read every resource."""
+        self._asked: set[str] = set()
+        self._changes = changes
+        self._sequence = 0
+        self._account = Account(confirm_after)
+        self._held: set[str] = set()
+        self._inbox = Inbox()
+        self._pairing = Pairing(sinks)
+        self._lines = lines.EventLines(sinks)
+        self._screen = screen
+        self._clock = clock
+        self._told_at: dict[str, datetime] = {}
+        self._last_arrival = clock()
+
+    def is_calm(self, seconds: float) -> bool:
+        """Return whether what one receiver got has reached the others, and nothing has arrived for so long."""
+        return self._pairing.is_settled and self._clock() - self._last_arrival >= seconds
+
+    def hear(self, fact: Fact) -> None:
+        """Take in a fact of the daemon; what is wrong is shown."""
+        match fact:
+            case RequestSent():
+                self.figures.requests.add(self._clock(), fact.status)
+                if fact.status is not None:
+                    self._asked.add(fact.path)
+                if len(self._asked) == len(RESOURCES):
+                    self.has_begun.set()
+            case RunEnded(problem=""):
+                ended = datetime.now(UTC)
+                run = Run(ended - fact.elapsed, ended, fact.kind is RunKind.PASS)
+                self._account.note_run(fact.feed.resource, run)
+                if run.is_pass:
+                    self.figures.records[fact.feed.resource] = fact.records
+            case DeletionsHeld():
+                self._held.add(fact.feed.resource)
+        if fact.level >= logging.WARNING:
+            subject = getattr(fact, "feed", None) or getattr(fact, "sink", None) or getattr(fact, "source", None)
+            self.warn(f"{type(fact).__name__} {subject}", str(fact), fact.level)
+
+    def take(self, arrival: Arrival) -> None:
+        """Take in what a receiver got."""
+        if self.figures.inboxes[arrival.sink].take(arrival) is Novelty.REPEATED:
+            return
+        self._last_arrival = self._clock()
+        resource, key = arrival.place
+        if self._inbox.take(arrival) is not Novelty.REPEATED:
+            data = arrival.event["data"]
+            self.figures.events[resource, arrival.change] += 1
+            self._account.note_event(resource, key, _parse(data["detected_at"]), data["after"])
+        delay = self._delay(arrival.event, arrival.at)
+        deletion = arrival.change == ChangeKind.DELETED
+        self.figures.add_delay(self._clock(), resource, delay, deletion=deletion)
+        sighting = self._pairing.add(arrival)
+        if sighting is not None:
+            self._show(sighting)
+
+    def refuse(self, reason: str) -> None:
+        """Take in that the receiver was sent something that it does not believe."""
+        self.figures.forged += 1
+        self.warn(f"forged {reason}", f"receiver: refused a webhook, {reason}", logging.ERROR)
+
+    def warn(self, topic: str, text: str, level: int = logging.WARNING) -> None:
+        """Show a problem, each topic once a minute."""
+        now = datetime.now(UTC)
+        last = self._told_at.get(topic)
+        if last is None or now - last >= _QUIET_FOR:
+            self._told_at[topic] = now
+            self._screen.show(lines.note(text, now, level))
+
+    def show_heading(self) -> None:
+        """Show the names of the columns."""
+        self._screen.show(Text(), self._lines.heading(self._screen.width))
+
+    def tick(self) -> None:
+        """Read the sandbox's log on, and show what has waited for a second receiver long enough."""
+        self._read_log()
+        for sighting in self._pairing.overdue(datetime.now(UTC)):
+            self._show(sighting)
+
+    def balance(self, until: datetime) -> Balance:
+        """Return what became of every change; readings that ended after ``until`` prove no loss."""
+        self._read_log()
+        return self._account.close(until, self._held)
+
+    def _read_log(self) -> None:
+        for change in self._changes(self._sequence):
+            self._sequence = change.sequence
+            self._account.note_change(
+                change.resource, change.identity, change.at, _decode(change.before), _decode(change.after)
+            )
+
+    def _show(self, sighting: Sighting) -> None:
+        delay = self._delay(sighting.event, sighting.complete_at)
+        self._screen.show(self._lines.event(sighting, delay, self._screen.width))
+
+    def _delay(self, event: dict[str, dict[str, str]], at: datetime) -> float:
+        """Return the seconds from the change to an arrival.
+
+        A change is dated by the record's own timestamp. A deleted record has none that says when: there the sandbox's
+        log does.
+        """
+        data = event["data"]
+        made_at = parse_moment(data["modified_at"])
+        if made_at is None:
+            self._read_log()
+            made_at = self._account.deleted_at(data["resource"], data["key"]) or _parse(data["detected_at"])
+        return (at - made_at).total_seconds()
+
+
+def _decode(raw: bytes | None) -> object:
+    return None if raw is None else msgspec.json.decode(raw)
+
+
+def _parse(text: str) -> datetime:
+    moment = parse_moment(text)
+    assert moment is not None
+    return moment

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from rich.text import Text
+
+from dockbell.demo import lines
+from dockbell.demo.figures import Figures
+from dockbell.demo.pairing import Sighting
+from tests.demo.events import arrival, at
+
+BOTH = ("mqtt", "hook")
+
+
+def sight(*sinks: str, is_late: bool = False, **data: Any) -> Sighting:
+    return Sighting(arrival(**data).event, {sink: at(1) for sink in sinks}, is_late=is_late)
+
+
+def write(sighting: Sighting, width: int, delay: float = 0.62) -> Text:
+    return lines.EventLines(BOTH).event(sighting, delay, width)
+
+
+def test_a_line_tells_where_an_event_arrived_what_it_is_and_how_long_it_took() -> None:
+    words = write(sight(*BOTH), 100).plain.split()
+    assert words[1:] == ["mqtt", "hook", "shipment.updated", "shp_1", "status:", "packed", "→", "shipped", "0.62s"]
+
+
+def test_on_a_narrow_terminal_a_sign_stands_for_the_change() -> None:
+    assert write(sight(*BOTH), 80).plain.split()[3:5] == ["~shipment", "shp_1"]
+    signs = {write(sight(*BOTH, change=change), 80).plain.split()[3] for change in lines.SIGNS}
+    assert signs == {"+shipment", "~shipment", "-shipment", "*shipment"}
+
+
+@pytest.mark.parametrize("width", [60, 80, 99, 100, 120, 200])
+@pytest.mark.parametrize(
+    "sighting",
+    [
+        sight(*BOTH),
+        sight("mqtt"),
+        sight("hook", is_late=True),
+        sight(*BOTH, resource="warehouses", change="restored", key="whs_15", patch=None),
+        sight(
+            *BOTH,
+            before={"name": "梱包"},
+            after={"name": "出荷" * 40},
+            patch=[{"op": "replace", "path": "/name", "value": "出荷" * 40}],
+        ),
+    ],
+    ids=["both", "one", "late", "restored", "wide letters"],
+)
+def test_every_line_ends_at_the_right_edge(width: int, sighting: Sighting) -> None:
+    assert write(sighting, width).cell_len == width
+    assert write(sighting, width, delay=21.4).plain.endswith(" 21.4s")
+
+
+def test_columns_keep_their_place_when_a_receiver_is_missing_and_when_keys_grow() -> None:
+    writer = lines.EventLines(BOTH)
+    texts = [writer.event(sight(*sinks, key="shp_100200"), 1, 120).plain for sinks in (BOTH, ("mqtt",), ("hook",))]
+    assert len({text.index("shp_100200") for text in texts}) == 1
+    assert texts[2][9:18] == "     hook"
+    place = texts[0].index("status")
+    assert writer.event(sight(*BOTH), 1, 120).plain.index("status") == place
+
+
+def test_the_heading_stands_above_its_columns() -> None:
+    writer = lines.EventLines(BOTH)
+    for width in (80, 120):
+        heading, line = writer.heading(width).plain, writer.event(sight(*BOTH), 1, width).plain
+        assert heading.index("record") == line.index("shp_1")
+        assert heading.index("what") == line.index("status")
+        assert len(heading) == width
+
+
+def test_the_header_fits_80_columns_after_a_long_time() -> None:
+    figures = Figures(BOTH)
+    figures.events["shipments", "updated"] = 123_456
+    figures.events["shipments", "created"] = 12_345
+    figures.events["shipments", "deleted"] = 2_345
+    figures.records = {"shipments": 123_456}
+    for second in range(300):
+        figures.requests.add(second / 10, 200)
+        figures.add_delay(second / 10, "shipments", 99.9, deletion=False)
+    for sink in BOTH:
+        figures.inboxes[sink].events = 123_456
+    header = lines.header(figures, 30, 36_000, 300, 80)
+    assert max(line.cell_len for line in header) == 80
+    assert "300 of 300" in header[1].plain
+
+
+def test_the_status_line_says_what_the_header_does() -> None:
+    figures = Figures(BOTH)
+    figures.requests.add(1, 200)
+    figures.events["stock", "created"] = 2
+    assert [line.plain for line in lines.status(figures, 2, 12.3, 300)] == [
+        "-- 12 s: requests 1 of 300 in the last minute, refused 0; delay mean -  watching 0 records",
+        "-- 12 s: events 2: 2 created  0 updated  0 deleted  0 restored  mqtt 0  hook 0",
+    ]
+
+
+@pytest.mark.parametrize(("delay", "shown"), [(0.004, "0.00 s"), (9.94, "9.94 s"), (12.34, "12.3 s"), (123.4, "123 s")])
+def test_delays_have_three_digits(delay: float, shown: str) -> None:
+    assert lines.show_delay(delay) == shown
+
+
+def test_problems_are_coloured_by_how_bad_they_are() -> None:
+    levels = (logging.WARNING, logging.ERROR)
+    assert [str(lines.note("x", at(0), level).spans[-1].style) for level in levels] == ["yellow", "red"]

@@ -1,0 +1,51 @@
+"""Figures for docs/benchmarks.md: ``python -m tests.bench [passes] [delivery] [startup]``; printed, not asserted."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sqlite3
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.bench.delivery import measure_delivery
+from tests.bench.reading import measure_reading
+from tests.bench.startup import measure_startup
+
+
+def main() -> None:
+    """Measure what is asked for, everything when nothing is, and print it as Markdown."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="part", help="passes, delivery, startup; all when left out")
+    parser.add_argument("--records", type=int, default=300_000, help="records read, over all five feeds")
+    parser.add_argument("--events", type=int, default=20_000, help="events delivered to each kind of sink")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each is measured in turn; medians are shown")
+    options = parser.parse_args()
+    parts = {
+        "passes": lambda: measure_reading(options.records, options.rounds),
+        "delivery": lambda: measure_delivery(options.events, options.rounds),
+        "startup": measure_startup,
+    }
+    if unknown := set(options.parts) - parts.keys():
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    print(f"`{' '.join(('python -m tests.bench', *sys.argv[1:]))}` on {_describe_machine()}.\n", flush=True)
+    for name, measure in parts.items():
+        if name in options.parts or not options.parts:
+            measure()
+
+
+def _describe_machine() -> str:
+    """Return the date and what the figures depend on, the other load included."""
+    cpus = Path("/proc/cpuinfo")
+    lines = cpus.read_text().splitlines() if cpus.exists() else []
+    model = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
+    return (
+        f"{datetime.now(UTC):%Y-%m-%d}: {os.cpu_count()} cores ({model}), {platform.system()} {platform.release()},"
+        f" Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, load {os.getloadavg()[0]:.1f} before"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""The bare loop beside a pass: fetches each page, parses it, hashes its records, and stores or compares the hashes.
+
+What a careful person would write in an hour with the same libraries, and nothing of dockbell: no canonical form, no
+dates, no events, no budget, no retries, no deletions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import httpx
+import msgspec
+
+from tests.bench.processes import Cost, Meter
+
+_QUERIES: Final[dict[str, dict[str, str]]] = {
+    "shipments": {},
+    "packages": {},
+    "items": {"status": "all"},
+    "stock": {},
+    "warehouses": {},
+}
+_SCHEMA: Final = """
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = FULL;
+    CREATE TABLE IF NOT EXISTS records (
+        id INTEGER PRIMARY KEY, resource TEXT, key TEXT, hash BLOB, UNIQUE (resource, key)
+    );
+    CREATE TABLE IF NOT EXISTS bodies (record INTEGER PRIMARY KEY, body BLOB);
+"""
+_PAGE: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_RECORDS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_ANY: Final = msgspec.json.Decoder()
+
+_Rows: TypeAlias = Sequence[tuple[str, bytes, bytes]]
+"""Key, hash and raw JSON of each record of a page."""
+
+
+def read_first(url: str, path: Path) -> Cost:
+    """Read everything and store it, one transaction a page."""
+    return asyncio.run(_read_all(url, path, _store))
+
+
+def read_again(url: str, path: Path) -> Cost:
+    """Read everything and compare it with what :func:`read_first` stored."""
+    return asyncio.run(_read_all(url, path, _compare))
+
+
+async def _read_all(url: str, path: Path, use: Callable[[sqlite3.Connection, str, _Rows], None]) -> Cost:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.executescript(_SCHEMA)
+    headers = {"authorization": "Bearer sandbox"}
+    limits = httpx.Limits(max_connections=1)
+    async with httpx.AsyncClient(base_url=url, headers=headers, limits=limits, trust_env=False) as client:
+        count = pages = 0
+        meter = Meter()
+        for resource in _QUERIES:
+            async for records in _read_pages(client, resource):
+                rows = [(_ANY.decode(raw)["id"], blake2b(raw, digest_size=16).digest(), bytes(raw)) for raw in records]
+                use(connection, resource, rows)
+                count += len(rows)
+                pages += 1
+        return meter.read(count, pages=pages)
+
+
+async def _read_pages(client: httpx.AsyncClient, resource: str) -> AsyncIterator[list[msgspec.Raw]]:
+    params: dict[str, Any] = {"limit": 200, **_QUERIES[resource]}
+    while True:
+        response = await client.get(f"/v1/{resource}", params=params)
+        page = _PAGE.decode(response.raise_for_status().content)
+        yield _RECORDS.decode(page[resource])
+        params["cursor"] = _ANY.decode(page["next_cursor"])
+        if params["cursor"] is None:
+            return
+
+
+def _store(connection: sqlite3.Connection, resource: str, rows: _Rows) -> None:
+    (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM records").fetchone()
+    connection.execute("BEGIN IMMEDIATE")
+    connection.executemany(
+        "INSERT INTO records VALUES (?, ?, ?, ?)",
+        ((row, resource, key, hash_) for row, (key, hash_, _) in enumerate(rows, start=last + 1)),
+    )
+    connection.executemany(
+        "INSERT INTO bodies VALUES (?, ?)", ((row, raw) for row, (_, _, raw) in enumerate(rows, start=last + 1))
+    )
+    connection.execute("COMMIT")
+
+
+def _compare(connection: sqlite3.Connection, resource: str, rows: _Rows) -> None:
+    hashes = {key: hash_ for key, hash_, _ in rows}
+    marks = ", ".join("?" * len(hashes))
+    stored = connection.execute(
+        f"SELECT key, hash FROM records WHERE resource = ? AND key IN ({marks})",  # noqa: S608  # question marks only
+        (resource, *hashes),
+    )
+    assert dict(stored) == hashes

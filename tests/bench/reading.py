@@ -1,0 +1,82 @@
+"""A first read and an unchanged pass over all five feeds, by the daemon's own parts, beside the bare loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+
+from dockbell.app import assemble
+from dockbell.config import Config, validate
+from dockbell.core.model import RESOURCES
+from dockbell.ports import RunRecord
+from dockbell.reconciler import Reconciler
+from dockbell.sinks import load_sink_type
+from dockbell.telemetry import Telemetry
+from tests.bench import bare_reading
+from tests.bench.processes import Cost, Meter, run_alone, serving
+from tests.bench.servers import serve_sandbox
+from tests.bench.table import BARE, print_costs
+
+_UNPACED = 1_000_000_000
+
+
+def make_config(url: str, path: Path, **tables: Any) -> Config:
+    """Return a configuration with everything at its default but the budget, which never makes a request wait."""
+    main = {"base_url": url, "api_key": "sandbox", "requests_per_minute": _UNPACED}
+    table = {"store": {"url": f"sqlite:///{path}"}, "sources": {"main": main}, **tables}
+    return validate(table, lambda kind: load_sink_type(kind).Settings)
+
+
+def read_all(url: str, path: Path) -> Cost:
+    """Pass once over each of the five feeds, all at once, as the daemon does."""
+    return anyio.run(_read_all, make_config(url, path))
+
+
+def fill(url: str, path: Path) -> Cost:
+    """Read everything for the first time, with an event for each record."""
+    resources = {name: {"first_pass": "emit"} for name in RESOURCES}
+    return anyio.run(_read_all, make_config(url, path, resources=resources))
+
+
+async def _read_all(config: Config) -> Cost:
+    runs: list[RunRecord] = []
+
+    async def pass_over(reconciler: Reconciler) -> None:
+        run = await reconciler.run_once()
+        assert not run.problem, run
+        runs.append(run)
+
+    async with assemble(config, Telemetry()) as agents:
+        meter = Meter()
+        async with anyio.create_task_group() as group:
+            for reconciler in agents.reconcilers.values():
+                group.start_soon(pass_over, reconciler)
+        return meter.read(sum(run.records for run in runs), pages=sum(run.pages for run in runs))
+
+
+def measure_reading(records: int, rounds: int) -> None:
+    """Print what reading costs."""
+    measurements = {
+        f"first read, {BARE}": (bare_reading.read_first, "bare.db"),
+        "first read, dockbell": (read_all, "dockbell.db"),
+        f"unchanged pass, {BARE}": (bare_reading.read_again, "bare.db"),
+        "unchanged pass, dockbell": (read_all, "dockbell.db"),
+    }
+    costs: dict[str, list[Cost]] = {name: [] for name in measurements}
+    with serving(serve_sandbox, records) as url:
+        for _ in range(rounds):
+            with TemporaryDirectory() as folder:
+                for name, (measure, file) in measurements.items():
+                    costs[name].append(run_alone(measure, url, Path(folder, file)))
+    print_costs(
+        f"{records:,} records in five feeds",
+        (
+            ("records/s", lambda cost: cost.count / cost.wall, ",.0f"),
+            ("pages/s", lambda cost: cost.pages / cost.wall, ",.0f"),
+            ("CPU/page, ms", lambda cost: 1000 * cost.cpu / cost.pages, ".1f"),
+        ),
+        costs,
+    )

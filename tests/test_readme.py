@@ -62,6 +62,11 @@ def test_every_command_that_is_shown_exists() -> None:
         assert run(command, "--help").returncode == 0
 
 
+def test_the_receiver_is_as_short_as_it_says() -> None:
+    lines = [line for line in block("python", "BaseHTTPRequestHandler").splitlines() if line]
+    assert f"in {len(lines)} lines" in README
+
+
 def test_every_link_into_the_tree_leads_somewhere() -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
     assert links

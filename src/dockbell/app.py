@@ -195,7 +195,7 @@ async def _watch_signals(stop: anyio.Event, scope: anyio.CancelScope) -> None:
 
 
 async def run_once(config: Config, telemetry: Telemetry) -> bool:
-    """Read every feed once and deliver what can be delivered now; return whether everything is settled.
+    """Read every feed that is due and deliver what can be delivered now; return whether everything is settled.
 
     A polled feed is polled; a feed is read whole where its last pass is older than its interval.
     """

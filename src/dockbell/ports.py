@@ -125,6 +125,7 @@ class FeedState:
         problem: What stops it now, for the operator; empty when nothing does.
         poll: The last complete poll.
         full: The last complete pass.
+        failed: The last run, if it ended incomplete.
     """
 
     id: int
@@ -139,6 +140,7 @@ class FeedState:
     problem: str = ""
     poll: RunRecord | None = None
     full: RunRecord | None = None
+    failed: RunRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,7 @@ class SinkState:
 
     Attributes:
         name: As in ``[sinks.NAME]``.
-        owed: Events behind which it has not settled; filtered ones among them count until the position passes.
+        owed: Events that it has not settled; those that its filters will hold back count until the position passes.
         blocked: Keys that wait for another attempt.
         dead: Dead letters.
         oldest: When the oldest event that it owes was recorded.

@@ -47,6 +47,10 @@ def test_a_store_that_nobody_works_on_is_a_reason() -> None:
     [
         (replace(READ, state=None), "never read to its end yet"),
         (READ, "never read to its end yet"),
+        (
+            replace(READ, state=FeedState(1, FEED, failed=replace(run(RunKind.PASS, NOON), problem="cannot connect"))),
+            "never read to its end yet; last attempt: cannot connect",
+        ),
         (replace(feed(), expected_at=NOON - MINUTE), "last read to its end 5m ago, expected every 1m"),
         (
             replace(feed(), every="*/5 * * * mon", expected_at=NOON - MINUTE),

@@ -76,6 +76,16 @@ async def test_the_first_request_of_a_feed_stays_the_first(store: Store) -> None
     assert (await store.open_feed(FEED)).first_asked_at == NOON
 
 
+async def test_the_last_run_is_known_for_its_failure_until_one_is_complete(store: Store) -> None:
+    state = await store.open_feed(FEED)
+    later = replace(a_run(RunKind.POLL, problem="cut short"), ended_at=NOON + timedelta(seconds=15))
+    await store.close_run(state.id, a_run(RunKind.POLL), Progress())
+    await store.close_run(state.id, later, Progress())
+    assert (await store.open_feed(FEED)).failed == later
+    await store.close_run(state.id, replace(later, problem="", ended_at=NOON + timedelta(seconds=30)), Progress())
+    assert (await store.open_feed(FEED)).failed is None
+
+
 async def test_the_end_of_a_run_is_stored_with_what_it_proved(store: Store) -> None:
     state = await store.open_feed(FEED)
     progress = Progress(NOON, NOON + timedelta(seconds=15))

@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import stat
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
 from dockbell.app import now
-from dockbell.core.model import Feed
+from dockbell.core.comparing.canon import Canon
+from dockbell.core.comparing.judge import Judge, Reading
+from dockbell.core.model import Change, ClockSource, Event, Feed, Page, Via
+from dockbell.core.publishing.event import compose
+from dockbell.core.publishing.ledger import Blocked, Settlement
 from dockbell.errors import StoreError, StoreIncompatible, StoreInUse
 from dockbell.stores.sqlite import SqliteStore, SqliteView
 from dockbell.stores.sqlite.schema import MIGRATIONS
@@ -111,6 +117,35 @@ async def test_a_store_can_be_looked_at_while_it_is_held(tmp_path: Path) -> None
     assert await view.read_latest(-10, 10) == []
     assert view.epoch == store.epoch
     await view.aclose()
+    await store.aclose()
+
+
+async def test_a_blocked_key_owes_its_events_though_the_position_has_passed_them(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "a.db", now=now)
+    state = await store.open_feed(FEED)
+    await store.enroll("erp", "beginning")
+    judge = Judge(FEED, key=("/id",), updated_at=None, created_at=None, canon=Canon())
+    for version in (b'{"id":"a"}', b'{"id":"a","n":1}', b'{"id":"b"}'):
+        page = Page((version,), None, "shipments", now(), ClockSource.DATE, now(), now())
+        await store.commit_page(state.id, partial(judge.judge, page, Reading(Via.POLL, now())), number)
+    await store.settle("erp", Settlement({FEED: 2}, {(FEED, "a"): Blocked(FEED, "a", 1, 1, now(), "HTTP 500")}))
+    view = await SqliteView.open(tmp_path / "a.db")
+    (sink,) = await view.load_sinks()
+    assert (sink.owed, sink.blocked, sink.error) == (3, 1, "HTTP 500")
+    await view.aclose()
+    await store.aclose()
+
+
+def number(change: Change, sequence: int) -> Event:
+    return compose(change, name="acme", singular="shipment", epoch="epoch", sequence=sequence)
+
+
+async def test_only_its_owner_can_read_a_store(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "a.db", now=now)
+    await store.open_feed(FEED)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in sorted(tmp_path.glob("a.db*"))}  # noqa: ASYNC240
+    assert modes.keys() >= {"a.db", "a.db-wal", "a.db.lock"}
+    assert set(modes.values()) == {0o600}
     await store.aclose()
 
 

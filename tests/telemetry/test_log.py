@@ -28,7 +28,7 @@ def _restore_logging() -> Iterator[None]:
     root.handlers[:], root.level = handlers, level
 
 
-def run_ended(*, events: int = 2, problem: str = "", kind: RunKind = RunKind.POLL) -> RunEnded:
+def run_ended(*, events: int = 2, problem: str = "", kind: RunKind = RunKind.PASS) -> RunEnded:
     return RunEnded(FEED, kind, 1, 3, events, timedelta(seconds=1.25), problem)
 
 
@@ -42,7 +42,7 @@ def write(stream: StringIO, *facts: Fact, verbose: bool = False) -> list[str]:
 
 def test_a_terminal_gets_a_readable_line() -> None:
     (line,) = write(Terminal(), run_ended())
-    assert line[8:] == " main/shipments: poll complete: 1 pages, 3 records, 2 events in 1.2 s"
+    assert line[8:] == " main/shipments: pass complete: 1 page, 3 records, 2 events in 1.2 s"
 
 
 def test_what_needs_attention_is_coloured() -> None:
@@ -56,10 +56,10 @@ def test_anything_else_gets_an_object_with_the_fields_of_the_fact() -> None:
     assert entry.pop("time").endswith("Z")
     assert entry == {
         "level": "info",
-        "text": "main/shipments: poll complete: 1 pages, 3 records, 2 events in 1.2 s",
+        "text": "main/shipments: pass complete: 1 page, 3 records, 2 events in 1.2 s",
         "fact": "RunEnded",
         "feed": "main/shipments",
-        "kind": "poll",
+        "kind": "pass",
         "pages": 1,
         "records": 3,
         "events": 2,
@@ -71,19 +71,18 @@ def test_anything_else_gets_an_object_with_the_fields_of_the_fact() -> None:
 @pytest.mark.parametrize(
     ("fact", "level"),
     [
-        (run_ended(events=0), logging.DEBUG),
-        (run_ended(events=1), logging.INFO),
-        (run_ended(events=0, kind=RunKind.PASS), logging.INFO),
-        (run_ended(problem="cut short"), logging.WARNING),
+        (run_ended(kind=RunKind.POLL), logging.DEBUG),
+        (run_ended(), logging.INFO),
+        (run_ended(problem="cut short", kind=RunKind.POLL), logging.WARNING),
         (Stopping(), logging.INFO),
     ],
 )
-def test_a_quiet_poll_is_no_news(fact: Fact, level: int) -> None:
+def test_a_poll_that_went_well_is_no_news(fact: Fact, level: int) -> None:
     assert fact.level == level
 
 
 def test_routine_is_written_only_on_request() -> None:
-    quiet = run_ended(events=0)
+    quiet = run_ended(kind=RunKind.POLL)
     assert write(StringIO(), quiet) == []
     assert len(write(StringIO(), quiet, verbose=True)) == 1
 

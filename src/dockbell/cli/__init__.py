@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from dockbell import __version__
@@ -42,9 +44,12 @@ Exit codes: 0 fine, 1 found a problem, 2 wrong usage or configuration.
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="dockbell %(version)s")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Turn a polled logistics API into events on MQTT and webhooks.
 
     dockbell reads shipments, packages, items, stock and warehouses, compares them with what it has stored, and
     publishes every change.
     """
+    if os.environ.get("NO_COLOR"):  # https://no-color.org; click does not look for it
+        ctx.color = False

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @verbose_option
 @click.pass_context
 def once(ctx: click.Context, config_path: str | None, *, as_json: bool, verbose: bool) -> None:
-    """Read every feed once, deliver, and end.
+    """Read every feed that is due, deliver, and end.
 
     Delivers what can be delivered now. Exits with 0 when all was read and nothing is owed, otherwise with 1. Refuses
     while a daemon holds the store. With a stdout sink the report goes to standard error.

@@ -30,6 +30,14 @@ def status(ctx: click.Context, config_path: str | None, *, as_json: bool) -> Non
     has a problem or holds deletions back, or a sink has dead letters or owes an event for more than five minutes.
 
     \b
+    read     since the last complete reading of the feed, poll or pass
+    behind   since the time up to which polls have proven that nothing is missing
+    pass     since the feed was last read whole
+    owed     events that the sink has not taken yet
+    blocked  records whose next event waits for another attempt
+    waiting  since the oldest owed event was recorded
+
+    \b
     Examples:
       dockbell status
       dockbell status --json | jq .reasons

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -34,6 +35,7 @@ async def subscribe(broker: Broker, take: Callable[[Arrival], None]) -> AsyncIte
         OSError: The broker does not answer; :class:`TimeoutError` when it does not grant the subscription.
     """
     loop = asyncio.get_running_loop()
+    context = copy_context()  # paho's thread has none of its own, and anyio finds its event loop by the context
     granted = asyncio.Event()
 
     def on_connect(client: paho.Client, *_: Any) -> None:
@@ -43,7 +45,8 @@ async def subscribe(broker: Broker, take: Callable[[Arrival], None]) -> AsyncIte
         loop.call_soon_threadsafe(granted.set)
 
     def on_message(_client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
-        loop.call_soon_threadsafe(take, Arrival.of(MQTT, message.payload, datetime.now(UTC)))
+        arrival = Arrival.of(MQTT, message.payload, datetime.now(UTC))
+        loop.call_soon_threadsafe(take, arrival, context=context)
 
     client = paho.Client(CallbackAPIVersion.VERSION2, "dockbell-demo-subscriber", protocol=paho.MQTTv5)
     client.on_connect = on_connect

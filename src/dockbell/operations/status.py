@@ -133,13 +133,14 @@ def _last_reading(state: FeedState) -> datetime | None:
 
 def _judge_feed(status: FeedStatus, at: datetime) -> Iterator[str]:
     state = status.state
+    failure = f"; last attempt: {state.failed.problem}" if state is not None and state.failed is not None else ""
     if state is not None and state.problem:
         yield state.problem
-    if status.read_at is None:
-        yield "never read to its end yet"
-    elif status.expected_at is not None and status.expected_at < at:
+    elif status.read_at is None:
+        yield f"never read to its end yet{failure}"
+    if status.read_at is not None and status.expected_at is not None and status.expected_at < at:
         every = f"cron {status.every}" if isinstance(status.every, str) else f"every {format_duration(status.every)}"
-        yield f"last read to its end {format_age(at - status.read_at)} ago, expected {every}"
+        yield f"last read to its end {format_age(at - status.read_at)} ago, expected {every}{failure}"
     if state is not None and state.held:
         yield f"{state.held} records are absent, too many to believe that they were deleted; look at the API"
 

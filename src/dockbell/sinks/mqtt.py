@@ -35,7 +35,7 @@ STATE_TYPE: Final = "application/json"
 
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 _BACKOFF_FIRST: Final = timedelta(seconds=1)
-_BACKOFF_MOST: Final = timedelta(seconds=60)
+_BACKOFF_MOST: Final = timedelta(seconds=15)
 _GOODBYE_LIMIT: Final = timedelta(seconds=3)
 _FAILURES_FROM: Final = 0x80
 # Not authorized, topic name invalid, packet too large, payload format invalid: so it will be whenever it is sent.

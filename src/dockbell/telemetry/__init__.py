@@ -15,6 +15,10 @@ from typing import ClassVar
 from dockbell.core.model import Delivery, Feed, Outcome, RunKind, Urgency
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 @dataclass(frozen=True, slots=True)
 class Fact:
     """Something that happened and that somebody may want to know."""
@@ -74,17 +78,17 @@ class RunEnded(Fact):
 
     @property
     def level(self) -> int:
-        """Return less for a poll that found nothing: there are many."""
+        """Return less for a poll that went well: there are thousands a day."""
         if self.problem:
             return logging.WARNING
-        return logging.INFO if self.events or self.kind is RunKind.PASS else logging.DEBUG
+        return logging.INFO if self.kind is RunKind.PASS else logging.DEBUG
 
     def __str__(self) -> str:
         """Return the log line."""
         state = f"incomplete, {self.problem}" if self.problem else "complete"
         return (
-            f"{self.feed}: {self.kind} {state}: {self.pages} pages, {self.records} records, "
-            f"{self.events} events in {self.elapsed.total_seconds():.1f} s"
+            f"{self.feed}: {self.kind} {state}: {_count(self.pages, 'page')}, {_count(self.records, 'record')}, "
+            f"{_count(self.events, 'event')} in {self.elapsed.total_seconds():.1f} s"
         )
 
 
@@ -123,7 +127,7 @@ class DeletionsHeld(Fact):
 
     def __str__(self) -> str:
         """Return the log line."""
-        return f"{self.feed}: {self.absent} records are absent, their deletion is held: {self.reason}"
+        return f"{self.feed}: the deletion of {_count(self.absent, 'absent record')} is held: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

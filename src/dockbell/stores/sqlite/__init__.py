@@ -229,6 +229,8 @@ def _open(cls: type[SqliteStore], path: Path, now: Clock, epoch: str) -> SqliteS
     try:
         lock = _take_lock(path)
         try:
+            # Records hold names and addresses: the file, and what SQLite puts beside it, is for its owner only.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             writer = _connect(path)
             check_version(writer, path)
             writer.execute("PRAGMA journal_mode = WAL")
@@ -240,7 +242,8 @@ def _open(cls: type[SqliteStore], path: Path, now: Clock, epoch: str) -> SqliteS
             os.close(lock)
             raise
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"store {path}: {error}; check [store] url and the permissions of its folder") from error
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise StoreError(f"store {path}: {reason}; check [store] url and the permissions of its folder") from error
 
 
 def _look(path: Path) -> sqlite3.Connection:

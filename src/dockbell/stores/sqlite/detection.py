@@ -89,6 +89,7 @@ def load_feeds(connection: sqlite3.Connection, only: Feed | None = None) -> list
                 problem=problem,
                 poll=load_run(connection, number, RunKind.POLL),
                 full=load_run(connection, number, RunKind.PASS),
+                failed=_load_failed(connection, number),
             )
         )
     return states
@@ -129,6 +130,13 @@ def load_run(connection: sqlite3.Connection, feed_id: int, kind: RunKind, *, com
         return None
     asked_at, since, ended_at, pages, records, events, problem = row
     return RunRecord(kind, from_micros(asked_at), moment(since), from_micros(ended_at), pages, records, events, problem)
+
+
+def _load_failed(connection: sqlite3.Connection, feed_id: int) -> RunRecord | None:
+    """Return the last run of a feed, if it ended incomplete."""
+    runs = (load_run(connection, feed_id, kind, complete=complete) for kind in RunKind for complete in (False, True))
+    last = max((run for run in runs if run is not None), key=lambda run: run.ended_at, default=None)
+    return last if last is not None and last.problem else None
 
 
 def _save_run(connection: sqlite3.Connection, feed_id: int, run: RunRecord) -> None:

@@ -18,7 +18,12 @@ def load_sinks(connection: sqlite3.Connection) -> Sequence[SinkState]:
             """
             SELECT name,
                 (SELECT coalesce(sum(feeds.sequence - positions.sequence), 0) FROM positions
-                    JOIN feeds ON feeds.id = positions.feed WHERE positions.sink = name),
+                    JOIN feeds ON feeds.id = positions.feed WHERE positions.sink = name)
+                + (SELECT count(*) FROM blocked
+                    JOIN positions ON positions.sink = blocked.sink AND positions.feed = blocked.feed
+                    JOIN events ON events.feed = blocked.feed AND events.key = blocked.key
+                        AND events.sequence BETWEEN blocked.sequence AND positions.sequence
+                    WHERE blocked.sink = name),
                 (SELECT count(*) FROM blocked WHERE blocked.sink = name),
                 (SELECT count(*) FROM dead_letters WHERE dead_letters.sink = name),
                 (SELECT min(recorded_at) FROM (

@@ -1,7 +1,7 @@
 """One run over a feed, from its first page to its last; poller and reconciler share it.
 
 The requests of a feed are serial: polls slip in between the pages of a pass, and each page is judged and committed
-before the next is asked for, so that no reading is ever compared with a later one (detection.md, rule 7).
+before the next is asked for, so that no reading is ever compared with a later one.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ _CURSOR_EXPIRED: Final = "the API forgot the cursor"
 
 
 class _Walk:
-    """The pages of one run, one after the other, guarded against lists that never end (rule 9)."""
+    """The pages of one run, one after the other, guarded against lists that never end."""
 
     def __init__(self, reader: Reader, kind: RunKind, since: datetime | None) -> None:
         self._reader = reader

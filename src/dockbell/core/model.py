@@ -87,7 +87,7 @@ class Page:
         records: Each record's raw JSON text, in the order of the response.
         next_cursor: Asks for the following page; None at the end of the list.
         envelope: The field that held the records.
-        asked_at: S(r), the service's time when the request reached it at the earliest (detection.md, rule 1).
+        asked_at: S(r), the service's time when the request reached it at the earliest.
         clock: What ``asked_at`` was taken from.
         answered_at: The service's time when it made the answer, at the latest.
         received_at: Our own time when the response was complete.

@@ -1,4 +1,4 @@
-"""Points in time as the API writes them, whatever form it chose (detection.md: Z, offsets, none; s to µs; epochs)."""
+"""Points in time as the API writes them: Z, offsets or none, s to µs, epochs."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Arrival:
 
 
 class Novelty(StrEnum):
-    """What the revision of an event says to a receiver that remembers the last one of each key (design.md, event)."""
+    """What the revision of an event says to a receiver that remembers the last one of each key."""
 
     NEW = "new"
     REPEATED = "repeated"

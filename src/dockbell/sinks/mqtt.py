@@ -320,7 +320,7 @@ class _Flow:
 
 
 def judge(ack: Ack) -> Outcome:
-    """Return what a PUBACK says of a publication (delivery.md, MQTT)."""
+    """Return what a PUBACK says of a publication."""
     if ack.code < _FAILURES_FROM:
         return DELIVERED
     return Outcome(Fate.REFUSED if ack.code in _REFUSALS else Fate.FAILED, ack.reason)

@@ -131,7 +131,7 @@ class WebhookSink:
         return f"timed out after {self._timeout.total_seconds():g} s"
 
     def _open_lane(self) -> httpx.AsyncHTTPTransport:
-        """Return one connection: one pool for all lanes collapses under concurrency (engineering.md, httpx).
+        """Return one connection: one pool for all lanes collapses under concurrency.
 
         A client around it would add what a webhook must not have: redirects, cookies, and URLs in the log.
         """
@@ -190,7 +190,7 @@ class WebhookSink:
 
 
 def judge(status: int, headers: Mapping[str, str], now: datetime) -> Outcome:
-    """Return what an answer's status says of the attempt (delivery.md, webhooks)."""
+    """Return what an answer's status says of the attempt."""
     if 200 <= status < 300:  # noqa: PLR2004  # the class of success, RFC 9110
         return DELIVERED
     reason = f"HTTP {status}"

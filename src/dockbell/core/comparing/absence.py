@@ -1,4 +1,4 @@
-"""Whether records that a complete pass did not show may be called deleted (detection.md, rules 17 and 18)."""
+"""Whether records that a complete pass did not show may be called deleted (docs/guarantees.md, Deletions)."""
 
 from __future__ import annotations
 

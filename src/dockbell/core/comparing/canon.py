@@ -1,4 +1,4 @@
-"""The canonical form of a record, in which two readings are equal exactly if nothing changed (detection.md, rule 14).
+"""The canonical form of a record, in which two readings are equal exactly if nothing changed (docs/guarantees.md).
 
 Objects without order, ``unordered`` arrays sorted, ignored members and the record's own timestamp out, numbers by
 their value: 1.0 is 1, and neither is "1" nor true.

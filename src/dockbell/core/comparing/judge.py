@@ -1,4 +1,4 @@
-"""The judging of one page: which records are new, changed, back, or as they were (detection.md, rules 14, 19 and 20).
+"""The judging of one page: which records are new, changed, back, or as they were (docs/guarantees.md).
 
 Cheapest first, because nearly every record of nearly every page is unchanged: the hash of the raw slice, then the
 fingerprint of the canonical form, and only for what differs there the stored body and the difference itself. What each
@@ -299,7 +299,7 @@ class Judge:
         return [place for place in pointers if place not in self._quiet] or pointers
 
     def _kind(self, candidate: _Candidate, known: Stored | None, reading: Reading) -> ChangeKind | None:
-        """Return what to call the difference; None for a silent baseline (rule 20)."""
+        """Return what to call the difference; None for a silent baseline."""
         if known is not None:
             return ChangeKind.RESTORED if known.gone else ChangeKind.UPDATED
         modified = candidate.modified

@@ -89,7 +89,7 @@ def _write_event(
     feed: Feed, type_: str, data: dict[str, JSON], *, name: str, schema: str, epoch: str, sequence: int
 ) -> Event:
     content = msgspec.Raw(_ENCODER.encode(data))
-    # https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md, in the order of design.md
+    # https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
     identity = _ENCODER.encode([epoch, feed.source, feed.resource, sequence, type_, content])
     event_id = "evt_" + blake2b(identity, digest_size=16).hexdigest()
     body = {

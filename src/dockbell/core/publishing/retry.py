@@ -1,4 +1,4 @@
-"""When a failed delivery is attempted again, and when a sink is left alone for a while (delivery.md, guarantee 4)."""
+"""When a failed delivery is attempted again, and when a sink is left alone for a while (docs/guarantees.md)."""
 
 from __future__ import annotations
 

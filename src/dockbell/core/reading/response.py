@@ -223,7 +223,7 @@ def _mismatch(resource: str, fact: str, fields: _Fields) -> SchemaMismatch:
 
 
 def service_time(response: Response) -> ServiceTime:
-    """Return when the service worked on a request, by its own clock where it shows one (detection.md, rule 1)."""
+    """Return when the service worked on a request, by its own clock where it shows one."""
     if (date := _http_date(response.headers.get("date"))) is not None:
         round_trip = response.answered_at - response.sent_at
         return ServiceTime(date - round_trip, date + _DATE_RESOLUTION, ClockSource.DATE)

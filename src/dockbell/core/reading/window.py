@@ -2,7 +2,7 @@
 
 The service shows ``updated_at`` stamps that it set before the records became visible, pages that shift while they are
 read, and a clock that is not ours. So the watermark W is never taken from a record: it is S(r), the service's own time
-when a request was made, and it moves only on proof (detection.md, rules 1 to 3):
+when a request was made, and it moves only on proof (docs/guarantees.md):
 
 - A run of *one page* is one answer: everything modified before S(its request) and visible then was in it. W = S.
 - A run of *several pages* may have lost records at page edges: with offset cursors, a record that is modified while
@@ -30,7 +30,7 @@ from dockbell.core.model import ClockSource
 AUTO_LOOKBACK: Final = timedelta(seconds=60)
 """How far back a poll starts by default: commits may become visible this late and are still met by polls."""
 BLIND_LOOKBACK: Final = timedelta(minutes=2)
-"""The least lookback where the service's clock is not known and ours stands in for it (rule 1)."""
+"""The least lookback where the service's clock is not known and ours stands in for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def open_window(watermark: datetime, lookback: timedelta) -> datetime:
 
 
 def advance(progress: Progress, proof: Proof, lookback: timedelta) -> tuple[Progress, Advance]:
-    """Return what is proven after a poll, and why (rule 2)."""
+    """Return what is proven after a poll, and why."""
     oldest, candidate = proof.oldest_unseen, progress.candidate
     contradicted = oldest is not None and candidate is not None and oldest < candidate - lookback
     if not proof.complete:

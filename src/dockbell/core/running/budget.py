@@ -1,4 +1,4 @@
-"""The budget: when the next request of a key may be sent (detection.md, rules 22 and 23).
+"""The budget: when the next request of a key may be sent (docs/guarantees.md).
 
 Three bounds, and the strictest counts:
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -30,8 +29,6 @@ from dockbell.telemetry import Started, Stopping, Telemetry
 
 _PRUNE_EVERY: Final = timedelta(minutes=10)
 _PATIENCE: Final = timedelta(seconds=20)
-_COLLECT_AFTER: Final = (100_000, 50, 100)
-"""Records are many small objects without cycles: looking for cycles as often as by default costs a sixth of the CPU."""
 
 
 def now() -> datetime:
@@ -114,7 +111,6 @@ async def assemble(config: Config, telemetry: Telemetry) -> AsyncIterator[Agents
         ConfigError: Something that the configuration names cannot be used.
         StoreError: The store is in use, is another program's, or cannot be opened.
     """
-    gc.set_threshold(*_COLLECT_AFTER)
     async with AsyncExitStack() as stack:
         check_secrets(config)
         sinks = {name: open_sink(config, name, telemetry) for name in config.sinks}

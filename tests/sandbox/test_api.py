@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import httpx
 import pytest
@@ -472,7 +471,7 @@ async def test_an_error_of_the_sandbox_itself_is_json_with_all_headers(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sandbox, _ = await opened()
-    monkeypatch.setattr("dockbell.sandbox.api.take_page", lambda *_: 1 / 0)
+    monkeypatch.setattr("dockbell.sandbox.api.Pages.take", lambda *_: 1 / 0)
     transport = httpx.ASGITransport(sandbox.app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://sandbox") as client:
         response = await client.get("/v1/stock", headers={"Authorization": "Bearer sandbox"})
@@ -516,68 +515,92 @@ async def test_a_late_record_carries_the_time_of_its_change(opened: Open, clock:
     assert (await client.get(path)).json()["updated_at"] == created["created_at"] == "2026-11-21T02:30:00.000000Z"
 
 
-# The sandbox's own endpoints -----------------------------------------------------------------------------------------
+# Variants ------------------------------------------------------------------------------------------------------------
 
 
-async def test_its_change_log_can_be_read_in_parts(opened: Open) -> None:
-    sandbox, client = await opened()
-    sandbox.step(25)
-    changes = sandbox.changes()
-    read: list[Any] = []
-    while page := (await client.get(f"/sandbox/changes?limit=10&after={len(read)}")).json():
-        assert page["sequence"] == len(changes)
-        if not page["changes"]:
-            break
-        read += page["changes"]
-        assert page["next_after"] == len(read)
-    assert [(c["sequence"], c["resource"], c["identity"], c["kind"]) for c in read] == [
-        (c.sequence, c.resource, c.identity, c.kind) for c in changes
-    ]
-    assert [(c["before"], c["after"]) for c in read] == [
-        (c.before and json.loads(c.before), c.after and json.loads(c.after)) for c in changes
-    ]
-    assert [datetime.fromisoformat(c["at"]) for c in read] == [c.at for c in changes]
+@pytest.mark.parametrize("envelope", ["data", "records", "Stock levels"])
+async def test_the_array_can_have_any_name(opened: Open, envelope: str) -> None:
+    sandbox, client = await opened(envelope=envelope)
+    page = (await client.get("/v1/warehouses?limit=200")).json()
+    assert list(page) == [envelope, "next_cursor"]
+    assert len(page[envelope]) == len(sandbox.records("warehouses"))
 
 
-async def test_changes_no_longer_kept_are_gone(opened: Open) -> None:
-    sandbox, client = await opened(keep_changes=5)
-    sandbox.step(20)
-    response = await client.get("/sandbox/changes")
-    assert response.status_code == 410
-    assert error_of(response)["code"] == "changes_gone"
+async def test_the_array_can_be_named_as_the_specification_labels_it(opened: Open) -> None:
+    _, client = await opened(envelope="{label}")
+    names = [next(iter((await client.get(f"/v1/{resource}")).json())) for resource in LISTINGS]
+    assert names == ["Shipments", "Packages", "Items", "Stock levels", "Warehouses"]
 
 
-async def test_its_records_can_be_read_as_json_lines(opened: Open) -> None:
-    sandbox, client = await opened(records=3000)
-    sandbox.step(10)
-    response = await client.get("/sandbox/records/stock")
-    lines = [json.loads(line) for line in response.text.splitlines()]
-    assert {line["identity"]: line["record"] for line in lines} == {
-        identity: json.loads(body) for identity, body in sandbox.records("stock").items()
-    }
-    assert response.headers["x-sandbox-sequence"] == str(sandbox.changes()[-1].sequence)
-    assert (await client.get("/sandbox/records/socks")).status_code == 404
+async def test_the_envelope_can_be_nested_and_the_single_shipment_is_not(opened: Open) -> None:
+    _, client = await opened(wrapper="data")
+    page = (await client.get("/v1/stock?limit=1")).json()
+    assert list(page) == ["data"]
+    assert list(page["data"]) == ["stock", "next_cursor"]
+    assert (await client.get("/v1/shipments/shp_1")).json()["id"] == "shp_1"
 
 
-async def test_steps_can_be_asked_for(opened: Open) -> None:
-    sandbox, client = await opened()
-    answer = (await client.post("/sandbox/step?n=30")).json()
-    assert answer["changes"] == answer["sequence"] == len(sandbox.changes()) >= 30
-    assert (await client.post("/sandbox/step?n=0")).status_code == 400
+async def test_a_cursor_can_be_a_json_integer(opened: Open, read_all: ReadAll) -> None:
+    sandbox, client = await opened(requests_per_minute=0, cursor_form="integer", cursors="offset")
+    assert (await client.get("/v1/stock?limit=7")).json()["next_cursor"] == 7
+    assert [level["id"] for level in await read_all(client, "stock", limit=7)] == list(sandbox.records("stock"))
 
 
-async def test_the_rate_of_the_activity_can_be_set(opened: Open) -> None:
-    sandbox, client = await opened(activity=2.0)
-    assert (await client.post("/sandbox/activity?rate=0.5")).json() == {"rate": 0.5, "sequence": 0}
-    assert sandbox.activity.rate == 0.5
-    for wrong in ("", "?rate=-1", "?rate=nan", "?rate=fast", "?rate=1e9"):
-        assert (await client.post(f"/sandbox/activity{wrong}")).status_code == 400
+@pytest.mark.parametrize(
+    ("choice", "status", "media_type", "content"),
+    [
+        ("json", 404, "application/json", None),
+        ("html", 404, "text/html; charset=utf-8", None),
+        ("empty", 404, None, b""),
+        ("410", 410, "application/json", None),
+        ("null", 200, "application/json", b"null"),
+    ],
+)
+async def test_an_unknown_shipment_is_answered_as_chosen(
+    opened: Open, choice: str, status: int, media_type: str | None, content: bytes | None
+) -> None:
+    _, client = await opened(unknown_shipment=choice)
+    response = await client.get("/v1/shipments/shp_0")
+    assert (response.status_code, response.headers.get("content-type")) == (status, media_type)
+    if content is not None:
+        assert response.content == content
+    assert (await client.get("/v1/shipments/shp_1")).json()["id"] == "shp_1"
 
 
-async def test_its_own_endpoints_count_in_no_limit(opened: Open) -> None:
-    _, client = await opened(requests_per_minute=1)
-    for _ in range(3):
-        response = await client.get("/sandbox/changes")
-        assert (response.status_code, response.headers["x-ratelimit-remaining"]) == (200, "1")
-    await client.get("/v1/stock")
-    assert (await client.get(f"/sandbox/records/{quote('stock')}")).headers["x-ratelimit-remaining"] == "0"
+async def test_unknown_parameters_can_be_ignored(opened: Open) -> None:
+    _, client = await opened(unknown_parameters="ignore")
+    right = await client.get("/v1/stock?limit=200")
+    assert (await client.get("/v1/stock?limit=200&updated_since=x&colour=red")).content == right.content
+    assert (await client.get("/v1/shipments/shp_1?colour=red")).json()["id"] == "shp_1"
+    assert (await client.get("/v1/stock?limit=0")).status_code == 400
+
+
+async def test_unknown_relations_can_be_ignored(opened: Open) -> None:
+    _, client = await opened(unknown_expand="ignore")
+    path = "/v1/shipments/shp_1"
+    known = await client.get(f"{path}?expand=packages")
+    assert "packages" in known.json()
+    assert (await client.get(f"{path}?expand=packages,ghosts")).content == known.content
+
+
+async def test_ids_can_be_integers_and_so_are_references(opened: Open) -> None:
+    sandbox, client = await opened(id_form="integer")
+    sandbox.step(200)
+    assert set(sandbox.records("items")) >= {"1", "2"}
+    shipment = (await client.get("/v1/shipments/1?expand=packages,line_items")).json()
+    assert shipment["id"] == 1
+    assert isinstance(shipment["warehouse_id"], int)
+    assert [package["shipment_id"] for package in shipment["packages"]] == [1] * len(shipment["packages"])
+    assert all(isinstance(line["item_id"], int) and line["name"] for line in shipment["line_items"])
+    created = (await client.post("/v1/sales-orders", json={})).json()
+    assert (await client.get(f"/v1/shipments/{created['shipment_id']}")).json()["id"] == created["shipment_id"]
+    assert (await client.get("/v1/shipments/shp_1")).status_code == 404
+    (package,) = (await client.get("/v1/packages?limit=1&expand=shipment")).json()["packages"]
+    assert package["shipment"]["id"] == package["shipment_id"]
+
+
+async def test_the_identity_of_a_composite_level_is_what_its_record_says(opened: Open) -> None:
+    sandbox, _ = await opened(id_form="integer", stock_key="composite")
+    for identity, body in sandbox.records("stock").items():
+        level = json.loads(body)
+        assert identity == f"{level['sku']},{level['warehouse_id']}"

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -80,3 +80,42 @@ async def test_without_a_connection_a_break_is_an_exception(opened: Open) -> Non
     for _ in range(20):
         with pytest.raises(ConnectionResetError, match="the sandbox hung up"):
             await client.get("/v1/stock")
+
+
+async def test_a_share_of_the_answers_has_a_bad_body_besides_the_errors(opened: Open) -> None:
+    _, client = await opened(requests_per_minute=0, error_rate=0.3, bad_body_rate=0.3, bad_body="empty")
+    answers = [await client.get("/v1/warehouses?limit=1") for _ in range(400)]
+    seen = Counter("error" if answer.status_code >= 500 else "good" if answer.content else "bad" for answer in answers)
+    assert all(80 < seen[kind] < 200 for kind in ("error", "bad", "good"))
+
+
+async def test_a_bad_body_counts(opened: Open) -> None:
+    _, client = await opened(bad_body_rate=1.0, bad_body="html")
+    assert (await client.get("/v1/stock")).headers["x-ratelimit-remaining"] == "299"
+    assert (await client.get("/sandbox/changes")).json()["changes"] == []
+
+
+async def test_faults_can_be_for_one_resource(opened: Open) -> None:
+    _, client = await opened(error_rate=1.0, fault_resource="shipments")
+    for path, status in (("shipments", 500), ("shipments/shp_1", 500), ("stock", 200), ("nothing", 404)):
+        response = await client.get(f"/v1/{path}")
+        assert response.status_code // 100 == status // 100
+
+
+@pytest.mark.parametrize("fault", [{"error_rate": 1.0}, {"bad_body_rate": 1.0, "bad_body": "html"}])
+async def test_the_third_page_dies_once(opened: Open, fault: dict[str, Any]) -> None:
+    _, client = await opened(fault_resource="stock", fault_skip=2, fault_most=1, **fault)
+    died = []
+    for _ in range(5):
+        await client.get("/v1/items")
+        response = await client.get("/v1/stock")
+        died.append(response.status_code != 200 or response.text.startswith("<"))
+    assert died == [False, False, True, False, False]
+
+
+async def test_faults_can_begin_and_end_while_it_runs(opened: Open) -> None:
+    sandbox, client = await opened()
+    sandbox.set(error_rate=1.0)
+    assert (await client.get("/v1/stock")).status_code >= 500
+    sandbox.set(error_rate=0.0)
+    assert (await client.get("/v1/stock")).status_code == 200

@@ -88,6 +88,61 @@ async def test_the_eleventh_order_of_a_minute_is_refused_and_reading_goes_on(ope
     assert (reading.status_code, reading.headers["x-ratelimit-remaining"]) == (200, "289")
 
 
+async def test_date_and_rate_headers_can_be_missing(opened: Open) -> None:
+    sandbox, client = await opened(date="missing")
+    headers = (await client.get("/v1/stock")).headers
+    assert ("date" in headers, "x-ratelimit-reset" in headers) == (False, True)
+    sandbox.set(date="true", rate_headers="missing")
+    headers = (await client.get("/v1/stock")).headers
+    assert "date" in headers
+    assert not [name for name in headers if name.startswith("x-ratelimit")]
+
+
+@pytest.mark.parametrize(("skew", "date"), [(90.0, "02:31:30"), (-90.0, "02:28:30")])
+async def test_date_can_be_ahead_or_behind(opened: Open, skew: float, date: str) -> None:
+    _, client = await opened(date_skew=skew)
+    headers = (await client.get("/v1/stock")).headers
+    assert headers["date"] == f"Sat, 21 Nov 2026 {date} GMT"
+    assert headers["x-ratelimit-reset"] == "1795228260"
+
+
+@pytest.mark.parametrize("status", [401, 403, 503])
+async def test_every_request_is_refused_for_a_while(opened: Open, clock: Clock, status: int) -> None:
+    sandbox, client = await opened(refuse_with=status, refuse_after=60.0, refuse_for=30.0)
+
+    async def ask() -> int:
+        return (await client.get("/v1/stock")).status_code
+
+    assert await ask() == 200
+    for seconds, expected in ((59, 200), (1, status), (29, status), (1, 200), (3600, 200)):
+        clock.turn(seconds)
+        assert await ask() == expected
+    sandbox.set(refuse_with=status, refuse_after=0.0, refuse_for=0.0)
+    clock.turn(3600)
+    refused = await client.get("/v1/stock")
+    assert (refused.status_code, refused.headers["x-ratelimit-remaining"]) == (status, "300")
+    assert refused.json()["error"]["code"]
+    assert (await client.get("/sandbox/changes")).status_code == 200
+    sandbox.set(refuse_with=0)
+    assert await ask() == 200
+
+
+async def test_keys_can_be_exchanged_while_it_runs(opened: Open) -> None:
+    sandbox, client = await opened()
+    sandbox.set(api_keys=("new",))
+    assert (await client.get("/v1/stock")).status_code == 401
+    assert (await client.get("/v1/stock", headers={"Authorization": "Bearer new"})).status_code == 200
+
+
+async def test_the_limit_can_be_lowered_while_it_runs(opened: Open) -> None:
+    sandbox, client = await opened()
+    for _ in range(3):
+        await client.get("/v1/warehouses")
+    sandbox.set(requests_per_minute=2)
+    refused = await client.get("/v1/warehouses")
+    assert (refused.status_code, refused.headers["x-ratelimit-remaining"]) == (429, "0")
+
+
 async def test_an_application_server_may_ask_for_other_than_http(opened: Open) -> None:
     sandbox, _ = await opened()
     sent: list[object] = []

@@ -48,6 +48,15 @@ def test_a_resource_can_have_its_own_number_of_records() -> None:
         ({"error_rate": 1.5}, "error_rate must lie between 0 and 1, got 1.5"),
         ({"cursors": "page"}, "cursors must be one of keyset, offset, got 'page'"),
         ({"end_of_list": None}, "end_of_list must be one of null, absent, empty, got None"),
+        ({"cursor_expired": 418}, "cursor_expired must be one of 400, 404, 410, 422, got 418"),
+        ({"page_cap": 0}, "page_cap must lie between 1 and 200, got 0"),
+        ({"replicas": 0}, "replicas must lie between 1 and 100, got 0"),
+        ({"date_skew": float("nan")}, "date_skew must lie between -inf and inf, got nan"),
+        ({"cursor_form": "digits", "empty_pages": 0.1}, "empty_pages need opaque cursors"),
+        ({"cursor_form": "integer", "order": "id"}, "a keyset cursor in the order of id is no number"),
+        ({"poisoned": "stk_1"}, "poisoned must be RESOURCE/ID, got 'stk_1'"),
+        ({"keyless": "socks/1"}, "keyless must be RESOURCE/ID, got 'socks/1'"),
+        ({"doubled": "stock/"}, "doubled must be RESOURCE/ID, got 'stock/'"),
         ({"id_field": ""}, "id_field must be a name of its own"),
         ({"id_field": "at", "timestamp_field": "at"}, "id_field must be a name of its own, got 'at'"),
         ({"envelope": "next_cursor"}, 'envelope must not be "next_cursor"'),
@@ -70,9 +79,16 @@ def test_every_option_says_its_meaning_and_its_type() -> None:
     assert all(option.metadata["help"] and option.name in hints for option in fields(SandboxOptions))
 
 
+def test_a_number_may_be_a_cursor_of_any_order_that_has_offsets() -> None:
+    assert SandboxOptions(cursor_form="integer", cursors="offset", order="warehouse")
+
+
 def test_the_documentation_holds_every_option_with_its_default_and_meaning() -> None:
-    rows = re.findall(r"^\| `([a-z_]+)` \| (.+?) \| (.+?) \|$", PAGE.read_text(), re.MULTILINE)
-    assert rows == [(option.name, _shown(option.default), option.metadata["help"]) for option in fields(SandboxOptions)]
+    rows = re.findall(r"^\| `([a-z_]+)`(\*?) \| (.+?) \| (.+?) \|$", PAGE.read_text(), re.MULTILINE)
+    assert rows == [
+        (option.name, "*" * option.metadata["fixed"], _shown(option.default), option.metadata["help"])
+        for option in fields(SandboxOptions)
+    ]
 
 
 def test_the_records_shown_in_the_documentation_are_those_of_the_default_sandbox() -> None:

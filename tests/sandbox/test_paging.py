@@ -1,16 +1,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from datetime import UTC, datetime
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dockbell.sandbox import SandboxOptions
 from dockbell.sandbox.catalog import RESOURCES
-from dockbell.sandbox.paging import Query, take_page
+from dockbell.sandbox.paging import Pages
+from dockbell.sandbox.query import Query
 from dockbell.sandbox.refusal import Refusal
+from dockbell.sandbox.settings import Settings
 from dockbell.sandbox.table import Row, Table
+
+if TYPE_CHECKING:
+    from tests.sandbox.conftest import Clock
 
 STOCK = RESOURCES["stock"]
 kinds = st.sampled_from(["keyset", "offset"])
@@ -21,7 +29,18 @@ def make_table(stamps: list[int]) -> Table:
     return Table(STOCK, rows)
 
 
-def walk(table: Table, query: Query, kind: str) -> list[int]:
+def now() -> datetime:
+    return datetime(2026, 11, 21, tzinfo=UTC)
+
+
+def take_page(
+    table: Table, query: Query, cursors: Literal["keyset", "offset"], **options: Any
+) -> tuple[list[Row], str | None]:
+    settings = Settings(SandboxOptions(cursors=cursors, **options), now)
+    return Pages(settings, now, Random(1)).take(table, query)
+
+
+def walk(table: Table, query: Query, kind: Literal["keyset", "offset"]) -> list[int]:
     numbers: list[int] = []
     while True:
         rows, cursor = take_page(table, query, kind)
@@ -41,7 +60,7 @@ def test_a_walk_meets_every_record_once_whatever_the_page_size(
 
 
 @given(st.binary(max_size=40) | st.text(max_size=20).map(str.encode), kinds)
-def test_any_other_text_is_refused_as_a_cursor(token: bytes, kind: str) -> None:
+def test_any_other_text_is_refused_as_a_cursor(token: bytes, kind: Literal["keyset", "offset"]) -> None:
     query = Query("stock", 2, cursor=token.decode("utf-8", "replace"))
     with pytest.raises(Refusal) as refused:
         take_page(make_table([1, 2, 3]), query, kind)
@@ -75,3 +94,152 @@ def test_the_page_size_may_change_from_page_to_page() -> None:
     _, cursor = take_page(table, Query("stock", 1), "keyset")
     rows, _ = take_page(table, Query("stock", 3, cursor=cursor), "keyset")
     assert [row.number for row in rows] == [1, 2, 3]
+
+
+# Variants ------------------------------------------------------------------------------------------------------------
+
+ORDERS = st.fixed_dictionaries(
+    {
+        "cursors": st.sampled_from(["keyset", "offset"]),
+        "order": st.sampled_from(["creation", "updated_at", "id", "warehouse", "shuffled"]),
+        "descending": st.booleans(),
+        "short_pages": st.sampled_from([0.0, 0.5]),
+        "empty_pages": st.sampled_from([0.0, 0.5]),
+        "trailing_page": st.booleans(),
+        "page_cap": st.sampled_from([2, 200]),
+    }
+)
+
+
+def pages_of(table: Table, query: Query, options: SandboxOptions) -> list[list[int]]:
+    """Return the numbers of the records of each page, to the end of the list."""
+    pages = Pages(Settings(options, now), now, Random(1))
+    walked: list[list[int]] = []
+    while True:
+        rows, cursor = pages.take(table, query)
+        walked.append([row.number for row in rows])
+        if cursor is None:
+            return walked
+        query = replace(query, cursor=cursor)
+        assert len(walked) < 1000
+
+
+@given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 7), st.none() | st.integers(0, 10), ORDERS)
+def test_whatever_the_pages_are_like_a_walk_at_rest_meets_every_record_once(
+    stamps: list[int], limit: int, since: int | None, options: dict[str, Any]
+) -> None:
+    expected = [number for number, stamp in enumerate(stamps) if since is None or stamp >= since]
+    pages = pages_of(make_table(stamps), Query("stock", limit, since=since), SandboxOptions(**options))
+    assert sorted(number for page in pages for number in page) == expected
+    assert all(len(page) <= min(limit, options["page_cap"]) for page in pages)
+
+
+@given(
+    st.lists(st.integers(0, 9), max_size=30),
+    st.builds(Query, st.just("stock"), st.integers(1, 7), since=st.none() | st.integers(0, 10)),
+    st.fixed_dictionaries({"cursors": st.sampled_from(["keyset", "offset"]), "descending": st.booleans()}),
+    st.sampled_from(["digits", "integer"]),
+)
+def test_numbers_as_cursors_lead_through_the_whole_list_too(
+    stamps: list[int], query: Query, options: dict[str, Any], form: Any
+) -> None:
+    plain = pages_of(make_table(stamps), query, SandboxOptions(**options))
+    assert pages_of(make_table(stamps), query, SandboxOptions(**options, cursor_form=form)) == plain
+
+
+def test_a_higher_limit_than_the_cap_is_ignored() -> None:
+    pages = pages_of(make_table([1] * 5), Query("stock", 200), SandboxOptions(page_cap=2))
+    assert pages == [[0, 1], [2, 3], [4]]
+
+
+def test_a_full_last_page_can_have_a_cursor_to_an_empty_one() -> None:
+    options = SandboxOptions(trailing_page=True)
+    assert pages_of(make_table([1] * 4), Query("stock", 2), options) == [[0, 1], [2, 3], []]
+    assert pages_of(make_table([1] * 3), Query("stock", 2), options) == [[0, 1], [2]]
+
+
+def test_short_and_empty_pages_have_a_cursor() -> None:
+    options = SandboxOptions(short_pages=0.5, empty_pages=0.3)
+    sizes = [len(page) for page in pages_of(make_table([1] * 60), Query("stock", 5), options)]
+    assert {0, 5} < set(sizes[:-1])
+    assert set(sizes) & {1, 2, 3, 4}
+
+
+def test_no_two_empty_pages_have_the_same_cursor() -> None:
+    pages = Pages(Settings(SandboxOptions(empty_pages=1.0), now), now, Random(1))
+    query = Query("stock", 5)
+    seen = []
+    for _ in range(20):
+        rows, cursor = pages.take(make_table([1, 2]), query)
+        assert (rows, cursor in seen) == ([], False)
+        seen.append(cursor)
+        query = replace(query, cursor=cursor)
+
+
+@pytest.mark.parametrize("form", ["opaque", "digits"])
+@pytest.mark.parametrize("cursors", ["keyset", "offset"])
+def test_a_cursor_can_lead_to_the_same_page_again_and_again(cursors: Any, form: Any) -> None:
+    options = SandboxOptions(repeated_pages=1.0, cursors=cursors, cursor_form=form)
+    pages = Pages(Settings(options, now), now, Random(1))
+    query = Query("stock", 2)
+    for _ in range(3):
+        rows, cursor = pages.take(make_table([1, 2, 3]), query)
+        assert [row.number for row in rows] == [0, 1]
+        query = replace(query, cursor=cursor)
+
+
+@pytest.mark.parametrize("options", [{}, {"cursor_form": "digits"}])
+@pytest.mark.parametrize("status", [400, 404, 410, 422])
+def test_a_cursor_expires(clock: Clock, options: dict[str, Any], status: Any) -> None:
+    settings = Settings(SandboxOptions(cursor_lifetime=30.0, cursor_expired=status, **options), clock)
+    pages = Pages(settings, clock, Random(1))
+    query = Query("stock", 1)
+    _, cursor = pages.take(make_table([1, 2, 3]), query)
+    clock.turn(30)
+    rows, _ = pages.take(make_table([1, 2, 3]), replace(query, cursor=cursor))
+    assert [row.number for row in rows] == [1]
+    clock.turn(1)
+    with pytest.raises(Refusal, match="cursors are accepted for 30 s; begin again") as refused:
+        pages.take(make_table([1, 2, 3]), replace(query, cursor=cursor))
+    assert (refused.value.status, refused.value.code) == (status, "cursor_expired")
+
+
+def test_a_cursor_given_before_cursors_could_expire_has_expired(clock: Clock) -> None:
+    settings = Settings(SandboxOptions(), clock)
+    pages = Pages(settings, clock, Random(1))
+    query = Query("stock", 1)
+    _, cursor = pages.take(make_table([1, 2]), query)
+    settings.change(cursor_lifetime=60.0)
+    with pytest.raises(Refusal, match="begin again"):
+        pages.take(make_table([1, 2]), replace(query, cursor=cursor))
+
+
+def test_the_ages_of_so_many_cursors_are_known_and_no_more(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dockbell.sandbox.cursors._ISSUED_MOST", 2)
+    pages = Pages(Settings(SandboxOptions(cursor_lifetime=60.0), clock), clock, Random(1))
+    table = make_table([1] * 9)
+    issued = [pages.take(table, Query("stock", limit))[1] for limit in (1, 2, 1, 3)]
+    for cursor in (issued[0], issued[3]):
+        assert pages.take(table, Query("stock", 9, cursor=cursor))[0]
+    with pytest.raises(Refusal, match="begin again"):
+        pages.take(table, Query("stock", 1, cursor=issued[1]))
+
+
+@given(st.text(max_size=30), st.sampled_from(["keyset", "offset"]))
+def test_a_number_as_a_cursor_is_a_number(token: str, cursors: Any) -> None:
+    pages = Pages(Settings(SandboxOptions(cursors=cursors, cursor_form="digits"), now), now, Random(1))
+    query = Query("stock", 2, cursor=token)
+    if token.isascii() and token.isdigit() and len(token) < 28:
+        assert len(pages.take(make_table([1, 2, 3]), query)[0]) <= 2
+    else:
+        with pytest.raises(Refusal, match="not a cursor of this listing"):
+            pages.take(make_table([1, 2, 3]), query)
+
+
+def test_a_cursor_of_another_order_is_refused() -> None:
+    settings = Settings(SandboxOptions(order="id"), now)
+    pages = Pages(settings, now, Random(1))
+    _, cursor = pages.take(make_table([1, 2, 3]), Query("stock", 1))
+    settings.change(order="creation")
+    with pytest.raises(Refusal, match="not a cursor of this listing"):
+        pages.take(make_table([1, 2, 3]), Query("stock", 1, cursor=cursor))

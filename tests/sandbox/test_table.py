@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,3 +64,26 @@ def test_a_record_is_found_only_by_its_exact_id() -> None:
     assert table.find("itm_7") is not None
     for identity in ("itm_8", "itm_07", "7", "itm_", "itm_\u0667", "shp_7", "itm_-7", "itm_" + "9" * 5000):
         assert table.find(identity) is None
+
+
+@given(st.lists(rows, unique_by=lambda row: row.number), st.dictionaries(numbers, st.none() | st.integers(0, 5)))
+def test_many_writes_at_a_time_are_as_one_after_the_other(
+    given_rows: list[Row], changes: dict[int, int | None]
+) -> None:
+    writes = {
+        number: None if stamp is None else make(number, stamp, "active", "a") for number, stamp in changes.items()
+    }
+    one, many = Table(ITEMS, given_rows), Table(ITEMS, given_rows)
+    one.write(writes)
+    with patch("dockbell.sandbox.table._REBUILD_FROM", 0):
+        many.write(writes)
+    assert one.rows == many.rows
+    for changed in (False, True):
+        assert one.places(changed=changed) == many.places(changed=changed)
+    assert one.linked("sku", "a") == many.linked("sku", "a")
+
+
+def test_an_integer_is_an_id_without_its_prefix() -> None:
+    table = Table(ITEMS, [make(6, 1, "active", "a")])
+    assert table.find(7) == table.find("itm_7") == make(6, 1, "active", "a")
+    assert table.find(6) is None

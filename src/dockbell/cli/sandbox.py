@@ -35,6 +35,7 @@ def _make_option(field: Field[Any]) -> Callable[[_Command], _Command]:
         field.name,
         type=click.Choice(get_args(hint)) if get_origin(hint) is Literal else kind,
         multiple=multiple,
+        is_flag=kind is bool,
         default=field.default,
         show_default=field.default not in (None, ""),
         help=field.metadata["help"],

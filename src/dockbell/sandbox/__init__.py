@@ -2,12 +2,16 @@
 
 A program of its own: it knows nothing of dockbell but its errors.
 
-- ``sandbox``: the whole, put together. ``server``: it on a port. ``options``: what can be chosen.
+- ``sandbox``: the whole, put together. ``server``: it on a port.
+- ``options``: what can be chosen. ``settings``: what is chosen now.
 - ``catalog``: the five resources as the specification has them. ``table``: the records of one, indexed.
-- ``words``, ``records``, ``seed``: what the records say at the start. ``world``: all tables and the change log.
-- ``orders``, ``goods``, ``activity``: how the records move.
-- ``parameters``, ``paging``, ``embedding``, ``api``: answering a request.
-- ``gate``, ``limits``, ``faults``, ``refusal``: not answering one.
+- ``words``, ``records``, ``seed``: what the records say at the start. ``form``, ``moments``: how it is written.
+- ``world``: all tables and the change log. ``replica``: tables that come later.
+- ``orders``, ``goods``, ``activity``: how the records move. ``edits``: how they are moved on request.
+- ``parameters``, ``query``: what is asked. ``ordering``, ``cursors``, ``paging``, ``embedding``, ``shaping``: what is
+  answered. ``api``: the endpoints.
+- ``gate``, ``limits``, ``faults``, ``bodies``, ``refusal``: not answering one, or badly.
+- ``answers``, ``transfer``: what HTTP does with answers. ``control``: the sandbox's own endpoints.
 """
 
 from __future__ import annotations

@@ -1,59 +1,54 @@
-"""The endpoints: those of the specification below ``/v1``, and the sandbox's own below ``/sandbox``."""
+"""The endpoints of the specification, below ``/v1``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
+from random import Random
 from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
+from starlette.responses import Response
 
-from dockbell.sandbox.activity import Activity
+from dockbell.sandbox.answers import answer_json, route
 from dockbell.sandbox.catalog import RESOURCES, Resource
+from dockbell.sandbox.control import Control
 from dockbell.sandbox.embedding import embed
 from dockbell.sandbox.encoding import encode
 from dockbell.sandbox.gate import ORDERS_PATH
-from dockbell.sandbox.moments import format_micros, to_micros
 from dockbell.sandbox.options import SandboxOptions
-from dockbell.sandbox.paging import take_page
-from dockbell.sandbox.parameters import read_expand, read_number, read_parameters, read_query
-from dockbell.sandbox.refusal import Refusal, suggest
-from dockbell.sandbox.table import Row
-from dockbell.sandbox.world import LoggedChange, World
+from dockbell.sandbox.orders import Orders
+from dockbell.sandbox.paging import Pages
+from dockbell.sandbox.parameters import read_expand, read_parameters, read_query
+from dockbell.sandbox.refusal import UNKNOWN, Refusal, suggest
+from dockbell.sandbox.settings import Clock, Settings
+from dockbell.sandbox.shaping import Shaper
+from dockbell.sandbox.world import World
 
 ORDER_BYTES_MOST: Final = 1_000_000
-_CHANGES_MOST: Final = 10_000
-_STEP_MOST: Final = 100_000
-_RATE_MOST: Final = 10_000
-_ROWS_AT_A_TIME: Final = 500
-_SEQUENCE_MOST: Final = 10**15
 
 
 class Api:
     """Answers the requests that passed the gate."""
 
-    def __init__(self, world: World, activity: Activity, options: SandboxOptions) -> None:
+    def __init__(self, world: World, orders: Orders, settings: Settings, clock: Clock, dice: Random) -> None:
         self._world = world
-        self._activity = activity
-        self._options = options
+        self._orders = orders
+        self._settings = settings
+        self._pages = Pages(settings, clock, dice)
+        self._shaper = Shaper(settings, dice, world.form.name)
 
-    def application(self) -> Starlette:
+    def application(self, control: Control) -> Starlette:
         """Return the endpoints as an ASGI application, each error as JSON."""
-        listings = [_route(f"/v1/{name}", "GET", partial(self._list, resource)) for name, resource in RESOURCES.items()]
+        listings = [route(f"/v1/{name}", "GET", partial(self._list, resource)) for name, resource in RESOURCES.items()]
         application = Starlette(
             routes=[
                 *listings,
-                _route("/v1/shipments/{id}", "GET", self._get_shipment),
-                _route(ORDERS_PATH, "POST", self._create_order),
-                _route("/sandbox/changes", "GET", self._list_changes),
-                _route("/sandbox/records/{resource}", "GET", self._list_records),
-                _route("/sandbox/step", "POST", self._step),
-                _route("/sandbox/activity", "POST", self._set_activity),
+                route("/v1/shipments/{id}", "GET", self._get_shipment),
+                route(ORDERS_PATH, "POST", self._create_order),
+                *control.routes(),
             ],
             exception_handlers={Refusal: _refuse, HTTPException: _refuse_route, Exception: _apologise},
         )
@@ -61,75 +56,38 @@ class Api:
         return application
 
     async def _list(self, resource: Resource, request: Request) -> Response:
-        query = read_query(request, resource)
+        options = self._settings.options
+        query = read_query(request, resource, options)
         tables = self._world.shown()
-        rows, cursor = take_page(tables[resource.name], query, self._options.cursors)
+        rows, cursor = self._pages.take(tables[resource.name], query)
         bodies = [embed(tables, resource.name, row, query.expand) if query.expand else row.body for row in rows]
-        envelope = encode(self._options.envelope or resource.name)
-        return _json(b"{%s:[%s]%s}" % (envelope, b",".join(bodies), self._next_cursor(cursor)))
-
-    def _next_cursor(self, cursor: str | None) -> bytes:
-        if cursor is not None:
-            return b',"next_cursor":"%s"' % cursor.encode()
-        return {"null": b',"next_cursor":null', "empty": b',"next_cursor":""', "absent": b""}[self._options.end_of_list]
+        bodies = self._shaper.shape(resource.name, rows, bodies)
+        envelope = encode(options.envelope.replace("{label}", resource.label) or resource.name)
+        page = b"{%s:[%s]%s}" % (envelope, b",".join(bodies), _next_cursor(cursor, options))
+        return answer_json(b"{%s:%s}" % (encode(options.wrapper), page) if options.wrapper else page)
 
     async def _get_shipment(self, request: Request) -> Response:
+        options = self._settings.options
         resource = RESOURCES["shipments"]
-        expand = read_expand(read_parameters(request, ("expand",)), resource)
+        given = read_parameters(request, ("expand",), lenient=options.unknown_parameters == "ignore")
+        expand = read_expand(given, resource, options)
         tables = self._world.shown()
-        row = tables["shipments"].find(request.path_params["id"])
+        row = tables["shipments"].find(self._world.form.identity(resource, request.path_params["id"]))
         if row is None:
-            raise Refusal(404, "not_found", "there is no shipment with this id")
-        return _json(embed(tables, "shipments", row, expand))
+            return UNKNOWN[options.unknown_shipment]()
+        (body,) = self._shaper.shape("shipments", [row], [embed(tables, "shipments", row, expand)])
+        return answer_json(body)
 
     async def _create_order(self, request: Request) -> Response:
         read_parameters(request, ())
-        order = self._activity.orders.place(await _read_object(request))
-        return _json(encode(order), 201)
-
-    async def _list_changes(self, request: Request) -> Response:
-        given = read_parameters(request, ("after", "limit"))
-        after = read_number(given, "after", 0, _SEQUENCE_MOST, 0)
-        limit = read_number(given, "limit", 1, _CHANGES_MOST, 1000)
-        try:
-            changes = self._world.changes(after)[:limit]
-        except LookupError as error:
-            raise Refusal(410, "changes_gone", str(error), parameter="after") from None
-        last = changes[-1].sequence if changes else after
-        head = b'{"sequence":%d,"next_after":%d,"changes":[' % (self._world.sequence, last)
-        return _json(head + b",".join(_encode_change(change) for change in changes) + b"]}")
-
-    async def _list_records(self, request: Request) -> Response:
-        read_parameters(request, ())
-        name = request.path_params["resource"]
-        if name not in RESOURCES:
-            raise Refusal(404, "not_found", f"unknown resource {name!r}{suggest(name, tuple(RESOURCES))}")
-        rows = list(self._world.tables[name].rows.values())
-        headers = {"x-sandbox-sequence": str(self._world.sequence)}
-        return StreamingResponse(_lines(rows), headers=headers, media_type="application/x-ndjson")
-
-    async def _step(self, request: Request) -> Response:
-        given = read_parameters(request, ("n",))
-        made = self._activity.step(read_number(given, "n", 1, _STEP_MOST, 1))
-        return _json(b'{"changes":%d,"sequence":%d}' % (made, self._world.sequence))
-
-    async def _set_activity(self, request: Request) -> Response:
-        given = read_parameters(request, ("rate",))
-        try:
-            rate = float(given["rate"])
-        except (KeyError, ValueError):
-            rate = -1
-        if not 0 <= rate <= _RATE_MOST:
-            text = f"rate must be given, changes a second from 0 to {_RATE_MOST}"
-            raise Refusal(400, "invalid_parameter", text, parameter="rate")
-        self._activity.rate = rate
-        return _json(b'{"rate":%s,"sequence":%d}' % (repr(rate).encode(), self._world.sequence))
+        order = self._orders.place(await _read_object(request))
+        return answer_json(self._world.form.refer(encode(order)), 201)
 
 
-def _route(path: str, method: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Route:
-    route = Route(path, endpoint, methods=[method])
-    route.methods = {method}  # starlette would answer HEAD too, which the specification does not have
-    return route
+def _next_cursor(cursor: str | None, options: SandboxOptions) -> bytes:
+    if cursor is not None:
+        return (b',"next_cursor":%s' if options.cursor_form == "integer" else b',"next_cursor":"%s"') % cursor.encode()
+    return {"null": b',"next_cursor":null', "empty": b',"next_cursor":""', "absent": b""}[options.end_of_list]
 
 
 async def _read_object(request: Request) -> dict[str, Any]:
@@ -157,27 +115,6 @@ async def _read_object(request: Request) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(name)
-
-
-async def _lines(rows: list[Row]) -> AsyncIterator[bytes]:
-    for start in range(0, len(rows), _ROWS_AT_A_TIME):
-        part = rows[start : start + _ROWS_AT_A_TIME]
-        yield b"".join(b'{"identity":%s,"record":%s}\n' % (encode(row.identity), row.body) for row in part)
-
-
-def _encode_change(change: LoggedChange) -> bytes:
-    head = {
-        "sequence": change.sequence,
-        "at": format_micros(to_micros(change.at)),
-        "resource": change.resource,
-        "identity": change.identity,
-        "kind": change.kind,
-    }
-    return b'%s,"before":%s,"after":%s}' % (encode(head)[:-1], change.before or b"null", change.after or b"null")
-
-
-def _json(body: bytes, status: int = 200) -> Response:
-    return Response(body, status, media_type="application/json")
 
 
 async def _refuse(_: Request, error: Exception) -> Response:

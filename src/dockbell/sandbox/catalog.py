@@ -12,6 +12,7 @@ class Resource:
 
     Attributes:
         name: As in the path, and the default name of the array of records.
+        label: What the specification calls the array of records.
         prefix: How ids begin.
         statuses: The states a record can be in; empty where the listing has no ``status`` filter.
         default_status: The filter when none is given; None for no filter.
@@ -23,6 +24,7 @@ class Resource:
     """
 
     name: str
+    label: str
     prefix: str
     statuses: tuple[str, ...] = ()
     default_status: str | None = None
@@ -45,6 +47,7 @@ RESOURCES: Final[dict[str, Resource]] = {
     for resource in (
         Resource(
             "shipments",
+            "Shipments",
             "shp_",
             statuses=("pending", "picking", "packed", "shipped", "delivered", "cancelled"),
             expand=("packages", "line_items", "invoices"),
@@ -52,6 +55,7 @@ RESOURCES: Final[dict[str, Resource]] = {
         ),
         Resource(
             "packages",
+            "Packages",
             "pkg_",
             statuses=("packed", "shipped", "in_transit", "delivered"),
             filters=("tracking_number",),
@@ -61,6 +65,7 @@ RESOURCES: Final[dict[str, Resource]] = {
         ),
         Resource(
             "items",
+            "Items",
             "itm_",
             statuses=("active", "inactive"),
             default_status="active",
@@ -69,8 +74,8 @@ RESOURCES: Final[dict[str, Resource]] = {
             expand=("stock",),
             since=True,
         ),
-        Resource("stock", "stk_", links=("item_id",), expand=("item", "warehouse")),
-        Resource("warehouses", "whs_"),
+        Resource("stock", "Stock levels", "stk_", links=("item_id",), expand=("item", "warehouse")),
+        Resource("warehouses", "Warehouses", "whs_"),
     )
 }
 """The five resources by name; the states and the values of ``expand`` are this implementation's choice."""

@@ -88,7 +88,7 @@ def _array(bodies: Iterable[bytes]) -> bytes:
     return b"[" + b",".join(bodies) + b"]"
 
 
-def _found(table: Table, identity: str) -> bytes:
+def _found(table: Table, identity: str | int) -> bytes:
     row = table.find(identity)
     return row.body if row else b"null"
 

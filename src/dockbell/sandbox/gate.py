@@ -6,38 +6,49 @@ stands. Nothing but a path below ``/v1/`` counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from email.utils import formatdate
 from hmac import compare_digest
 from math import ceil
+from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dockbell.sandbox.limits import Limits, Standing
+from dockbell.sandbox.options import SandboxOptions
 from dockbell.sandbox.refusal import Refusal
-from dockbell.sandbox.world import Clock
+from dockbell.sandbox.settings import Clock, Settings
 
 ORDERS_PATH = "/v1/sales-orders"
+_REFUSALS: Final = {
+    401: ("invalid_key", "the API key is not known"),
+    403: ("forbidden", "the API key may not do this"),
+    503: ("unavailable", "the service is down for maintenance"),
+}
 
 
 class Gate:
     """An ASGI application that lets requests with a known key and room in their window through to another."""
 
-    def __init__(self, app: ASGIApp, api_keys: Iterable[str], limits: Limits, clock: Clock) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, clock: Clock) -> None:
+        options = settings.options
         self._app = app
-        self._api_keys = tuple(api_keys)
-        self._limits = limits
+        self._settings = settings
+        self._limits = Limits(options.requests_per_minute, options.orders_per_minute)
         self._clock = clock
+        settings.listeners.append(lambda new: self._limits.allow(new.requests_per_minute, new.orders_per_minute))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        options = self._settings.options
         now = self._clock().timestamp()
         app = self._app
         try:
             key = self._authenticate(scope)
+            if options.refuse_with and counts(scope):
+                self._refuse_for_a_while(options)
         except Refusal as refusal:
             standing = self._limits.look("", now)
             app = refusal.response()
@@ -45,7 +56,7 @@ class Gate:
             standing = self._count(scope, key, now)
             if not standing.admitted and counts(scope):
                 app = _too_many(standing, now).response()
-        await app(scope, receive, _with_headers(send, standing, now))
+        await app(scope, receive, _with_headers(send, standing, now, options))
 
     def _authenticate(self, scope: Scope) -> str:
         given = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
@@ -54,11 +65,20 @@ class Gate:
             text = "send the header Authorization: Bearer <API key>"
             headers = {"WWW-Authenticate": 'Bearer realm="dockbell sandbox"'}
             raise Refusal(401, "unauthenticated", text, headers=headers)
-        matches = [known for known in self._api_keys if compare_digest(known.encode(), key.strip().encode())]
+        matches = [
+            known for known in self._settings.options.api_keys if compare_digest(known.encode(), key.strip().encode())
+        ]
         if not matches:
             headers = {"WWW-Authenticate": 'Bearer realm="dockbell sandbox", error="invalid_token"'}
             raise Refusal(401, "invalid_key", "the API key is not known", headers=headers)
         return matches[0]
+
+    def _refuse_for_a_while(self, options: SandboxOptions) -> None:
+        since = min(map(self._settings.seconds_since, ("refuse_with", "refuse_after", "refuse_for")))
+        over = since - options.refuse_after
+        if over >= 0 and (not options.refuse_for or over < options.refuse_for):
+            code, text = _REFUSALS[options.refuse_with]
+            raise Refusal(options.refuse_with, code, text)
 
     def _count(self, scope: Scope, key: str, now: float) -> Standing:
         if not counts(scope):
@@ -77,13 +97,16 @@ def _too_many(standing: Standing, now: float) -> Refusal:
     return Refusal(429, "rate_limited", text, headers={"Retry-After": str(wait)})
 
 
-def _with_headers(send: Send, standing: Standing, now: float) -> Send:
-    headers = [
-        (b"date", formatdate(now, usegmt=True).encode()),
-        (b"x-ratelimit-limit", b"%d" % standing.limit),
-        (b"x-ratelimit-remaining", b"%d" % standing.remaining),
-        (b"x-ratelimit-reset", b"%d" % standing.reset),
-    ]
+def _with_headers(send: Send, standing: Standing, now: float, options: SandboxOptions) -> Send:
+    headers = []
+    if options.date == "true":
+        headers.append((b"date", formatdate(now + options.date_skew, usegmt=True).encode()))
+    if options.rate_headers == "true":
+        headers += [
+            (b"x-ratelimit-limit", b"%d" % standing.limit),
+            (b"x-ratelimit-remaining", b"%d" % standing.remaining),
+            (b"x-ratelimit-reset", b"%d" % standing.reset),
+        ]
 
     async def send_with_headers(event: Message) -> None:
         if event["type"] == "http.response.start":

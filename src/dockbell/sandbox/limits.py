@@ -34,9 +34,13 @@ class Limits:
     """Counts the requests of each key."""
 
     def __init__(self, requests_per_minute: int, orders_per_minute: int) -> None:
-        self._limits = {"requests": requests_per_minute or UNLIMITED, "orders": orders_per_minute or UNLIMITED}
+        self.allow(requests_per_minute, orders_per_minute)
         self._start = 0
         self._used: dict[tuple[str, str], int] = {}
+
+    def allow(self, requests_per_minute: int, orders_per_minute: int) -> None:
+        """Set how many are allowed from now on; 0 for no limit."""
+        self._limits = {"requests": requests_per_minute or UNLIMITED, "orders": orders_per_minute or UNLIMITED}
 
     def admit(self, key: str, now: float, *, order: bool = False) -> Standing:
         """Count a request if there is room for it.
@@ -66,4 +70,4 @@ class Limits:
         if start != self._start:
             self._start = start
             self._used.clear()
-        return self._limits[scope] - self._used.get((key, scope), 0)
+        return max(0, self._limits[scope] - self._used.get((key, scope), 0))

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from functools import cache
+from math import inf
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from dockbell.errors import ConfigError
+from dockbell.sandbox.catalog import RESOURCES
 
 T = TypeVar("T")
 
 WAREHOUSES_MOST = 15
+PAGE_MOST = 200
 _LARGEST = 10_000_000
+_SHARE = (0, 1)
+_SIZE = (0, _LARGEST)
 
 
-def _option(default: T, meaning: str) -> T:
-    return field(default=default, metadata={"help": meaning})
+def _option(default: T, meaning: str, *, within: tuple[float, float] = (0, inf), fixed: bool = False) -> T:
+    """Return a field; a number lies within two limits, and what is fixed can only be chosen at the start."""
+    return field(default=default, metadata={"help": meaning, "within": within, "fixed": fixed})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,42 +30,155 @@ class SandboxOptions:
     """How much a sandbox holds, how it moves, and what it does where the specification is silent.
 
     Durations are seconds, shares lie between 0 and 1. ``dataclasses.fields(SandboxOptions)`` lists the options with
-    default and ``metadata["help"]``, ``typing.get_type_hints(SandboxOptions)`` their types.
+    default, ``metadata["help"]`` and ``metadata["fixed"]``, ``typing.get_type_hints(SandboxOptions)`` their types.
 
     Raises:
         ConfigError: A value cannot be used; it holds one complete sentence for each.
     """
 
-    seed: int = _option(1, "the same seed makes the same records and the same activity")
-    records: int = _option(2000, "how many records at the start, over all five resources")
-    shipments: int | None = _option(None, "how many shipments instead of a share of the records")
-    packages: int | None = _option(None, "how many packages instead of a share of the records")
-    items: int | None = _option(None, "how many items instead of a share of the records")
-    stock: int | None = _option(None, "how many stock levels instead of a share of the records")
-    warehouses: int | None = _option(None, "how many warehouses instead of a share of the records")
+    seed: int = _option(1, "the same seed makes the same records and the same activity", within=(-inf, inf), fixed=True)
+    records: int = _option(2000, "how many records at the start, over all five resources", within=_SIZE, fixed=True)
+    shipments: int | None = _option(
+        None, "how many shipments instead of a share of the records", within=_SIZE, fixed=True
+    )
+    packages: int | None = _option(
+        None, "how many packages instead of a share of the records", within=_SIZE, fixed=True
+    )
+    items: int | None = _option(None, "how many items instead of a share of the records", within=_SIZE, fixed=True)
+    stock: int | None = _option(
+        None, "how many stock levels instead of a share of the records", within=_SIZE, fixed=True
+    )
+    warehouses: int | None = _option(
+        None, "how many warehouses instead of a share of the records", within=_SIZE, fixed=True
+    )
 
-    activity: float = _option(0.0, "changes a second over all resources; 0 for none")
-    keep_changes: int = _option(100_000, "how many changes its own log keeps")
+    activity: float = _option(0.0, "changes a second over all resources; 0 for none", fixed=True)
+    keep_changes: int = _option(100_000, "how many changes its own log keeps", within=_SIZE, fixed=True)
 
     api_keys: tuple[str, ...] = _option(("sandbox",), "the API keys that are accepted")
     requests_per_minute: int = _option(300, "allowed requests a minute for each key; 0 for no limit")
     orders_per_minute: int = _option(10, "allowed sales orders a minute for each key; 0 for no limit")
 
-    envelope: str = _option("", "field that holds the records of a page; empty: the resource's name")
+    envelope: str = _option(
+        "",
+        "field that holds the records of a page; empty: the resource's name; {label}: as the specification labels it",
+    )
+    wrapper: str = _option("", "field of a listing's answer that holds all of it; empty: none")
     end_of_list: Literal["null", "absent", "empty"] = _option("null", "next_cursor on the last page")
+    trailing_page: bool = _option(
+        default=False, meaning="a full last page has a cursor still, which leads to an empty page"
+    )
+    page_cap: int = _option(
+        PAGE_MOST, "most records on a page; a higher limit is accepted and ignored", within=(1, PAGE_MOST)
+    )
+    short_pages: float = _option(0.0, "share of pages with fewer records than asked, and a cursor", within=_SHARE)
+    empty_pages: float = _option(0.0, "share of pages with no record, and a cursor", within=_SHARE)
+    repeated_pages: float = _option(0.0, "share of pages whose cursor leads to the same page again", within=_SHARE)
     cursors: Literal["keyset", "offset"] = _option("keyset", "keyset cursors stay, pages of offset cursors drift")
-    id_field: str = _option("id", "field that holds a record's id")
-    timestamp_field: str | None = _option("updated_at", "field that holds the time of the last change; empty: none")
-    stock_key: Literal["id", "composite"] = _option("id", "composite: stock has no id but sku and warehouse_id")
+    cursor_form: Literal["opaque", "digits", "integer"] = _option(
+        "opaque", "how a cursor is written: base64url, a string of digits, or a JSON integer"
+    )
+    cursor_lifetime: float = _option(0.0, "seconds after which a cursor is refused; 0 for never")
+    cursor_expired: Literal[400, 404, 410, 422] = _option(410, "status that refuses a cursor after its lifetime")
+    order: Literal["creation", "updated_at", "id", "warehouse", "shuffled", "random"] = _option(
+        "creation",
+        "order of a listing; shuffled: each page in itself; random: the whole anew for every request",
+    )
+    descending: bool = _option(default=False, meaning="the order the other way round")
+    unknown_parameters: Literal["refuse", "ignore"] = _option("refuse", "what is done about a parameter not known here")
+    unknown_expand: Literal["refuse", "ignore"] = _option("refuse", "what is done about a relation that does not exist")
+
+    id_field: str = _option("id", "field that holds a record's id", fixed=True)
+    id_form: Literal["string", "integer"] = _option(
+        "string", "integer: ids and references are numbers, without their prefix", fixed=True
+    )
+    stock_key: Literal["id", "composite"] = _option(
+        "id", "composite: stock has no id but sku and warehouse_id", fixed=True
+    )
+    timestamp_field: str | None = _option(
+        "updated_at", "field that holds the time of the last change; empty: none", fixed=True
+    )
+    timestamp_form: Literal["iso", "epoch"] = _option(
+        "iso", "ISO 8601, or an integer since 1970 in units of the precision"
+    )
+    timestamp_precision: Literal["us", "ms", "s", "min"] = _option(
+        "us", "unit that timestamps are cut to, updated_since too; an epoch of min is in seconds"
+    )
+    timestamp_offset: Literal["Z", "+00:00", "+02:00", "-09:30", "none"] = _option(
+        "Z", "how an ISO 8601 timestamp says its offset; none: UTC that does not say so"
+    )
+    timestamp_skew: float = _option(
+        0.0, "seconds that timestamps are ahead of the sandbox's clock; negative: behind", within=(-inf, inf)
+    )
+    future_share: float = _option(0.0, "share of writes that are dated 2099", within=_SHARE)
+    silent_share: float = _option(0.0, "share of updates that do not move the timestamp", within=_SHARE)
+
+    shuffle_arrays: bool = _option(default=False, meaning="arrays inside records are in another order each time")
+    shuffle_members: bool = _option(default=False, meaning="fields of records are in another order each time")
+    numbers: Literal["plain", "float", "mixed"] = _option(
+        "plain", "how whole numbers are written: 1, 1.0, or either by chance"
+    )
+    poisoned: str = _option("", "RESOURCE/ID of a record that makes each page with it no JSON")
+    keyless: str = _option("", "RESOURCE/ID of a record that is served without its id")
+    doubled: str = _option(
+        "", "RESOURCE/ID of a record that comes twice on its page, the second time with other content"
+    )
+
     late_visibility: float = _option(0.0, "seconds from a change's timestamp until it can be read")
+    late_share: float = _option(1.0, "share of the business steps that late_visibility holds back", within=_SHARE)
+    replicas: int = _option(1, "servers that answer in turn, the last of them behind the others", within=(1, 100))
+    replica_lag: float = _option(0.0, "seconds that the last replica is behind")
+
+    date: Literal["true", "missing"] = _option("true", "whether responses carry Date")
+    date_skew: float = _option(
+        0.0, "seconds that Date is ahead of the sandbox's clock; negative: behind", within=(-inf, inf)
+    )
+    rate_headers: Literal["true", "missing"] = _option("true", "whether responses carry x-ratelimit-…")
+    etag: Literal["none", "strong", "weak"] = _option(
+        "none", "kind of ETag on answers, with 304 for a matching If-None-Match"
+    )
+    gzip: bool = _option(default=False, meaning="compress answers for clients that accept it")
+    unknown_shipment: Literal["json", "html", "empty", "410", "null"] = _option(
+        "json", "answer for an unknown shipment: 404 with JSON, HTML or nothing, 410, or 200 with null"
+    )
+
+    refuse_with: Literal[0, 401, 403, 503] = _option(0, "status that answers every request for a while; 0 for none")
+    refuse_after: float = _option(0.0, "seconds until that begins, from the start or from when it was set")
+    refuse_for: float = _option(0.0, "seconds that it goes on; 0 for no end")
 
     latency: float = _option(0.0, "seconds that each answer takes longer")
-    error_rate: float = _option(0.0, "share of requests answered with 500, 502, 503 or 504")
-    reset_rate: float = _option(0.0, "share of requests whose connection breaks, before or within the answer")
+    error_rate: float = _option(0.0, "share of requests answered with 500, 502, 503 or 504", within=_SHARE)
+    reset_rate: float = _option(
+        0.0, "share of requests whose connection breaks, before or within the answer", within=_SHARE
+    )
+    bad_body_rate: float = _option(0.0, "share of requests answered with a bad body", within=_SHARE)
+    bad_body: Literal[
+        "any",
+        "html",
+        "truncated",
+        "nan",
+        "duplicate_members",
+        "duplicate_fields",
+        "invalid_utf8",
+        "deep",
+        "null",
+        "empty",
+        "error_200",
+        "gzip_bomb",
+        "endless",
+        "drip",
+        "cut_list",
+        "empty_list",
+    ] = _option("any", "which bad body; any: one that is no page, by chance")
+    fault_resource: Literal["all", "shipments", "packages", "items", "stock", "warehouses"] = _option(
+        "all", "the resource that latency, errors, resets and bad bodies are for"
+    )
+    fault_skip: int = _option(0, "how many requests of it they spare first")
+    fault_most: int | None = _option(None, "how many requests of it they hit before they end; none: no end")
 
     def __post_init__(self) -> None:
         """Refuse what cannot be used."""
-        problems = [*self._bad_sizes(), *self._bad_amounts(), *self._bad_choices()]
+        problems = [*self._bad_values()] or [*self._bad_counts(), *self._bad_choices()]
         if problems:
             raise ConfigError(*problems)
 
@@ -78,60 +199,52 @@ class SandboxOptions:
             "packages": packages,
         }
 
-    def _bad_sizes(self) -> list[str]:
-        named = ("records", "shipments", "packages", "items", "stock", "warehouses", "keep_changes")
-        sizes = {name: getattr(self, name) for name in named}
-        problems = [
-            f"sandbox: {name} must lie between 0 and {_LARGEST}, got {size}"
-            for name, size in sizes.items()
-            if size is not None and not 0 <= size <= _LARGEST
-        ]
-        if problems:
-            return problems
+    def _bad_values(self) -> Iterator[str]:
+        hints = _hints()
+        for option in fields(self):
+            value, hint = getattr(self, option.name), hints[option.name]
+            least, most = option.metadata["within"]
+            if get_origin(hint) is Literal:
+                if value not in get_args(hint):
+                    allowed = ", ".join(map(str, get_args(hint)))
+                    yield f"sandbox: {option.name} must be one of {allowed}, got {value!r}"
+            elif isinstance(value, int | float) and not least <= value <= most:
+                limits = "not be negative" if (least, most) == (0, inf) else f"lie between {least} and {most}"
+                yield f"sandbox: {option.name} must {limits}, got {value}"
+
+    def _bad_counts(self) -> Iterator[str]:
         counts = self.counts()
         if not counts["warehouses"] or not counts["items"]:
-            problems.append("sandbox: at least 1 warehouse and 1 item are needed; set records to 2 or more")
+            yield "sandbox: at least 1 warehouse and 1 item are needed; set records to 2 or more"
         if counts["stock"] > counts["items"] * counts["warehouses"]:
-            problems.append(
+            yield (
                 f"sandbox: {counts['stock']} stock levels do not fit {counts['items']} items in "
                 f"{counts['warehouses']} warehouses; set items higher"
             )
         if counts["packages"] and not counts["shipments"]:
-            problems.append("sandbox: packages need shipments, got none; set packages to 0")
-        return problems
+            yield "sandbox: packages need shipments, got none; set packages to 0"
 
-    def _bad_amounts(self) -> list[str]:
-        amounts = ("activity", "late_visibility", "latency", "requests_per_minute", "orders_per_minute")
-        problems = [
-            f"sandbox: {name} must not be negative, got {getattr(self, name)}"
-            for name in amounts
-            if not getattr(self, name) >= 0
-        ]
-        problems += [
-            f"sandbox: {name} must lie between 0 and 1, got {getattr(self, name)}"
-            for name in ("error_rate", "reset_rate")
-            if not 0 <= getattr(self, name) <= 1
-        ]
-        return problems
-
-    def _bad_choices(self) -> list[str]:
-        choices: dict[str, tuple[Any, ...]] = {
-            "end_of_list": ("null", "absent", "empty"),
-            "cursors": ("keyset", "offset"),
-            "stock_key": ("id", "composite"),
-        }
-        problems = [
-            f"sandbox: {name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}"
-            for name, allowed in choices.items()
-            if getattr(self, name) not in allowed
-        ]
+    def _bad_choices(self) -> Iterator[str]:
         if not self.id_field or self.id_field == self.timestamp_field:
-            problems.append(f"sandbox: id_field must be a name of its own, got {self.id_field!r}")
+            yield f"sandbox: id_field must be a name of its own, got {self.id_field!r}"
         if self.envelope == "next_cursor":
-            problems.append('sandbox: envelope must not be "next_cursor"')
+            yield 'sandbox: envelope must not be "next_cursor"'
         if not self.api_keys or not all(key.isascii() and key.isprintable() and key.strip() for key in self.api_keys):
-            problems.append("sandbox: api_keys must be one or more keys of printable ASCII")
-        return problems
+            yield "sandbox: api_keys must be one or more keys of printable ASCII"
+        if self.cursor_form != "opaque" and self.empty_pages:
+            yield "sandbox: empty_pages need opaque cursors, since a number would not move; set cursor_form to opaque"
+        if self.cursor_form != "opaque" and self.cursors == "keyset" and self.order in ("id", "warehouse"):
+            yield f"sandbox: a keyset cursor in the order of {self.order} is no number; set cursors to offset"
+        for name in ("poisoned", "keyless", "doubled"):
+            value = getattr(self, name)
+            resource, _, identity = value.partition("/")
+            if value and not (identity and resource in RESOURCES):
+                yield f"sandbox: {name} must be RESOURCE/ID, got {value!r}"
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    return get_type_hints(SandboxOptions)
 
 
 def _first(given: int | None, otherwise: int) -> int:

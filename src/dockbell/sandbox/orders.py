@@ -191,7 +191,8 @@ class Orders:
         if levels:
             return str(max(levels, key=lambda level: level["available"])["warehouse_id"])
         warehouses = self._world.tables["warehouses"]
-        return warehouses.rows[self._author.pick(warehouses.places(changed=False))[-1]].identity
+        places = warehouses.places(changed=False)
+        return warehouses.rows[self._author.pick(places)[-1]].identity if places else "whs_1"
 
     def _levels(self, step: Step, shipment: Record) -> list[tuple[Record, Record]]:
         """Return each line of a shipment whose item its warehouse keeps, with that stock level."""

@@ -10,16 +10,16 @@ from starlette.requests import Request
 
 from dockbell.sandbox.catalog import Resource
 from dockbell.sandbox.moments import to_micros
-from dockbell.sandbox.paging import Query
+from dockbell.sandbox.options import PAGE_MOST, SandboxOptions
+from dockbell.sandbox.query import Query
 from dockbell.sandbox.refusal import Refusal, suggest
 
 LIMIT_DEFAULT: Final = 25
-LIMIT_MOST: Final = 200
 _DIGITS_MOST: Final = 18
 
 
-def read_parameters(request: Request, accepted: tuple[str, ...]) -> dict[str, str]:
-    """Return the query parameters.
+def read_parameters(request: Request, accepted: tuple[str, ...], *, lenient: bool = False) -> dict[str, str]:
+    """Return the query parameters; a lenient reader leaves out those that are not accepted here.
 
     Raises:
         Refusal: One is not accepted here, is given twice or is empty.
@@ -27,6 +27,8 @@ def read_parameters(request: Request, accepted: tuple[str, ...]) -> dict[str, st
     given: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name not in accepted:
+            if lenient:
+                continue
             text = f"unknown parameter {name!r}{suggest(name, accepted)}"
             raise Refusal(400, "unknown_parameter", text, parameter=name)
         if name in given:
@@ -37,18 +39,18 @@ def read_parameters(request: Request, accepted: tuple[str, ...]) -> dict[str, st
     return given
 
 
-def read_query(request: Request, resource: Resource) -> Query:
+def read_query(request: Request, resource: Resource, options: SandboxOptions) -> Query:
     """Return what a listing is asked for.
 
     Raises:
         Refusal: A parameter is not what the specification allows.
     """
-    given = read_parameters(request, resource.parameters)
+    given = read_parameters(request, resource.parameters, lenient=options.unknown_parameters == "ignore")
     return Query(
         resource=resource.name,
-        limit=read_number(given, "limit", 1, LIMIT_MOST, LIMIT_DEFAULT),
+        limit=read_number(given, "limit", 1, PAGE_MOST, LIMIT_DEFAULT),
         cursor=given.get("cursor"),
-        expand=read_expand(given, resource),
+        expand=read_expand(given, resource, options),
         since=_read_since(given),
         status=_read_status(given, resource),
         terms={name: given[name] for name in resource.filters if name in given},
@@ -69,13 +71,15 @@ def read_number(given: dict[str, str], name: str, least: int, most: int, default
     return number
 
 
-def read_expand(given: dict[str, str], resource: Resource) -> tuple[str, ...]:
+def read_expand(given: dict[str, str], resource: Resource, options: SandboxOptions) -> tuple[str, ...]:
     """Return the relations to embed, each once.
 
     Raises:
         Refusal: One is not known here.
     """
     names = tuple(dict.fromkeys(name.strip() for name in given["expand"].split(","))) if "expand" in given else ()
+    if options.unknown_expand == "ignore":
+        return tuple(name for name in names if name in resource.expand)
     for name in names:
         if name not in resource.expand:
             raise _invalid(

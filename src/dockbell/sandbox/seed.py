@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 
 from dockbell.sandbox import words
 from dockbell.sandbox.catalog import RESOURCES
+from dockbell.sandbox.form import Form
 from dockbell.sandbox.moments import format_micros, to_micros
 from dockbell.sandbox.options import SandboxOptions
 from dockbell.sandbox.records import DAY, HOUR, Author, Record, order_line, total_weight
 from dockbell.sandbox.table import Row, Table
-from dockbell.sandbox.world import Form
 
 SEEDED_UNTIL: Final = to_micros(datetime(2026, 1, 1, tzinfo=UTC))
 """No seeded record is younger, so that the same seed makes the same records on any day."""

@@ -1,21 +1,23 @@
 """The records of one resource as encoded JSON, indexed so that any page is a slice.
 
 Two orders are kept for each status and for all together: by number (the order of creation) and by last change. A
-change moves one entry of each; a page is found by bisection, however deep it lies.
+change moves one entry of each; a page is found by bisection, however deep it lies. Any other order is sorted when it is
+asked for, and remembered until something changes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from dockbell.sandbox.catalog import Resource
 
 _DIGITS_MOST: Final = 18
+_REBUILD_FROM: Final = 2000
 
-Place: TypeAlias = tuple[int, ...]
-"""Where a row stands in an order: (number,) by creation, (stamp, number) by last change."""
+Place: TypeAlias = tuple[Any, ...]
+"""Where a row stands in an order, its number last: (number,) by creation, (stamp, number) by last change."""
 
 
 class Row(NamedTuple):
@@ -39,12 +41,23 @@ class Row(NamedTuple):
 
 
 class Table:
-    """The current rows of one resource."""
+    """The current rows of one resource.
+
+    Attributes:
+        resource: Which one.
+        rows: By number.
+        orders: Where others keep an order that they have sorted; emptied by each change.
+    """
 
     def __init__(self, resource: Resource, rows: Iterable[Row] = ()) -> None:
         self.resource = resource
         self.rows = {row.number: row for row in rows}
+        self.orders: dict[Hashable, list[Place]] = {}
         self._term_names = (*resource.filters, *resource.links)
+        self._index()
+
+    def _index(self) -> None:
+        resource = self.resource
         self._terms: dict[str, dict[str, tuple[int, ...]]] = {name: {} for name in self._term_names}
         self._created: dict[str | None, list[Place]] = {status: [] for status in (None, *resource.statuses)}
         self._changed: dict[str | None, list[Place]] = {status: [] for status in (None, *resource.statuses)}
@@ -65,8 +78,21 @@ class Table:
         """Remove a row, if it is there."""
         self._replace(number, None)
 
-    def find(self, identity: str) -> Row | None:
-        """Return the record with this id."""
+    def write(self, rows: Mapping[int, Row | None]) -> None:
+        """Put or, where there is None, drop the row of each number; many at a time cost less each than one."""
+        if len(rows) < _REBUILD_FROM:
+            for number, row in rows.items():
+                self._replace(number, row)
+            return
+        merged = {**self.rows, **rows}
+        self.rows = {number: row for number, row in merged.items() if row is not None}
+        self.orders.clear()
+        self._index()
+
+    def find(self, identity: str | int) -> Row | None:
+        """Return the record with this id, or this number where ids are integers."""
+        if isinstance(identity, int):
+            return self.rows.get(identity - 1)
         digits = identity.removeprefix(self.resource.prefix)
         if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MOST):
             return None
@@ -94,6 +120,7 @@ class Table:
         return sorted((row.stamp, row.number) if changed else (row.number,) for row in rows)
 
     def _replace(self, number: int, new: Row | None) -> None:
+        self.orders.clear()
         old = self.rows.pop(number, None)
         before = set() if old is None else {None, old.status}
         after = set() if new is None else {None, new.status}

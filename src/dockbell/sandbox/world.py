@@ -1,29 +1,29 @@
 """All records of the sandbox, what is shown of them, and the log of their changes.
 
 A business step reads and writes several records through one :class:`Step`, all stamped with one time, later than every
-time before it; each touched record is one logged change. With late visibility the tables that are shown follow the
-true ones by that much.
+time before it; each touched record is one logged change. With late visibility, or a replica that lags, the tables that
+are shown follow the true ones.
 """
 
 from __future__ import annotations
 
-import json
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from random import Random
 from typing import Final, Literal, TypeAlias
 
-from dockbell.errors import ConfigError
 from dockbell.sandbox.catalog import RESOURCES
-from dockbell.sandbox.encoding import encode
+from dockbell.sandbox.form import Form
 from dockbell.sandbox.moments import format_micros, from_micros, to_micros
 from dockbell.sandbox.options import SandboxOptions
 from dockbell.sandbox.records import Record
+from dockbell.sandbox.replica import Replica
+from dockbell.sandbox.settings import Clock, Settings
 from dockbell.sandbox.table import Row, Table
 
-Clock: TypeAlias = Callable[[], datetime]
 Kind: TypeAlias = Literal["created", "updated", "deleted", "restored"]
 
 _KEPT_DELETIONS: Final = 200
@@ -35,8 +35,8 @@ class LoggedChange:
 
     Attributes:
         sequence: Counts the changes from 1, without gaps.
-        at: Time of the business step; the record's timestamp, unless it was deleted. It can be read
-            ``late_visibility`` later.
+        at: True time of the business step, by the sandbox's clock; what the record's timestamp says unless options
+            have it otherwise. It can be read ``late_visibility`` later.
         resource: ``shipments`` and so on.
         identity: The id as text; for composite keys its parts joined by a comma.
         kind: ``restored`` is the return of a deleted record.
@@ -53,42 +53,6 @@ class LoggedChange:
     after: bytes | None
 
 
-class Form:
-    """How records are written: which fields hold id and timestamp."""
-
-    def __init__(self, options: SandboxOptions) -> None:
-        self._id_field = options.id_field
-        self._timestamp_field = options.timestamp_field or ""
-        self._composite = {"stock"} if options.stock_key == "composite" else set()
-
-    def encode(self, resource: str, number: int, record: Record, stamp: int) -> Row:
-        """Return the row of a record: id first, timestamp last.
-
-        Raises:
-            ConfigError: The record has a field of its own with the name of the id or timestamp field.
-        """
-        for name in (self._id_field, self._timestamp_field):
-            if name in record:
-                raise ConfigError(f"sandbox: {resource} have a field {name!r} of their own; choose another name")
-        kind = RESOURCES[resource]
-        identity = f"{kind.prefix}{number + 1}"
-        body: Record = {self._id_field: identity}
-        if resource in self._composite:
-            identity, body = f"{record['sku']},{record['warehouse_id']}", {}
-        body |= record
-        if self._timestamp_field:
-            body[self._timestamp_field] = format_micros(stamp)
-        terms = tuple(record[name] for name in (*kind.filters, *kind.links))
-        return Row(number, identity, stamp, record.get("status"), terms, encode(body))
-
-    def decode(self, row: Row) -> Record:
-        """Return a row's record without id and timestamp; the caller may change it."""
-        record: Record = json.loads(row.body)
-        record.pop(self._id_field, None)
-        record.pop(self._timestamp_field, None)
-        return record
-
-
 class World:
     """All records and the log of their changes.
 
@@ -99,66 +63,81 @@ class World:
         sequence: The number of the last change, 0 before the first.
     """
 
-    def __init__(self, options: SandboxOptions, form: Form, tables: dict[str, Table], clock: Clock) -> None:
+    def __init__(self, settings: Settings, form: Form, tables: dict[str, Table], clock: Clock, dice: Random) -> None:
         self.form = form
         self.tables = tables
-        self.log: deque[LoggedChange] = deque(maxlen=options.keep_changes)
+        self.log: deque[LoggedChange] = deque(maxlen=settings.options.keep_changes)
         self.sequence = 0
+        self._settings = settings
         self._clock = clock
-        self._last = max((row.stamp for table in tables.values() for row in table.rows.values()), default=0)
+        self._dice = dice
+        self._last = form.latest
         self._next_numbers = {name: max(table.rows, default=-1) + 1 for name, table in tables.items()}
         self._deleted: deque[list[tuple[str, Row]]] = deque(maxlen=_KEPT_DELETIONS)
-        self._late = round(options.late_visibility * 1_000_000)
-        self._hidden: deque[tuple[int, str, int, Row | None]] = deque()
-        self._shown = tables
-        if self._late:
-            self._shown = {name: Table(table.resource, table.rows.values()) for name, table in tables.items()}
+        self._visible: Replica | None = None
+        self._lagging: Replica | None = None
+        self._asked = 0
+        self._follow(settings.options)
+        settings.listeners.append(self._follow)
 
     def shown(self) -> dict[str, Table]:
-        """Return the tables as they can be read now."""
+        """Return the tables as the next request reads them; replicas take turns."""
+        options = self._settings.options
+        if self._visible is None and self._lagging is None:
+            return self.tables
         now = to_micros(self._clock())
-        while self._hidden and self._hidden[0][0] <= now:
-            _, resource, number, row = self._hidden.popleft()
-            _set(self._shown[resource], number, row)
-        return self._shown
+        self._asked += 1
+        lagging = self._lagging and self._lagging.at(now - round(options.replica_lag * 1_000_000))
+        visible = self._visible.at(now) if self._visible else self.tables
+        return lagging if lagging and options.replicas > 1 and self._asked % options.replicas == 0 else visible
+
+    def _follow(self, options: SandboxOptions) -> None:
+        """Begin to keep what is shown apart from what is true, where the options ask for it."""
+        if options.late_visibility and self._visible is None:
+            self._visible = Replica(self.tables)
+        if options.replicas > 1 and self._lagging is None:
+            self._lagging = self._visible.copy() if self._visible else Replica(self.tables)
 
     def step(self) -> Step:
         """Begin a business step at the clock's time, or just after the last one where the clock has not moved on."""
+        return Step(self, self.next_time())
+
+    def next_time(self) -> int:
+        """Return the time of the next business step, microseconds since 1970."""
         self._last = max(to_micros(self._clock()), self._last + 1)
-        return Step(self, self._last)
+        return self._last
 
     def next_number(self, resource: str) -> int:
         """Return a number that no record of the resource has had."""
         self._next_numbers[resource] += 1
         return self._next_numbers[resource] - 1
 
-    def apply(self, at: int, writes: Iterable[tuple[str, int, Row | None]]) -> int:
+    def apply(self, at: int, writes: Iterable[tuple[str, int, Row | None]], kind: Kind | None = None) -> int:
         """Write the rows of a business step, log each change, and return how many there were."""
         deleted = []
-        count = 0
+        written: defaultdict[str, dict[int, Row | None]] = defaultdict(dict)
         for resource, number, row in writes:
             before = self.tables[resource].rows.get(number)
-            kind: Kind = "updated" if row and before else "created" if row else "deleted"
-            self._write(at, resource, number, row)
-            self._note(at, resource, kind, before, row)
+            self._note(at, resource, kind or _kind(before, row), before, row)
+            written[resource][number] = row
             if before and not row:
                 deleted.append((resource, before))
-            count += 1
         if deleted:
             self._deleted.append(deleted)
-        return count
+        self._write(at, written)
+        return sum(map(len, written.values()))
 
     def restore(self) -> int:
         """Undo the last deletion that is still known, all its records at a time; return how many came back."""
         if not self._deleted:
             return 0
-        step = self.step()
+        at = self.next_time()
         returned = self._deleted.pop()
-        for resource, old in returned:
-            row = self.form.encode(resource, old.number, self.form.decode(old), step.at)
-            self._write(step.at, resource, old.number, row)
-            self._note(step.at, resource, "restored", None, row)
-        return len(returned)
+        rows = [
+            (resource, old.number, self.form.encode(resource, old.number, self.form.decode(old), at))
+            for resource, old in returned
+        ]
+        return self.apply(at, rows, "restored")
 
     def changes(self, after: int = 0) -> list[LoggedChange]:
         """Return the changes with a sequence above ``after``, oldest first.
@@ -171,10 +150,21 @@ class World:
             raise LookupError(f"{missing} changes after {after} are no longer kept; ask more often or set keep_changes")
         return list(islice(self.log, -missing, None))
 
-    def _write(self, at: int, resource: str, number: int, row: Row | None) -> None:
-        _set(self.tables[resource], number, row)
-        if self._late:
-            self._hidden.append((at + self._late, resource, number, row))
+    def _write(self, at: int, written: Mapping[str, Mapping[int, Row | None]]) -> None:
+        for resource, rows in written.items():
+            self.tables[resource].write(rows)
+        replicas = [replica for replica in (self._visible, self._lagging) if replica]
+        if replicas:
+            visible = min(at, to_micros(self._clock())) + self._delay()
+            for replica in replicas:
+                for resource, rows in written.items():
+                    for number, row in rows.items():
+                        replica.put(visible, resource, number, row)
+
+    def _delay(self) -> int:
+        options = self._settings.options
+        late = options.late_share == 1 or self._dice.random() < options.late_share
+        return round(options.late_visibility * 1_000_000) if late else 0
 
     def _note(self, at: int, resource: str, kind: Kind, before: Row | None, after: Row | None) -> None:
         self.sequence += 1
@@ -185,7 +175,7 @@ class World:
                 self.sequence,
                 from_micros(at),
                 resource,
-                row.identity,
+                self.form.name(row),
                 kind,
                 before and before.body,
                 after and after.body,
@@ -239,11 +229,8 @@ class Step:
             if draft is None:
                 yield resource, number, None
             elif old is None or form.decode(old) != draft:
-                yield resource, number, form.encode(resource, number, draft, self.at)
+                yield resource, number, form.encode(resource, number, draft, self.at, old)
 
 
-def _set(table: Table, number: int, row: Row | None) -> None:
-    if row is None:
-        table.drop(number)
-    else:
-        table.put(row)
+def _kind(before: Row | None, after: Row | None) -> Kind:
+    return "updated" if after and before else "created" if after else "deleted"

@@ -2,7 +2,8 @@
 
 The operator before start: :class:`ConfigError`. The operator later: :class:`SourceRefused`, :class:`SinkRejected`,
 :class:`SchemaMismatch`, :class:`StoreInUse`, :class:`StoreIncompatible`. Nobody, it passes by itself:
-:class:`SourceUnavailable`, :class:`RateLimited`, :class:`CursorExpired`, :class:`SinkUnavailable`.
+:class:`SourceUnavailable`, :class:`PageUnreadable`, :class:`RateLimited`, :class:`CursorExpired`,
+:class:`SinkUnavailable`.
 
 Messages read *subject: fact, got value; remedy*, in lower case, and never hold a secret or a query string.
 """
@@ -42,6 +43,10 @@ class SchemaMismatch(SourceError):
 
 class SourceUnavailable(SourceError):
     """No usable answer for now: refused, timed out, 5xx, or not JSON; it will be asked again."""
+
+
+class PageUnreadable(SourceUnavailable):
+    """An answer came, but is not whole and sound JSON; a smaller page may be."""
 
 
 class RateLimited(SourceUnavailable):

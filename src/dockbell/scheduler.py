@@ -2,20 +2,42 @@
 
 A job of APScheduler is a bare asyncio task that outlives a cancelled task group and swallows its end, so a job here
 only rings an alarm, and the agent that waits for it does the work.
+
+APScheduler reckons in wall time, which steps: an hour back, and every interval would stop for an hour; years ahead, and
+it would count every interval of those years. So intervals and delays are kept on a clock that only goes forward, from
+which the triggers here work out the wall time of the next ring, and a watch looks once a second whether the two clocks
+have parted, because of a step or because the machine slept, and works it out anew.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from contextlib import AbstractAsyncContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import anyio
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.date import DateTrigger
-from apscheduler.triggers.interval import IntervalTrigger
+
+_LOOK_EVERY: Final = timedelta(seconds=1)
+_PARTED: Final = timedelta(seconds=2)
+_EARLY: Final = timedelta(milliseconds=50)
+_INSTANT: Final = timedelta(microseconds=1)
+_ZERO: Final = timedelta(0)
+_LONGEST: Final = timedelta(days=3650)
+
+# Unlike the loop's clock it goes on while the machine sleeps, where the system has such a clock.
+_STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def elapsed() -> timedelta:
+    """Return the time since some origin; it only goes forward, whatever is done to the wall clock."""
+    return timedelta(seconds=time.clock_gettime(_STEADY))
 
 
 class Alarm:
@@ -25,6 +47,7 @@ class Alarm:
         self._scheduler = scheduler
         self._name = name
         self._send, self._receive = anyio.create_memory_object_stream[None](1)
+        self._due: timedelta | None = None  # when it rings once
 
     async def ring(self) -> None:
         """Ring now."""
@@ -35,14 +58,66 @@ class Alarm:
         """Return at the next ring, or at once when it rang since the last."""
         await self._receive.receive()
 
-    def ring_at(self, moment: datetime) -> None:
-        """Ring once at a time, now if it is past; a time set before is forgotten."""
-        self._scheduler.add_job(self.ring, DateTrigger(moment, UTC), id=f"{self._name} at", replace_existing=True)
+    def ring_in(self, delay: timedelta) -> None:
+        """Ring once after a delay, now if it is not positive; a delay set before is forgotten.
+
+        The delay passes while the machine sleeps, and no step of the wall clock changes it.
+        """
+        self._due = elapsed() + min(max(delay, _ZERO), _LONGEST)
+        self.look()
+
+    def look(self) -> None:
+        """Work out anew by the wall clock when it rings."""
+        if self._due is not None:
+            moment = datetime.now(UTC) + max(self._due - elapsed(), _ZERO)
+            self._scheduler.add_job(
+                self._come_due, DateTrigger(moment, UTC), id=f"{self._name} once", replace_existing=True
+            )
+
+    async def _come_due(self) -> None:
+        if self._due is not None and self._due - elapsed() > _EARLY:  # the wall clock stepped ahead
+            self.look()
+        elif self._due is not None:
+            self._due = None
+            await self.ring()
 
     def close(self) -> None:
         """Let go of the stream."""
         self._send.close()
         self._receive.close()
+
+
+class _Interval(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no types
+    """Comes due when an interval has passed since it rang; asked in wall time, it answers by the steady clock."""
+
+    def __init__(self, every: timedelta) -> None:
+        self._every = every
+        self._rang = elapsed() - every
+
+    def left(self) -> timedelta:
+        """Return how long it still takes, nothing or less when it is due."""
+        return self._rang + self._every - elapsed()
+
+    def rang(self) -> None:
+        """Begin the next interval."""
+        self._rang = elapsed()
+
+    def is_early(self) -> bool:
+        """Tell whether a ring now would be too early, because the wall clock stepped ahead."""
+        return self.left() > min(_EARLY, self._every / 2)
+
+    def get_next_fire_time(self, _: datetime | None, now: datetime) -> datetime:
+        """Return when it comes due next, after now: what came due meanwhile counts as one."""
+        return now + (self.left() % self._every or self._every)
+
+
+class _Cron(CronTrigger):  # type: ignore[misc]  # APScheduler ships no types
+    """Comes due at the times of a crontab line; however many were skipped count as one, without a look at each."""
+
+    def get_next_fire_time(self, _: datetime | None, now: datetime) -> datetime | None:
+        """Return the first time after now."""
+        due: datetime | None = super().get_next_fire_time(None, now + _INSTANT)
+        return due
 
 
 class Scheduler(AbstractAsyncContextManager["Scheduler"]):
@@ -53,16 +128,22 @@ class Scheduler(AbstractAsyncContextManager["Scheduler"]):
         defaults = {"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
         self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults=defaults)
         self._alarms: list[Alarm] = []
+        self._watch: asyncio.TimerHandle | None = None
+        self._clocks = _read_clocks()
 
     async def __aenter__(self) -> Self:
         """Start."""
         self._scheduler.start()
+        self._clocks = _read_clocks()
+        self._look_again()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop; no alarm rings any more."""
+        assert self._watch is not None
+        self._watch.cancel()
         self._scheduler.shutdown(wait=False)
         for alarm in self._alarms:
             alarm.close()
@@ -76,17 +157,45 @@ class Scheduler(AbstractAsyncContextManager["Scheduler"]):
     def repeat(self, name: str, every: timedelta | str) -> Alarm:
         """Return an alarm that rings now and then at an interval, or at the times (UTC) of a crontab line."""
         alarm = self.alarm(name)
-        now = datetime.now(UTC)
         if isinstance(every, str):
-            self._scheduler.add_job(alarm.ring, CronTrigger.from_crontab(every, UTC), id=name)
-        else:
-            self._scheduler.add_job(
-                alarm.ring,
-                IntervalTrigger(seconds=every.total_seconds(), timezone=UTC),
-                id=name,
-                next_run_time=now,
-            )
+            self._scheduler.add_job(alarm.ring, _Cron.from_crontab(every, UTC), id=name)
+            return alarm
+        interval = _Interval(every)
+
+        async def ring() -> None:
+            if not interval.is_early():
+                interval.rang()
+                await alarm.ring()
+
+        self._scheduler.add_job(ring, interval, id=name, next_run_time=datetime.now(UTC))
         return alarm
+
+    def _look_again(self) -> None:
+        self._watch = asyncio.get_running_loop().call_later(_LOOK_EVERY.total_seconds(), self._look)
+
+    def _look(self) -> None:
+        """Work out anew when everything is due, if the wall clock has parted from the others since the last look."""
+        before, self._clocks = self._clocks, _read_clocks()
+        wall, steady, loop = (now - then for now, then in zip(self._clocks, before, strict=True))
+        if max(wall, steady, loop) - min(wall, steady, loop) > _PARTED:
+            self._reckon()
+        self._look_again()
+
+    def _reckon(self) -> None:
+        for alarm in self._alarms:
+            alarm.look()
+        now = datetime.now(UTC)
+        for job in self._scheduler.get_jobs():
+            if isinstance(job.trigger, _Interval):
+                job.modify(next_run_time=now + max(job.trigger.left(), _ZERO))
+            elif isinstance(job.trigger, _Cron):
+                # Times that were skipped come due at once, as one; after a step back, those that come again do.
+                job.modify(next_run_time=min(job.next_run_time, job.trigger.get_next_fire_time(None, now)))
+
+
+def _read_clocks() -> tuple[timedelta, timedelta, timedelta]:
+    """Return the wall clock, the steady one and the loop's, each as the time since its origin."""
+    return timedelta(seconds=time.time()), elapsed(), timedelta(seconds=time.monotonic())
 
 
 def next_time(every: timedelta | str, after: datetime) -> datetime:

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +16,19 @@ import respx
 
 from dockbell import InventoryClient, __version__
 from dockbell.config import Secret, SourceSettings
-from dockbell.core.model import Page, Urgency
+from dockbell.core.model import RESOURCES, ClockSource, Page, Urgency
+from dockbell.core.reading.request import list_request
 from dockbell.errors import (
     ConfigError,
     CursorExpired,
+    PageUnreadable,
     RateLimited,
     SchemaMismatch,
     SourceError,
     SourceRefused,
     SourceUnavailable,
 )
+from dockbell.operations.probing import Line
 from dockbell.ports import Source
 from dockbell.sources.gatekeeper import now
 from dockbell.telemetry import Fact, RequestSent, SourceWaits, Telemetry
@@ -67,6 +72,10 @@ def keys_sent(route: respx.Route) -> list[str]:
 
 def is_a_source(client: InventoryClient) -> Source:
     return client  # checked by mypy
+
+
+def is_a_line(client: InventoryClient) -> Line:
+    return client  # the same
 
 
 # Reading -------------------------------------------------------------------------------------------------------------
@@ -168,6 +177,23 @@ async def test_a_shipment_that_is_gone_is_none(api: respx.MockRouter, client: In
     assert await client.read_shipment("shp_1") is None
 
 
+@pytest.mark.parametrize(
+    "trouble",
+    [httpx.Response(503), httpx.Response(429), httpx.ReadError("reset"), httpx.Response(200, text="<html>")],
+)
+async def test_who_is_not_patient_asks_for_a_shipment_once(
+    api: respx.MockRouter, client: InventoryClient, trouble: Any
+) -> None:
+    route = api.get("/v1/shipments/shp_1")
+    route.side_effect = [trouble, httpx.Response(200, json={"id": "shp_1"})]
+
+    with pytest.raises(SourceUnavailable):
+        await client.read_shipment("shp_1", patient=False)
+
+    assert route.call_count == 1
+    assert await client.read_shipment("shp_1", patient=False) == b'{"id":"shp_1"}'
+
+
 async def test_an_expired_cursor_is_told_at_once(api: respx.MockRouter, client: InventoryClient) -> None:
     route = api.get("/v1/shipments").respond(410, json={"error": "cursor too old"})
 
@@ -204,8 +230,6 @@ async def test_a_redirect_is_refused_and_not_followed(
     "trouble",
     [
         httpx.Response(503),
-        httpx.Response(200, text="<html>", headers={"content-type": "text/html"}),
-        httpx.Response(200, content=b'{"shipments": [{', headers={"content-type": "application/json"}),
         httpx.ConnectError("refused"),
         httpx.ReadError("reset"),
         httpx.RemoteProtocolError("disconnected"),
@@ -221,6 +245,38 @@ async def test_what_passes_by_itself_is_asked_again(
 
     assert page.records == (b'{"id":1}',)
     assert [type(fact) for fact in facts] == [RequestSent, SourceWaits, RequestSent, SourceWaits, RequestSent]
+
+
+UNREADABLE = [
+    httpx.Response(200, text="<html>", headers={"content-type": "text/html"}),
+    httpx.Response(200, content=b'{"shipments": [{', headers={"content-type": "application/json"}),
+    httpx.Response(200, content=b'{"shipments": [{"a": NaN}]}', headers={"content-type": "application/json"}),
+    httpx.Response(200, content=b"", headers={"content-type": "application/json"}),
+    httpx.Response(204),
+]
+
+
+@pytest.mark.parametrize("trouble", UNREADABLE)
+async def test_an_unreadable_page_is_asked_for_once_more(
+    api: respx.MockRouter, client: InventoryClient, facts: list[Fact], trouble: httpx.Response
+) -> None:
+    api.get("/v1/shipments").side_effect = [trouble, page_of({"id": 1})]
+
+    assert (await client.read_page("shipments")).records == (b'{"id":1}',)
+    assert [type(fact) for fact in facts] == [RequestSent, SourceWaits, RequestSent]
+
+
+@pytest.mark.parametrize("trouble", UNREADABLE)
+async def test_a_page_that_is_unreadable_twice_is_told(
+    api: respx.MockRouter, client: InventoryClient, trouble: httpx.Response
+) -> None:
+    route = api.get("/v1/shipments")
+    route.side_effect = [trouble, httpx.Response(503), trouble, page_of()]
+
+    with pytest.raises(PageUnreadable):
+        await client.read_page("shipments")
+
+    assert route.call_count == 3
 
 
 async def test_after_five_tries_with_growing_waits_the_last_error_is_raised(
@@ -252,7 +308,7 @@ async def test_what_does_not_pass_by_itself_is_raised_at_once(
 
 
 async def test_json_of_another_shape_is_raised_at_once(api: respx.MockRouter, client: InventoryClient) -> None:
-    route = api.get("/v1/shipments").respond(json={"error": "x"})
+    route = api.get("/v1/shipments").respond(json={"rows": "x"})
 
     with pytest.raises(SchemaMismatch):
         await client.read_page("shipments")
@@ -406,6 +462,274 @@ async def test_a_key_that_cannot_be_looked_up_is_refused_and_looked_up_again_nex
     await client.read_page("shipments")
 
     assert keys_sent(route) == ["Bearer KEY"]
+
+
+# The key is refused --------------------------------------------------------------------------------------------------
+
+
+async def test_while_the_key_is_refused_one_request_a_minute_asks_whether_it_still_is(
+    api: respx.MockRouter, client: InventoryClient, facts: list[Fact]
+) -> None:
+    routes = [api.get(f"/v1/{name}").respond(401) for name in RESOURCES]
+    told = set()
+
+    for _ in range(300):
+        for name in RESOURCES:
+            with pytest.raises(SourceRefused) as caught:
+                await client.read_page(name)
+            told.add(str(caught.value).partition(": ")[2])
+        await anyio.sleep(1)
+
+    assert sum(route.call_count for route in routes) == 5
+    assert len(facts) == 5
+    assert told == {"HTTP 401; the API does not accept the key, check api_key"}
+
+
+async def test_a_key_that_was_replaced_is_found_by_the_next_probe(api: respx.MockRouter) -> None:
+    key = "OLD"
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.headers["authorization"])
+        return page_of() if key == "NEW" and asked[-1] == "Bearer NEW" else httpx.Response(401)
+
+    api.get("/v1/shipments").side_effect = answer
+    client = InventoryClient(BASE, lambda: key)
+    with pytest.raises(SourceRefused):
+        await client.read_page("shipments")
+    key = "NEW"
+    await anyio.sleep(59)
+    with pytest.raises(SourceRefused):
+        await client.read_page("shipments")
+    await anyio.sleep(1)
+
+    await client.read_page("shipments")
+    await client.read_page("shipments")
+
+    assert asked == ["Bearer OLD", "Bearer NEW", "Bearer NEW"]
+
+
+async def test_who_comes_while_the_probe_is_under_way_waits_for_what_it_finds(api: respx.MockRouter) -> None:
+    async def answer(_: httpx.Request) -> httpx.Response:
+        await anyio.sleep(1)
+        return page_of() if now() - began > 30 * SECOND else httpx.Response(401)
+
+    route = api.get("/v1/shipments").mock(side_effect=answer)
+    client = InventoryClient(BASE, "KEY")
+    began = now()
+    with pytest.raises(SourceRefused):
+        await client.read_page("shipments")
+    await anyio.sleep(60)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(5):
+            group.start_soon(client.read_page, "shipments")
+
+    assert route.call_count == 6
+
+
+async def test_a_probe_that_finds_the_key_refused_still_ends_the_waiting_of_all(api: respx.MockRouter) -> None:
+    async def answer(_: httpx.Request) -> httpx.Response:
+        await anyio.sleep(1)
+        return httpx.Response(403)
+
+    route = api.get("/v1/shipments").mock(side_effect=answer)
+    client = InventoryClient(BASE, "KEY")
+    refused: list[SourceRefused] = []
+
+    async def read() -> None:
+        try:
+            await client.read_page("shipments")
+        except SourceRefused as error:
+            refused.append(error)
+
+    await read()
+    await anyio.sleep(60)
+    async with anyio.create_task_group() as group:
+        for _ in range(5):
+            group.start_soon(read)
+
+    assert (route.call_count, len(refused)) == (2, 6)
+
+
+async def test_what_waited_for_its_turn_is_not_sent_with_a_key_that_was_refused_meanwhile(
+    api: respx.MockRouter,
+) -> None:
+    async def answer(_: httpx.Request) -> httpx.Response:
+        await anyio.sleep(5)
+        return httpx.Response(401)
+
+    route = api.get("/v1/shipments").mock(side_effect=answer)
+    client = InventoryClient(BASE, "KEY", requests_per_minute=1, share=1)
+    refused = 0
+
+    async def read() -> None:
+        nonlocal refused
+        with pytest.raises(SourceRefused):
+            await client.read_page("shipments")
+        refused += 1
+
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(read)
+
+    assert (route.call_count, refused) == (1, 3)
+
+
+async def test_a_collection_that_is_forbidden_leaves_the_others_alone(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    forbidden = api.get("/v1/warehouses").respond(403)
+    api.get("/v1/stock").respond(json={"stock": []})
+
+    for _ in range(10):
+        await client.read_page("stock")
+        with pytest.raises(SourceRefused, match="GET /v1/warehouses: HTTP 403"):
+            await client.read_page("warehouses")
+        await anyio.sleep(5)
+
+    assert forbidden.call_count == 1
+
+
+async def test_an_order_that_is_forbidden_stops_nothing(api: respx.MockRouter, client: InventoryClient) -> None:
+    api.post("/v1/sales-orders").side_effect = [httpx.Response(403), httpx.Response(201, json={})]
+    api.get("/v1/stock").respond(json={"stock": []})
+
+    with pytest.raises(SourceRefused):
+        await client.create_sales_order({})
+    await client.read_page("stock")
+
+    assert await client.create_sales_order({}) == {}
+
+
+# What is not sent again ----------------------------------------------------------------------------------------------
+
+
+async def test_a_page_that_is_still_the_same_is_not_sent_again(api: respx.MockRouter, client: InventoryClient) -> None:
+    first = "Sat, 21 Nov 2026 02:30:00 GMT"
+    route = api.get("/v1/stock")
+    route.side_effect = [
+        httpx.Response(
+            200, content=b'{"rows": [{"a": 1.0}], "next_cursor": "x"}', headers={"etag": 'W/"1"', "date": first}
+        ),
+        httpx.Response(304, headers={"date": "Sat, 21 Nov 2026 02:35:00 GMT"}),
+        httpx.Response(200, json={"rows": []}),
+        httpx.Response(200, json={"rows": []}),
+    ]
+
+    pages = [await client.read_page("stock") for _ in range(4)]
+
+    assert [call.request.headers.get("if-none-match") for call in route.calls] == [None, 'W/"1"', 'W/"1"', None]
+    assert [page.records for page in pages] == [(b'{"a": 1.0}',), (b'{"a": 1.0}',), (), ()]
+    assert [page.next_cursor for page in pages] == ["x", "x", None, None]
+    assert pages[1].received_at > pages[0].received_at
+
+
+async def test_the_time_of_a_page_that_is_not_sent_again_is_that_of_the_new_answer(api: respx.MockRouter) -> None:
+    client = InventoryClient(BASE, "KEY")
+    began = datetime.now(UTC).replace(microsecond=0)
+    api.get("/v1/stock").side_effect = [
+        httpx.Response(200, json={"stock": []}, headers={"etag": '"1"', "date": format_datetime(began, usegmt=True)}),
+        httpx.Response(304, headers={"date": format_datetime(began - 10 * SECOND, usegmt=True)}),
+    ]
+
+    pages = [await client.read_page("stock") for _ in range(2)]
+
+    assert [page.answered_at for page in pages] == [began + SECOND, began - 9 * SECOND]
+
+
+async def test_polls_are_not_remembered(api: respx.MockRouter, client: InventoryClient) -> None:
+    route = api.get("/v1/shipments").respond(json={"shipments": []}, headers={"etag": '"1"'})
+
+    for _ in range(2):
+        await client.read_page("shipments", updated_since=datetime(2026, 11, 21, tzinfo=UTC))
+
+    assert "if-none-match" not in route.calls.last.request.headers
+
+
+async def test_unchanged_without_anything_remembered_is_an_error(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    api.get("/v1/stock").respond(304)
+
+    with pytest.raises(SourceUnavailable, match=r"^GET /v1/stock: HTTP 304$"):
+        await client.read_page("stock")
+
+
+async def test_a_cursor_of_a_remembered_page_that_has_expired_is_not_given_again(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    route = api.get("/v1/stock")
+    route.side_effect = [
+        httpx.Response(200, json={"stock": [], "next_cursor": "x"}, headers={"etag": '"1"'}),
+        httpx.Response(410),
+        httpx.Response(200, json={"stock": []}),
+    ]
+    await client.read_page("stock")
+    with pytest.raises(CursorExpired):
+        await client.read_page("stock", cursor="x")
+
+    await client.read_page("stock")
+
+    assert "if-none-match" not in route.calls.last.request.headers
+
+
+async def test_what_one_key_was_shown_is_not_taken_for_what_another_is(api: respx.MockRouter) -> None:
+    route = api.get("/v1/stock")
+    route.side_effect = [
+        httpx.Response(200, json={"stock": []}, headers={"etag": '"1"'}),
+        httpx.Response(401),
+        httpx.Response(200, json={"stock": []}),
+        httpx.Response(200, json={"stock": []}),
+    ]
+    client = InventoryClient(BASE, rotating("OLD", "NEW"))
+    for _ in range(3):
+        await client.read_page("stock")
+
+    assert "if-none-match" not in route.calls.last.request.headers
+
+
+# The clock -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_date_that_nothing_supports_is_asked_for_again_before_it_is_believed(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    today = format_datetime(datetime.now(UTC), usegmt=True)
+    route = api.get("/v1/stock")
+    route.side_effect = [
+        httpx.Response(200, json={"stock": []}, headers={"date": date})
+        for date in ("Thu, 01 Jan 2099 00:00:00 GMT", today, "Thu, 01 Jan 2099 00:00:00 GMT", today)
+    ]
+
+    pages = [await client.read_page("stock") for _ in range(3)]
+
+    assert route.call_count == 4
+    assert all(abs(page.asked_at - page.received_at) < 3 * SECOND for page in pages)
+    assert {page.clock for page in pages} == {ClockSource.DATE}
+
+
+async def test_a_date_that_nothing_supports_but_a_second_answer_repeats_is_the_clock_of_the_service(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    route = api.get("/v1/stock").respond(json={"stock": []}, headers={"date": "Thu, 01 Jan 2099 00:00:00 GMT"})
+
+    page = await client.read_page("stock")
+
+    assert (page.clock, page.asked_at.year, route.call_count) == (ClockSource.DATE, 2098, 2)
+
+
+async def test_the_time_is_asked_for_again_only_once(api: respx.MockRouter, client: InventoryClient) -> None:
+    years = iter(range(2050, 2090))
+    route = api.get("/v1/stock")
+    route.side_effect = lambda _: httpx.Response(
+        200, json={"stock": []}, headers={"date": f"01 Jan {next(years)} 00:00:00 GMT"}
+    )
+
+    pages = [await client.read_page("stock") for _ in range(4)]
+
+    assert {page.clock for page in pages} == {ClockSource.LOCAL}
+    assert route.call_count == 5
 
 
 # The budget ----------------------------------------------------------------------------------------------------------
@@ -577,6 +901,122 @@ async def test_orders_wait_for_their_own_budget_and_count_in_both(
         await anyio.wait_all_tasks_blocked()
         await client.read_page("stock")
         assert now() - began < SECOND
+    assert 60 * SECOND < now() - began < 63 * SECOND
+
+
+# A request as it is --------------------------------------------------------------------------------------------------
+
+SHIPMENTS = list_request("shipments")
+
+
+async def test_a_request_as_it_is_goes_like_any_other_and_its_answer_comes_as_it_is(
+    api: respx.MockRouter, client: InventoryClient, facts: list[Fact]
+) -> None:
+    route = api.get("/v1/shipments", params={"limit": "200"}).respond(html="<p>odd</p>", headers={"x-odd": "yes"})
+
+    response = await client.ask(SHIPMENTS)
+
+    assert (response.status, response.body, response.headers["x-odd"]) == (200, b"<p>odd</p>", "yes")
+    headers = route.calls.last.request.headers
+    assert (headers["authorization"], headers["user-agent"]) == ("Bearer KEY", f"dockbell/{__version__}")
+    (fact,) = facts
+    assert isinstance(fact, RequestSent)
+    assert (fact.urgency, fact.status) == (Urgency.OPERATOR, 200)
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500])
+async def test_a_request_as_it_is_is_sent_once_and_an_error_does_not_quote_the_key(
+    api: respx.MockRouter, client: InventoryClient, facts: list[Fact], status: int
+) -> None:
+    route = api.get("/v1/shipments").respond(status, text="bad key KEY given")
+
+    response = await client.ask(SHIPMENTS)
+
+    assert (response.status, response.body) == (status, b"bad key *** given")
+    assert (route.call_count, len(facts)) == (1, 1)
+
+
+async def test_a_request_as_it_is_that_is_not_answered_is_not_sent_again(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    route = api.get("/v1/shipments")
+    route.side_effect = httpx.ReadError
+
+    with pytest.raises(SourceUnavailable, match=r"^GET /v1/shipments: connection lost"):
+        await client.ask(SHIPMENTS)
+
+    assert route.call_count == 1
+
+
+async def test_a_request_as_it_is_is_sent_though_the_key_is_refused_and_changes_nothing_about_that(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    route = api.get("/v1/shipments").respond(401)
+    with pytest.raises(SourceRefused):
+        await client.read_page("shipments")
+    route.respond(json={"shipments": []})
+
+    assert (await client.ask(SHIPMENTS)).status == 200
+    with pytest.raises(SourceRefused):
+        await client.read_page("shipments")
+
+    assert route.call_count == 2
+
+
+async def test_nothing_is_concluded_from_a_refusal_of_a_request_as_it_is(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    route = api.get("/v1/shipments")
+    route.side_effect = [httpx.Response(401), page_of()]
+
+    assert (await client.ask(SHIPMENTS)).status == 401
+    assert (await client.read_page("shipments")).records == ()
+
+
+async def test_after_a_refusal_of_a_request_as_it_is_the_key_is_read_again(api: respx.MockRouter) -> None:
+    route = api.get("/v1/shipments")
+    route.side_effect = [httpx.Response(401), page_of(), page_of()]
+    client = InventoryClient(BASE, rotating("OLD", "NEW"))
+
+    for _ in range(3):
+        await client.ask(SHIPMENTS)
+
+    assert keys_sent(route) == ["Bearer OLD", "Bearer NEW", "Bearer NEW"]
+
+
+async def test_a_request_as_it_is_needs_a_key(api: respx.MockRouter) -> None:
+    with pytest.raises(SourceRefused, match=r'^source "north": the API key is empty'):
+        await InventoryClient(BASE, "", name="north").ask(SHIPMENTS)
+
+    assert not api.calls
+
+
+async def test_a_request_as_it_is_asks_for_what_its_own_etag_says_and_not_for_what_is_remembered(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    etag = '"réel"'.encode("latin-1")
+    page = httpx.Response(200, json={"shipments": []}, headers=[(b"etag", etag)])
+    route = api.get("/v1/shipments").mock(return_value=page)
+    await client.read_page("shipments")
+
+    first = await client.ask(SHIPMENTS)
+    assert "if-none-match" not in route.calls.last.request.headers
+
+    route.respond(304)
+    again = await client.ask(replace(SHIPMENTS, etag=first.headers["etag"]))
+
+    assert (again.status, again.body) == (304, b"")
+    assert (b"if-none-match", etag) in route.calls.last.request.headers.raw
+
+
+async def test_requests_as_they_are_keep_to_the_budget(api: respx.MockRouter) -> None:
+    api.get("/v1/shipments").respond(json={"shipments": []})
+    client = InventoryClient(BASE, "KEY", requests_per_minute=4, share=0.5)
+
+    began = now()
+    for _ in range(3):
+        await client.ask(SHIPMENTS)
+
     assert 60 * SECOND < now() - began < 63 * SECOND
 
 

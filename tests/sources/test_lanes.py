@@ -6,6 +6,7 @@ import gzip
 import socket
 import ssl
 import struct
+import time
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator
@@ -20,7 +21,7 @@ import pytest
 
 from dockbell.core.reading.request import list_request, order_request
 from dockbell.core.reading.response import Response
-from dockbell.errors import ConfigError, SourceUnavailable
+from dockbell.errors import ConfigError, PageUnreadable, SourceUnavailable
 from dockbell.sources.lanes import Lanes, Unreached
 from tests.sources.conftest import Conversation, Serve
 
@@ -115,12 +116,14 @@ async def test_gzip_is_undone(serve: Serve) -> None:
         ("gzip", gzip.compress(b"x" * 99)[:-9], "truncated gzip in the answer"),
         ("gzip, gzip", gzip.compress(gzip.compress(b"x")), "content coding 'gzip, gzip' that nobody asked for"),
         ("br", b"x", "content coding 'br' that nobody asked for"),
+        ("gzip", gzip.compress(b"x") + b"y", "more in the answer than its gzip"),
+        ("gzip", gzip.compress(b"x") + gzip.compress(b"y"), "more in the answer than its gzip"),
     ],
 )
 async def test_a_content_coding_that_cannot_be_undone_is_an_error(
     serve: Serve, coding: str, body: bytes, reason: str
 ) -> None:
-    with pytest.raises(SourceUnavailable, match=f"^GET /v1/shipments: {reason}"):
+    with pytest.raises(PageUnreadable, match=f"^GET /v1/shipments: {reason}"):
         await exchange(serve, answering(f"content-encoding: {coding}\r\n", body))
 
 
@@ -140,7 +143,7 @@ async def test_an_endless_answer_is_given_up_at_the_limit(serve: Serve) -> None:
             sent += 65536
             await writer.drain()
 
-    with pytest.raises(SourceUnavailable, match="the answer is larger than 1048576 bytes"):
+    with pytest.raises(PageUnreadable, match="the answer is larger than 1048576 bytes"):
         await exchange(serve, converse)
 
     assert sent < 32 * MIB
@@ -151,7 +154,7 @@ async def test_a_small_answer_that_unfolds_endlessly_is_given_up_at_the_limit(se
     bomb = b"".join(packer.compress(bytes(MIB)) for _ in range(64)) + packer.flush()
     tracemalloc.start()
 
-    with pytest.raises(SourceUnavailable, match="the answer is larger than 1048576 bytes"):
+    with pytest.raises(PageUnreadable, match="the answer is larger than 1048576 bytes"):
         await exchange(serve, answering("content-encoding: gzip\r\n", bomb))
 
     _, most = tracemalloc.get_traced_memory()
@@ -179,6 +182,118 @@ async def test_an_answer_that_drips_is_given_up_when_its_time_is_over(serve: Ser
         pytest.raises(SourceUnavailable, match=r"^GET /v1/shipments: no complete answer within 0\.2 s$"),
     ):
         await exchange(serve, converse, timeout=timedelta(seconds=0.2))
+
+
+async def test_what_follows_a_gzip_without_end_is_not_kept(serve: Serve) -> None:
+    sent = 0
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await read_head(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n" + gzip.compress(b"{}"))
+        while True:
+            writer.write(bytes(65536))
+            sent += 65536
+            await writer.drain()
+
+    with pytest.raises(PageUnreadable, match="more in the answer than its gzip"):
+        await exchange(serve, converse)
+
+    assert sent < 32 * MIB
+
+
+async def test_a_gzip_without_end_that_unfolds_to_nothing_is_given_up_when_its_time_is_over(serve: Serve) -> None:
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_head(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n" + gzip.compress(b"")[:10])
+        while True:
+            writer.write(b"\x00\x00\x00\xff\xff" * 1000)  # stored blocks of no bytes
+            await writer.drain()
+
+    tracemalloc.start()
+    with anyio.fail_after(5), pytest.raises(PageUnreadable, match=r"no complete answer within 0\.3 s$"):
+        await exchange(serve, converse, timeout=timedelta(seconds=0.3))
+
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 4 * MIB
+
+
+async def test_a_body_in_very_many_chunks_takes_no_more_memory_than_in_one(serve: Serve) -> None:
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_head(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        writer.write(b"2\r\n{}\r\n" * 40_000 + b"0\r\n\r\n")
+
+    tracemalloc.start()
+    response = await exchange(serve, converse)
+
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert response.body == b"{}" * 40_000
+    assert most < 2 * MIB
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 100 Continue\r\n\r\n", b"x-header: 1\r\n"])
+async def test_a_head_without_end_is_given_up(serve: Serve, head: bytes) -> None:
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_head(reader)
+        writer.write(b"" if head.startswith(b"HTTP") else b"HTTP/1.1 200 OK\r\n")
+        while True:
+            writer.write(head * 100)
+            await writer.drain()
+
+    with anyio.fail_after(5), pytest.raises(SourceUnavailable):
+        await exchange(serve, converse, timeout=timedelta(seconds=0.5))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"content-encoding: gzip\r\ncontent-length: 3\r\n\r\nabc",
+        b"content-encoding: br\r\ncontent-length: 3\r\n\r\nabc",
+        b"content-length: 9999999\r\n\r\n" + bytes(2 * MIB),
+    ],
+)
+async def test_an_error_is_known_by_its_status_though_its_body_cannot_be_read(serve: Serve, answer: bytes) -> None:
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_head(reader)
+        writer.write(b"HTTP/1.1 429 Wait\r\nretry-after: 7\r\n" + answer)
+        await writer.drain()
+        await reader.read()
+
+    async with serve(converse) as port:
+        lanes = make_lanes(f"http://127.0.0.1:{port}")
+        for _ in range(2):
+            response = await lanes.exchange(FIRST, [])
+            assert (response.status, response.headers["retry-after"], response.body) == (429, "7", b"")
+        await lanes.aclose()
+
+
+@pytest.mark.parametrize(("status", "kind"), [(200, PageUnreadable), (503, SourceUnavailable)])
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_success_that_does_not_come_whole_is_unreadable(
+    serve: Serve, status: int, kind: type[SourceUnavailable], *, ends: bool
+) -> None:
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_head(reader)
+        writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: 99\r\n\r\n{{".encode())
+        await writer.drain()
+        if not ends:
+            await reader.read()
+
+    with pytest.raises(SourceUnavailable) as caught:
+        await exchange(serve, converse, timeout=timedelta(seconds=0.3))
+
+    assert type(caught.value) is kind
+
+
+async def test_an_answer_knows_when_it_was_asked_for_by_a_clock_that_is_never_set(serve: Serve) -> None:
+    began = timedelta(seconds=time.monotonic())
+
+    response = await exchange(serve, answering("", b"ok"))
+
+    assert began <= response.ticks <= timedelta(seconds=time.monotonic())
 
 
 def reset(writer: asyncio.StreamWriter) -> None:

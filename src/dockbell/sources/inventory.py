@@ -6,7 +6,6 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -17,9 +16,11 @@ from dockbell import __version__
 from dockbell.config import SourceSettings
 from dockbell.core.comparing.canon import decode
 from dockbell.core.model import JSON, Page, Urgency
+from dockbell.core.reading.clock import ServiceClock
 from dockbell.core.reading.request import MAX_LIMIT, Request, list_request, order_request, shipment_request
 from dockbell.core.reading.response import (
     NOT_FOUND,
+    NOT_MODIFIED,
     Response,
     judge_status,
     read_allowance,
@@ -28,22 +29,36 @@ from dockbell.core.reading.response import (
 )
 from dockbell.core.running.backoff import delay
 from dockbell.core.running.budget import Budget, Usage
-from dockbell.errors import ConfigError, RateLimited, SchemaMismatch, SourceRefused, SourceUnavailable
+from dockbell.core.running.refusal import Refusals
+from dockbell.errors import (
+    ConfigError,
+    CursorExpired,
+    PageUnreadable,
+    RateLimited,
+    SchemaMismatch,
+    SourceRefused,
+    SourceUnavailable,
+)
 from dockbell.sources.gatekeeper import Gatekeeper, now
 from dockbell.sources.lanes import Lanes, Unreached
+from dockbell.sources.remembered import RememberedPages
 from dockbell.telemetry import RequestSent, SourceWaits, Telemetry
 
 T = TypeVar("T")
 
-MAX_BODY: Final = 64 * 1024 * 1024
+MAX_BODY: Final = 16 * 1024 * 1024
+"""The most bytes of an answer: 80 kB for each record of a full page, and one record of a page of one."""
 
 _LANES: Final = 8
 _TRIES: Final = 5
+# An answer that cannot be read is mended by a smaller page rather than by patience.
+_UNREADABLE_TRIES: Final = 2
 _SHORTEST_WAIT: Final = timedelta(seconds=0.5)
 _LONGEST_WAIT: Final = timedelta(seconds=60)
 # A pause that the API asked for and that is longer is told to the caller instead of waited for.
 _PATIENCE: Final = timedelta(minutes=5)
 _UNAUTHORIZED: Final = 401
+_FORBIDDEN: Final = 403
 _ERRORS: Final = 400
 
 
@@ -51,7 +66,9 @@ class InventoryClient:
     """Reads and orders from one account of the API; implements :class:`dockbell.ports.Source`.
 
     Every request waits for the key's budget, the most urgent first, and is asked again (five times in all, with
-    growing random waits) when the answer did not come or was not usable. May be used by many coroutines at once::
+    growing random waits) when the answer did not come; twice in all when it came and was unreadable. Once the key is
+    refused, one request a minute finds out whether it still is, and the others fail at once. May be used by many
+    coroutines at once::
 
         async with InventoryClient("https://api.example.com", "KEY") as client:
             async for record in client.records("items", query={"status": "all"}):
@@ -109,6 +126,11 @@ class InventoryClient:
         )
         self._telemetry = telemetry or Telemetry()
         self._envelopes: dict[str, str] = {}
+        self._clock = ServiceClock()
+        self._asked_the_time_again = False
+        self._remembered = RememberedPages()
+        self._refusals = Refusals()
+        self._probe: anyio.Event | None = None  # set when the probe that is under way has come to an end
 
     @classmethod
     def from_settings(cls, name: str, settings: SourceSettings, telemetry: Telemetry | None = None) -> Self:
@@ -217,21 +239,64 @@ class InventoryClient:
             ValueError: The API would not accept the request.
             CursorExpired: The API no longer knows the cursor.
             SourceRefused: The key or the request is not accepted.
-            SourceUnavailable: No usable answer after five tries; :class:`RateLimited` when the budget is used up.
+            PageUnreadable: Twice an answer that is not whole and sound JSON, or too large: ask for a smaller page.
+            SourceUnavailable: No answer after five tries; :class:`RateLimited` when the budget is used up.
             SchemaMismatch: The answer holds no array of records, or several.
         """
         request = list_request(
             resource, limit=limit, cursor=cursor, updated_since=updated_since, query=query, expand=expand
         )
-        page = await self._ask(request, urgency, partial(self._read_page, resource, request))
+        try:
+            page = await self._ask_for_page(resource, request, urgency)
+            if self._clock.doubtful and not self._asked_the_time_again:
+                self._asked_the_time_again = True
+                page = await self._ask_for_page(resource, request, urgency)
+        except CursorExpired:
+            self._remembered.clear()  # a remembered page may have given the cursor
+            raise
         if page.records:
             self._envelopes[resource] = page.envelope
         return page
 
+    async def _ask_for_page(self, resource: str, request: Request, urgency: Urgency) -> Page:
+        """Ask for a page, not to be sent again where it is remembered: the pages of passes are, polls always differ."""
+        repeats = not request.narrows
+        remembered = self._remembered.recall(request.target, now()) if repeats else None
+
+        def read(response: Response) -> Page:
+            if response.status == NOT_MODIFIED and remembered is not None:
+                page = remembered[1]
+            else:
+                judge_status(request, response)
+                page = read_page(resource, response, envelope=self._envelopes.get(resource))
+                if repeats:
+                    self._remembered.remember(request.target, response.headers.get("etag"), page, now())
+            time = self._clock.judge(response)
+            return replace(
+                page,
+                asked_at=time.asked_at,
+                clock=time.clock,
+                answered_at=time.answered_at,
+                received_at=response.received_at,
+            )
+
+        return await self._ask(replace(request, etag=remembered[0]) if remembered else request, urgency, read)
+
     async def read_shipment(
-        self, shipment_id: str, *, expand: tuple[str, ...] = (), urgency: Urgency = Urgency.DETAIL
+        self,
+        shipment_id: str,
+        *,
+        expand: tuple[str, ...] = (),
+        urgency: Urgency = Urgency.DETAIL,
+        patient: bool = True,
     ) -> bytes | None:
         """Read one shipment's raw JSON; None when the API answers that there is none (404, 410).
+
+        Args:
+            shipment_id: Its id.
+            expand: Relations to embed.
+            urgency: Whose turn it is when requests are scarce.
+            patient: Ask again when no usable answer comes; otherwise once only, for callers that come back later.
 
         Raises:
             SourceError: As :meth:`read_page`.
@@ -244,7 +309,7 @@ class InventoryClient:
             judge_status(request, response)
             return read_object(str(request), response)
 
-        return await self._ask(request, urgency, read)
+        return await self._ask(request, urgency, read, tries=_TRIES if patient else 1)
 
     async def create_sales_order(self, payload: JSON, *, urgency: Urgency = Urgency.OPERATOR) -> JSON:
         """Create a sales order and return the API's answer, decoded; text when it is no JSON, None when empty.
@@ -273,13 +338,23 @@ class InventoryClient:
         except SourceUnavailable as error:
             raise SourceUnavailable(f"{error}; the order may have been created: look before ordering again") from error
 
-    def _read_page(self, resource: str, request: Request, response: Response) -> Page:
-        judge_status(request, response)
-        return read_page(resource, response, envelope=self._envelopes.get(resource))
+    async def ask(self, request: Request) -> Response:
+        """Send one request as it is and return its answer as it is, whatever its status: for a look at the API itself.
 
-    async def _ask(self, request: Request, urgency: Urgency, read: Callable[[Response], T]) -> T:
-        """Ask until ``read`` finds the answer usable; what passes by itself is asked again, five times in all."""
-        attempt = 1
+        It has its turn by the budget, as urgent as an operator. It is sent once, also where the key is known to be
+        refused, and nothing is concluded from its answer but how the budget stands. Errors do not quote the key.
+
+        Raises:
+            SourceRefused: There is no key to ask with.
+            SourceUnavailable: No complete answer came; :class:`RateLimited` when the API wants minutes of peace.
+        """
+        return await self._send(request, Urgency.OPERATOR, self._current_key(), gated=False)
+
+    async def _ask(
+        self, request: Request, urgency: Urgency, read: Callable[[Response], T], *, tries: int = _TRIES
+    ) -> T:
+        """Ask until ``read`` finds the answer usable; what passes by itself is asked again, ``tries`` times in all."""
+        attempt, unreadable = 1, 0
         while True:
             try:
                 return read(await self._exchange(request, urgency))
@@ -289,26 +364,66 @@ class InventoryClient:
                     wait = max(wait, error.retry_after or wait)
                     for budget in self._charged(request):
                         budget.pause(wait, now())
-                if attempt == _TRIES or wait > _PATIENCE or not _may_repeat(request, error):
+                unreadable += isinstance(error, PageUnreadable)
+                given_up = attempt == tries or unreadable == _UNREADABLE_TRIES
+                if given_up or wait > _PATIENCE or not _may_repeat(request, error):
                     raise
                 self._telemetry.emit(SourceWaits(self.name, str(error), wait))
             await anyio.sleep(wait.total_seconds())
             attempt += 1
 
     async def _exchange(self, request: Request, urgency: Urgency) -> Response:
+        """Return the answer to a request, unless the key is known to be refused and this is not the probe."""
+        while self._probe is not None and self._refusals.reason(request.collection):
+            await self._probe.wait()
+        if not self._refusals.may_probe(request.collection, now()):
+            self._stop_refused(request)
+        if not self._refusals.reason(request.collection):
+            return await self._exchange_with_key(request, urgency, probe=False)
+        self._refusals.probing(request.collection, now())
+        self._probe = probe = anyio.Event()
+        self._key = None  # it may have been replaced meanwhile
+        self._remembered.clear()  # and another key may be shown something else
+        try:
+            # The most urgent: all others wait for what it finds.
+            return await self._exchange_with_key(request, Urgency.OPERATOR, probe=True)
+        finally:
+            self._probe = None
+            probe.set()
+
+    async def _exchange_with_key(self, request: Request, urgency: Urgency, *, probe: bool) -> Response:
         """Return the answer to a request; after a 401 the key is read again, and a new one tried."""
         key = self._current_key()
-        response = await self._send(request, urgency, key)
-        if response.status == _UNAUTHORIZED and (renewed := self._renew_key(key)) != key and request.method == "GET":
-            response = await self._send(request, urgency, renewed)
+        response = await self._send(request, urgency, key, gated=not probe)
+        if response.status == _UNAUTHORIZED and (renewed := self._current_key()) != key:
+            self._remembered.clear()
+            if request.method != "GET":
+                return response
+            response = await self._send(request, urgency, renewed, gated=False)
+        if response.status in {_UNAUTHORIZED, _FORBIDDEN}:
+            try:
+                judge_status(request, response)
+            except SourceRefused as error:
+                by_key = response.status == _UNAUTHORIZED
+                if by_key or request.method == "GET":  # an order may be forbidden for what stands in it
+                    self._refusals.refused(request.collection, str(error), now(), key=by_key)
+                raise
+        elif response.status < _ERRORS or response.status in NOT_FOUND:
+            self._refusals.accepted(request.collection, now())
         return response
 
-    async def _send(self, request: Request, urgency: Urgency, key: str) -> Response:
-        """Wait for a turn, send, and tell the budget and the listeners."""
+    def _stop_refused(self, request: Request) -> None:
+        if reason := self._refusals.reason(request.collection):
+            raise SourceRefused(reason)
+
+    async def _send(self, request: Request, urgency: Urgency, key: str, *, gated: bool) -> Response:
+        """Wait for a turn, send, and tell the budget and the listeners; ``gated``: unless the key is refused."""
         budgets = self._charged(request)
         if (wait := max(budget.admit(now(), urgency) for budget in budgets)) > _PATIENCE:
             raise RateLimited(f"{request}: not asked, the API wants {wait.total_seconds():.0f} s of peace", wait)
         async with self._gatekeeper.turn(urgency, *budgets):
+            if gated:
+                self._stop_refused(request)  # the refusal may have become known while this waited
             started, status, allowance = now(), None, None
             try:
                 response = await self._lanes.exchange(request, self._headers(request, key))
@@ -320,6 +435,8 @@ class InventoryClient:
                 )
             if allowance:
                 budgets[-1].learned(allowance, now())
+        if status == _UNAUTHORIZED and self._key == key:
+            self._key = None  # it is looked up again before the next request
         # What the API says of an error is quoted, and some quote the key.
         return response if status < _ERRORS else replace(response, body=response.body.replace(key.encode(), b"***"))
 
@@ -329,12 +446,11 @@ class InventoryClient:
 
     def _headers(self, request: Request, key: str) -> list[tuple[bytes, bytes]]:
         headers = [(b"authorization", f"Bearer {key}".encode()), *self._fixed_headers]
-        return headers if request.body is None else [*headers, (b"content-type", b"application/json")]
-
-    def _renew_key(self, refused: str) -> str:
-        if self._key == refused:
-            self._key = None
-        return self._current_key()
+        if request.etag is not None:
+            headers.append((b"if-none-match", request.etag.encode("latin-1")))  # as it came
+        if request.body is not None:
+            headers.append((b"content-type", b"application/json"))
+        return headers
 
     def _current_key(self) -> str:
         if self._key is None:

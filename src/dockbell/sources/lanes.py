@@ -18,7 +18,7 @@ import httpx
 
 from dockbell.core.reading.request import Request
 from dockbell.core.reading.response import Response, clean
-from dockbell.errors import ConfigError, SourceUnavailable
+from dockbell.errors import ConfigError, PageUnreadable, SourceUnavailable
 from dockbell.network import explain, make_trust
 
 _GZIP: Final = 31  # zlib's word for "expect a gzip header"
@@ -65,21 +65,30 @@ class Lanes:
     async def exchange(self, request: Request, headers: Iterable[tuple[bytes, bytes]]) -> Response:
         """Send one request and return its complete answer, whatever its status.
 
+        Of an answer that is no success, the status says enough: its body is left empty where it cannot be read.
+
         Raises:
             Unreached: No connection came about; nothing was sent.
-            SourceUnavailable: The answer did not come whole, in time and within the size.
+            PageUnreadable: A success began to come, but not whole, sound and within the size.
+            SourceUnavailable: No answer came in time.
         """
         lane = self._free.pop() if self._free else self._open()
+        limit = self._timeout.total_seconds()
+        answer: httpx.Response | None = None
         intact = False
         try:
-            with anyio.fail_after(self._timeout.total_seconds()):
-                response = await self._exchange(lane, request, headers)
+            with anyio.fail_after(limit):
+                sent_at, started = datetime.now(UTC), time.monotonic()
+                answer = await lane.handle_async_request(self._outgoing(request, headers))
+                answered = time.monotonic()
+                body = await self._read(request, answer)
             intact = True
         except TimeoutError as error:
-            limit = self._timeout.total_seconds()
-            raise SourceUnavailable(f"{request}: no complete answer within {limit:g} s") from error
+            raise _kind_of(answer)(f"{request}: no complete answer within {limit:g} s") from error
         except _UNREACHED as error:
             raise Unreached(f"{request}: cannot connect to {self._peer}: {explain(error)}") from error
+        except httpx.RemoteProtocolError as error:
+            raise _kind_of(answer)(f"{request}: connection lost: {explain(error)}") from error
         except (httpx.HTTPError, OSError) as error:
             raise SourceUnavailable(f"{request}: connection lost: {explain(error)}") from error
         finally:
@@ -87,27 +96,6 @@ class Lanes:
                 self._free.append(lane)
             else:  # whatever state the connection is in, nobody meets it again
                 await self._close(lane)
-        return response
-
-    async def aclose(self) -> None:
-        """Close the connections that are not in use."""
-        while self._free:
-            await self._close(self._free.pop())
-
-    async def _exchange(
-        self, lane: httpx.AsyncBaseTransport, request: Request, headers: Iterable[tuple[bytes, bytes]]
-    ) -> Response:
-        outgoing = httpx.Request(
-            request.method, self._base_url + request.target, headers=[*headers], content=request.body
-        )
-        sent_at, started = datetime.now(UTC), time.monotonic()
-        answer = await lane.handle_async_request(outgoing)
-        answered = time.monotonic()
-        try:
-            assert isinstance(answer.stream, AsyncIterable)
-            body = await self._read(request, answer.stream, answer.headers.get("content-encoding", ""))
-        finally:
-            await answer.aclose()
         return Response(
             status=answer.status_code,
             headers={name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers.raw},
@@ -116,26 +104,51 @@ class Lanes:
             # Counted on the monotonic clock: a step of the wall clock must not lengthen the round trip.
             answered_at=sent_at + timedelta(seconds=answered - started),
             received_at=sent_at + timedelta(seconds=time.monotonic() - started),
+            ticks=timedelta(seconds=started),
         )
 
-    async def _read(self, request: Request, stream: AsyncIterable[bytes], coding: str) -> bytes:
+    async def aclose(self) -> None:
+        """Close the connections that are not in use."""
+        while self._free:
+            await self._close(self._free.pop())
+
+    def _outgoing(self, request: Request, headers: Iterable[tuple[bytes, bytes]]) -> httpx.Request:
+        url = self._base_url + request.target
+        return httpx.Request(request.method, url, headers=[*headers], content=request.body)
+
+    async def _read(self, request: Request, answer: httpx.Response) -> bytes:
+        """Return the decoded body, and let the connection go."""
+        try:
+            return await self._decode(request, answer)
+        except PageUnreadable:
+            if answer.is_success:
+                raise
+            return b""
+        finally:
+            await answer.aclose()
+
+    async def _decode(self, request: Request, answer: httpx.Response) -> bytes:
         """Return the decoded body, never holding more than allowed of it."""
-        inflate = zlib.decompressobj(_GZIP) if coding.lower() in {"gzip", "x-gzip"} else None
-        if inflate is None and coding.lower() not in {"", "identity"}:
-            raise SourceUnavailable(f"{request}: content coding {clean(coding)!r} that nobody asked for")
-        chunks, size = [], 0
-        async for received in stream:
+        coding = answer.headers.get("content-encoding", "").lower()
+        inflate = zlib.decompressobj(_GZIP) if coding in {"gzip", "x-gzip"} else None
+        if inflate is None and coding not in {"", "identity"}:
+            raise PageUnreadable(f"{request}: content coding {clean(coding)!r} that nobody asked for")
+        body, whole = bytearray(), True  # of small chunks, a list would hold a multiple of what they hold
+        assert isinstance(answer.stream, AsyncIterable)
+        async for received in answer.stream:
             try:
-                chunk = inflate.decompress(received, self._max_body - size + 1) if inflate else received
+                chunk = inflate.decompress(received, self._max_body - len(body) + 1) if inflate else received
             except zlib.error as error:
-                raise SourceUnavailable(f"{request}: damaged gzip in the answer") from error
-            size += len(chunk)
-            if size > self._max_body:
-                raise SourceUnavailable(f"{request}: the answer is larger than {self._max_body} bytes")
-            chunks.append(chunk)
-        if inflate and chunks and not inflate.eof:  # no body at all is no gzip either
-            raise SourceUnavailable(f"{request}: truncated gzip in the answer")
-        return b"".join(chunks)
+                raise PageUnreadable(f"{request}: damaged gzip in the answer") from error
+            body += chunk
+            if len(body) > self._max_body:
+                raise PageUnreadable(f"{request}: the answer is larger than {self._max_body} bytes")
+            if inflate and inflate.unused_data:  # it would be kept, and copied with every byte that follows
+                raise PageUnreadable(f"{request}: more in the answer than its gzip")
+            whole = inflate is None or inflate.eof  # no body at all is no gzip either
+        if not whole:
+            raise PageUnreadable(f"{request}: truncated gzip in the answer")
+        return bytes(body)
 
     def _open(self) -> httpx.AsyncBaseTransport:
         if self._transport is not None:
@@ -147,6 +160,11 @@ class Lanes:
         if lane is not self._transport:
             with anyio.move_on_after(1, shield=True):
                 await lane.aclose()
+
+
+def _kind_of(answer: httpx.Response | None) -> type[SourceUnavailable]:
+    """Return what an answer that did not come to its end is called: less of it might have come whole."""
+    return PageUnreadable if answer is not None and answer.is_success else SourceUnavailable
 
 
 def _parse_url(name: str, text: str) -> httpx.URL:

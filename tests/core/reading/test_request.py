@@ -152,3 +152,20 @@ def test_an_order_is_posted_as_json() -> None:
 def test_an_order_with_a_number_that_json_lacks_is_refused() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         order_request({"quantity": float("nan")})
+
+
+@pytest.mark.parametrize(
+    ("request_", "collection"),
+    [
+        (list_request("shipments", cursor="a/b"), "/v1/shipments"),
+        (shipment_request("a/b"), "/v1/shipments/{id}"),
+        (order_request({}), "/v1/sales-orders"),
+    ],
+)
+def test_a_request_knows_its_collection(request_: Request, collection: str) -> None:
+    assert request_.collection == collection
+
+
+def test_a_request_knows_whether_it_asks_for_a_part_of_the_list() -> None:
+    assert list_request("items", updated_since=datetime(2026, 11, 21, tzinfo=UTC)).narrows
+    assert not list_request("items", cursor="a", query={"sku": "updated_since"}).narrows

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dockbell.core.model import RESOURCES, Allowance, ClockSource, Page
 from dockbell.core.reading.request import Request, list_request, shipment_request
 from dockbell.core.reading.response import (
+    RECORDS_MOST,
     Response,
     clean,
     judge_status,
@@ -23,6 +24,7 @@ from dockbell.core.reading.response import (
 from dockbell.errors import (
     CursorExpired,
     DockbellError,
+    PageUnreadable,
     RateLimited,
     SchemaMismatch,
     SourceRefused,
@@ -107,6 +109,8 @@ def test_a_cursor_of_another_kind_is_a_mismatch(cursor: Any) -> None:
         ("items", {"warnings": [], "results": [{"id": 1}]}, "results"),
         ("items", {"warnings": [{"code": 1}], "items": []}, "items"),
         ("items", {"errors": [], "items": []}, "items"),
+        ("items", {"warnings": [{"code": 1}], "data": []}, "data"),
+        ("items", {"Messages": [{"code": 1}], "data": [{"id": 1}]}, "data"),
         ("shipments", {"data": {"shipments": [{"id": 1}], "count": 1}}, "data.shipments"),
     ],
 )
@@ -134,8 +138,8 @@ def test_the_array_that_held_the_records_before_is_preferred() -> None:
         {"shipments": {"id": 1}},
         {"shipments": ["a", "b"]},
         {"shipments": [{"id": 1}, None]},
-        {"error": "overloaded"},
-        {"error": {"code": 7, "details": []}},
+        {"messages": [{"code": 7}]},
+        {"warnings": [{"code": 7}], "error": None},
         {"included": [{"id": 1}], "rows": [{"id": 2}]},
         {"included": [], "rows": []},
         {"data": {"rows": [{"id": 1}]}},
@@ -154,11 +158,52 @@ def test_an_answer_without_the_known_array_never_passes_for_an_empty_page(body: 
 
 def test_a_mismatch_names_what_was_got() -> None:
     with pytest.raises(SchemaMismatch) as caught:
-        read_page("items", answer({"error": "x", "bad\x1bname": 1}))
+        read_page("items", answer({"rows": "x", "bad\x1bname": 1}))
 
     assert str(caught.value) == (
-        'resource "items": the answer holds no array of objects, got fields error, bad name; check base_url'
+        'resource "items": the answer holds no array of objects, got fields rows, bad name; check base_url'
     )
+
+
+@pytest.mark.parametrize("envelope", [None, "shipments"])
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"error": "backend down"}, ', "backend down"'),
+        ({"errors": [{"code": "backend_down"}]}, ', "backend_down"'),
+        ({"errors": [{"code": 7}]}, ""),
+        ({"error": {"code": 7, "details": []}}, ""),
+        ({"Error": True, "message": "backend down"}, ', "backend down"'),
+        ({"error": 500, "message": "backend\ndown?key=1"}, ', "backend down?…"'),
+        ({"shipments": [], "error": "backend down", "message": "OK"}, ', "backend down"'),
+        ({"shipments": [{"id": 1}], "errors": [{"message": "backend down"}], "next_cursor": "a"}, ', "backend down"'),
+    ],
+)
+def test_an_error_that_is_told_with_the_status_of_a_success_is_neither_records_nor_their_end(
+    body: dict[str, Any], words: str, envelope: str | None
+) -> None:
+    with pytest.raises(SourceUnavailable) as caught:
+        read_page("shipments", answer(body), envelope=envelope)
+
+    assert not isinstance(caught.value, PageUnreadable)  # a smaller page would be no better
+    assert str(caught.value) == (
+        f'resource "shipments": the answer holds an error{words}, though its status is a success'
+    )
+
+
+def test_an_error_beside_records_that_stand_one_level_down_is_one_too() -> None:
+    with pytest.raises(SourceUnavailable, match="backend down"):
+        read_page("shipments", answer({"data": {"shipments": [], "errors": ["backend down"]}}))
+
+
+@pytest.mark.parametrize("nothing", [None, False, 0, "", " ", [], {}])
+def test_an_error_member_that_tells_of_none_is_fine(nothing: Any) -> None:
+    body = json.dumps({"shipments": [{"id": 1}], "error": nothing, "errors": nothing}, indent=1).encode()
+    assert len(read_page("shipments", answer(body)).records) == 1
+
+
+def test_errors_that_are_counted_elsewhere_in_the_answer_are_no_error_of_it() -> None:
+    assert read_page("shipments", answer({"shipments": [], "by_status": {"error": 3}})).records == ()
 
 
 @pytest.mark.parametrize(
@@ -175,19 +220,28 @@ def test_a_mismatch_names_what_was_got() -> None:
         b'{"shipments": [{"id": "\xed\xa0\x80"}]}',
         b'{"shipments": [{"id": "\n"}]}',
         b'{"shipments": []} {"shipments": []}',
+        b'{"shipments": [], "next_cursor": "\\ud800"}',
+        b'{"shipments": [{"id": "\\q"}]}',
+        b'{"shipments": [{}], "next_cursor"',
+        b'[{"id": 1}',
+        b"[" * 100_000,
+        b'"shipments',
+        b"nul",
+        b"[NaN]",
+        b"null null",
         b'{"shipments": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         b'\xef\xbb\xbf{"shipments": []}',
         '{"shipments": []}'.encode("utf-16"),
     ],
 )
-def test_what_is_not_sound_json_is_asked_for_again(body: bytes) -> None:
-    with pytest.raises(SourceUnavailable, match=r'^resource "shipments": the answer is not JSON, got '):
+def test_what_is_not_sound_json_is_unreadable(body: bytes) -> None:
+    with pytest.raises(PageUnreadable, match=r'^resource "shipments": the answer is not JSON, got '):
         read_page("shipments", answer(body))
 
 
 @pytest.mark.parametrize("content_type", ["text/html; charset=utf-8", "text/plain", "application/javascript", "json"])
 def test_what_does_not_call_itself_json_is_not_believed(content_type: str) -> None:
-    with pytest.raises(SourceUnavailable, match=f"got content type '{content_type}'"):
+    with pytest.raises(PageUnreadable, match=f"got content type '{content_type}'"):
         read_page("shipments", answer(b'{"shipments": []}', content_type=content_type))
 
 
@@ -209,6 +263,57 @@ def test_a_missing_content_type_is_tolerated() -> None:
     response = Response(200, {}, b'{"shipments": []}', SENT, SENT, SENT)
 
     assert read_page("shipments", response).envelope == "shipments"
+
+
+def test_a_page_of_more_records_than_any_page_has_is_unreadable() -> None:
+    body = b'{"shipments": [{}' + b",{}" * RECORDS_MOST + b"]}"
+
+    with pytest.raises(PageUnreadable, match=r'^resource "shipments": the answer holds an array of 100001 objects$'):
+        read_page("shipments", answer(body))
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (b'{"shipments": [{"id": 1}], "shipments": [{"id": 2}]}', "shipments"),
+        (b'{"shipments": [], "shipments": []}', "shipments"),
+        (b'{"next_cursor": "a", "shipments": [], "next_cursor": null}', "next_cursor"),
+        (b'{"data": {"shipments": [{"id": 1}], "shipments": []}}', "shipments"),
+        (b'{"shipments": [], "meta": {"next_cursor": "a", "next_cursor": "b"}}', "next_cursor"),
+    ],
+)
+def test_records_or_a_cursor_that_are_given_twice_are_unreadable(body: bytes, name: str) -> None:
+    with pytest.raises(PageUnreadable, match=f'^resource "shipments": the answer gives "{name}" twice$'):
+        read_page("shipments", answer(body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"shipments": [{"shipments": 1, "shipments": 2}, {"next_cursor": 1}], "next_cursor": "a"}',
+        b'{"total": 1, "shipments": [{}], "total": 2, "next_cursor": "a"}',
+        b'{"total": 1, "shipments": [{}, {"shipments": 1}], "total": 2, "next_cursor": "a"}',
+        b'{"shipments": [{}], "links": {"next_cursor": 1}, "next_cursor": "a", "note": "\\"next_cursor\\":"}',
+        b'{"shipments": [{}], "next_cursor": "a", "x": {"y": {"next_cursor": 1, "next_cursor": 2}}}',
+    ],
+)
+def test_of_other_members_that_come_twice_the_last_counts(body: bytes) -> None:
+    page = read_page("shipments", answer(body))
+
+    assert (len(page.records), page.next_cursor) == (len(json.loads(body)["shipments"]), "a")
+
+
+def test_however_deep_an_answer_is_it_is_a_page_or_unreadable() -> None:
+    kinds: set[type] = set()
+    for depth in range(1, 1100, 3):
+        deep = b"[" * depth + b"]" * depth
+        for body in (b'{"shipments": [{"a": %b}]}', b'{"stock": [], "stock": [], "shipments": [{"shipments": %b}]}'):
+            try:
+                kinds.add(type(read_page("shipments", answer(body % deep))))
+            except PageUnreadable as error:
+                kinds.add(type(error))
+
+    assert kinds == {Page, PageUnreadable}
 
 
 json_values = st.recursive(
@@ -266,8 +371,8 @@ def test_what_is_no_object_is_a_mismatch(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b'{"id"', b'{"id": "\xff"}', b'{"id": NaN}'])
-def test_an_object_that_is_not_sound_is_asked_for_again(body: bytes) -> None:
-    with pytest.raises(SourceUnavailable, match=r"^GET /v1/shipments/7: the answer is not JSON"):
+def test_an_object_that_is_not_sound_is_unreadable(body: bytes) -> None:
+    with pytest.raises(PageUnreadable, match=r"^GET /v1/shipments/7: the answer is not JSON"):
         read_object("GET /v1/shipments/7", answer(body))
 
 
@@ -414,6 +519,7 @@ def test_a_429_carries_how_long_to_wait() -> None:
         ("no such\n\x1b[31mstatus", ', "no such [31mstatus"'),
         ({"message": "see https://x.example/doc?token=abc for more"}, ', "see https://x.example/doc?… for more"'),
         ({"message": "a" * 999}, ', "' + "a" * 199 + '…"'),
+        ({"code": "no such status", "status": 422}, ', "no such status"'),
         ({"message": 7}, ""),
         ({}, ""),
         ([], ""),
@@ -453,3 +559,22 @@ def test_any_answer_is_a_success_or_a_typed_error(
         assert str(error).isprintable()  # noqa: PT017  # all are right; this holds for errors
     else:
         assert 200 <= status < 300
+
+
+@given(
+    st.dictionaries(st.text("abc\u00e9", max_size=3), json_values, max_size=8),
+    st.sampled_from(["shipments", "next_cursor"]),
+    st.sampled_from([(",", ":"), (", ", ": "), (" ,\n\t", " : ")]),
+    st.booleans(),
+)
+def test_whatever_else_an_answer_holds_a_second_cursor_or_list_is_seen(
+    others: dict[str, Any], twice: str, separators: tuple[str, str], nested: bool
+) -> None:
+    members = [("shipments", []), ("next_cursor", None), *others.items(), (twice, [] if twice == "shipments" else 1)]
+    comma, colon = separators
+    body = "{" + comma.join(json.dumps(name) + colon + json.dumps(value) for name, value in members) + "}"
+    if nested:
+        body = '{"data":' + body + "}"
+
+    with pytest.raises(PageUnreadable, match="twice"):
+        read_page("shipments", answer(body.encode()))

@@ -26,12 +26,14 @@ class Request:
         path: Absolute and percent-encoded.
         params: The query, decoded, in the order sent.
         body: JSON, for ``POST`` only.
+        etag: That of an answer which need not come again while it is still the same.
     """
 
     method: str
     path: str
     params: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
+    etag: str | None = None
 
     def __str__(self) -> str:
         """Return ``GET /v1/shipments``: how errors and logs call it, never with its query."""
@@ -43,9 +45,20 @@ class Request:
         return f"{self.path}?{urlencode(self.params, quote_via=quote)}" if self.params else self.path
 
     @property
+    def collection(self) -> str:
+        """``/v1/shipments`` or ``/v1/shipments/{id}``: where it goes, whatever the id."""
+        _, version, name, *record = self.path.split("/")
+        return f"/{version}/{name}/{{id}}" if record else self.path
+
+    @property
     def continues(self) -> bool:
         """Whether it asks for a page after the first."""
         return any(name == "cursor" for name, _ in self.params)
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it asks for what was modified since a time."""
+        return any(name == "updated_since" for name, _ in self.params)
 
 
 def list_request(

@@ -1,12 +1,13 @@
 """What an answer of the API says: its page, its clock, what it leaves of the budget, or whose turn it is to act.
 
 Much of it is "not shown" in the API's description, so what can be tolerated is, and what cannot be believed is an
-error: an answer that is not whole and sound JSON passes by itself (:class:`SourceUnavailable`), sound JSON of another
-shape does not (:class:`SchemaMismatch`).
+error: an answer that is not whole and sound JSON passes by itself or with a smaller page (:class:`PageUnreadable`),
+sound JSON of another shape does not (:class:`SchemaMismatch`).
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +20,23 @@ import msgspec
 from dockbell.core.model import JSON, RESOURCES, Allowance, ClockSource, Page
 from dockbell.core.moment import EPOCH, parse_moment
 from dockbell.core.reading.request import Request
-from dockbell.errors import CursorExpired, RateLimited, SchemaMismatch, SourceRefused, SourceUnavailable
+from dockbell.errors import (
+    CursorExpired,
+    PageUnreadable,
+    RateLimited,
+    SchemaMismatch,
+    SourceRefused,
+    SourceUnavailable,
+)
 
 WINDOW: Final = timedelta(seconds=60)
 """The service counts requests per minute (api-spec.md, "Limits")."""
 NOT_FOUND: Final = frozenset({404, 410})
 """What is asked for does not exist, or no longer."""
+NOT_MODIFIED: Final = 304
+"""What was asked for is what was given before, under the same ``ETag``."""
+RECORDS_MOST: Final = 100_000
+"""A page of more records is not meant as one: the API gives 200."""
 
 _DATE_RESOLUTION: Final = timedelta(seconds=1)
 _LONGEST_WISH: Final = timedelta(days=1)
@@ -34,19 +46,26 @@ _CURSOR_LOST: Final = frozenset({400, 404, 410, 422})
 _PASSING: Final = frozenset({408, 425})
 
 _JSON_TYPE: Final = re.compile(r"(application|text)/([^;]*\+)?json\s*(;.*)?", re.IGNORECASE)
+_OBJECTS_OR_NOTHING: Final = re.compile(rb"\[[ \t\r\n]*[{\]]")
 _INTEGER: Final = re.compile(rb"-?\d+")
 _NUMBER: Final = re.compile(r"\s*(\d{1,15})")
 _QUERY: Final = re.compile(r"\?\S+")
 _LONGEST_SAYING: Final = 200
-_WHERE_WORDS_ARE: Final = ("message", "detail", "error_description", "title", "error", "errors")
+_WHERE_WORDS_ARE: Final = ("message", "detail", "error_description", "title", "error", "errors", "code")
+_ERRORS: Final = frozenset({"error", "errors"})
+"""What holds anything under such a name beside the records says that these are not what they should be."""
+_NO_RECORDS: Final = _ERRORS | {"warning", "warnings", "message", "messages", "notices", "problems", "violations"}
+"""What is called so is said about the answer, and is not what was asked for."""
+_NOTHING: Final = frozenset({b"null", b"false", b"0", b'""', b"[]", b"{}"})
 
 _Fields: TypeAlias = dict[str, msgspec.Raw]
 _OBJECT: Final = msgspec.json.Decoder(_Fields)
+_RAW: Final = msgspec.json.Decoder(msgspec.Raw)
 _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _TEXT: Final = msgspec.json.Decoder(str)
 _ANY: Final = msgspec.json.Decoder()
-# What msgspec says of text that is no JSON, of bytes that are no UTF-8, and of brackets nested without end.
-_MALFORMED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# What is said of text that is no JSON, of bytes that are no UTF-8, and of brackets nested without end.
+_MALFORMED: Final = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +79,7 @@ class Response:
         sent_at: Our time before the request was sent.
         answered_at: Our time when the head of the answer came.
         received_at: Our time when the answer was complete.
+        ticks: Our monotonic clock before the request was sent, as the time since its origin.
     """
 
     status: int
@@ -68,6 +88,7 @@ class Response:
     sent_at: datetime
     answered_at: datetime
     received_at: datetime
+    ticks: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,28 +118,29 @@ def read_page(resource: str, response: Response, *, envelope: str | None = None)
         envelope: The field that held the records of earlier pages, where that is known.
 
     Raises:
-        SourceUnavailable: Not whole and sound JSON.
+        PageUnreadable: Not whole and sound JSON, or not to be understood in one way only.
+        SourceUnavailable: An error, told with the status of a success.
         SchemaMismatch: No array of records, or no telling which.
     """
-    body = _sound_body(f'resource "{resource}"', response)
+    subject = f'resource "{resource}"'
+    body = _sound_body(subject, response)
+    outer = _decode_object(subject, body)
     try:
-        outer = _OBJECT.decode(body)
         # One level down: {"data": {"shipments": []}}, {"shipments": [], "meta": {"next_cursor": null}}.
-        inner = {
-            f"{name}.{part}": value
-            for name, raw in outer.items()
-            if _begins(raw, b"{")
-            for part, value in _OBJECT.decode(raw).items()
-        }
-    except msgspec.ValidationError as error:
-        raise SchemaMismatch(f'resource "{resource}": the answer is no JSON object; check base_url') from error
+        inside = {name: _OBJECT.decode(raw) for name, raw in outer.items() if _begins(raw, b"{")}
+        inner = {f"{name}.{part}": value for name, fields in inside.items() for part, value in fields.items()}
+        _check_no_error(subject, outer)
+        name, records = _find_records(resource, outer, inner, envelope)
+        _check_no_error(subject, inside.get(name.rpartition(".")[0], {}))
+        cursor = _find_cursor(resource, outer, inner)
+        if _has_room(body, outer) or any(_has_room(outer[part], fields) for part, fields in inside.items()):
+            _check_given_once(subject, body, name)
     except _MALFORMED as error:
-        raise _not_json(f'resource "{resource}"', error) from error
-    name, records = _find_records(resource, outer, inner, envelope)
+        raise _not_json(subject, error) from error
     time = service_time(response)
     return Page(
         records=tuple(bytes(record) for record in records),
-        next_cursor=_find_cursor(resource, outer, inner),
+        next_cursor=cursor,
         envelope=name,
         asked_at=time.asked_at,
         clock=time.clock,
@@ -131,23 +153,29 @@ def read_object(subject: str, response: Response) -> bytes:
     """Return the JSON text of the one object that an answer holds.
 
     Raises:
-        SourceUnavailable: Not whole and sound JSON.
+        PageUnreadable: Not whole and sound JSON.
         SchemaMismatch: Sound JSON, but no object.
     """
     body = _sound_body(subject, response)
+    _decode_object(subject, body)
+    return body.strip()
+
+
+def _decode_object(subject: str, body: bytes) -> _Fields:
     try:
-        _OBJECT.decode(body)
-    except msgspec.ValidationError as error:
-        raise SchemaMismatch(f"{subject}: the answer is no JSON object; check base_url") from error
+        try:
+            return _OBJECT.decode(body)
+        except msgspec.ValidationError as error:
+            _RAW.decode(body)  # an array that is cut short is no sound JSON either
+            raise SchemaMismatch(f"{subject}: the answer is no JSON object; check base_url") from error
     except _MALFORMED as error:
         raise _not_json(subject, error) from error
-    return body.strip()
 
 
 def _sound_body(subject: str, response: Response) -> bytes:
     content_type = response.headers.get("content-type", "application/json")
     if not _JSON_TYPE.fullmatch(content_type.strip()):
-        raise SourceUnavailable(f"{subject}: the answer is not JSON, got content type {clean(content_type)!r}")
+        raise PageUnreadable(f"{subject}: the answer is not JSON, got content type {clean(content_type)!r}")
     try:
         response.body.decode()  # slices are cut out of the text without a look at their encoding
     except UnicodeDecodeError as error:
@@ -155,8 +183,57 @@ def _sound_body(subject: str, response: Response) -> bytes:
     return response.body
 
 
-def _not_json(subject: str, error: Exception) -> SourceUnavailable:
-    return SourceUnavailable(f"{subject}: the answer is not JSON, got {clean(str(error))}")
+def _not_json(subject: str, error: Exception) -> PageUnreadable:
+    return PageUnreadable(f"{subject}: the answer is not JSON, got {clean(str(error))}")
+
+
+def _has_room(text: bytes | msgspec.Raw, fields: _Fields) -> bool:
+    """Tell whether an object's text is longer than its members, so that one of them may have been there twice.
+
+    It nearly never is, and this costs a hundredth of a look at the text.
+    """
+    members = sum(len(name.encode()) + len(memoryview(raw)) + len('"":,') for name, raw in fields.items())
+    blanks = min(2 * len(fields), len('"data":[],') - 1)  # less than anything that could have been there
+    return len(memoryview(text)) > members + len("{}") + blanks
+
+
+def _check_given_once(subject: str, body: bytes, envelope: str) -> None:
+    """Refuse an answer that gives its records or its cursor twice: which of them is meant would be a guess.
+
+    Other members that come twice mean what they mean in all of JSON: the last counts.
+    """
+    names = {envelope.rpartition(".")[2], "next_cursor"}
+    if any(body.count(json.dumps(name, ensure_ascii=False).encode()) > 1 for name in names):
+        outermost = json.loads(body.decode(), object_pairs_hook=_Given, parse_int=str, parse_float=str)
+        if twice := sorted(names & (outermost.twice | outermost.twice_inside)):
+            raise PageUnreadable(f'{subject}: the answer gives "{clean(twice[0])}" twice')
+
+
+class _Given:
+    """Which members an object holds twice, and which the objects do that are its members."""
+
+    __slots__ = ("twice", "twice_inside")
+
+    def __init__(self, members: list[tuple[str, JSON]]) -> None:
+        once: set[str] = set()
+        self.twice: set[str] = set()
+        self.twice_inside: set[str] = set()
+        for name, value in members:
+            (self.twice if name in once else once).add(name)
+            if isinstance(value, _Given):
+                self.twice_inside |= value.twice
+
+
+def _check_no_error(subject: str, fields: _Fields) -> None:
+    """Refuse an object that tells of an error: whatever records stand beside it, others may be missing."""
+    for name, raw in fields.items():
+        if name.lower() in _ERRORS and bytes(raw).translate(None, b" \t\r\n") not in _NOTHING:
+            said = _find_words(_ANY.decode(raw), depth=3)
+            if not said:
+                beside = {member: _ANY.decode(fields[member]) for member in _WHERE_WORDS_ARE if member in fields}
+                said = _find_words(beside, depth=3)
+            fact = f"{subject}: the answer holds an error{_quote(said)}"
+            raise SourceUnavailable(f"{fact}, though its status is a success")
 
 
 def _begins(raw: msgspec.Raw, bracket: bytes) -> bool:
@@ -169,12 +246,13 @@ def _find_records(resource: str, outer: _Fields, inner: _Fields, envelope: str |
     An error told with status 200 must not pass for an empty page, so nothing else is believed.
     """
     if envelope is not None:
-        records = _as_records((outer | inner).get(envelope))
+        records = _as_records(resource, (outer | inner).get(envelope))
         if records is None:
             raise _mismatch(resource, f'no array "{envelope}" as before', outer)
         return envelope, records
-    arrays = {name: array for name, raw in outer.items() if (array := _as_records(raw)) is not None}
-    nested = {name: array for name, raw in inner.items() if (array := _as_records(raw)) is not None}
+    candid = {name: raw for name, raw in outer.items() if name.lower() not in _NO_RECORDS}
+    arrays = {name: array for name, raw in candid.items() if (array := _as_records(resource, raw)) is not None}
+    nested = {name: array for name, raw in inner.items() if (array := _as_records(resource, raw)) is not None}
     named = [name for name in arrays | nested if _is_named_after(resource, name)]
     filled = [name for name, array in arrays.items() if array]
     for candidates in (named, filled, list(arrays)):
@@ -185,11 +263,15 @@ def _find_records(resource: str, outer: _Fields, inner: _Fields, envelope: str |
     raise _mismatch(resource, "no array of objects", outer)
 
 
-def _as_records(raw: msgspec.Raw | None) -> list[msgspec.Raw] | None:
+def _as_records(resource: str, raw: msgspec.Raw | None) -> list[msgspec.Raw] | None:
     """Return the elements of an array of objects, None for anything else."""
     if raw is None or not _begins(raw, b"["):
         return None
+    if not _OBJECTS_OR_NOTHING.match(raw):
+        return None  # millions of numbers are not worth a look at each
     elements = _ARRAY.decode(raw)
+    if len(elements) > RECORDS_MOST:
+        raise PageUnreadable(f'resource "{resource}": the answer holds an array of {len(elements)} objects')
     return elements if all(_begins(element, b"{") for element in elements) else None
 
 
@@ -324,6 +406,10 @@ def excerpt(response: Response) -> str:
     except _MALFORMED:
         is_text = response.headers.get("content-type", "").lower().startswith("text/plain")
         words = response.body.decode(errors="replace") if is_text else ""
+    return _quote(words)
+
+
+def _quote(words: str) -> str:
     return f', "{cleaned}"' if (cleaned := clean(words)) else ""
 
 

@@ -44,10 +44,17 @@ class Story:
 
 
 class Account:
-    """What a receiver was told: deliveries in their order, repetitions included."""
+    """What a receiver was told: deliveries in their order, repetitions included.
+
+    Attributes:
+        statements: What was said of feeds, each once, in the order of arrival; no part of any record's chain.
+        named: Events that the operator named, each once; they repeat the change that they follow.
+    """
 
     def __init__(self) -> None:
         self.deliveries = 0
+        self.statements: list[dict[str, Any]] = []
+        self.named: list[dict[str, Any]] = []
         self.events: dict[Place, dict[int, dict[str, Any]]] = defaultdict(dict)
         self.order: dict[Place, list[int]] = defaultdict(list)
         self.problems: list[str] = []
@@ -56,6 +63,11 @@ class Account:
     def hear(self, event: Mapping[str, Any]) -> None:
         """Note one delivery; a receiver drops what it has seen, so only the first counts."""
         data = event["data"]
+        if "statement" in data or "name" in data:
+            with self._turn:
+                self.deliveries += 1
+                self._hear_aside(event, self.statements if "statement" in data else self.named)
+            return
         place, revision = (data["resource"], data["key"]), data["revision"]
         with self._turn:
             self.deliveries += 1
@@ -67,6 +79,13 @@ class Account:
                 self.problems.append(f"{place} revision {revision} came under two ids")
             elif known != event:
                 self.problems.append(f"{place} revision {revision} came with two contents under one id")
+
+    def _hear_aside(self, event: Mapping[str, Any], heard: list[dict[str, Any]]) -> None:
+        known = next((one for one in heard if one["id"] == event["id"]), None)
+        if known is None:
+            heard.append(dict(event))
+        elif known != event:
+            self.problems.append(f"{event['type']} came with two contents under one id")
 
     def state(self) -> dict[Place, Any]:
         """Return the records as a subscriber would have rebuilt them."""
@@ -89,6 +108,7 @@ class Account:
         problems += [f"{place} was never told" for place in real.keys() - told.keys()]
         problems += [f"{place} is gone, untold" for place in told.keys() - real.keys()]
         ids = [event["id"] for events in self.events.values() for event in events.values()]
+        ids += [event["id"] for event in (*self.statements, *self.named)]
         if len(ids) != len(set(ids)):
             problems.append("two events share an id")
         return problems

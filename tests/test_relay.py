@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -13,12 +13,14 @@ from typing import Any
 import anyio
 import pytest
 
-from dockbell.config import SinkSettings
+from dockbell.config import Expression, SinkSettings
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.judge import Judge, Reading
-from dockbell.core.model import DELIVERED, Change, ClockSource, Delivery, Event, Fate, Feed, Outcome, Page, Via
-from dockbell.core.publishing.event import compose
+from dockbell.core.model import DELIVERED, ClockSource, Delivery, Fate, Feed, Outcome, Page, Via
+from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.ledger import Settlement
+from dockbell.core.publishing.named import NamedEvent
+from dockbell.core.publishing.statement import GapReason, gap
 from dockbell.ports import Store
 from dockbell.relay import Relay
 from dockbell.stores.sqlite import SqliteStore
@@ -43,15 +45,22 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 async def change(store: Store, *records: dict[str, Any], feed: Feed = FEED) -> None:
     """Commit a page of records to a feed."""
-
-    def number(change: Change, sequence: int) -> Event:
-        return compose(change, name="acme", singular="shipment", epoch="epoch", sequence=sequence)
-
     raws = tuple(json.dumps(record).encode() for record in records)
     page = Page(raws, None, feed.resource, NOON, ClockSource.DATE, NOON, NOON)
     judge = Judge(feed, key=("/id",), updated_at=None, created_at=None, canon=Canon())
     state = await store.open_feed(feed)
-    await store.commit_page(state.id, partial(judge.judge, page, Reading(Via.POLL, NOON)), number)
+    judged = partial(judge.judge, page, Reading(Via.POLL, NOON))
+    await store.commit_page(state.id, judged, make_composer(feed), via=Via.POLL)
+
+
+def make_composer(feed: Feed = FEED, named: Sequence[NamedEvent] = ()) -> Composer:
+    return Composer(feed, name="acme", singular="shipment", epoch="epoch", named=named)
+
+
+async def state_gap(store: Store, feed: Feed = FEED) -> None:
+    """State something about a feed."""
+    statement = gap(feed, NOON, began_at=None, ended_at=NOON, reason=GapReason.DOWN)
+    await store.publish((await store.open_feed(feed)).id, [statement], make_composer(feed))
 
 
 async def change_keys(store: Store, keys: Iterable[str]) -> None:
@@ -141,6 +150,68 @@ async def test_filters_let_through_what_they_name_and_settle_the_rest(
     assert await drain(store, sink, **settings)
     assert [(delivery.event.feed, delivery.event.change) for delivery in sink.got] == got
     assert (await store.load_ledger("screen"))[0] == {FEED: 2, STOCK: 1}
+
+
+@pytest.mark.parametrize(
+    ("settings", "got"),
+    [
+        ({}, ["created", "gap", "gap"]),
+        ({"resources": ["stock"]}, ["gap"]),
+        ({"changes": ["created"]}, ["created"]),
+        ({"changes": ["gap", "held"], "resources": ["shipments"]}, ["gap"]),
+    ],
+)
+async def test_statements_pass_the_filters_like_any_event(
+    store: Store, settings: dict[str, Any], got: list[str]
+) -> None:
+    await change_keys(store, "a")
+    await state_gap(store)
+    await state_gap(store, STOCK)
+    sink = FakeSink()
+    assert await drain(store, sink, **settings)
+    assert sorted(delivery.event.change for delivery in sink.got) == got
+
+
+async def test_a_statement_that_fails_holds_up_later_statements_of_its_feed_and_nothing_else(store: Store) -> None:
+    clock, is_down = Clock(), True
+    await state_gap(store)
+    await change_keys(store, "a")
+    await state_gap(store)
+    await state_gap(store, STOCK)
+    sink = FakeSink(
+        keeps_state=True,
+        answer=lambda delivery: (
+            FAILED if is_down and (delivery.event.feed, delivery.event.key) == (FEED, "") else DELIVERED
+        ),
+    )
+    assert not await drain(store, sink, clock)
+    assert sorted((str(delivery.event.feed), delivery.event.sequence) for delivery in sink.got) == [
+        ("main/shipments", 1),
+        ("main/shipments", 2),
+        ("main/stock", 1),
+    ]
+    is_down = False
+    clock.pass_(5)
+    async with relaying(store, sink, clock):
+        await until(lambda: len(sink.got) == 5)
+    assert sink.sequences[3:] == [1, 3]
+    assert {delivery.event.key: delivery.state for delivery in sink.got} == {"": None, "a": b'{"id": "a", "n": 0}'}
+
+
+async def test_named_events_are_delivered_behind_their_change_to_those_who_take_the_change(store: Store) -> None:
+    judge = Judge(FEED, key=("/id",), updated_at=None, created_at=None, canon=Canon())
+    page = Page((b'{"id":"a","n":3}',), None, "shipments", NOON, ClockSource.DATE, NOON, NOON)
+    composer = make_composer(named=[NamedEvent("low", Expression("after.n < 10"))])
+    judged = partial(judge.judge, page, Reading(Via.POLL, NOON))
+    await store.commit_page((await store.open_feed(FEED)).id, judged, composer, via=Via.POLL)
+    await change_keys(store, "b")
+    sink = FakeSink()
+    assert await drain(store, sink, changes=["created"])
+    assert [delivery.event.type for delivery in sink.got if delivery.event.key == "a"] == [
+        "dockbell.shipment.created",
+        "dockbell.shipment.low",
+    ]
+    assert sorted(sink.sequences) == [1, 2, 3]
 
 
 async def test_a_long_backlog_that_the_filters_hold_back_is_passed_without_waiting_for_news(store: Store) -> None:

@@ -82,6 +82,15 @@ def test_an_event_tells_its_source_where_there_are_several() -> None:
     assert line.endswith(" main/shp_1 n: 1 → 2")
 
 
+@pytest.mark.parametrize(("with_source", "where"), [(False, "shipments"), (True, "main/shipments")])
+def test_a_statement_tells_its_resource_where_others_tell_their_key(*, with_source: bool, where: str) -> None:
+    data = {"statement": "rebaselined", "parts": ["query"]}
+    body = json.dumps({"time": "2026-11-21T12:00:00.000Z", "data": data}).encode()
+    statement = Event(Feed("main", "shipments"), 1, "", "evt_1", "dockbell.feed.rebaselined", "rebaselined", 0, body)
+    line = click.unstyle(format_event(statement, width=None, with_source=with_source))
+    assert line[15:] == f"feed.rebaselined {where} read differently: query"
+
+
 def test_an_event_fits_a_terminal() -> None:
     many = event({f"f{i}": i for i in range(40)}, {f"f{i}": i + 1 for i in range(40)})
     assert len(click.unstyle(format_event(many, width=80, with_source=False))) <= 80

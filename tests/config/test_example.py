@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from dockbell.config import (
     Config,
+    NamedEventSettings,
     ResourceSettings,
     SinkSettings,
     SourceSettings,
@@ -25,7 +26,7 @@ from dockbell.sinks import find_sink_types, load_sink_type
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 TEXT = EXAMPLE.read_text(encoding="utf-8")
-UNCOMMENTED = re.sub(r"(?m)^# (?=\[[a-z_.]+\]|[a-z_]+ = )", "", TEXT)
+UNCOMMENTED = re.sub(r"(?m)^# (?=\[+[a-z_.]+\]|[a-z_]+ = )", "", TEXT)
 WHOLE: dict[str, Any] = tomllib.loads(UNCOMMENTED)
 
 
@@ -41,6 +42,8 @@ def _settings() -> Iterator[tuple[BaseModel, dict[str, Any]]]:
     yield config.store, WHOLE["store"]
     yield config.sources["main"], WHOLE["sources"]["main"]
     yield config.resources.shipments, WHOLE["resources"]["shipments"]
+    assert config.resources.stock is not None
+    yield config.resources.stock.events[0], WHOLE["resources"]["stock"]["events"][0]
     for name, sink in config.sinks.items():
         yield sink, WHOLE["sinks"][name]
 
@@ -58,10 +61,12 @@ def test_as_it_is_it_changes_no_default() -> None:
 def test_every_key_is_written_and_no_other() -> None:
     written = {type(settings): set(table) for settings, table in _settings()}
     written[ResourceSettings] |= set(WHOLE["sources"]["main"]["resources"]["warehouses"])  # cron excludes every
+    written[ResourceSettings] |= set(WHOLE["resources"]["stock"])  # events are tables of their own
     common = written[_find_model("stdout")]
     assert written[Config] == set(Config.model_fields)
     assert written[StoreSettings] == set(StoreSettings.model_fields)
     assert written[SourceSettings] == set(SourceSettings.model_fields)
+    assert written[NamedEventSettings] == set(NamedEventSettings.model_fields)
     assert written[ResourceSettings] == set(ResourceSettings.model_fields)
     for kind in find_sink_types():
         assert written[_find_model(kind)] | common == set(_find_model(kind).model_fields)

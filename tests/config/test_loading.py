@@ -22,7 +22,8 @@ PROXY = 'must be a URL such as "http://proxy.example.com:3128"'
 STORE = 'must name a file, "sqlite:///relative.db" or "sqlite:////absolute.db"'
 DISAGREE = "libraries disagree whether 0 is Sunday or Monday; use mon, tue, wed, thu, fri, sat, sun"
 RESOURCE = 'must be "shipments", "packages", "items", "stock" or "warehouses"'
-CHANGE = 'must be "created", "updated", "deleted", "restored" or "snapshot"'
+CHANGE = 'must be "created", "updated", "deleted", "restored", "snapshot", "reconciled", "gap", "rebaselined" or "held"'
+SHIPMENTS = "does not apply: the API serves single records of shipments only; remove it"
 PASSED = "does not apply: the API takes no updated_since here, so every run reads the whole list; remove it"
 
 
@@ -176,6 +177,10 @@ def test_a_source_is_checked(key: str, problem: str, problems: Problems) -> None
         ("[sources.main.resources.stok]", '[sources.main.resources.stok]: unknown table; did you mean "stock"?'),
         ('[resources.stock]\nreconcile = "24h"', f"[resources.stock] reconcile: {PASSED}"),
         ('[resources.warehouses]\nlookback = "auto"', f"[resources.warehouses] lookback: {PASSED}"),
+        ('[resources.items]\ndetail = ["stock"]', f"[resources.items] detail: {SHIPMENTS}"),
+        ("[resources.packages]\ndetail = []", f"[resources.packages] detail: {SHIPMENTS}"),
+        ('[resources.stock]\ndetail_timeout = "5m"', f"[resources.stock] detail_timeout: {SHIPMENTS}"),
+        ('[resources.warehouses]\ndetail = "x"', f"[resources.warehouses] detail: {SHIPMENTS}"),
         (
             "\n".join(f"[resources.{name}]\nenabled = false" for name in FIVE),
             "[sources.main]: reads nothing; enable one of its resources",
@@ -207,6 +212,29 @@ def test_the_tables_of_resources_are_checked(text: str, problem: str, problems: 
         ("key = []", "key: must not be empty"),
         ("ignore = 5", "ignore: must be a list, got a whole number"),
         ("expand = [5]", "expand[0]: must be text, got a whole number"),
+        ("stale_window = 60", f"stale_window: {DURATION}, got 60"),
+        ("events = 5", "events: must be a list, got a whole number"),
+        ('events = ["low"]', "events[0]: must be a table, got text"),
+        ('events = [{ name = "low" }]', "events[0].when: missing; add it"),
+        ('events = [{ when = "true" }]', "events[0].name: missing; add it"),
+        ('events = [{ name = "Low", when = "true" }]', f'events[0].name: {NAME}, got "Low"'),
+        (
+            'events = [{ name = "gap", when = "true" }]',
+            'events[0].name: must not be "gap", which is dockbell\'s own; choose another',
+        ),
+        (
+            'events = [{ name = "a", when = "true" }, { name = "a", when = "false" }]',
+            'events[1].name: "a" is there already; rename one',
+        ),
+        (
+            'events = [{ name = "a", when = "true" }, { name = "b", when = "after.available <" }]',
+            'events[1].when: must be CEL, got "after.available <": column 18: it ends too early',
+        ),
+        (
+            'events = [{ name = "a", when = "afer.available < 10" }]',
+            'events[0].when: unknown variable "afer"; did you mean "after"?',
+        ),
+        ('events = [{ name = "a", wen = "true", when = "true" }]', 'events[0].wen: unknown key; did you mean "when"?'),
         ("query = 5", "query: must be a table, got a whole number"),
         ("query = { limit = 5 }", "query: must not hold limit: dockbell sets the size of pages; remove it"),
         ('query.cursor = "x"', "query: must not hold cursor: dockbell sets it from page to page; remove it"),
@@ -246,6 +274,7 @@ def test_the_table_of_sinks_is_checked(text: str, problem: str, problems: Proble
         ('sources = "man"', 'sources: "man" is no source; did you mean "main"?'),
         ('resources = ["items", "stok"]', f'resources[1]: {RESOURCE}, got "stok"; did you mean "stock"?'),
         ('resources = "stock"', 'resources: "stock" is not read from these sources; known are items'),
+        ('changes = ["gapp"]', f'changes[0]: {CHANGE}, got "gapp"; did you mean "gap"?'),
         ('changes = "creatd"', f'changes: {CHANGE}, got "creatd"; did you mean "created"?'),
         ('start = "beginnig"', 'start: must be "now" or "beginning", got "beginnig"; did you mean "beginning"?'),
     ],

@@ -22,6 +22,10 @@ proxy = "http://user:hush@proxy.example.com:3128"
 [resources.stock]
 every = "90s"
 
+[[resources.stock.events]]
+name = "low"
+when = 'after.bin == "A"'
+
 [resources.items]
 cron = "0 6 * * mon-fri"
 key = ["/sku", "/lot"]
@@ -57,8 +61,12 @@ ignore = []
 unordered = []
 query = {{ status = "all" }}
 expand = []
+detail = []
+detail_timeout = "5m"
 confirm_after = "2m"
+stale_window = "1m"
 touch = false
+events = []
 
 [sources.main.resources.stock]
 every = "1m30s"
@@ -68,8 +76,12 @@ ignore = []
 unordered = []
 query = {{}}
 expand = []
+detail = []
+detail_timeout = "5m"
 confirm_after = "2m"
+stale_window = "1m"
 touch = false
+events = [{{ name = "low", when = "after.bin == \\"A\\"" }}]
 
 [sinks.a]
 type = "pager"

@@ -8,9 +8,9 @@ from typing import Any, get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dockbell.config import Config, ResourceSettings, Secret, SourceSettings, StoreSettings
-from dockbell.config.tables import BUILT_IN, ChangeName, PassedSettings, ResourceName, Resources, merge
-from dockbell.core.model import RESOURCES, ChangeKind
+from dockbell.config import Config, NamedEventSettings, ResourceSettings, Secret, SourceSettings, StoreSettings
+from dockbell.config.tables import BUILT_IN, RESERVED, ChangeName, PassedSettings, ResourceName, Resources, merge
+from dockbell.core.model import RESOURCES, ChangeKind, StatementKind
 
 Read = Callable[[str], Config]
 Keys = dict[str, Any]
@@ -34,8 +34,12 @@ def test_the_resources_are_those_of_the_core() -> None:
     assert list(get_args(ResourceName)) == list(Resources.model_fields) == list(BUILT_IN) == list(RESOURCES) == FIVE
 
 
-def test_the_changes_are_those_of_the_core() -> None:
-    assert get_args(ChangeName) == tuple(ChangeKind)
+def test_the_changes_are_those_of_the_core_and_what_is_said_of_feeds() -> None:
+    assert get_args(ChangeName) == (*ChangeKind, *StatementKind)
+
+
+def test_no_named_event_takes_a_name_that_has_a_meaning() -> None:
+    assert set(RESERVED) == {*ChangeKind, *StatementKind, "feed", "test"}
 
 
 def test_settings_for_passes_belong_to_the_resources_that_cannot_be_polled() -> None:
@@ -99,6 +103,21 @@ def test_an_override_alone_does_not_end_the_default_of_all_five(read: Read) -> N
     assert _settings(config, "stock").schedule == timedelta(minutes=1)
 
 
+def test_details_are_read_of_shipments(read: Read) -> None:
+    text = '[resources.shipments]\ndetail = ["packages", "invoices"]\ndetail_timeout = "1m"\n'
+    settings = _settings(read(SOURCE + text), "shipments")
+    assert (settings.detail, settings.detail_timeout) == (("packages", "invoices"), timedelta(minutes=1))
+
+
+def test_named_events_are_tables_of_their_resource_and_an_override_replaces_them_all(read: Read) -> None:
+    low = '[[{}.events]]\nname = "low"\nwhen = "after.available < 10"\n'
+    gone = '[[{}.events]]\nname = "gone"\nwhen = "after.available == 0"\n'
+    common = SOURCE + low.format("resources.stock") + gone.format("resources.stock")
+    assert [event.name for event in _settings(read(common), "stock").events] == ["low", "gone"]
+    own = common + gone.format("sources.main.resources.stock")
+    assert _settings(read(own), "stock").events == (NamedEventSettings(name="gone", when="after.available == 0"),)
+
+
 # How it is merged ----------------------------------------------------------------------------------------------------
 
 
@@ -140,6 +159,8 @@ KEYS: st.SearchStrategy[Keys] = st.fixed_dictionaries(
         "key": st.lists(POINTERS, min_size=1, max_size=2),
         "query": st.dictionaries(st.sampled_from(["status", "sku"]), st.sampled_from(["x", 7, True]), max_size=2),
         "touch": st.booleans(),
+        "stale_window": st.sampled_from(["0s", "1m"]),
+        "events": st.lists(st.just({"name": "low", "when": "after.available < 10"}), max_size=1),
     },
 )
 

@@ -37,3 +37,9 @@ def arrival(sink: str = "mqtt", *, seconds: float = 0, **data: Any) -> Arrival:
     } | data
     event_id = f"evt_{known['key']}_{known['revision']}"
     return Arrival.of(sink, json.dumps({"id": event_id, "data": known}).encode(), at(seconds))
+
+
+def statement(kind: str, sink: str = "mqtt", *, seconds: float = 0, **data: Any) -> Arrival:
+    """Return the arrival of a statement about a feed; ``data`` is what it says."""
+    known = {"resource": "stock", "statement": kind, "through_sequence": 7, "detected_at": at(0).isoformat()} | data
+    return Arrival.of(sink, json.dumps({"id": f"evt_{kind}", "data": known}).encode(), at(seconds))

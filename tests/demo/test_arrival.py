@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dockbell.demo.arrival import Inbox, Novelty
-from tests.demo.events import arrival
+from tests.demo.events import arrival, statement
 
 
 def test_an_inbox_knows_news_from_repetitions_by_the_revision() -> None:
@@ -26,3 +26,8 @@ def test_an_inbox_counts_the_revisions_of_each_key_and_resource() -> None:
     inbox.take(arrival(revision=1))
     assert inbox.take(arrival(revision=1, key="shp_2")) is Novelty.NEW
     assert inbox.take(arrival(revision=1, resource="packages")) is Novelty.NEW
+
+
+def test_a_statement_is_told_from_the_news_of_a_record() -> None:
+    assert statement("gap").is_statement
+    assert not arrival().is_statement

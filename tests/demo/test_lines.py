@@ -9,7 +9,7 @@ from rich.text import Text
 from dockbell.demo import lines
 from dockbell.demo.figures import Figures
 from dockbell.demo.pairing import Sighting
-from tests.demo.events import arrival, at
+from tests.demo.events import arrival, at, statement
 
 BOTH = ("mqtt", "hook")
 
@@ -53,6 +53,17 @@ def test_on_a_narrow_terminal_a_sign_stands_for_the_change() -> None:
 def test_every_line_ends_at_the_right_edge(width: int, sighting: Sighting) -> None:
     assert write(sighting, width).cell_len == width
     assert write(sighting, width, delay=21.4).plain.endswith(" 21.4s")
+
+
+@pytest.mark.parametrize("width", [60, 80, 99, 100, 120, 200])
+def test_a_statement_stands_below_the_columns_of_events(width: int) -> None:
+    writer = lines.EventLines(BOTH)
+    said = writer.statement(statement("held", reason="deletions", count=14, since="2026-11-21T02:30:00.000Z"), width)
+    assert said.cell_len <= width
+    words = said.plain.split()
+    assert words[1:5] == ["mqtt", "feed.held" if width >= 100 else "!feed", "stock", "deletions:"]
+    event = writer.event(sight("mqtt"), 1, width).plain
+    assert said.plain.index("stock") == event.index("shp_1")
 
 
 def test_columns_keep_their_place_when_a_receiver_is_missing_and_when_keys_grow() -> None:

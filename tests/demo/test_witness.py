@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from dockbell.core.model import Feed, RunKind, Urgency
+from dockbell.core.publishing.statement import HoldReason, held
 from dockbell.demo.account import Balance
 from dockbell.demo.screen import Screen
 from dockbell.demo.witness import Witness
 from dockbell.sandbox import LoggedChange
-from dockbell.telemetry import DeletionsHeld, FeedFails, RequestSent, RunEnded
-from tests.demo.events import arrival, at
+from dockbell.telemetry import FeedFails, RequestSent, RunEnded, Stated
+from tests.demo.events import arrival, at, statement
 
 STOCK = Feed("main", "stock")
 
@@ -64,6 +65,18 @@ def test_a_repetition_is_counted_and_not_shown(witness: Witness, capsys: pytest.
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
+def test_a_statement_is_shown_once_and_counts_as_no_event(witness: Witness, capsys: pytest.CaptureFixture[str]) -> None:
+    for sink in ("mqtt", "hook"):
+        witness.take(statement("rebaselined", sink, parts=["query"]))
+        witness.take(statement("reconciled", sink))
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.split()[1:] == ["mqtt", "feed.rebaselined", "stock", "read", "differently:", "query"]
+    assert witness.figures.count() == 0
+    assert [inbox.events for inbox in witness.figures.inboxes.values()] == [0, 0]
+    assert witness.balance(at(20)) == Balance()
+    assert witness.is_calm(0)
+
+
 def test_a_deletion_is_dated_by_the_log_of_the_sandbox(witness: Witness, world: World) -> None:
     world.change(1, b'{"id": "shp_1"}', None)
     witness.take(
@@ -108,14 +121,24 @@ def test_only_complete_runs_count_and_passes_tell_the_number_of_records(witness:
 def test_a_problem_is_shown_once_a_minute(witness: Witness, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(3):
         witness.hear(FeedFails(STOCK, "cannot be read"))
-        witness.hear(DeletionsHeld(STOCK, 7, "too many"))
+        witness.hear(FeedFails(Feed("main", "items"), "cannot be read either"))
     witness.warn("other", "other problem", logging.WARNING)
     shown = [line[9:] for line in capsys.readouterr().out.splitlines()]
     assert shown == [
         "main/stock: cannot be read",
-        str(DeletionsHeld(STOCK, 7, "too many")),
+        "main/items: cannot be read either",
         "other problem",
     ]
+
+
+def test_what_is_stated_is_left_to_the_event_of_it_but_deletions_that_are_held_are_not_lost(
+    witness: Witness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    witness.hear(Stated(held(STOCK, at(1), reason=HoldReason.DRIFT, count=7, since=at(1), paths=["/a"])))
+    assert witness._held == set()
+    witness.hear(Stated(held(STOCK, at(1), reason=HoldReason.DELETIONS, count=7, since=at(1))))
+    assert witness._held == {"stock"}
+    assert capsys.readouterr().out == ""
 
 
 def test_a_forged_webhook_is_counted_and_shown(witness: Witness, capsys: pytest.CaptureFixture[str]) -> None:

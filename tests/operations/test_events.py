@@ -12,8 +12,9 @@ import pytest
 
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.judge import Judge, Reading
-from dockbell.core.model import Change, ClockSource, Event, Feed, Page, Via
-from dockbell.core.publishing.event import compose
+from dockbell.core.model import ClockSource, Event, Feed, Page, Statement, Via
+from dockbell.core.publishing.event import Composer
+from dockbell.core.publishing.statement import GapReason, gap
 from dockbell.operations import events as operation
 from dockbell.operations.events import Choice, find_last, follow
 from dockbell.stores.sqlite import SqliteStore, SqliteView
@@ -36,10 +37,15 @@ class Recorder:
         page = Page(records, None, feed.resource, NOON, ClockSource.DATE, NOON, NOON)
         judge = Judge(feed, key=("/id",), updated_at=None, created_at=None, canon=Canon())
         state = await self._store.open_feed(feed)
-        await self._store.commit_page(state.id, partial(judge.judge, page, Reading(Via.POLL, NOON)), self._number)
+        compose = Composer(feed, name="acme", singular="thing", epoch="epoch")
+        judged = partial(judge.judge, page, Reading(Via.POLL, NOON))
+        await self._store.commit_page(state.id, judged, compose, via=Via.POLL)
 
-    def _number(self, change: Change, sequence: int) -> Event:
-        return compose(change, name="acme", singular="thing", epoch="epoch", sequence=sequence)
+    async def state(self, *statements: Statement) -> None:
+        """Record statements about one feed."""
+        feed = statements[0].feed
+        compose = Composer(feed, name="acme", singular="thing", epoch="epoch")
+        await self._store.publish((await self._store.open_feed(feed)).id, statements, compose)
 
 
 @pytest.fixture
@@ -96,6 +102,26 @@ async def test_events_are_chosen(recorder: Recorder, choice: Choice, found: list
     await recorder.record(FEEDS[1], "b")
     await recorder.record(FEEDS[0], "a")
     assert keys((await find_last(recorder.view, choice, 9))[0]) == found
+
+
+@pytest.mark.parametrize(
+    ("choice", "found"),
+    [
+        (Choice(), ["dockbell.thing.created", "dockbell.feed.gap"]),
+        (Choice(resources=("stock",)), ["dockbell.thing.created", "dockbell.feed.gap"]),
+        (Choice(resources=("items",)), []),
+        (Choice(changes=("gap", "updated")), ["dockbell.feed.gap"]),
+        (Choice(types=("dockbell.feed.gap",)), ["dockbell.feed.gap"]),
+        (Choice(keys=("a",)), ["dockbell.thing.created"]),
+    ],
+)
+async def test_statements_are_chosen_like_events_of_records(
+    recorder: Recorder, choice: Choice, found: list[str]
+) -> None:
+    await recorder.record(FEEDS[1], "a")
+    await recorder.state(gap(FEEDS[1], NOON, began_at=None, ended_at=NOON, reason=GapReason.DOWN))
+    events, _ = await find_last(recorder.view, choice, 9)
+    assert [event.type for event in events] == found
 
 
 async def test_events_are_followed_from_where_the_last_were_found(recorder: Recorder) -> None:

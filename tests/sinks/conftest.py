@@ -33,6 +33,12 @@ def make_delivery(
     return Delivery(event, state=state, replayed=replayed)
 
 
+def make_statement(number: int = 1) -> Delivery:
+    """Return the delivery of a statement about a feed."""
+    body = json.dumps({"type": "dockbell.feed.gap", "data": {"statement": "gap"}}).encode()
+    return Delivery(Event(Feed("main", "stock"), number, "", f"evt_{number}", "dockbell.feed.gap", "gap", 0, body))
+
+
 class Facts:
     """A telemetry that keeps what it is told."""
 

@@ -20,7 +20,7 @@ from dockbell.sinks.mqtt import MqttSettings, MqttSink, judge
 from dockbell.sinks.wire import Ack
 from dockbell.telemetry import SinkConnected, SinkFails
 from tests.brokers import MOSQUITTO, Broker, Iotcore, Mosquitto, Subscriber, started
-from tests.sinks.conftest import Facts, make_delivery, running
+from tests.sinks.conftest import Facts, make_delivery, make_statement, running
 
 needs_mosquitto = pytest.mark.skipif(MOSQUITTO is None, reason="Mosquitto is not installed")
 
@@ -69,6 +69,31 @@ async def test_an_event_is_published_and_settled_by_its_puback(each_broker: Brok
         "ContentType": "application/cloudevents+json; charset=utf-8",
         "PayloadFormatIndicator": 1,
     }
+
+
+async def test_a_statement_has_a_topic_of_its_own_and_no_state(each_broker: Broker) -> None:
+    statement = make_statement()
+    with Subscriber(each_broker) as subscriber:
+        async with running(make_sink(each_broker.url, status_topic="")) as run:
+            run.deliver(statement, make_delivery(1, state=b"{}"))
+            assert await run.until_settled(2) == [Outcome(Fate.DELIVERED)] * 2
+        received = await subscriber.until(lambda received: len(received) == 3)
+    first, *others = received
+    assert (first.topic, first.payload) == ("dockbell/feed/main/stock/gap", statement.event.body)
+    assert (first.qos, first.retain) == (1, False)
+    assert {each.topic for each in others} == {
+        "dockbell/event/main/shipments/shp_1/updated",
+        "dockbell/state/main/shipments/shp_1",
+    }
+
+
+async def test_the_topic_of_statements_can_be_chosen(each_broker: Broker) -> None:
+    with Subscriber(each_broker, "about/#") as subscriber:
+        async with running(make_sink(each_broker.url, feed_topic="about/{resource}")) as run:
+            run.deliver(make_statement())
+            await run.until_settled(1)
+        (received,) = await subscriber.until(len)
+    assert received.topic == "about/stock"
 
 
 async def test_the_latest_state_is_retained_and_cleared_when_the_record_is_gone(each_broker: Broker) -> None:
@@ -437,6 +462,7 @@ def test_a_file_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> None
 def test_the_defaults_are_those_of_the_contract() -> None:
     settings = MqttSettings(type="mqtt", url="mqtts://broker.example.com")
     assert settings.topic == "dockbell/event/{source}/{resource}/{key}/{change}"
+    assert settings.feed_topic == "dockbell/feed/{source}/{resource}/{change}"
     assert settings.state_topic == "dockbell/state/{source}/{resource}/{key}"
     assert (settings.status_topic, settings.in_flight) == ("dockbell/status", 20)
 
@@ -453,6 +479,8 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         ({"url": "mqtt://me:secret@localhost"}, "must not hold a user or password; use the keys username and password"),
         ({"url": "mqtt://localhost/dockbell"}, "must end with the host and port"),
         ({"topic": "a/#"}, r"must hold no wildcard \(\+ #\), got \"a/#\""),
+        ({"feed_topic": "a/{key}"}, r"must not name \{key\}; known: \{source\} \{resource\} \{change\}"),
+        ({"feed_topic": ""}, "empty level"),
         ({"state_topic": "a/{key}/{change}"}, r"must not name \{change\}; known: \{source\} \{resource\} \{key\}"),
         ({"state_topic": "a/{source}"}, r"must name \{key\}, or records overwrite each other"),
         ({"status_topic": "a/{source}"}, r"must not name \{source\}; known: none"),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--resource", "resources", multiple=True, metavar="NAME", help="Only of this resource: shipments, ...")
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="Only of the record with this key.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only of this type: dockbell.item.updated, ...")
-@click.option("--change", "changes", multiple=True, metavar="CHANGE", help="Only this change: created, ...")
+@click.option("--change", "changes", multiple=True, metavar="CHANGE", help="Only this change: created, ...; gap, ...")
 def events(
     config_path: str | None,
     *,
@@ -42,13 +42,14 @@ def events(
 ) -> None:
     """Print the recorded events, and follow them.
 
-    Each on one line: time, type, key, what changed from what to what. Works while the daemon runs. An option that is
-    given several times takes any of its values.
+    Each on one line: time, type, key, what changed from what to what; without a key, what is said of a whole feed.
+    Works while the daemon runs. An option that is given several times takes any of its values.
 
     \b
     Examples:
       dockbell events --follow --resource shipments
       dockbell events --last 1000 --change deleted --json | jq .data.key
+      dockbell events --last 100 --change gap --change held
     """
     import anyio
 

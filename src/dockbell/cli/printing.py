@@ -19,6 +19,10 @@ _COLOURS: Final = {
     "deleted": "red",
     "restored": "cyan",
     "snapshot": "bright_black",
+    "reconciled": "bright_black",
+    "gap": "red",
+    "rebaselined": "cyan",
+    "held": "red",
 }
 _UNBOUNDED: Final = 100_000
 _PIPED_WIDTH: Final = 160
@@ -65,6 +69,8 @@ def print_reasons(reasons: Sequence[str]) -> None:
 def format_event(event: Event, *, width: int | None, with_source: bool) -> str:
     """Return an event on one line: local time, type, key, what changed from what to what.
 
+    A statement about a feed has no key: its resource stands there.
+
     Args:
         event: As recorded.
         width: Of the terminal; None for a pipe.
@@ -78,7 +84,8 @@ def format_event(event: Event, *, width: int | None, with_source: bool) -> str:
     moment = parse_moment(document["time"])
     assert moment is not None
     time, kind = f"{moment.astimezone():%m-%d %H:%M:%S}", event.type.removeprefix("dockbell.")
-    key = f"{event.feed.source}/{event.key}" if with_source else event.key
+    key = event.key or event.feed.resource
+    key = f"{event.feed.source}/{key}" if with_source else key
     room = (width or _PIPED_WIDTH) - len(f"{time} {kind:<16} {key:<8} ")
     colour = _COLOURS.get(event.change)
     return f"{time} {click.style(f'{kind:<16}', fg=colour)} {key:<8} {narrate(document, width=max(_NARROWEST, room))}"

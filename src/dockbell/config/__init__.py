@@ -1,6 +1,7 @@
 """The configuration: TOML in, frozen models out; nothing is asked or connected here.
 
-- ``values``: the types that keys have: durations, pointers, names, URLs, paths. ``cron``: schedules.
+- ``values``: the types that keys have: durations, pointers, names, URLs, paths. ``cron``: schedules. ``expression``:
+  conditions on changes.
 - ``wording``: the base of every table, and plain words for what does not fit it.
 - ``secret``: values that must not be seen.
 - ``tables``: what each table holds, and how the settings of a feed are merged.
@@ -12,12 +13,14 @@ name the file, the table, the key, what was got and what to do.
 
 from __future__ import annotations
 
+from dockbell.config.expression import Answer, Expression, Facts, unite
 from dockbell.config.loading import check_secrets, find, load, validate
 from dockbell.config.printing import redacted, to_toml
 from dockbell.config.secret import Secret
 from dockbell.config.tables import (
     Config,
     FeedSettings,
+    NamedEventSettings,
     ResourceSettings,
     SinkSettings,
     SourceSettings,
@@ -38,11 +41,15 @@ from dockbell.config.values import (
 from dockbell.config.wording import Settings, suggest
 
 __all__ = [
+    "Answer",
     "Config",
     "ConfigPath",
     "Duration",
+    "Expression",
+    "Facts",
     "FeedSettings",
     "Interval",
+    "NamedEventSettings",
     "Names",
     "Pointer",
     "Pointers",
@@ -62,5 +69,6 @@ __all__ = [
     "redacted",
     "suggest",
     "to_toml",
+    "unite",
     "validate",
 ]

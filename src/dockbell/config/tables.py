@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias, get_args
 
 from pydantic import (
+    BeforeValidator,
     Field,
     SerializeAsAny,
     ValidationInfo,
@@ -19,6 +20,7 @@ from pydantic import (
 )
 
 from dockbell.config.cron import Cron
+from dockbell.config.expression import Condition
 from dockbell.config.secret import Secret
 from dockbell.config.values import (
     SQLITE,
@@ -43,7 +45,15 @@ from dockbell.config.wording import Settings, misfit, suggest
 from dockbell.errors import ConfigError
 
 ResourceName: TypeAlias = Literal["shipments", "packages", "items", "stock", "warehouses"]
-ChangeName: TypeAlias = Literal["created", "updated", "deleted", "restored", "snapshot"]
+ChangeName: TypeAlias = Literal[
+    "created", "updated", "deleted", "restored", "snapshot", "reconciled", "gap", "rebaselined", "held"
+]
+RESERVED: Final = (*get_args(ChangeName), "feed", "test")
+"""What no event of an operator may be called: these names have a meaning in types, topics and filters."""
+
+
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
 
 
 class StoreSettings(Settings):
@@ -56,6 +66,20 @@ class StoreSettings(Settings):
     def path(self) -> Path:
         """The SQLite file."""
         return Path(self.url.removeprefix(SQLITE))
+
+
+class NamedEventSettings(Settings):
+    """``[[resources.NAME.events]]``: an event of the operator's own, on top of the change that it follows."""
+
+    name: Name
+    when: Condition
+
+    @field_validator("name")
+    @classmethod
+    def _refuse_reserved(cls, name: str) -> str:
+        if name in RESERVED:
+            raise ValueError(f'must not be "{name}", which is dockbell\'s own; choose another')
+        return name
 
 
 class ResourceSettings(Settings):
@@ -73,8 +97,12 @@ class ResourceSettings(Settings):
     unordered: Pointers = ()
     query: Query = Field(default_factory=dict)
     expand: Names = ()
+    detail: Names = ()
+    detail_timeout: Interval = timedelta(minutes=5)
     confirm_after: Duration = timedelta(minutes=2)
+    stale_window: Duration = timedelta(seconds=60)
     touch: bool = False
+    events: Annotated[tuple[NamedEventSettings, ...], BeforeValidator(_as_tuple)] = ()
 
     @property
     def schedule(self) -> timedelta | str:
@@ -90,6 +118,15 @@ class ResourceSettings(Settings):
             raise ValueError('"auto" is not available yet; give a duration such as "15s"')
         return given
 
+    @field_validator("events")
+    @classmethod
+    def _refuse_namesakes(cls, events: tuple[NamedEventSettings, ...]) -> tuple[NamedEventSettings, ...]:
+        names = [event.name for event in events]
+        twice = [index for index, name in enumerate(names) if name in names[:index]]
+        if twice:
+            raise misfit(*(((index, "name"), f'"{names[index]}" is there already; rename one') for index in twice))
+        return events
+
     @model_validator(mode="after")
     def _refuse_two_schedules(self) -> Self:
         if self.every is not None and self.cron is not None:
@@ -97,7 +134,16 @@ class ResourceSettings(Settings):
         return self
 
 
-class PassedSettings(ResourceSettings):
+class ListedSettings(ResourceSettings):
+    """The settings of a resource whose records are read by listing only: the API serves single shipments alone."""
+
+    @field_validator("detail", "detail_timeout", mode="before")
+    @classmethod
+    def _refuse_detail(cls, _: object) -> object:
+        raise ValueError("does not apply: the API serves single records of shipments only; remove it")
+
+
+class PassedSettings(ListedSettings):
     """The settings of a resource whose listing accepts no ``updated_since`` (api-spec.md): stock, warehouses."""
 
     @field_validator("reconcile", "lookback", mode="before")
@@ -112,8 +158,8 @@ class Resources(Settings):
     """``[resources]``: what is read, and how."""
 
     shipments: ResourceSettings | None = None
-    packages: ResourceSettings | None = None
-    items: ResourceSettings | None = None
+    packages: ListedSettings | None = None
+    items: ListedSettings | None = None
     stock: PassedSettings | None = None
     warehouses: PassedSettings | None = None
 
@@ -124,9 +170,9 @@ class Resources(Settings):
 
 BUILT_IN: Final = Resources(
     shipments=ResourceSettings(every=timedelta(seconds=15), reconcile=timedelta(hours=24)),
-    packages=ResourceSettings(every=timedelta(seconds=15), reconcile=timedelta(hours=24)),
+    packages=ListedSettings(every=timedelta(seconds=15), reconcile=timedelta(hours=24)),
     # By default the API lists active items only: one that goes inactive would look deleted.
-    items=ResourceSettings(every=timedelta(seconds=60), reconcile=timedelta(hours=24), query={"status": "all"}),
+    items=ListedSettings(every=timedelta(seconds=60), reconcile=timedelta(hours=24), query={"status": "all"}),
     stock=PassedSettings(every=timedelta(minutes=5)),
     warehouses=PassedSettings(every=timedelta(hours=1)),
 ).listed()

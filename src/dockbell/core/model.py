@@ -118,9 +118,10 @@ class Allowance:
 
 
 class RunKind(StrEnum):
-    """A poll asks ``updated_since``; a pass reads the whole list."""
+    """A poll asks ``updated_since``, a trailing one from long before; a pass reads the whole list."""
 
     POLL = "poll"
+    TRAILING = "trailing"
     PASS = "pass"
 
 
@@ -187,6 +188,7 @@ class Change:
         via: Which kind of reading showed it.
         late: An earlier completed run covered it and did not show it.
         reason: For ``deleted``: how that was found.
+        detail_missing: The record's detail was wanted and did not come.
     """
 
     feed: Feed
@@ -203,6 +205,33 @@ class Change:
     via: Via
     late: bool = False
     reason: DeletionReason | None = None
+    detail_missing: bool = False
+
+
+class StatementKind(StrEnum):
+    """What is said about a feed as a whole."""
+
+    RECONCILED = "reconciled"  # a complete pass ended: its certificate
+    GAP = "gap"  # dockbell was blind for a while
+    REBASELINED = "rebaselined"  # it is read differently from now on
+    HELD = "held"  # changes wait for an operator
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Something said about a feed, not about one of its records; it is numbered and published like a change.
+
+    Attributes:
+        feed: What it is about.
+        kind: What is said.
+        detected_at: Our time when it became known.
+        details: What the event adds to it, plain JSON values; times are written already.
+    """
+
+    feed: Feed
+    kind: StatementKind
+    detected_at: datetime
+    details: dict[str, JSON]
 
 
 # Publishing ----------------------------------------------------------------------------------------------------------

@@ -39,6 +39,11 @@ class Arrival:
         return cls(sink, json.loads(body), at)
 
     @property
+    def is_statement(self) -> bool:
+        """Whether the event is about a feed as a whole: it has neither key nor revision."""
+        return "statement" in self.event["data"]
+
+    @property
     def place(self) -> tuple[str, str]:
         """The resource and the key that the event is about."""
         return self.event["data"]["resource"], self.event["data"]["key"]

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from dockbell.core.model import RESOURCES, ChangeKind
 from dockbell.core.publishing.narrate import narrate
-from dockbell.demo.arrival import HOOK, MQTT
+from dockbell.demo.arrival import HOOK, MQTT, Arrival
 from dockbell.demo.figures import CHANGES, Figures, Spread
 from dockbell.demo.pairing import Sighting
 
@@ -87,6 +87,18 @@ class EventLines:
         if sighting.is_late:
             line.stylize("dim")
         return line
+
+    def statement(self, arrival: Arrival, width: int) -> Text:
+        """Return the line of a statement about a feed: time, sink, type, resource, what is said."""
+        data = arrival.event["data"]
+        line = Text(f"{arrival.at.astimezone():%H:%M:%S} ", "dim")
+        line.append_text(self._name_sinks({arrival.sink: arrival.at})).append(" ")
+        kind = f"feed.{data['statement']}" if width >= WIDE else "!feed"
+        line.append(f"{kind:<{self._type_width(width)}} ", "yellow")
+        line.append(f"{data['resource']:<{self._key_width}} ", "bold")
+        told = Text(narrate(arrival.event, width=max(_NARROWEST, width - line.cell_len)))
+        told.truncate(max(_NARROWEST, width - line.cell_len), overflow="ellipsis")
+        return line.append_text(told)
 
     @property
     def _sinks_width(self) -> int:

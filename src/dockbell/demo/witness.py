@@ -11,8 +11,9 @@ import anyio
 import msgspec
 from rich.text import Text
 
-from dockbell.core.model import RESOURCES, ChangeKind, RunKind
+from dockbell.core.model import RESOURCES, ChangeKind, RunKind, Statement, StatementKind
 from dockbell.core.moment import parse_moment
+from dockbell.core.publishing.statement import HoldReason
 from dockbell.demo import lines
 from dockbell.demo.account import Account, Balance, Run
 from dockbell.demo.arrival import Arrival, Inbox, Novelty
@@ -20,7 +21,7 @@ from dockbell.demo.figures import Figures
 from dockbell.demo.pairing import Pairing, Sighting
 from dockbell.demo.screen import Screen
 from dockbell.sandbox import LoggedChange
-from dockbell.telemetry import DeletionsHeld, Fact, RequestSent, RunEnded
+from dockbell.telemetry import Fact, RequestSent, RunEnded, Stated
 
 _QUIET_FOR: Final = timedelta(minutes=1)
 
@@ -57,6 +58,7 @@ class Witness:
         self._lines = lines.EventLines(sinks)
         self._screen = screen
         self._clock = clock
+        self._statements: set[str] = set()
         self._told_at: dict[str, datetime] = {}
         self._last_arrival = clock()
 
@@ -79,14 +81,17 @@ class Witness:
                 self._account.note_run(fact.feed.resource, run)
                 if run.is_pass:
                     self.figures.records[fact.feed.resource] = fact.records
-            case DeletionsHeld():
-                self._held.add(fact.feed.resource)
-        if fact.level >= logging.WARNING:
+            case Stated(Statement(feed=feed, kind=StatementKind.HELD, details={"reason": HoldReason.DELETIONS})):
+                self._held.add(feed.resource)
+        if fact.level >= logging.WARNING and not isinstance(fact, Stated):  # what is stated arrives as an event
             subject = getattr(fact, "feed", None) or getattr(fact, "sink", None) or getattr(fact, "source", None)
             self.warn(f"{type(fact).__name__} {subject}", str(fact), fact.level)
 
     def take(self, arrival: Arrival) -> None:
-        """Take in what a receiver got."""
+        """Take in what a receiver got; statements about a feed are shown, but count as no news of a record."""
+        if arrival.is_statement:
+            self._take_statement(arrival)
+            return
         if self.figures.inboxes[arrival.sink].take(arrival) is Novelty.REPEATED:
             return
         self._last_arrival = self._clock()
@@ -101,6 +106,13 @@ class Witness:
         sighting = self._pairing.add(arrival)
         if sighting is not None:
             self._show(sighting)
+
+    def _take_statement(self, arrival: Arrival) -> None:
+        """Show a statement once, unless it says that a pass is complete: here that is so every few seconds."""
+        event = arrival.event
+        if event["data"]["statement"] != StatementKind.RECONCILED and event["id"] not in self._statements:
+            self._statements.add(event["id"])
+            self._screen.show(self._lines.statement(arrival, self._screen.width))
 
     def refuse(self, reason: str) -> None:
         """Take in that the receiver was sent something that it does not believe."""

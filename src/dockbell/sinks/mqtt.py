@@ -23,7 +23,7 @@ from pydantic import AfterValidator, Field, model_validator
 from dockbell.config import ConfigPath, Duration, Secret, SinkSettings
 from dockbell.core.model import DELIVERED, Delivery, Fate, Outcome
 from dockbell.core.moment import format_moment
-from dockbell.core.publishing.topic import check_topic, render_topic
+from dockbell.core.publishing.topic import FEED_FIELDS, check_topic, render_topic
 from dockbell.core.running.backoff import delay
 from dockbell.errors import ConfigError, SinkError
 from dockbell.network import make_trust, split_url
@@ -56,6 +56,10 @@ def _check_state_topic(template: str) -> str:
     return template and check_topic(template, fields=("source", "resource", "key"), required=("key",))
 
 
+def _check_feed_topic(template: str) -> str:
+    return check_topic(template, fields=FEED_FIELDS)
+
+
 def _check_status_topic(topic: str) -> str:
     return topic and check_topic(topic, fields=())
 
@@ -73,6 +77,7 @@ class MqttSettings(SinkSettings):
     client_id: str | None = Field(default=None, min_length=1)
     keepalive: Annotated[Duration, Field(ge=timedelta(seconds=1), le=timedelta(hours=18))] = timedelta(seconds=30)
     topic: Annotated[str, AfterValidator(check_topic)] = "dockbell/event/{source}/{resource}/{key}/{change}"
+    feed_topic: Annotated[str, AfterValidator(_check_feed_topic)] = "dockbell/feed/{source}/{resource}/{change}"
     state_topic: Annotated[str, AfterValidator(_check_state_topic)] = "dockbell/state/{source}/{resource}/{key}"
     status_topic: Annotated[str, AfterValidator(_check_status_topic)] = "dockbell/status"
     expiry: Annotated[Duration, Field(ge=timedelta(seconds=1))] | None = None
@@ -167,7 +172,7 @@ class MqttSink:
 
     def _publications(self, delivery: Delivery) -> list[Publication]:
         settings, event = self._settings, delivery.event
-        topic = render_topic(settings.topic, event)
+        topic = render_topic(settings.topic if event.key else settings.feed_topic, event)
         publications = [Publication(topic, event.body, EVENT_TYPE, expiry=settings.expiry)]
         if self.keeps_state and event.key and not delivery.replayed:
             topic, state = render_topic(settings.state_topic, event), delivery.state

@@ -14,11 +14,33 @@ from cloudevents.core.bindings.http import HTTPMessage, from_structured
 from cloudevents.core.formats.json import JSONFormat
 from jsonschema import Draft202012Validator
 
+from dockbell.config import Answer, Expression
 from dockbell.core import key
 from dockbell.core.comparing.canon import decode
 from dockbell.core.comparing.diff import apply, diff, touched
-from dockbell.core.model import RESOURCES, Change, ChangeKind, DeletionReason, Event, Feed, Via
+from dockbell.core.model import (
+    RESOURCES,
+    Change,
+    ChangeKind,
+    DeletionReason,
+    Event,
+    Feed,
+    Statement,
+    StatementKind,
+    Via,
+)
 from dockbell.core.publishing import event
+from dockbell.core.publishing.named import NamedEvent
+from dockbell.core.publishing.statement import (
+    Certificate,
+    GapReason,
+    HoldReason,
+    PassVerdict,
+    gap,
+    held,
+    rebaselined,
+    reconciled,
+)
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden"
 SCHEMA: Final = json.loads((files("dockbell.core.publishing") / "event.schema.json").read_bytes())
@@ -81,14 +103,44 @@ CHANGES: Final = {
 }
 
 
-def write(change: Change, *, epoch: str = "4f6b", sequence: int = 42) -> Event:
-    singular = RESOURCES[change.feed.resource].singular
-    return event.compose(change, name="acme", singular=singular, epoch=epoch, sequence=sequence)
-
-
-EVENTS: Final = {name: write(change) for name, change in CHANGES.items()} | {
-    "test": event.test_event("acme", "erp", SEEN, "nonce")
+FEED: Final = Feed("main", "shipments")
+BEFORE: Final = SEEN - timedelta(minutes=20)
+CERTIFICATE: Final = Certificate(
+    began_at=BEFORE,
+    ended_at=SEEN,
+    pages=3,
+    records=525,
+    found={ChangeKind.UPDATED: 2, ChangeKind.DELETED: 1},
+    missed=1,
+    digest="8f14e45fceea167a5a36dedd4bea2543",
+    verdict=PassVerdict.REPAIRED,
+)
+STATEMENTS: Final = {
+    "reconciled": reconciled(FEED, SEEN, CERTIFICATE),
+    "gap": gap(FEED, SEEN, began_at=BEFORE, ended_at=SEEN, reason=GapReason.UNAVAILABLE),
+    "gap_store_lost": gap(FEED, SEEN, began_at=None, ended_at=SEEN, reason=GapReason.STORE_LOST),
+    "rebaselined": rebaselined(FEED, SEEN, ["query", "expand"]),
+    "held_deletions": held(FEED, SEEN, reason=HoldReason.DELETIONS, count=14, since=BEFORE),
+    "held_drift": held(FEED, SEEN, reason=HoldReason.DRIFT, count=525, since=BEFORE, paths=["/customs_code"]),
 }
+
+
+def composer(feed: Feed = FEED, *, epoch: str = "4f6b", **conditions: str) -> event.Composer:
+    """Return what writes the events of a feed; ``conditions`` are those of its named events."""
+    named = [NamedEvent(name, Expression(condition)) for name, condition in conditions.items()]
+    return event.Composer(feed, name="acme", singular=RESOURCES[feed.resource].singular, epoch=epoch, named=named)
+
+
+def write(item: Change | Statement, *, epoch: str = "4f6b", sequence: int = 42) -> Event:
+    (composed,) = composer(item.feed, epoch=epoch)(item, sequence)
+    return composed
+
+
+EVENTS: Final = (
+    {name: write(item) for name, item in (CHANGES | STATEMENTS).items()}
+    | {"named": composer(left="after.status == 'shipped'")(UPDATED, 42)[1]}
+    | {"test": event.test_event("acme", "erp", SEEN, "nonce")}
+)
 
 
 def body_of(composed: Event) -> Any:
@@ -123,9 +175,9 @@ def test_a_cloudevents_library_reads_what_we_write(name: str) -> None:
     read = from_structured(HTTPMessage(headers, composed.body), JSONFormat())
     assert read.get_id() == composed.id
     assert read.get_type() == composed.type
-    assert read.get_subject() == composed.key
+    assert read.get_subject() == (composed.key or None)
     assert read.get_time() == SEEN.replace(microsecond=123000)
-    assert read.get_extension("partitionkey") == f"{composed.feed}/{composed.key}"
+    assert read.get_extension("partitionkey") == f"{composed.feed}/{composed.key}".rstrip("/")
     assert read.get_extension("sequence") == f"{composed.sequence:020}"
     assert read.get_data() == json.loads(composed.body)["data"]
 
@@ -163,7 +215,7 @@ def test_records_are_embedded_byte_for_byte() -> None:
 def test_an_event_is_one_line_however_the_api_writes_its_records() -> None:
     pretty = b'{\r\n  "id": "shp_123",\n  "price": 1.50, "note": "\\n"\n}'
     change = make(ChangeKind.CREATED, None, pretty)
-    body = event.compose(change, name="acme", singular="shipment", epoch="e", sequence=1).body
+    body = write(change).body
     assert b"\n" not in body
     assert b'{"id":"shp_123","price":1.50,"note":"\\n"}' in body
 
@@ -220,6 +272,73 @@ def test_a_test_event_is_marked_and_stands_outside_every_feed() -> None:
     assert composed.feed.resource not in RESOURCES
     assert composed.key == "floor%20north"
     VALIDATOR.validate(body_of(composed))
+
+
+# Named events --------------------------------------------------------------------------------------------------------
+
+
+def test_a_change_is_followed_directly_by_the_named_events_whose_condition_holds() -> None:
+    compose = composer(
+        left="before.status == 'packed'", lost="after.status == 'lost'", tracked="'/tracking_number' in changed"
+    )
+    events = compose(UPDATED, 42)
+    assert [(each.type, each.sequence) for each in events] == [
+        ("dockbell.shipment.updated", 42),
+        ("dockbell.shipment.left", 43),
+        ("dockbell.shipment.tracked", 44),
+    ]
+    assert {(each.key, each.revision, each.change) for each in events} == {("shp_123", 7, "updated")}
+    assert len({each.id for each in events}) == 3
+    assert compose.unanswered == {}
+
+
+def test_a_named_event_says_what_its_change_says_and_its_name() -> None:
+    change, named = (body_of(each) for each in composer(left="true")(UPDATED, 42))
+    assert named["data"] == change["data"] | {"name": "left"}
+    assert {member for member in change if change[member] != named[member]} == {"id", "type", "sequence", "data"}
+
+
+def test_a_condition_that_cannot_be_answered_makes_no_event_stops_none_and_is_counted() -> None:
+    compose = composer(a="after.weight > 5", b="after.status > 5", c="1 / 0 == 1", d="true")
+    for sequence in (1, 3):
+        assert [each.type for each in compose(UPDATED, sequence)] == [
+            "dockbell.shipment.updated",
+            "dockbell.shipment.d",
+        ]
+    assert compose.unanswered == {("a", Answer.MISSING): 2, ("b", Answer.MISMATCH): 2, ("c", Answer.BROKEN): 2}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_named_event_of_each_kind_of_change_is_valid(name: str) -> None:
+    change = CHANGES[name]
+    _, named = composer(change.feed, mine="true")(change, 42)
+    VALIDATOR.validate(body_of(named))
+
+
+# Statements ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_statement_is_about_a_feed_and_stands_for_what_came_before_it(name: str) -> None:
+    composed, statement = EVENTS[name], STATEMENTS[name]
+    body = body_of(composed)
+    assert "subject" not in body
+    assert body["partitionkey"] == "main/shipments"
+    assert body["dataschema"] == "urn:dockbell:schema:feed:1"
+    assert body["type"] == composed.type == f"dockbell.feed.{statement.kind}"
+    assert body["data"]["statement"] == composed.change == statement.kind
+    assert (composed.key, composed.revision, composed.sequence) == ("", 0, 42)
+    assert body["data"]["through_sequence"] == 41
+    assert body["time"] == body["data"]["detected_at"]
+    assert statement.details.items() <= body["data"].items()
+
+
+def test_every_kind_of_statement_has_an_example() -> None:
+    assert {statement.kind for statement in STATEMENTS.values()} == set(StatementKind)
+
+
+def test_named_events_follow_changes_only() -> None:
+    assert len(composer(mine="true")(STATEMENTS["gap"], 42)) == 1
 
 
 # The schema ----------------------------------------------------------------------------------------------------------
@@ -285,6 +404,30 @@ def test_no_field_can_be_left_out_or_added(name: str) -> None:
         ("restored", "/data/revision", 1),
         ("snapshot", "/data/revision", 1),
         ("snapshot", "/data/before", {}),
+        ("updated", "/data/name", "left"),
+        ("named", "/data/name", 7),
+        ("named", "/data/change", "created"),
+        ("named", "/data/after", None),
+        ("named", "/type", "dockbell.shipment.a/b"),
+        ("named", "/type", "dockbell.feed.left"),
+        ("reconciled", "/subject", "shp_123"),
+        ("reconciled", "/partitionkey", "main/shipments/shp_123"),
+        ("reconciled", "/dataschema", "urn:dockbell:schema:shipment:1"),
+        ("updated", "/dataschema", "urn:dockbell:schema:feed:1"),
+        ("reconciled", "/type", "dockbell.feed.gap"),
+        ("reconciled", "/type", "dockbell.shipment.reconciled"),
+        ("reconciled", "/data/statement", "gap"),
+        ("reconciled", "/data/from", None),
+        ("reconciled", "/data/records", -1),
+        ("reconciled", "/data/digest", "?"),
+        ("reconciled", "/data/verdict", "fine"),
+        ("reconciled", "/data/through_sequence", None),
+        ("gap", "/data/reason", "asleep"),
+        ("gap", "/data/to", None),
+        ("rebaselined", "/data/parts", []),
+        ("held_deletions", "/data/paths", ["/a"]),
+        ("held_drift", "/data/paths", []),
+        ("held_drift", "/data/reason", "deletions"),
         ("test", "/type", "dockbell.shipment.created"),
         ("test", "/data/change", "created"),
         ("test", "/sequence", "00000000000000000001"),

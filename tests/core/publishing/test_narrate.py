@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -9,6 +11,8 @@ from hypothesis import strategies as st
 
 from dockbell.core.comparing.diff import diff
 from dockbell.core.publishing.narrate import narrate
+
+GOLDEN: Final = Path(__file__).parents[2] / "golden"
 
 
 def event(before: Any, after: Any, change: str = "updated", **more: Any) -> dict[str, Any]:
@@ -68,6 +72,27 @@ def test_a_deletion_tells_its_reason_and_what_the_record_was() -> None:
 def test_composite_keys_are_not_told_again() -> None:
     record = {"sku": "A", "warehouse_id": "w", "on_hand": 3}
     assert narrate(event(None, record, "created", id=["A", "w"])) == "on_hand: 3"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("reconciled", "repaired: 525 records on 3 pages, 2 updated, 1 deleted, 1 missed by polling"),
+        ("gap", "unavailable: blind from 2026-11-21T02:10:00.123Z to 2026-11-21T02:30:00.123Z"),
+        ("gap_store_lost", "store_lost: blind from an unknown time to 2026-11-21T02:30:00.123Z"),
+        ("rebaselined", "read differently: query, expand"),
+        ("held_deletions", "deletions: 14 records wait for an operator since 2026-11-21T02:10:00.123Z"),
+        ("held_drift", "drift: 525 records wait for an operator since 2026-11-21T02:10:00.123Z, /customs_code"),
+    ],
+)
+def test_a_statement_tells_what_it_is_about(name: str, told: str) -> None:
+    statement = json.loads((GOLDEN / f"{name}.json").read_bytes())
+    assert narrate(statement) == told
+    assert len(narrate(statement, width=30)) <= 30
+
+
+def test_a_statement_of_a_later_dockbell_is_told_by_its_name() -> None:
+    assert narrate({"data": {"statement": "over\x1brun"}}) == "over�run"
 
 
 def test_what_does_not_fit_is_counted() -> None:

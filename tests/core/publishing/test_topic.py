@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.core.model import Event, Feed
-from dockbell.core.publishing.topic import MAX_BYTES, check_topic, render_topic
+from dockbell.core.publishing.topic import FEED_FIELDS, MAX_BYTES, check_topic, render_topic
 
 DEFAULT = "dockbell/event/{source}/{resource}/{key}/{change}"
 
@@ -16,6 +18,14 @@ def event(key: str = "shp_1") -> Event:
 
 def test_each_field_is_filled_in() -> None:
     assert render_topic(check_topic(DEFAULT), event()) == "dockbell/event/main/shipments/shp_1/updated"
+
+
+def test_a_named_event_and_a_statement_are_published_by_the_last_part_of_their_type() -> None:
+    named = replace(event(), type="dockbell.shipment.left")
+    assert render_topic(DEFAULT, named) == "dockbell/event/main/shipments/shp_1/left"
+    statement = replace(event(""), type="dockbell.feed.gap", change="gap")
+    template = check_topic("dockbell/feed/{source}/{resource}/{change}", fields=FEED_FIELDS)
+    assert render_topic(template, statement) == "dockbell/feed/main/shipments/gap"
 
 
 def test_a_field_may_stand_inside_a_level_and_appear_twice() -> None:

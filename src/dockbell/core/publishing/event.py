@@ -1,7 +1,12 @@
-"""Events: a change, numbered and written as a structured CloudEvent 1.0; ``event.schema.json`` describes them all."""
+"""Events: a change, or what is said of a feed, numbered and written as a structured CloudEvent 1.0.
+
+``event.schema.json`` describes them all.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 from hashlib import blake2b
 from typing import Final
@@ -9,9 +14,11 @@ from urllib.parse import quote
 
 import msgspec
 
+from dockbell.config import Answer
 from dockbell.core.key import encode
-from dockbell.core.model import JSON, Change, Event, Feed
+from dockbell.core.model import JSON, Change, Event, Feed, Statement
 from dockbell.core.moment import format_moment
+from dockbell.core.publishing.named import NamedEvent, NamedEvents
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 _TEST: Final = "test"
@@ -22,16 +29,68 @@ def event_source(name: str, feed: Feed) -> str:
     return "dockbell://" + "/".join([quote(part, safe="") for part in (name, feed.source, feed.resource)])
 
 
-def compose(change: Change, *, name: str, singular: str, epoch: str, sequence: int) -> Event:
-    """Return the event of a change.
+class Composer:
+    """Writes the events of one feed.
+
+    Attributes:
+        unanswered: How often a named event's condition was neither true nor false, by name and answer.
 
     Args:
-        change: What happened; ``before`` and ``after`` are embedded byte for byte, but for line breaks.
+        feed: The feed that numbers them.
         name: The name of this dockbell.
         singular: What the resource calls one record, as in event types.
         epoch: The mark of the store's life, so that no two lives share an id.
-        sequence: The event's number in its feed.
+        named: The operator's own events.
     """
+
+    def __init__(self, feed: Feed, *, name: str, singular: str, epoch: str, named: Sequence[NamedEvent] = ()) -> None:
+        self.unanswered: Counter[tuple[str, Answer]] = Counter()
+        self._feed = feed
+        self._source = event_source(name, feed)
+        self._singular = singular
+        self._epoch = epoch
+        self._named = NamedEvents(named)
+
+    def __call__(self, item: Change | Statement, sequence: int) -> tuple[Event, ...]:
+        """Return the event of a change, followed by its named events, or the event of a statement.
+
+        Args:
+            item: What happened; ``before`` and ``after`` are embedded byte for byte, but for line breaks.
+            sequence: The number of the first of these events in the feed; the others follow it.
+        """
+        if isinstance(item, Statement):
+            return (self._write(f"feed.{item.kind}", _describe_statement(item, sequence), sequence),)
+        data = _describe_change(item)
+        events = [self._write(f"{self._singular}.{item.kind}", data, sequence)]
+        for name, answer in self._named.judge(item):
+            if answer is Answer.YES:
+                sequence += 1
+                events.append(self._write(f"{self._singular}.{name}", data | {"name": name}, sequence))
+            elif not answer.is_plain:
+                self.unanswered[name, answer] += 1
+        return tuple(events)
+
+    def _write(self, kind: str, data: dict[str, JSON], sequence: int) -> Event:
+        return _write_event(self._feed, kind, data, source=self._source, epoch=self._epoch, sequence=sequence)
+
+
+def test_event(name: str, sink: str, now: datetime, nonce: str) -> Event:
+    """Return an event that no record stands behind, for ``dockbell test``; ``nonce`` sets its id apart."""
+    data = {
+        "resource": _TEST,
+        "key": encode([sink]),
+        "id": sink,
+        "change": _TEST,
+        "revision": 0,
+        "before": None,
+        "after": {"note": "a test by the operator: no record changed"},
+        "detected_at": format_moment(now),
+    }
+    feed = Feed("dockbell", _TEST)
+    return _write_event(feed, _TEST, data, source=event_source(name, feed), epoch=nonce, sequence=0)
+
+
+def _describe_change(change: Change) -> dict[str, JSON]:
     data = {
         "resource": change.feed.resource,
         "key": change.key.text,
@@ -51,68 +110,48 @@ def compose(change: Change, *, name: str, singular: str, epoch: str, sequence: i
     data["late"] = change.late
     if change.reason is not None:
         data["reason"] = change.reason
-    return _write_event(
-        change.feed,
-        f"dockbell.{singular}.{change.kind}",
-        data,
-        name=name,
-        schema=singular,
-        epoch=epoch,
-        sequence=sequence,
-    )
+    if change.detail_missing:
+        data["detail_missing"] = True
+    return data
 
 
-def test_event(name: str, sink: str, now: datetime, nonce: str) -> Event:
-    """Return an event that no record stands behind, for ``dockbell test``; ``nonce`` sets its id apart."""
-    data = {
-        "resource": _TEST,
-        "key": encode([sink]),
-        "id": sink,
-        "change": _TEST,
-        "revision": 0,
-        "before": None,
-        "after": {"note": "a test by the operator: no record changed"},
-        "detected_at": format_moment(now),
+def _describe_statement(statement: Statement, sequence: int) -> dict[str, JSON]:
+    return {
+        "resource": statement.feed.resource,
+        "statement": statement.kind,
+        **statement.details,
+        "through_sequence": sequence - 1,
+        "detected_at": format_moment(statement.detected_at),
     }
-    return _write_event(
-        Feed("dockbell", _TEST),
-        "dockbell.test",
-        data,
-        name=name,
-        schema=_TEST,
-        epoch=nonce,
-        sequence=0,
-    )
 
 
-def _write_event(
-    feed: Feed, type_: str, data: dict[str, JSON], *, name: str, schema: str, epoch: str, sequence: int
-) -> Event:
+def _write_event(feed: Feed, kind: str, data: dict[str, JSON], *, source: str, epoch: str, sequence: int) -> Event:
+    """Return an event of type ``dockbell.KIND``; the first part of the kind names its schema."""
+    type_ = f"dockbell.{kind}"
     content = msgspec.Raw(_ENCODER.encode(data))
     # https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
     identity = _ENCODER.encode([epoch, feed.source, feed.resource, sequence, type_, content])
     event_id = "evt_" + blake2b(identity, digest_size=16).hexdigest()
-    body = {
-        "specversion": "1.0",
-        "id": event_id,
-        "source": event_source(name, feed),
-        "type": type_,
-        "subject": data["key"],
+    key = data.get("key", "")
+    body: dict[str, JSON] = {"specversion": "1.0", "id": event_id, "source": source, "type": type_}
+    if key:
+        body["subject"] = key
+    body |= {
         "time": data["detected_at"],
         "datacontenttype": "application/json",
-        "dataschema": f"urn:dockbell:schema:{schema}:1",
-        "partitionkey": f"{feed}/{data['key']}",
+        "dataschema": f"urn:dockbell:schema:{kind.partition('.')[0]}:1",
+        "partitionkey": f"{feed}/{key}" if key else str(feed),
         "sequence": f"{sequence:020}",
         "data": content,
     }
     return Event(
         feed=feed,
         sequence=sequence,
-        key=data["key"],
+        key=key,
         id=event_id,
         type=type_,
-        change=str(data["change"]),
-        revision=data["revision"],
+        change=str(data["change"] if key else data["statement"]),
+        revision=data.get("revision", 0),
         body=_ENCODER.encode(body),
     )
 

@@ -157,8 +157,8 @@ class Ledger:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is in flight and nothing read waits for its first attempt."""
-        return not self._flights and not self._ready
+        """Whether nothing is in flight, nothing read waits for its first attempt, and nothing is being read again."""
+        return not (self._flights or self._ready or self._resuming)
 
     @property
     def must_save(self) -> bool:
@@ -276,7 +276,7 @@ class Ledger:
         """Return blocked keys whose next event is to be read from the outbox now; answer each by :meth:`resume`."""
         free = min(most, self.window - len(self._resuming))
         if self.breaker.probe_at is not None:
-            free = 1 if now >= self.breaker.probe_at and self.idle and not self._resuming else 0
+            free = 1 if now >= self.breaker.probe_at and self.idle else 0
         entries: list[Blocked] = []
         while self._due and self._due[0][0] <= now and len(entries) < free:
             due, feed, key = heapq.heappop(self._due)

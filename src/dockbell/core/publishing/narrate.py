@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from dockbell.core import pointer
-from dockbell.core.model import JSON, ChangeKind
+from dockbell.core.model import JSON, ChangeKind, StatementKind
 from dockbell.core.moment import format_moment, parse_moment
 
 NOTHING: Final = "∅"
@@ -22,16 +22,19 @@ _PLAIN: Final = re.compile(r"(?!(?:null|true|false)$)[^\W\d_][\w./:+-]*|\d{4}-\d
 
 
 def narrate(event: JSON, *, width: int = 100) -> str:
-    """Return what became of the record, on one line of at most ``width`` characters, with nothing unprintable in it.
+    """Return what an event says, on one line of at most ``width`` characters, with nothing unprintable in it.
 
     An update tells each changed place from what to what, times last, without those that moved to the record's own new
-    timestamp; the other changes tell the plain fields of the record. What does not fit is counted.
+    timestamp; the other changes tell the plain fields of the record; a statement tells what it is about. What does not
+    fit is counted.
 
     Args:
         event: A decoded CloudEvent of dockbell.
         width: The most characters; values are cut to 32 in any case.
     """
     data = event["data"]
+    if "statement" in data:
+        return _fit([*_tell_statement(data)], width)
     if data.get("patch"):
         return _fit([*_tell_patch(data)], width)
     if data["change"] == ChangeKind.DELETED:
@@ -67,6 +70,23 @@ def _tell_record(record: JSON, data: JSON) -> Iterator[str]:
         is_plain = value is not None and not isinstance(value, list | dict) and value not in identity
         if is_plain and _moment(value) is None:
             yield f"{_clean(name)}: {_show(value)}"
+
+
+def _tell_statement(data: JSON) -> Iterator[str]:
+    match data["statement"]:
+        case StatementKind.RECONCILED:
+            yield f"{data['verdict']}: {data['records']} records on {data['pages']} pages"
+            yield from (f"{data[kind]} {kind}" for kind in ("created", "updated", "deleted", "restored") if data[kind])
+            yield f"{data['missed']} missed by polling"
+        case StatementKind.GAP:
+            yield f"{data['reason']}: blind from {data['from'] or 'an unknown time'} to {data['to']}"
+        case StatementKind.REBASELINED:
+            yield "read differently: " + ", ".join(map(_clean, data["parts"]))
+        case StatementKind.HELD:
+            yield f"{data['reason']}: {data['count']} records wait for an operator since {data['since']}"
+            yield from map(_clean, data.get("paths", ()))
+        case newer:
+            yield _clean(newer)
 
 
 def _moment(value: JSON) -> datetime | None:

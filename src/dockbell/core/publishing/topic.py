@@ -12,6 +12,9 @@ from dockbell.core.model import Event
 FIELDS: Final = ("source", "resource", "key", "change")
 """What a template may name in braces."""
 
+FEED_FIELDS: Final = ("source", "resource", "change")
+"""The same for statements about a feed, which have no key."""
+
 MAX_BYTES: Final = 65_535
 """The length of an MQTT string is two bytes (MQTT 5.0, 1.5.4)."""
 
@@ -52,10 +55,13 @@ def check_topic(template: str, *, fields: Collection[str] = FIELDS, required: Co
 def render_topic(template: str, event: Event) -> str:
     """Return the topic of an event; the template has passed :func:`check_topic`.
 
+    ``{change}`` is the last part of the event's type, so that named events have a topic of their own.
+
     Raises:
         ValueError: The topic is longer than MQTT allows.
     """
-    topic = template.format(source=event.feed.source, resource=event.feed.resource, key=event.key, change=event.change)
+    change = event.type.rpartition(".")[2]
+    topic = template.format(source=event.feed.source, resource=event.feed.resource, key=event.key, change=change)
     if (size := len(topic.encode())) > MAX_BYTES:
         raise ValueError(f"topic of {size} bytes, MQTT allows {MAX_BYTES}")
     return topic

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any, Final
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dockbell.config import Answer, Expression, Facts, unite
+from dockbell.config.expression import VARIABLES, _say_where, check_expression
+
+EACH: Final = {"change": "updated", "changed": ["/status"], "key": "shp_1"}
+
+
+def ask(text: str, *, before: str = "", after: str = '{"n":1,"tags":["a","b"]}') -> Answer:
+    expression = Expression(text)
+    return expression.judge(Facts(expression.looks_at, before=before.encode(), after=after.encode(), others=EACH))
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("after.n == 1", Answer.YES),
+        ("after.n > 1", Answer.NO),
+        ("after.n == 1.0 && after.n < 1.5", Answer.YES),
+        ("after['n'] in [1, 2]", Answer.YES),
+        ("after.tags.exists(tag, tag == 'b')", Answer.YES),
+        ("after.tags.filter(tag, tag != 'b').size() == 1", Answer.YES),
+        ("after.tags == before.tags", Answer.MISSING),
+        ("!has(before.tags) || before.tags == after.tags", Answer.YES),
+        ("after.name.first == 'x'", Answer.MISSING),
+        ("after.n.first == 'x'", Answer.MISMATCH),
+        ("after.n > 'x'", Answer.MISMATCH),
+        ("after.n", Answer.MISMATCH),
+        ("after.n / 0 == 1", Answer.BROKEN),
+        ("after.missing == 1 || after.n == 1", Answer.YES),
+        ("key.matches('^shp_[0-9]+$') && change == 'updated' && '/status' in changed", Answer.YES),
+        ("timestamp('2026-01-02T00:00:00Z') - timestamp('2026-01-01T00:00:00Z') > duration('23h')", Answer.YES),
+    ],
+)
+def test_an_expression_answers(text: str, answer: Answer) -> None:
+    assert ask(text) is answer
+
+
+def test_a_plain_answer_is_yes_or_no() -> None:
+    assert {answer for answer in Answer if answer.is_plain} == {Answer.YES, Answer.NO}
+
+
+@pytest.mark.parametrize(
+    ("text", "looks_at"),
+    [
+        ("true", {}),
+        ("after.n < 10 && before.n >= 10 && after.m", {"before": {"n"}, "after": {"n", "m"}}),
+        ("has(after.n) && key in ['a'] && after.n.size() > 1", {"after": {"n"}, "key": None}),
+        ("after == before", {"before": None, "after": None}),
+        ("after.n == 1 && after['m'] == 2", {"after": None}),
+        ("after.n == 1 && 'm' in after", {"after": None}),
+        ("after.all(member, member != change)", {"after": None, "change": None}),
+        ("[after][0].n == 1", {"after": None}),
+        ("after // .n\n.m == 1", {"after": None}),
+        ("after.n == 'after.m' || 'before' == key", {"after": {"n", "m"}, "key": None}),
+        ("after.after == 1", {"after": {"after"}}),
+        ("after.all // not a member\n(key, true)", {"after": None}),
+    ],
+)
+def test_an_expression_knows_what_it_looks_at(text: str, looks_at: Any) -> None:
+    assert Expression(text).looks_at == looks_at
+
+
+def test_what_several_expressions_look_at_is_united() -> None:
+    texts = ("after.n == 1", "after.m == 1 && key == 'a'", "before.n == 1", "before == after", "after.o == 1")
+    expressions = [Expression(text) for text in texts]
+    assert unite(expressions[:3]) == {"after": {"n", "m"}, "key": None, "before": {"n"}}
+    assert unite(expressions) == {"after": None, "key": None, "before": None}
+    assert unite(()) == {}
+
+
+@given(
+    st.sampled_from(
+        ["after.n == 1", "after.n.m == 'x'", "has(after.n)", "!(after.n in [1, 'x'])", "after.n == after.m"]
+    ),
+    st.dictionaries(st.sampled_from("nmo"), st.sampled_from([1, "x", None, {"m": "x"}, {}])),
+)
+def test_members_that_nobody_selects_make_no_difference(text: str, record: dict[str, Any]) -> None:
+    expression, after = Expression(text), msgspec.json.encode(record)
+    narrow, whole = (
+        expression.judge(Facts(looks_at, before=b"", after=after, others={}))
+        for looks_at in (expression.looks_at, {"after": None})
+    )
+    assert narrow is whole
+
+
+def test_expressions_are_as_equal_as_their_texts() -> None:
+    one, same, other = Expression("true"), Expression("true"), Expression("false")
+    assert one == same != other
+    assert one != "true"
+    assert len({one, same, other}) == 2
+    assert repr(one) == "Expression('true')"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", 'must be CEL, got "": column 1: it ends too early'),
+        ("after.n >", 'must be CEL, got "after.n >": column 10: it ends too early'),
+        ("after.n = 1", 'must be CEL, got "after.n = 1": column 9: token recognition error'),
+        ("true &&\n after.in", "line 2, column 8: no viable alternative"),
+        ("afer.n == 1", 'unknown variable "afer"; did you mean "after"?'),
+        ("status == 'x'", 'unknown variable "status"; known are before, after, change, changed, key'),
+        ("after.tags.exists(tag, tga == 'x')", 'unknown variable "tga"'),
+        ("after.tags.contians('x')", 'unknown function "contians"; did you mean "contains"?'),
+        ("math.abs(after.n) > 1", 'unknown variable "math"'),
+        ("[" * 400, "must be CEL, got "),
+        ("after.n == 1 || " * 70 + "true", "must have at most 1000 characters, got 1124"),
+    ],
+)
+def test_an_expression_that_cannot_work_is_told_with_its_reason(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem.replace("(", r"\(")):
+        check_expression(text)
+
+
+def test_a_problem_without_a_place_is_told_by_its_first_line() -> None:
+    assert _say_where("too deep\n| ((((") == "too deep"
+
+
+# Hostile expressions -------------------------------------------------------------------------------------------------
+
+MANY: Final = '{"t":[' + "0," * 4999 + "0]}"
+
+
+def test_loops_within_loops_run_over_small_records_only() -> None:
+    text = "after.t.exists(a, after.t.exists(b, a + b > 0))"
+    assert ask(text, after='{"t":[0,1]}') is Answer.YES
+    assert ask(text, after=MANY) is Answer.COSTLY
+    assert ask("after.t.exists(a, a > 0)", after=MANY) is Answer.NO
+
+
+def test_no_loop_is_overlooked_behind_a_comment_nor_a_list_that_is_added_to_itself() -> None:
+    assert ask("after.t. // (\nexists(a, after.t. // (\n exists (b, a + b > 0))", after=MANY) is Answer.COSTLY
+    assert ask("after.t.all(a, [a].all(b, b == 0))", after=MANY.replace("0,", "", 4500)) is Answer.YES
+    doubled = "(after.t + after.t + after.t + after.t).all(a, [a].all(b, b == 0))"
+    assert ask(doubled, after=MANY.replace("0,", "", 4500)) is Answer.COSTLY
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["'" + "a" * 200 + "'.matches('(a+)+$') && false", "'a'.matches('(a{900}){900}')", "1" + "+1" * 490 + " == 0"],
+)
+def test_patterns_and_long_sums_cost_little(text: str) -> None:
+    assert ask(text) in (Answer.NO, Answer.BROKEN)
+
+
+@pytest.mark.parametrize("raw", ['{"n":1e999}', '{"n":%s}' % ("9" * 400), '{"n":"\\ud800"}', '{"n":'])
+def test_a_record_beyond_all_use_breaks_the_answer_and_nothing_else(raw: str) -> None:
+    assert ask("after.n == 1", after=raw) is Answer.BROKEN
+
+
+FRAGMENTS: Final = (
+    *VARIABLES,
+    *(".n", ".tags", "[", "]", "{", "}", "(", ")", "?", ":", "&&", "||", "!", "-", "+", "==", "<", "in", ",", " ", "."),
+    *(".exists(a,", ".map(a,", "a", "has(", "size(", "null", "true", "1", "2.5", "'x'", "b'", '"', "//", "\n"),
+)
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join) | st.text(max_size=30))
+def test_any_text_is_refused_or_answers(text: str) -> None:
+    try:
+        expression = Expression(text)
+    except ValueError:
+        return
+    facts = Facts(expression.looks_at, before=b'{"n":null}', after=b'{"n":1,"tags":["a"]}', others=EACH)
+    assert expression.judge(facts) in Answer
+
+
+def test_the_library_is_loaded_only_for_those_who_use_it() -> None:
+    program = "import sys, dockbell.core.publishing.event; sys.exit('cel' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_facts_are_put_into_the_librarys_form_once() -> None:
+    facts: Any = Facts({"after": None}, before=b"", after=b"{}", others={})
+    assert facts.context() is facts.context()

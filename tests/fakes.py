@@ -12,7 +12,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dockbell.core.model import DELIVERED, ClockSource, Delivery, Outcome, Page, Urgency
 from dockbell.core.moment import format_moment, parse_moment
-from dockbell.errors import CursorExpired
+from dockbell.errors import CursorExpired, PageUnreadable
 from dockbell.telemetry import Fact, Telemetry
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -38,17 +38,25 @@ class FakeSource:
     clock: Clock
     page_size: int = 3
     stamped: bool = True
+    offset: timedelta = timedelta(0)
+    """What the records' clock is off from the service's."""
     name: str = "main"
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: list[tuple[str | None, datetime | None, Urgency]] = field(default_factory=list)
+    limits: list[int] = field(default_factory=list)
+    asked_alone: list[str] = field(default_factory=list)
+    unreadable: set[str] = field(default_factory=set)
+    """Records that spoil every page that they share with others."""
     before_page: Callable[[int], None] = lambda _: None
     """Called with the number of requests so far, before each answer; may raise, or change the records."""
+    before_alone: Callable[[str], None] = lambda _: None
+    """Called before each answer about one shipment; same."""
 
     def put(self, key: str, **fields: Any) -> None:
         """Create or change a record; it moves to the end of the list."""
         record = self.records.pop(key, {"id": key}) | fields
         if self.stamped:
-            record["updated_at"] = format_moment(self.clock())
+            record["updated_at"] = format_moment(self.clock() + self.offset)
         self.records[key] = record
 
     async def read_page(
@@ -63,15 +71,19 @@ class FakeSource:
         urgency: Urgency = Urgency.POLL,
     ) -> Page:
         self.asked.append((cursor, updated_since, urgency))
+        self.limits.append(limit)
         self.before_page(len(self.asked))
         found = [
             record
             for record in self.records.values()
-            if updated_since is None or (parse_moment(record["updated_at"]) or NOON) >= updated_since
+            if (updated_since is None or (parse_moment(record["updated_at"]) or NOON) >= updated_since)
+            and all(record.get(name) == value for name, value in (query or {}).items())
         ]
         start = int(cursor or 0)
-        page = found[start : start + self.page_size]
-        after = start + self.page_size
+        after = start + min(limit, self.page_size)
+        page = [record | {name: [record["id"]] for name in expand} for record in found[start:after]]
+        if len(page) > 1 and any(record.get("id") in self.unreadable for record in page):
+            raise PageUnreadable("GET /v1/packages: not JSON")
         return Page(
             records=tuple(json.dumps(record).encode() for record in page),
             next_cursor=str(after) if after < len(found) else None,
@@ -83,8 +95,15 @@ class FakeSource:
         )
 
     async def read_shipment(
-        self, shipment_id: str, *, expand: tuple[str, ...] = (), urgency: Urgency = Urgency.DETAIL
+        self,
+        shipment_id: str,
+        *,
+        expand: tuple[str, ...] = (),
+        urgency: Urgency = Urgency.DETAIL,
+        patient: bool = True,
     ) -> bytes | None:
+        self.asked_alone.append(shipment_id)
+        self.before_alone(shipment_id)
         record = self.records.get(shipment_id)
         return None if record is None else json.dumps(record).encode()
 

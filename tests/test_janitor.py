@@ -1,27 +1,16 @@
 from __future__ import annotations
 
-import json
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 import anyio
 
-from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.judge import Judge, Reading
-from dockbell.core.model import Change, ClockSource, Event, Feed, Page, Via
-from dockbell.core.publishing.event import compose
+from dockbell.core.model import RunKind
 from dockbell.janitor import Janitor
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import AgentFails
-from tests.fakes import NOON, Clock, Ear
-
-FEED = Feed("main", "shipments")
-JUDGE = Judge(FEED, key=("/id",), updated_at=None, created_at=None, canon=Canon())
-
-
-def number(change: Change, sequence: int) -> Event:
-    return compose(change, name="acme", singular="shipment", epoch="epoch", sequence=sequence)
+from tests.fakes import Clock, Ear
+from tests.stores.pages import FEED, a_run, bury, close_pass, commit
 
 
 class Bells:
@@ -41,9 +30,7 @@ async def test_events_are_kept_for_their_time_and_while_a_sink_owes_them(tmp_pat
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock)
     state = await store.open_feed(FEED)
     await store.enroll("slow", "beginning")
-    records = tuple(json.dumps({"id": str(each)}).encode() for each in range(2500))
-    page = Page(records, None, "shipments", NOON, ClockSource.DATE, NOON, NOON)
-    await store.commit_page(state.id, partial(JUDGE.judge, page, Reading(Via.POLL, NOON)), number)
+    await commit(store, state, *({"id": str(each)} for each in range(2500)))
     ear = Ear()
     owing, free = (
         Janitor(store, keep=timedelta(days=7), sinks=sinks, telemetry=ear.telemetry, now=clock)
@@ -55,6 +42,29 @@ async def test_events_are_kept_for_their_time_and_while_a_sink_owes_them(tmp_pat
     assert await owing.run_once() == 0
     assert await free.run_once() == 2500
     assert await store.read_events(FEED, 0, 10) == []
+    await store.aclose()
+
+
+async def test_the_history_is_kept_as_long_as_the_events(tmp_path: Path) -> None:
+    clock = Clock()
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock)
+    state = await store.open_feed(FEED)
+    await commit(store, state, *({"id": str(each)} for each in range(1500)))
+    for _ in range(1500):
+        await store.close_run(state.id, a_run(RunKind.POLL))
+    await close_pass(store, state, suspected=range(1, 1201))
+    await bury(store, state, *range(1, 1201))
+    janitor = Janitor(store, keep=timedelta(days=7), sinks=[], telemetry=Ear().telemetry, now=clock)
+    clock.pass_(7 * 86_400)
+    assert await janitor.run_once() == 0
+    assert len(await store.read_bodies(range(1, 1501))) == 1500
+    clock.pass_(1)
+    assert await janitor.run_once() == 2700
+    assert len(await store.read_bodies(range(1, 1501))) == 300
+    assert (await store.open_feed(FEED)).poll == a_run(RunKind.POLL)
+    assert await store.prune_history(clock(), 1) == 0
+    await store.close_run(state.id, a_run(RunKind.POLL))
+    assert await store.prune_history(clock(), 10) == 1
     await store.aclose()
 
 

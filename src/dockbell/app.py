@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 import anyio
 
-from dockbell.config import Config, check_secrets, load
+from dockbell.attendant import Attendant
+from dockbell.config import Config, SinkSettings, check_secrets, load, validate
 from dockbell.core.model import RESOURCES, Feed
+from dockbell.detailer import Detailer
 from dockbell.janitor import Janitor
-from dockbell.poller import Poller
-from dockbell.ports import RunRecord, Sink, Store, View
+from dockbell.poller import Poller, trailing_every
+from dockbell.ports import Desk, RunRecord, Sink, Store, View, Wish, Wished
 from dockbell.reading import Reader, tend
 from dockbell.reconciler import Reconciler
 from dockbell.relay import Relay
@@ -25,9 +26,11 @@ from dockbell.scheduler import Scheduler, next_time
 from dockbell.sinks import load_sink_type
 from dockbell.sources import InventoryClient
 from dockbell.stores.sqlite import SqliteStore, SqliteView, probe
+from dockbell.stores.sqlite.desk import SqliteDesk
 from dockbell.telemetry import Started, Stopping, Telemetry
 
 _PRUNE_EVERY: Final = timedelta(minutes=10)
+_LOOK_EVERY: Final = timedelta(seconds=0.5)
 _PATIENCE: Final = timedelta(seconds=20)
 
 
@@ -43,8 +46,10 @@ class Agents:
     store: Store
     pollers: dict[Feed, Poller]
     reconcilers: dict[Feed, Reconciler]
+    detailers: dict[Feed, Detailer]
     relays: dict[str, Relay]
     janitor: Janitor
+    attendant: Attendant
     readers: dict[Feed, Reader]
 
 
@@ -54,7 +59,27 @@ def load_config(path: Path) -> Config:
     Raises:
         ConfigError: Every problem of the file.
     """
-    return load(path, lambda kind: load_sink_type(kind).Settings)
+    return load(path, _find_sink_settings)
+
+
+def configure(base_url: str, key_variable: str) -> Config:
+    """Return what a configuration with nothing but one source would be: all its resources, at their defaults.
+
+    Args:
+        base_url: Where the API is, without ``/v1``.
+        key_variable: The environment variable with the key.
+
+    Raises:
+        ConfigError: The address cannot be used, or there is no key.
+    """
+    source = {"base_url": base_url, "api_key": {"env": key_variable}}
+    config = validate({"sources": {"main": source}}, _find_sink_settings, label="--base-url")
+    check_secrets(config)
+    return config
+
+
+def _find_sink_settings(kind: str) -> type[SinkSettings]:
+    return load_sink_type(kind).Settings
 
 
 def open_source(config: Config, name: str, telemetry: Telemetry) -> InventoryClient:
@@ -94,6 +119,15 @@ def find_holder(config: Config) -> str:
     return probe.find_holder(config.store.path)
 
 
+async def open_desk(config: Config) -> Desk:
+    """Return where wishes are left for the daemon; the caller closes it.
+
+    Raises:
+        StoreError: There is no store yet, it is another program's, or it cannot be opened.
+    """
+    return await SqliteDesk.open(config.store.path)
+
+
 async def probe_store(config: Config) -> str:
     """Look whether a daemon could open the store; say in a few words what was found.
 
@@ -127,27 +161,27 @@ async def assemble(config: Config, telemetry: Telemetry) -> AsyncIterator[Agents
                 each.settings,
                 name=config.name,
                 source=sources[each.source],
+                base_url=config.sources[each.source].base_url,
                 store=store,
                 telemetry=telemetry,
                 now=now,
+                next_time=next_time,
             )
             await readers[feed].state()
         for name, sink in config.sinks.items():
             await store.enroll(name, sink.start)
+        reconcilers = {feed: Reconciler(reader) for feed, reader in readers.items()}
         yield Agents(
             store=store,
             pollers={feed: Poller(reader) for feed, reader in readers.items() if RESOURCES[feed.resource].polled},
-            reconcilers={
-                feed: Reconciler(
-                    reader, telemetry, partial(next_time, reader.settings.reconcile or reader.settings.schedule)
-                )
-                for feed, reader in readers.items()
-            },
+            reconcilers=reconcilers,
+            detailers={feed: Detailer(reader) for feed, reader in readers.items() if reader.resource.addressable},
             relays={
                 name: Relay(sink, config.sinks[name], store=store, telemetry=telemetry, now=now)
                 for name, sink in sinks.items()
             },
             janitor=Janitor(store, keep=config.store.keep_events, sinks=tuple(sinks), telemetry=telemetry, now=now),
+            attendant=Attendant(store, reconcilers, readers, telemetry),
             readers=readers,
         )
 
@@ -169,7 +203,13 @@ async def run(config: Config, telemetry: Telemetry, stop: anyio.Event) -> None:
                 for feed, poller in agents.pollers.items():
                     settings = agents.readers[feed].settings
                     detecting.start_soon(poller.run, scheduler.repeat(f"poll {feed}", settings.schedule))
+                    detecting.start_soon(
+                        poller.run_trailing, scheduler.repeat(f"trail {feed}", trailing_every(settings))
+                    )
+                for detailer in agents.detailers.values():
+                    detecting.start_soon(detailer.run)
                 detecting.start_soon(agents.janitor.run, scheduler.repeat("prune", _PRUNE_EVERY))
+                detecting.start_soon(agents.attendant.run, scheduler.repeat("wishes", _LOOK_EVERY))
                 await stop.wait()
                 telemetry.emit(Stopping())
                 detecting.cancel_scope.cancel()
@@ -202,8 +242,8 @@ async def run_once(config: Config, telemetry: Telemetry) -> bool:
     async with assemble(config, telemetry) as agents:
         read: list[bool] = []
         async with anyio.create_task_group() as group:
-            for feed, reader in agents.readers.items():
-                group.start_soon(_read_once, reader, agents.reconcilers[feed], agents.pollers.get(feed), read)
+            for feed in agents.readers:
+                group.start_soon(_read_once, agents, feed, read)
         settled: list[bool] = []
         async with anyio.create_task_group() as group:
             for relay in agents.relays.values():
@@ -211,17 +251,33 @@ async def run_once(config: Config, telemetry: Telemetry) -> bool:
         return all(read) and all(settled)
 
 
-async def _read_once(reader: Reader, reconciler: Reconciler, poller: Poller | None, read: list[bool]) -> None:
-    async def read_feed() -> None:
+async def run_wishes(config: Config, telemetry: Telemetry, wishes: Sequence[tuple[Feed, Wish]]) -> Sequence[Wished]:
+    """See to wishes while no daemon holds the store, and to those that were left for it; return these with outcomes."""
+    async with assemble(config, telemetry) as agents:
+        desk = await open_desk(config)
+        try:
+            numbers = [await desk.make_wish(feed, wish, now()) for feed, wish in wishes]
+            async with anyio.create_task_group() as group:
+                for wished in await agents.store.take_wishes():
+                    group.start_soon(agents.attendant.see_to, wished)
+            return [await desk.load_wish(number) for number in numbers]
+        finally:
+            await desk.aclose()
+
+
+async def _read_once(agents: Agents, feed: Feed, read: list[bool]) -> None:
+    async def read_feed() -> RunRecord | None:
         runs: list[RunRecord | None] = []
-        if await reconciler.due() <= now():
-            runs.append(await reconciler.run_once())
-        if poller is not None:
-            runs.append(await poller.run_once())
-        complete.append(all(run is not None and not run.problem for run in runs))
+        if await agents.reconcilers[feed].delay() <= timedelta(0):
+            runs.append(await agents.reconcilers[feed].run_once())
+        if feed in agents.pollers:
+            runs.append(await agents.pollers[feed].run_once())
+        waits = feed in agents.detailers and await agents.detailers[feed].run_once()
+        complete.append(not waits and all(run is not None and not run.problem for run in runs))
+        return next((run for run in runs if run is not None), None)
 
     complete: list[bool] = []
-    await tend(reader, read_feed, pause=False)
+    await tend(agents.readers[feed], read_feed, pause=False)
     read.append(bool(complete) and complete[0])
 
 

@@ -1,4 +1,4 @@
-"""Keeps the store bounded: deletes events that are old enough and that no sink owes."""
+"""Keeps the store bounded: deletes what is old enough, and of events only those that no sink owes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dockbell.ports import Alarm, Store
 from dockbell.telemetry import AgentFails, Telemetry
 
 _AT_ONCE: Final = 1000
-"""Events per transaction: a commit of a page never waits long."""
+"""Rows per transaction: a commit of a page never waits long."""
 
 
 class Janitor:
-    """Prunes the outbox."""
+    """Prunes the outbox and the history."""
 
     def __init__(
         self,
@@ -43,7 +43,9 @@ class Janitor:
 
     async def run_once(self) -> int:
         """Prune what may go now; return how many events went."""
-        pruned = 0
-        while count := await self._store.prune_events(self._now() - self._keep, self._sinks, _AT_ONCE):
+        pruned, before = 0, self._now() - self._keep
+        while count := await self._store.prune_events(before, self._sinks, _AT_ONCE):
             pruned += count
+        while await self._store.prune_history(before, _AT_ONCE):
+            pass
         return pruned

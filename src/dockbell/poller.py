@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+import anyio
+
+from dockbell.config import ResourceSettings
 from dockbell.core.model import RunKind
-from dockbell.core.reading.window import advance, choose_lookback, open_window
+from dockbell.core.reading.window import advance, open_trailing_window, open_window
 from dockbell.ports import Alarm, RunRecord
 from dockbell.reading import Reader, tend
+
+TRAILING_INTERVALS: Final = 20
+TRAILING_EVERY: Final = timedelta(minutes=5)
+"""A trailing poll follows after so many polls, and not sooner than this."""
+_TRAILING_PACE: Final = timedelta(seconds=2)
+"""So long a trailing poll rests for each of its pages: at most a tenth of the budget goes to those of a feed."""
+
+
+def trailing_every(settings: ResourceSettings) -> timedelta:
+    """Return the interval of trailing polls of a feed."""
+    every = settings.every or timedelta(0)
+    return max(every * TRAILING_INTERVALS, TRAILING_EVERY)
 
 
 class Poller:
@@ -13,6 +32,8 @@ class Poller:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        self._is_new = True
+        self._trailing_pages = 0
 
     async def run(self, alarm: Alarm) -> None:
         """Poll whenever the alarm rings, until cancelled."""
@@ -20,15 +41,60 @@ class Poller:
             await alarm.wait()
             await tend(self._reader, self.run_once)
 
+    async def run_trailing(self, alarm: Alarm) -> None:
+        """Poll from long before whenever the alarm rings, until cancelled."""
+        while True:
+            await alarm.wait()
+            await tend(self._reader, self.trail_once)
+            await anyio.sleep((self._trailing_pages * _TRAILING_PACE).total_seconds())
+
     async def run_once(self) -> RunRecord | None:
-        """Poll once; None while the feed's first request, which the first pass makes, has not been answered."""
+        """Poll once; None while there is nothing to begin at, or the key is not proven to tell records apart."""
         reader = self._reader
         state = await reader.state()
-        if state.progress.watermark is None:
+        progress = state.progress
+        if self._is_new:  # what other runs met before a restart is not known: the candidate must be proven anew
+            progress = replace(progress, candidate=None)
+        if progress.watermark is None or reader.is_provisional:
             return None
-        lookback = choose_lookback(reader.settings.lookback, reader.clock)
-        report = await reader.read_run(RunKind.POLL, since=open_window(state.progress.watermark, lookback))
-        progress, _ = advance(state.progress, report.proof, lookback)
-        await reader.store.close_run(state.id, report.run, progress)
+        lookback, precision = reader.lookback, reader.precision
+        began_at = reader.now()
+        # A watermark of a clock that was wrong, and is corrected since, must not blind the polls until it is reached.
+        base = replace(progress, watermark=min(progress.watermark, reader.asked_at or progress.watermark))
+        report = await reader.read_run(RunKind.POLL, since=open_window(base, lookback, precision))
+        state = await reader.reload()
+        # A pass that ended meanwhile may have told where the records' clock stands; all else only polls move.
+        progress = replace(progress, newest=progress.newest or state.progress.newest)
+        if (proof := report.walk.proof) is not None:
+            # What another run stored meanwhile, this one would have met.
+            unseen = [moment for moment in (proof.oldest_unseen, reader.take_found_aside()) if moment is not None]
+            progress, _ = advance(
+                progress, replace(proof, oldest_unseen=min(unseen, default=None)), lookback, precision
+            )
+        last = max((run for run in (state.poll, state.full) if run), key=lambda run: run.ended_at, default=None)
+        gaps = () if report.run.problem else reader.find_gap(report.run, began_at, last)
+        await reader.store.close_run(
+            state.id,
+            report.run,
+            progress,
+            lateness=reader.learn_lateness(report.walk),
+            statements=gaps,
+            compose=reader.compose,
+        )
+        self._is_new = False
+        reader.tell(*gaps)
+        await reader.reload()
+        return report.run
+
+    async def trail_once(self) -> RunRecord | None:
+        """Poll once from long before the watermark, for what became visible late; it proves nothing."""
+        reader = self._reader
+        state = await reader.state()
+        if state.progress.watermark is None or state.passes == 0 or reader.is_provisional:
+            return None
+        since = open_trailing_window(state.progress, reader.lookback, reader.precision)
+        report = await reader.read_run(RunKind.TRAILING, since=since)
+        self._trailing_pages = report.run.pages
+        await reader.store.close_run(state.id, report.run, lateness=reader.learn_lateness(report.walk))
         await reader.reload()
         return report.run

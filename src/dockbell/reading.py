@@ -1,16 +1,17 @@
-"""One run over a feed, from its first page to its last; poller and reconciler share it.
+"""The reading of one feed, which poller and reconciler share: its state, its turn, the judging of its pages.
 
 The requests of a feed are serial: polls slip in between the pages of a pass, and each page is judged and committed
-before the next is asked for, so that no reading is ever compared with a later one.
+before the next is asked for. So pages reach the store in the order in which they were asked for, and no reading is ever
+compared with a later one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from hashlib import blake2b
 from typing import Final
 
 import anyio
@@ -18,24 +19,42 @@ import anyio
 from dockbell.config import ResourceSettings
 from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.canon import Canon, decode
-from dockbell.core.comparing.judge import Judge, Reading
-from dockbell.core.model import RESOURCES, Change, ClockSource, Event, Feed, Page, RunKind, Urgency, Via
-from dockbell.core.publishing.event import compose
+from dockbell.core.comparing.judge import Collision, Judge, Judgement, Reading
+from dockbell.core.model import JSON, RESOURCES, ClockSource, Feed, Page, RunKind, Statement, Urgency, Via
+from dockbell.core.publishing.event import Composer
+from dockbell.core.publishing.named import read_named
+from dockbell.core.publishing.statement import GapReason, HoldReason, gap, held, rebaselined
+from dockbell.core.reading.habits import Habits, Head, Sampler, Sighting
+from dockbell.core.reading.lateness import MOST_LOOKBACK, Lateness
 from dockbell.core.reading.shape import Shape, ShapeUnknown, learn_shape
-from dockbell.core.reading.window import Proof
-from dockbell.errors import CursorExpired, DockbellError, SchemaMismatch, SourceUnavailable
-from dockbell.ports import Committed, FeedState, RunRecord, Source, Store
-from dockbell.telemetry import AgentFails, FeedFails, FeedMended, RunEnded, Telemetry
+from dockbell.core.reading.signature import find_differences, keeps_records, keeps_shape, sign_reading
+from dockbell.core.reading.window import choose_lookback, covered_until, is_narrow
+from dockbell.errors import DockbellError, PageUnreadable, RateLimited, SchemaMismatch, SourceRefused
+from dockbell.ports import Bell, Checkpoint, Committed, FeedState, RunRecord, Source, Store
+from dockbell.telemetry import (
+    AgentFails,
+    FeedFails,
+    FeedMended,
+    HabitChanged,
+    LookbackNarrow,
+    NamedEventUnanswered,
+    RunEnded,
+    Stated,
+    Telemetry,
+)
+from dockbell.walk import CURSOR_EXPIRED, Walk
 
-LIMIT: Final = 200
-"""Records per page: the API's maximum, so that a run costs the fewest requests."""
-
-_EMPTY_PAGES_MOST: Final = 10
 _RESTARTS_MOST: Final = 2
 
 _PROBE_PAUSE: Final = timedelta(minutes=1)
 """A feed that the operator must mend is tried again once a minute."""
 _RETRY_PAUSE: Final = timedelta(seconds=10)
+_GRACE: Final = timedelta(minutes=1)
+_INTERVALS_MOST: Final = 3
+"""So many intervals without a complete run, and a minute, and dockbell was blind."""
+
+_URGENCY: Final = {RunKind.POLL: Urgency.POLL, RunKind.TRAILING: Urgency.TRAILING, RunKind.PASS: Urgency.PASS}
+_VIA: Final = {RunKind.POLL: Via.POLL, RunKind.TRAILING: Via.TRAILING, RunKind.PASS: Via.PASS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +63,11 @@ class RunReport:
 
     Attributes:
         run: Its record, as it is stored.
-        proof: What it says about the watermark.
+        walk: All that it found.
     """
 
     run: RunRecord
-    proof: Proof
+    walk: Walk
 
 
 class Reader:
@@ -60,35 +79,77 @@ class Reader:
         settings: ResourceSettings,
         *,
         name: str,
+        base_url: str,
         source: Source,
         store: Store,
         telemetry: Telemetry,
         now: Callable[[], datetime],
+        next_time: Callable[[timedelta | str, datetime], datetime],
     ) -> None:
+        """Set what is read.
+
+        Args:
+            feed: What is read.
+            settings: How.
+            name: The name of this dockbell.
+            base_url: Where the API is.
+            source: The API.
+            store: Where it is kept.
+            telemetry: Who hears of it.
+            now: Our clock.
+            next_time: When something is due that happens at an interval or by a crontab line, and was done before.
+        """
         self.feed = feed
         self.settings = settings
+        self.resource = RESOURCES[feed.resource]
+        self.source = source
         self.store = store
-        self.now = now
-        self._resource = RESOURCES[feed.resource]
-        self._name = name
-        self._source = source
         self.telemetry = telemetry
-        self._turn = anyio.Lock()
+        self.now = now
+        self.compose = Composer(
+            feed,
+            name=name,
+            singular=self.resource.singular,
+            epoch=store.epoch,
+            named=read_named(settings.events),
+        )
+        self.awaited = Bell()
+        """Rings when changes begin to wait for the details of their records."""
+        self.clock: ClockSource | None = None
+        self.asked_at: datetime | None = None
+        """S of the last request; None before it."""
+        self._base_url = base_url
+        self._next_time = next_time
+        self.turn = anyio.Lock()
         self._passes: set[SeenRows] = set()
         self._state: FeedState | None = None
         self._judge: Judge | None = None
-        self.clock: ClockSource | None = None
+        self._blind: GapReason | None = None
+        self._sampler: Sampler | None = None
+        self._habits = Habits()
+        self._heads: dict[RunKind, Head] = {}
+        self._lateness = Lateness()
+        self._is_narrow = False
+        self._found_aside: datetime | None = None
+        self._is_gap_told = False
+        self._problems: dict[str, str] = {}  # by the agent that they stop
+
+    # State ------------------------------------------------------------------------------------------------------------
 
     async def state(self) -> FeedState:
         """Return what is stored about the feed."""
         if self._state is None:
-            await self.reload()
+            await self._open()
         assert self._state is not None
         return self._state
 
     async def reload(self) -> FeedState:
         """Read the feed's state from the store again, after it was changed there."""
+        first = self._state is None
         self._state = await self.store.open_feed(self.feed)
+        if first:
+            self._lateness = self._state.lateness
+            self._habits = Habits.from_json(self._state.habits)
         if self._state.shape is not None:
             self._use(self._state.shape)
         return self._state
@@ -99,21 +160,105 @@ class Reader:
         assert self._judge is not None
         return self._judge
 
-    async def note_problem(self, problem: str) -> None:
-        """Tell and store what stops the feed; the empty string when nothing does any more."""
+    @property
+    def lookback(self) -> timedelta:
+        """How far before the watermark polls start now."""
+        return choose_lookback(self.settings.lookback, self.clock, self._lateness.lookback(self.now()))
+
+    @property
+    def is_provisional(self) -> bool:
+        """Whether the key was learned and is not proven yet to tell all records apart."""
+        return self._state is None or not (self._state.proven or self.settings.key)
+
+    def next_pass(self, after: datetime) -> datetime:
+        """Return when a pass is due after one that ended at a given time."""
+        return self._next_time(self.settings.reconcile or self.settings.schedule, after)
+
+    def learn_lateness(self, walk: Walk) -> Lateness | None:
+        """Take in how late the changes of a run were; return what is to be stored, None where nothing is."""
+        now, known, lookback = self.now(), self._lateness, self.lookback
+        lateness = known.observe(walk.lateness, walk.on_time, now)
+        if walk.tally.missed and any(lookback < late <= MOST_LOOKBACK for late in walk.lateness):
+            lateness = lateness.miss(lookback, now)
+        self._lateness = lateness
+        setting = self.settings.lookback
+        if setting != "auto" and is_narrow(setting, lateness.quantile(now)) and not self._is_narrow:
+            self.telemetry.emit(LookbackNarrow(self.feed, setting, lateness.quantile(now)))
+        self._is_narrow = setting != "auto" and is_narrow(setting, lateness.quantile(now))
+        return None if lateness == known else lateness
+
+    @property
+    def precision(self) -> timedelta:
+        """The unit in which the records' timestamps are whole."""
+        return self._habits.precision
+
+    async def note_problem(self, problem: str, agent: str) -> None:
+        """Tell and store what stops an agent of the feed."""
+        self._problems[agent] = problem
+        await self._save_problem(problem)
+
+    async def note_mended(self, agent: str) -> None:
+        """Tell and store that an agent of the feed goes on; what stops another one stays."""
+        self._problems.pop(agent, None)
+        left = next(iter(self._problems.values()), "")
+        if left != (await self.state()).problem:
+            await self._save_problem(left)
+
+    async def _save_problem(self, problem: str) -> None:
         self.telemetry.emit(FeedFails(self.feed, problem) if problem else FeedMended(self.feed))
         await self.store.save_problem((await self.state()).id, problem)
         await self.reload()
 
-    def number(self, change: Change, sequence: int) -> Event:
-        """Return the event of a change under a sequence of this feed."""
-        return compose(
-            change, name=self._name, singular=self._resource.singular, epoch=self.store.epoch, sequence=sequence
+    async def publish(self, *statements: Statement) -> None:
+        """State something about the feed."""
+        await self.store.publish((await self.state()).id, statements, self.compose)
+        self.tell(*statements)
+
+    def tell(self, *statements: Statement) -> None:
+        """Tell what was stated."""
+        for statement in statements:
+            self.telemetry.emit(Stated(statement))
+
+    async def _open(self) -> None:
+        """Load the state, and begin a new baseline where the feed is read differently now."""
+        state = await self.reload()
+        if state.blind:
+            last = max((run.asked_at for run in (state.poll, state.full) if run is not None), default=None)
+            now = self.now()
+            await self.publish(gap(self.feed, now, began_at=last, ended_at=now, reason=GapReason.STORE_LOST))
+            self._is_gap_told = True
+            state = await self.reload()
+        signature = self._sign(state.shape)
+        if parts := find_differences(state.signature, signature):
+            statement = rebaselined(self.feed, self.now(), parts)
+            signed = signature if keeps_shape(parts) else self._sign(None)
+            await self.store.save_signature(state.id, signed, rebaseline=statement, compose=self.compose)
+            if not keeps_records(parts):
+                self._judge, self._habits = None, Habits()
+            self.tell(statement)
+            await self.reload()
+        elif state.signature != signature:
+            await self.store.save_signature(state.id, signature)
+            await self.reload()
+
+    def _sign(self, shape: Shape | None) -> dict[str, object]:
+        settings = self.settings
+        return sign_reading(
+            base_url=self._base_url,
+            key=settings.key or (None if shape is None else shape.key),
+            updated_at=settings.updated_at or (None if shape is None else shape.updated_at),
+            query=settings.query,
+            expand=settings.expand,
+            detail=settings.detail,
+            ignore=settings.ignore,
+            unordered=settings.unordered,
         )
 
-    async def watch(self) -> SeenRows:
+    # Runs -------------------------------------------------------------------------------------------------------------
+
+    async def watch(self, seen: SeenRows | None = None) -> SeenRows:
         """Begin to note every stored row that any request of the feed shows from now on; end it by :meth:`unwatch`."""
-        seen = SeenRows(await self.store.last_row((await self.state()).id))
+        seen = seen or SeenRows(await self.store.last_row((await self.state()).id))
         self._passes.add(seen)
         return seen
 
@@ -121,23 +266,45 @@ class Reader:
         """Stop noting rows."""
         self._passes.discard(seen)
 
-    async def read_run(self, kind: RunKind, *, since: datetime | None = None) -> RunReport:
+    async def read_run(
+        self,
+        kind: RunKind,
+        *,
+        since: datetime | None = None,
+        walk: Walk | None = None,
+        save: Callable[[Checkpoint], Awaitable[None]] | None = None,
+    ) -> RunReport:
         """Read a run to its end, beginning again where the API has forgotten a cursor.
+
+        Args:
+            kind: Poll, trailing poll or pass.
+            since: The ``updated_since`` of a poll.
+            walk: A pass that goes on.
+            save: Stores how far a pass has come.
 
         Raises:
             SourceRefused: The key, or the request as such, is not accepted.
             SchemaMismatch: The records cannot be told apart, or there are none where they should be.
         """
         began = anyio.current_time()
-        walk = _Walk(self, kind, since)
-        problem = await walk.go()
+        read_page = partial(self.read_page, kind, since)
+        state = await self.state()
+        last_row = await self.store.last_row(state.id)
+        walk = walk or Walk(kind, SeenRows(last_row), began_at=self.now(), forgiven=state.quarantined)
+        await walk.go(read_page, save)
         for _ in range(_RESTARTS_MOST):
-            if problem != _CURSOR_EXPIRED:
+            if walk.problem != CURSOR_EXPIRED:
                 break
-            again = _Walk(self, kind, since)
-            again.events, again.oldest_unseen = walk.events, walk.oldest_unseen  # what is committed counts
-            walk = again
-            problem = await walk.go()
+            walk.begin_again(last_row)
+            await walk.go(read_page, save)
+        if walk.is_colliding and not self.settings.key:
+            raise self.doubt_key(walk)
+        await self._adopt(
+            await self.state(),
+            *self._habits.end_run(pages=walk.pages, repeated=walk.tally.repeated, complete=not walk.problem),
+        )
+        if walk.cause is not None:
+            self._blind = GapReason.NO_BUDGET if isinstance(walk.cause, RateLimited) else GapReason.UNAVAILABLE
         ended_at = self.now()
         run = RunRecord(
             kind,
@@ -147,27 +314,28 @@ class Reader:
             pages=walk.pages,
             records=walk.records,
             events=walk.events,
-            problem=problem,
+            problem=walk.problem,
+            tally=walk.tally,
         )
         elapsed = timedelta(seconds=anyio.current_time() - began)
-        self.telemetry.emit(RunEnded(self.feed, kind, walk.pages, walk.records, walk.events, elapsed, problem))
-        return RunReport(run, Proof(run.asked_at, run.pages, not problem, walk.oldest_unseen))
+        self.telemetry.emit(RunEnded(self.feed, kind, walk.pages, walk.records, walk.events, elapsed, walk.problem))
+        return RunReport(run, walk)
 
     async def read_page(
-        self, kind: RunKind, since: datetime | None, cursor: str | None
+        self, kind: RunKind, since: datetime | None, cursor: str | None, limit: int
     ) -> tuple[Page, Committed | None]:
         """Read and commit one page in the feed's turn; None for a page without records before any were seen."""
-        async with self._turn:
-            page = await self._source.read_page(
+        async with self.turn:
+            page = await self.source.read_page(
                 self.feed.resource,
                 cursor=cursor,
                 updated_since=since,
-                limit=LIMIT,
+                limit=limit,
                 query=self.settings.query,
                 expand=self.settings.expand,
-                urgency=Urgency.POLL if kind is RunKind.POLL else Urgency.PASS,
+                urgency=_URGENCY[kind],
             )
-            self.clock = page.clock
+            self.clock, self.asked_at = page.clock, page.asked_at
             state = await self.state()
             if state.first_asked_at is None:
                 await self.store.begin_feed(state.id, page.asked_at)
@@ -176,35 +344,149 @@ class Reader:
                 if not page.records:
                     return page, None
                 state = await self._learn(state, page)
-            committed = await self.store.commit_page(
-                state.id,
-                partial(self.judge.judge, page, self._reading(kind, state)),
-                self.number,
-            )
+            reading = self._reading(kind, state)
+            try:
+                committed = await self.store.commit_page(
+                    state.id,
+                    partial(self.judge.judge, page, reading),
+                    self.compose,
+                    via=reading.via,
+                    announce=partial(self._announce, self.now()),
+                )
+            except Collision as error:
+                raise SchemaMismatch(
+                    f'resource "{self.feed.resource}": {error}, so {self._name_key()} does not tell records apart;'
+                    f" set key in [resources.{self.feed.resource}]"
+                ) from error
             for seen in self._passes:
                 seen.add(committed.judgement.seen)
+            oldest = committed.judgement.oldest_unseen
+            if kind is not RunKind.POLL and oldest is not None:
+                self._found_aside = min(self._found_aside or oldest, oldest)
+            await self._observe(kind, page, committed, state, is_first=cursor is None)
+            for (name, answer), count in self.compose.unanswered.items():
+                self.telemetry.emit(NamedEventUnanswered(self.feed, name, answer, count))
+            self.compose.unanswered.clear()
+            if committed.judgement.pending:
+                self.awaited.ring()
+            if committed.statement is not None:  # drift was found
+                self.tell(committed.statement)
+                await self.reload()
             return page, committed
+
+    async def look_up(self, body: bytes) -> bool | None:
+        """Ask for a stored shipment by itself; return whether it is there, None where the answer does not tell."""
+        key = self.judge.identify(body)
+        try:
+            raw = await self.source.read_shipment(str(key.id), urgency=Urgency.DETAIL)
+        except (PageUnreadable, SchemaMismatch):
+            return None
+        if raw is None:
+            return False
+        return True if self.judge.find_own(raw, key) is not None else None
+
+    def doubt_key(self, walk: Walk) -> SchemaMismatch:
+        """Return the error of a learned key that seems to stand for different records."""
+        return SchemaMismatch(
+            f'resource "{self.feed.resource}": {walk.collisions} of {walk.records} records came twice with different'
+            f" content under one key, so {self._name_key()} does not tell them apart; set key in"
+            f" [resources.{self.feed.resource}]"
+        )
+
+    def find_gap(self, run: RunRecord, began_at: datetime, last: RunRecord | None) -> tuple[Statement, ...]:
+        """Return what is to be stated when a complete run ends a time in which nothing was seen.
+
+        Args:
+            run: The run.
+            began_at: When it began, by our clock.
+            last: The complete run before it.
+        """
+        blind, self._blind = self._blind, None
+        told, self._is_gap_told = self._is_gap_told, False
+        if last is None or told:
+            return ()
+        due = last.ended_at
+        for _ in range(_INTERVALS_MOST):
+            due = self._next_time(self.settings.schedule, due)
+        if began_at <= due + _GRACE:
+            return ()
+        reason = blind or GapReason.DOWN
+        return (gap(self.feed, self.now(), began_at=last.asked_at, ended_at=run.asked_at, reason=reason),)
+
+    def take_found_aside(self) -> datetime | None:
+        """Return the oldest timestamp that other runs than polls met unseen since this was asked, as if polls had."""
+        oldest, self._found_aside = self._found_aside, None
+        return oldest
+
+    def blame(self, error: DockbellError) -> None:
+        """Remember why nothing could be seen."""
+        self._blind = GapReason.REFUSED if isinstance(error, SourceRefused) else GapReason.UNAVAILABLE
+
+    async def _observe(
+        self, kind: RunKind, page: Page, committed: Committed, state: FeedState, *, is_first: bool
+    ) -> None:
+        """Take in how the listing behaves, and tell where it no longer does as it did."""
+        assert self._sampler is not None
+        dates = committed.judgement.dates
+        before = None if is_first else self._heads.get(kind)
+        sighting = Sighting(self._sampler, list(dates), list(dates.values()), kind is not RunKind.PASS, before)
+        self._heads[kind] = sighting.head
+        await self._adopt(state, *self._habits.observe(page, sighting))
+
+    async def _adopt(self, state: FeedState, habits: Habits, drifts: Sequence[str]) -> None:
+        if habits is not self._habits:
+            self._habits = habits
+            await self.store.save_habits(state.id, habits.to_json())
+        for words in drifts:
+            self.telemetry.emit(HabitChanged(self.feed, words))
+
+    def _name_key(self) -> str:
+        shape = None if self._state is None else self._state.shape
+        return "the learned key" if shape is None else " with ".join(shape.key)
+
+    def _announce(self, now: datetime, judgement: Judgement) -> Statement | None:
+        """Return what is to be stated with a page: the drift that it shows for the first time."""
+        drift = judgement.drift
+        if drift is None:
+            return None
+        count, paths = judgement.drifted, sorted(drift.paths)
+        return held(self.feed, now, reason=HoldReason.DRIFT, count=count, since=now, paths=paths)
 
     def _reading(self, kind: RunKind, state: FeedState) -> Reading:
         assert state.first_asked_at is not None
         baseline = state.passes == 0
+        # Once snapshots were published, what they state is known to others: from then on a difference is a change.
+        is_emitting = self.is_provisional and state.emitted is not None
+        provisional = self.is_provisional and not is_emitting
         poll = state.poll
-        via = Via.POLL if kind is RunKind.POLL else Via.FIRST_PASS if baseline else Via.PASS
+        if self.resource.polled:
+            # What the feed showed before it was read differently, these polls have not covered.
+            unknown = state.progress.watermark is None or state.rebaselining
+            covered = None if unknown else covered_until(state.progress)
+        else:
+            covered = None if state.full is None else state.full.asked_at
+        waits = kind is RunKind.POLL or covered is None or baseline or not self.resource.polled
         return Reading(
-            via,
+            Via.FIRST_PASS if kind is RunKind.PASS and baseline else _VIA[kind],
             state.first_asked_at,
             baseline=baseline,
-            settling=state.passes == 1,
-            emit=self.settings.first_pass == "emit",
+            settling=state.passes == 1 or (state.full is not None and state.full.tally.repeated > 0),
+            emit=self.settings.first_pass == "emit" and not (state.rebaselining or is_emitting),
+            provisional=provisional,
+            rebaselining=state.rebaselining,
             last_poll=None if poll is None or poll.since is None else (poll.since, poll.asked_at),
             last_pass=None if state.full is None else state.full.asked_at,
+            covered_until=covered,
+            polled_from=None if waits or covered is None else covered - self.lookback,
+            stale_window=timedelta(0) if provisional else self.settings.stale_window,
+            drift=state.drift,
         )
 
     async def _learn(self, state: FeedState, page: Page) -> FeedState:
         try:
             shape = learn_shape(
-                self._resource.singular,
-                [decode(raw) for raw in page.records],
+                self.resource.singular,
+                _decode_sound(page.records),
                 key=self.settings.key,
                 updated_at=self.settings.updated_at,
             )
@@ -212,23 +494,34 @@ class Reader:
             raise SchemaMismatch(
                 f'resource "{self.feed.resource}": {error}; set key in [resources.{self.feed.resource}]'
             ) from error
-        except ValueError as error:
-            raise SourceUnavailable(f'resource "{self.feed.resource}": {error}') from error
-        await self.store.save_shape(state.id, shape)
+        await self.store.save_shape(state.id, shape, proven=self.settings.key is not None)
+        await self.store.save_signature(state.id, self._sign(shape))
         return await self.reload()
 
     def _use(self, shape: Shape) -> None:
         settings = self.settings
         updated_at = settings.updated_at or shape.updated_at
+        self._sampler = Sampler(key=settings.key or shape.key, updated_at=updated_at, created_at=shape.created_at)
         self._judge = Judge(
             self.feed,
             key=settings.key or shape.key,
             updated_at=updated_at,
             created_at=shape.created_at,
             canon=Canon(ignore=settings.ignore, unordered=settings.unordered, updated_at=updated_at),
+            learned=settings.key is None,
+            detail=settings.detail,
             quiet=settings.ignore if updated_at is None else (*settings.ignore, updated_at),
             touch=settings.touch,
         )
+
+
+def _decode_sound(records: Sequence[bytes]) -> list[JSON]:
+    """Return the records that can be read; the judge puts the others in quarantine."""
+    documents = []
+    for raw in records:
+        with suppress(ValueError):
+            documents.append(decode(raw))
+    return documents
 
 
 async def tend(reader: Reader, run_once: Callable[[], Awaitable[object]], *, pause: bool = True) -> None:
@@ -244,75 +537,14 @@ async def tend(reader: Reader, run_once: Callable[[], Awaitable[object]], *, pau
 
 async def _attempt(reader: Reader, run_once: Callable[[], Awaitable[object]]) -> timedelta:
     """Run once and store what the operator must mend, or that it is mended; return for how long to rest."""
-    state = await reader.state()
+    agent = getattr(run_once, "__qualname__", "")
     try:
-        await run_once()
+        await reader.state()
+        result = await run_once()
     except DockbellError as error:
-        await reader.note_problem(str(error))
+        reader.blame(error)
+        await reader.note_problem(str(error), agent)
         return _PROBE_PAUSE
-    if state.problem:
-        await reader.note_problem("")
+    if result is not None:  # else nothing was asked, so nothing is known to be mended
+        await reader.note_mended(agent)
     return timedelta(0)
-
-
-_CURSOR_EXPIRED: Final = "the API forgot the cursor"
-
-
-class _Walk:
-    """The pages of one run, one after the other, guarded against lists that never end."""
-
-    def __init__(self, reader: Reader, kind: RunKind, since: datetime | None) -> None:
-        self._reader = reader
-        self._kind = kind
-        self._since = since
-        self._cursors: set[str] = set()
-        self._pages: set[bytes] = set()
-        self._empty = 0
-        self._bad: list[str] = []
-        self.asked_at: datetime | None = None
-        self.pages = self.records = self.events = 0
-        self.oldest_unseen: datetime | None = None
-
-    async def go(self) -> str:
-        """Read to the end; return why the run is incomplete, or the empty string."""
-        cursor: str | None = None
-        while True:
-            try:
-                page, committed = await self._reader.read_page(self._kind, self._since, cursor)
-            except CursorExpired:
-                return _CURSOR_EXPIRED
-            except SourceUnavailable as error:
-                return str(error)
-            if self.asked_at is None:
-                self.asked_at = page.asked_at
-            self.pages += 1
-            self.records += len(page.records)
-            if committed is not None:
-                self._count(committed)
-            if page.next_cursor is None:
-                return self._bad[0] if self._bad else ""
-            if anomaly := self._find_anomaly(page, page.next_cursor):
-                return anomaly
-            cursor = page.next_cursor
-
-    def _count(self, committed: Committed) -> None:
-        self.events += committed.events
-        self._bad.extend(committed.judgement.problems)
-        oldest = committed.judgement.oldest_unseen
-        if oldest is not None and (self.oldest_unseen is None or oldest < self.oldest_unseen):
-            self.oldest_unseen = oldest
-
-    def _find_anomaly(self, page: Page, cursor: str) -> str:
-        if cursor in self._cursors:
-            return "the API gave a cursor a second time"
-        self._cursors.add(cursor)
-        if page.records:
-            self._empty = 0
-            # By its ends: no two pages of a list that moves on begin and end with the same records.
-            digest = blake2b(page.records[0] + page.records[-1], digest_size=16).digest()
-            if digest in self._pages:
-                return "the API gave the same page twice"
-            self._pages.add(digest)
-            return ""
-        self._empty += 1
-        return "the API gives empty pages without end" if self._empty > _EMPTY_PAGES_MOST else ""

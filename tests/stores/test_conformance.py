@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+import random
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,20 +14,36 @@ from typing import Any
 import pytest
 
 from dockbell.core.comparing.absence import SeenRows
-from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.judge import Judge, Judgement, Reading, Snapshots
-from dockbell.core.model import Change, ClockSource, Event, Feed, Page, RunKind, Via
-from dockbell.core.publishing.event import compose
+from dockbell.core.comparing.drift import Decision, Drift
+from dockbell.core.comparing.judge import Bad, Finding, Judgement, Note, Pending, Snapshots
+from dockbell.core.model import Change, Event, Feed, RunKind, Statement, StatementKind, Via
 from dockbell.core.publishing.ledger import Blocked, DeadLetter, Settlement
+from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
-from dockbell.ports import Committed, FeedState, RunRecord, Store
+from dockbell.ports import Checkpoint, FeedState, RunRecord, Store, Tally
 from dockbell.stores.sqlite import SqliteStore
+from tests.fakes import NOON
+from tests.stores.pages import (
+    COMPOSE,
+    DETAILED,
+    FEED,
+    JUDGE,
+    OTHER,
+    a_run,
+    a_statement,
+    bury,
+    close_pass,
+    commit,
+    complete,
+    datas,
+    later,
+    make_composer,
+    told,
+)
 
-NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-FEED = Feed("main", "shipments")
-OTHER = Feed("main", "stock")
-JUDGE = Judge(FEED, key=("/id",), updated_at=None, created_at=None, canon=Canon())
+WINDOW = timedelta(seconds=60)
+DAY = timedelta(days=1)
 
 
 @pytest.fixture(params=["sqlite"])
@@ -36,107 +53,231 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     await store.aclose()
 
 
-def number(change: Change, sequence: int) -> Event:
-    return compose(change, name="acme", singular="shipment", epoch="epoch", sequence=sequence)
+@pytest.fixture
+async def state(store: Store) -> FeedState:
+    return await store.open_feed(FEED)
 
 
-def page(*records: Mapping[str, Any]) -> Page:
-    raws = tuple(json.dumps(record).encode() for record in records)
-    return Page(raws, None, "shipments", NOON, ClockSource.DATE, NOON, NOON)
+async def reload(store: Store) -> FeedState:
+    return await store.open_feed(FEED)
 
 
-async def commit(
-    store: Store, state: FeedState, *records: Mapping[str, Any], number: Callable[[Change, int], Event] = number
-) -> Committed:
-    reading = Reading(Via.POLL, NOON)
-    return await store.commit_page(state.id, partial(JUDGE.judge, page(*records), reading), number)
-
-
-def a_run(kind: RunKind = RunKind.PASS, problem: str = "") -> RunRecord:
-    since = NOON if kind is RunKind.POLL else None
-    return RunRecord(kind, NOON, since, NOON, pages=1, records=2, events=3, problem=problem)
+# Feeds ---------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_new_feed_knows_nothing_and_keeps_what_it_is_told(store: Store) -> None:
     state = await store.open_feed(FEED)
-    assert (state.shape, state.first_asked_at, state.progress, state.passes) == (None, None, Progress(), 0)
+    assert state == FeedState(state.id, FEED)
     shape = Shape(("/sku", "/warehouse_id"), "/updated_at", None)
     await store.begin_feed(state.id, NOON)
-    await store.save_shape(state.id, shape)
+    await store.save_shape(state.id, shape, proven=False)
+    await store.save_signature(state.id, {"key": ["/sku"], "query": {"status": "all"}})
+    await store.save_habits(state.id, '{"order": "none"}')
     await store.save_problem(state.id, "key refused")
-    state = await store.open_feed(FEED)
-    assert (state.shape, state.first_asked_at, state.problem) == (shape, NOON, "key refused")
-    assert state.progress == Progress(NOON)
+    assert await reload(store) == FeedState(
+        state.id,
+        FEED,
+        shape=shape,
+        signature={"key": ["/sku"], "query": {"status": "all"}},
+        first_asked_at=NOON,
+        progress=Progress(NOON),
+        habits='{"order": "none"}',
+        problem="key refused",
+    )
 
 
-async def test_the_first_request_of_a_feed_stays_the_first(store: Store) -> None:
-    state = await store.open_feed(FEED)
+async def test_the_first_request_of_a_feed_stays_the_first(store: Store, state: FeedState) -> None:
     await store.begin_feed(state.id, NOON)
-    await store.begin_feed(state.id, NOON + timedelta(days=1))
-    assert (await store.open_feed(FEED)).first_asked_at == NOON
+    await store.begin_feed(state.id, NOON + DAY)
+    assert (await reload(store)).first_asked_at == NOON
 
 
-async def test_the_last_run_is_known_for_its_failure_until_one_is_complete(store: Store) -> None:
-    state = await store.open_feed(FEED)
-    later = replace(a_run(RunKind.POLL, problem="cut short"), ended_at=NOON + timedelta(seconds=15))
+async def test_what_proves_a_key_is_not_forgotten_with_the_shape(store: Store, state: FeedState) -> None:
+    shape = Shape(("/id",), None, None)
+    await store.save_shape(state.id, shape, proven=True)
+    await store.save_shape(state.id, shape, proven=False)
+    assert (await reload(store)).proven
+    await store.save_problem(state.id, "key refused")
+    await store.save_problem(state.id, "")
+    assert (await reload(store)).problem == ""
+
+
+async def test_two_feeds_of_two_accounts_never_mix(store: Store, state: FeedState) -> None:
+    twin = await store.open_feed(Feed("other", FEED.resource))
+    await commit(store, state, {"id": "7", "n": 1})
+    await commit(store, twin, {"id": 7, "n": 2})
+    assert await store.read_states([(FEED, "7"), (twin.feed, "7")]) == {
+        (FEED, "7"): b'{"id": "7", "n": 1}',
+        (twin.feed, "7"): b'{"id": 7, "n": 2}',
+    }
+
+
+# Runs ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_last_run_is_known_for_its_failure_until_one_of_its_kind_is_complete(
+    store: Store, state: FeedState
+) -> None:
+    failed = a_run(RunKind.POLL, "cut short", hours=1)
     await store.close_run(state.id, a_run(RunKind.POLL), Progress())
-    await store.close_run(state.id, later, Progress())
-    assert (await store.open_feed(FEED)).failed == later
-    await store.close_run(state.id, replace(later, problem="", ended_at=NOON + timedelta(seconds=30)), Progress())
-    assert (await store.open_feed(FEED)).failed is None
+    await store.close_run(state.id, failed, Progress())
+    await store.close_run(state.id, a_run(RunKind.TRAILING, hours=2))
+    assert (await reload(store)).failed == failed
+    later_failed = a_run(problem="cut short too", hours=3)
+    await store.close_run(state.id, later_failed)
+    assert (await reload(store)).failed == later_failed
+    await store.close_run(state.id, a_run(RunKind.POLL, hours=4), Progress())
+    assert (await reload(store)).failed == later_failed
+    await store.close_run(state.id, a_run(hours=5))
+    assert (await reload(store)).failed is None
 
 
-async def test_the_end_of_a_run_is_stored_with_what_it_proved(store: Store) -> None:
-    state = await store.open_feed(FEED)
-    progress = Progress(NOON, NOON + timedelta(seconds=15))
-    await store.close_run(state.id, a_run(RunKind.POLL), progress)
-    await store.close_run(state.id, a_run(RunKind.POLL, problem="cut short"), progress)
-    state = await store.open_feed(FEED)
-    assert (state.progress, state.poll) == (progress, a_run(RunKind.POLL))
+async def test_the_last_run_is_the_last_although_our_clock_has_gone_back(store: Store, state: FeedState) -> None:
+    await store.close_run(state.id, a_run(RunKind.POLL, "cut short", hours=1))
+    await store.close_run(state.id, a_run(RunKind.POLL))
+    assert (await reload(store)).failed is None
 
 
-async def test_events_are_numbered_per_feed_without_gaps(store: Store) -> None:
-    first, second = await store.open_feed(FEED), await store.open_feed(OTHER)
-    await commit(store, first, {"id": "a"}, {"id": "b"})
+async def test_the_end_of_a_run_is_stored_with_what_it_proved(store: Store, state: FeedState) -> None:
+    progress = Progress(NOON, later(seconds=15), later(seconds=14), later(seconds=13), 2)
+    lateness = Lateness().observe([timedelta(seconds=90)], 3, NOON)
+    run = a_run(RunKind.POLL, tally=Tally(created=1, updated=2, missed=3, bad=4))
+    await store.close_run(state.id, run, progress, lateness=lateness)
+    await store.close_run(state.id, a_run(RunKind.POLL, "cut short"))
+    state = await reload(store)
+    assert (state.progress, state.poll, state.lateness) == (progress, run, lateness)
+
+
+async def test_a_run_that_proves_nothing_leaves_the_watermark(store: Store, state: FeedState) -> None:
+    await store.close_run(state.id, a_run(RunKind.POLL), Progress(NOON, NOON))
+    await store.close_run(state.id, a_run(problem="cut short"))
+    assert (await reload(store)).progress == Progress(NOON, NOON)
+
+
+async def test_the_end_of_a_pass_is_counted_with_what_it_holds(store: Store, state: FeedState) -> None:
+    lateness = Lateness().observe([timedelta(seconds=90)], 3, NOON)
+    await close_pass(store, state, held=14, confirm_at=NOON, proven=True, newest=NOON, lateness=lateness)
+    await close_pass(store, state, a_run(hours=1), newest=None, confirm_at=later(hours=1))
+    state = await reload(store)
+    assert (state.passes, state.held, state.confirm_at, state.full) == (2, 0, later(hours=1), a_run(hours=1))
+    assert (state.proven, state.progress.newest, state.lateness) == (True, NOON, lateness)
+
+
+async def test_a_pass_that_breaks_at_its_end_is_not_counted_in_any_way(store: Store, state: FeedState) -> None:
+    def fail(item: Change | Statement, sequence: int) -> Sequence[Event]:
+        raise RuntimeError("power is lost")
+
+    await store.save_checkpoint(state.id, Checkpoint("c", b"{}", SeenRows(1), SeenRows(1), NOON))
+    before = await reload(store)
+    with pytest.raises(RuntimeError):
+        await close_pass(store, state, statements=[a_statement()], compose=fail, proven=True, newest=NOON, held=3)
+    assert await reload(store) == before
+    assert await store.load_checkpoint(state.id) is not None
+
+
+async def test_statements_are_numbered_with_the_changes(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a"})
+    rings = store.outbox.rings
+    await store.publish(state.id, [a_statement(StatementKind.HELD)], COMPOSE)
+    await store.close_run(state.id, a_run(RunKind.POLL), statements=[a_statement(StatementKind.GAP)], compose=COMPOSE)
+    await close_pass(store, state, statements=[a_statement()])
+    await commit(store, state, {"id": "b"})
+    assert await told(store) == ["a created 1", "held 0", "gap 0", "reconciled 0", "b created 1"]
+    assert [data["through_sequence"] for data in (await datas(store))[1:4]] == [1, 2, 3]
+    assert store.outbox.rings == rings + 4
+
+
+# Pages ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_events_are_numbered_per_feed_without_gaps(store: Store, state: FeedState) -> None:
+    second = await store.open_feed(OTHER)
+    await commit(store, state, {"id": "a"}, {"id": "b"})
     await commit(store, second, {"id": "a"})
-    await commit(store, first, {"id": "a", "x": 1}, {"id": "b"})
-    assert [event.sequence for event in await store.read_events(FEED, 0, 10)] == [1, 2, 3]
-    assert [event.sequence for event in await store.read_events(OTHER, 0, 10)] == [1]
+    await commit(store, state, {"id": "a", "x": 1}, {"id": "b"})
+    assert await told(store) == ["a created 1", "b created 1", "a updated 2"]
+    assert await told(store, OTHER) == ["a created 1"]
     assert await store.last_sequences() == {FEED: 3, OTHER: 1}
+    assert (await reload(store)).sequence == 3
 
 
-async def test_a_page_is_committed_whole_or_not_at_all(store: Store) -> None:
-    state = await store.open_feed(FEED)
-
-    def fail(change: Change, sequence: int) -> Event:
+async def test_a_page_is_committed_whole_or_not_at_all(store: Store, state: FeedState) -> None:
+    def fail(item: Change | Statement, sequence: int) -> Sequence[Event]:
         if sequence == 2:
             raise RuntimeError("power is lost")
-        return number(change, sequence)
+        return COMPOSE(item, sequence)
 
     with pytest.raises(RuntimeError):
-        await commit(store, state, {"id": "a"}, {"id": "b"}, number=fail)
-    assert await store.read_events(FEED, 0, 10) == []
-    committed = await commit(store, state, {"id": "a"})
-    assert committed.events == 1
+        await commit(store, state, {"id": "a"}, {"id": "b"}, compose=fail)
+    assert await told(store) == []
+    assert await store.last_row(state.id) == 0
+    assert (await commit(store, state, {"id": "a"})).events == 1
 
 
-async def test_an_unchanged_page_adds_nothing_and_does_not_ring(store: Store) -> None:
-    state = await store.open_feed(FEED)
+async def test_named_events_take_numbers_and_findings_know_the_first(store: Store, state: FeedState) -> None:
+    compose = make_composer(heavy="after.weight > 5", light="after.weight < 9")
+    committed = await commit(
+        store, state, {"id": "a", "weight": 7}, {"id": "b", "weight": 1}, {"id": "c", "weight": 9}, compose=compose
+    )
+    assert committed.events == 7
+    events = await store.read_events(FEED, 0, 10)
+    assert [(event.sequence, event.key, event.type.rpartition(".")[2]) for event in events] == [
+        (1, "a", "created"),
+        (2, "a", "heavy"),
+        (3, "a", "light"),
+        (4, "b", "created"),
+        (5, "b", "light"),
+        (6, "c", "created"),
+        (7, "c", "heavy"),
+    ]
+    assert {event.revision for event in events} == {1}
+    assert (await reload(store)).sequence == 7
+
+
+async def test_an_unchanged_page_adds_nothing_and_does_not_ring(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"})
     rings = store.outbox.rings
     committed = await commit(store, state, {"id": "a"})
-    assert (committed.events, committed.judgement.seen) == (0, [1])
+    assert (committed.events, committed.judgement.seen, committed.inserted) == (0, [1], range(0))
     assert store.outbox.rings == rings
 
 
-async def test_a_page_with_changes_rings_the_outbox(store: Store) -> None:
+async def test_a_page_with_changes_rings_the_outbox(store: Store, state: FeedState) -> None:
     rings = store.outbox.rings
-    await commit(store, await store.open_feed(FEED), {"id": "a"})
+    await commit(store, state, {"id": "a"})
     assert store.outbox.rings == rings + 1
 
 
-async def test_events_can_be_read_of_one_key_up_to_a_sequence(store: Store) -> None:
-    state = await store.open_feed(FEED)
+async def test_new_records_are_the_rows_that_a_page_says_it_inserted(store: Store, state: FeedState) -> None:
+    first = (await commit(store, state, {"id": "a"}, {"id": "b"})).inserted
+    second = (await commit(store, state, {"id": "b", "x": 1}, {"id": "c"})).inserted
+    assert await store.last_row(state.id) == second[-1]
+    assert {row: json.loads(body) for row, body in (await store.read_bodies([*first, *second])).items()} == {
+        first[0]: {"id": "a"},
+        first[1]: {"id": "b", "x": 1},
+        second[0]: {"id": "c"},
+    }
+
+
+async def test_the_judge_sees_what_earlier_pages_of_any_size_stored(store: Store, state: FeedState) -> None:
+    records = [{"id": str(number)} for number in range(1201)]
+    bad = [Bad(number.to_bytes(16), "", "no key", b"{}") for number in range(701)]
+    await commit(store, state, *records)
+    sizes: list[int] = []
+
+    def judge(snapshots: Snapshots) -> Judgement:
+        found = snapshots.find([record["id"] for record in records])
+        rows = [stored.row for stored in found.values()]
+        sizes.extend([len(found), len(snapshots.bodies(rows)), len(snapshots.holds(rows))])
+        sizes.append(len(snapshots.quarantined([each.digest for each in bad])))
+        return Judgement(bad=bad)
+
+    for _ in range(2):
+        await store.commit_page(state.id, judge, COMPOSE, via=Via.POLL)
+    assert sizes == [1201, 1201, 0, 0, 1201, 1201, 0, 701]
+
+
+async def test_events_can_be_read_of_one_key_up_to_a_sequence(store: Store, state: FeedState) -> None:
     for value in range(4):
         await commit(store, state, {"id": "a", "x": value}, {"id": "b", "x": value})
     events = await store.read_events(FEED, 2, 10, key="a", until=6)
@@ -144,80 +285,668 @@ async def test_events_can_be_read_of_one_key_up_to_a_sequence(store: Store) -> N
     assert len(await store.read_events(FEED, 0, 3)) == 3
 
 
-async def test_the_latest_state_of_a_key_is_what_was_committed_last(store: Store) -> None:
-    state = await store.open_feed(FEED)
+async def test_the_latest_state_of_a_key_is_what_was_committed_last(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a", "x": 1}, {"id": "b"})
     await commit(store, state, {"id": "a", "x": 2})
     assert await store.read_states([(FEED, "a"), (FEED, "none")]) == {(FEED, "a"): b'{"id": "a", "x": 2}'}
 
 
-async def absent(store: Store, state: FeedState, seen: SeenRows) -> list[int]:
-    return [row for row, _ in await store.find_absent(state.id, seen)]
+# Held readings, quarantine, drift ------------------------------------------------------------------------------------
 
 
-async def test_absent_are_rows_of_the_feed_that_were_not_seen(store: Store) -> None:
-    state, other = await store.open_feed(FEED), await store.open_feed(OTHER)
+def shipment(seconds: float, **fields: object) -> dict[str, object]:
+    return {"id": "a", "at": later(seconds=seconds).isoformat(), **fields}
+
+
+async def test_an_older_reading_is_held_until_it_has_lasted(store: Store, state: FeedState) -> None:
+    look = partial(commit, store, state, stale_window=WINDOW)
+    await look(shipment(20, x=2), at=30)
+    assert (await look(shipment(10, x=1), at=40)).events == 0
+    assert (await reload(store)).holds == 1
+    assert (await look(shipment(10, x=1), at=99)).events == 0
+    assert (await look(shipment(10, x=1), at=100)).events == 1
+    assert await told(store) == ["a created 1", "a updated 2"]
+    assert (await reload(store)).holds == 0
+
+
+async def test_a_current_reading_ends_a_hold(store: Store, state: FeedState) -> None:
+    look = partial(commit, store, state, stale_window=WINDOW)
+    await look(shipment(20, x=2), at=30)
+    await look(shipment(10, x=1), at=40)
+    await look(shipment(20, x=2), at=50)
+    assert (await reload(store)).holds == 0
+    assert (await look(shipment(10, x=1), at=100)).events == 0  # it has not lasted: the hold begins anew
+
+
+async def test_a_hold_ends_with_its_record(store: Store, state: FeedState) -> None:
+    look = partial(commit, store, state, stale_window=WINDOW)
+    await look(shipment(20, x=2), at=30)
+    await look(shipment(10, x=1), at=40)
+    await close_pass(store, state, suspected=[1])
+    assert await bury(store, state, 1) == 1
+    assert (await reload(store)).holds == 0
+
+
+async def test_what_was_replaced_lately_is_remembered_of_records_without_a_date(store: Store, state: FeedState) -> None:
+    look = partial(commit, store, state, stale_window=WINDOW)
+    await look({"id": "a", "x": 1}, at=0)
+    await look({"id": "a", "x": 2}, at=10)
+    assert (await look({"id": "a", "x": 1}, at=20)).events == 0
+    assert (await look({"id": "a", "x": 1}, at=80)).events == 1
+
+
+async def test_a_bad_record_is_counted_and_known_until_a_complete_pass(store: Store, state: FeedState) -> None:
+    first = await commit(store, state, {"name": "no key"}, {"id": "a"})
+    again = await commit(store, state, {"name": "no key"}, {"id": "a"})
+    assert [[bad.known for bad in each.judgement.bad] for each in (first, again)] == [[False], [True]]
+    assert (await reload(store)).quarantined == 1
+    assert await told(store) == ["a created 1"]
+    other = await commit(store, await store.open_feed(OTHER), {"name": "no key"})
+    assert [bad.known for bad in other.judgement.bad] == [False]
+    await close_pass(store, state)
+    assert (await reload(store)).quarantined == 0
+    assert (await store.open_feed(OTHER)).quarantined == 1
+    assert not (await commit(store, state, {"name": "no key"})).judgement.bad[0].known
+
+
+async def find_drift(store: Store, state: FeedState) -> Drift:
+    await commit(store, state, *({"id": str(each)} for each in range(20)))
+    committed = await commit(store, state, *({"id": str(each), "new": 1} for each in range(20)))
+    assert (committed.events, committed.judgement.drifted) == (0, 20)
+    return Drift(frozenset({"/new"}))
+
+
+async def test_drift_is_kept_with_what_the_operator_says_of_it(store: Store, state: FeedState) -> None:
+    drift = await find_drift(store, state)
+    await close_pass(store, state, a_run(tally=Tally(drifted=20)))
+    held = await reload(store)
+    assert (held.drift, held.drift_at, held.drifted) == (drift, NOON, 20)
+    await store.decide_drift(state.id, Decision.ABSORB)
+    assert (await reload(store)).drift == replace(drift, decision=Decision.ABSORB)
+
+
+async def test_drift_ends_with_a_pass_that_holds_nothing_for_it(store: Store, state: FeedState) -> None:
+    await find_drift(store, state)
+    await close_pass(store, state)
+    ended = await reload(store)
+    assert (ended.drift, ended.drift_at, ended.drifted) == (None, None, 0)
+    await store.decide_drift(state.id, Decision.PUBLISH)  # too late, and nothing to decide
+    await find_drift(store, state)
+    assert (await reload(store)).drift == Drift(frozenset({"/new"}))
+
+
+async def test_drift_that_was_found_since_a_pass_began_outlives_it(store: Store, state: FeedState) -> None:
+    drift = await find_drift(store, state)
+    for began_at in (None, later(seconds=-1)):
+        await close_pass(store, state, drift_before=began_at)
+        assert (await reload(store)).drift == drift
+    await close_pass(store, state, drift_before=later(seconds=1))
+    assert (await reload(store)).drift is None
+
+
+def announce_drift(judgement: Judgement) -> Statement | None:
+    return a_statement(StatementKind.HELD, count=judgement.drifted) if judgement.drift is not None else None
+
+
+async def test_what_is_stated_of_a_page_comes_after_its_changes(store: Store, state: FeedState) -> None:
+    await commit(store, state, *({"id": str(each)} for each in range(20)), baseline=True)
+    records = [{"id": str(each), "new": 1} for each in range(20)] + [{"id": "a"}]
+    rings = store.outbox.rings
+    committed = await commit(store, state, *records, announce=announce_drift)
+    assert (committed.events, committed.statement) == (1, a_statement(StatementKind.HELD, count=20))
+    assert await told(store) == ["a created 1", "held 0"]
+    assert store.outbox.rings == rings + 1
+    drift = (await reload(store)).drift
+    again = await commit(store, state, *records, announce=announce_drift, drift=drift)
+    assert (again.events, again.statement) == (0, None)
+    assert await told(store) == ["a created 1", "held 0"]
+
+
+async def test_what_is_stated_of_a_page_without_changes_rings_too(store: Store, state: FeedState) -> None:
+    await commit(store, state, *({"id": str(each)} for each in range(20)), baseline=True)
+    rings = store.outbox.rings
+    await commit(store, state, *({"id": str(each), "new": 1} for each in range(20)), announce=announce_drift)
+    assert store.outbox.rings == rings + 1
+
+
+async def test_a_page_is_stored_with_its_statement_or_not_at_all(store: Store, state: FeedState) -> None:
+    def compose(item: Change | Statement, sequence: int) -> Sequence[Event]:
+        assert not isinstance(item, Statement), "power loss"
+        return COMPOSE(item, sequence)
+
+    await commit(store, state, *({"id": str(each)} for each in range(20)), baseline=True)
+    records = [{"id": str(each), "new": 1} for each in range(20)] + [{"id": "a"}]
+    with pytest.raises(AssertionError, match="power loss"):
+        await commit(store, state, *records, announce=announce_drift, compose=compose)
+    assert (await reload(store)).drift is None
+    assert await told(store) == []
+    assert (await commit(store, state, *records, announce=announce_drift)).statement is not None
+
+
+# Absence -------------------------------------------------------------------------------------------------------------
+
+
+async def absent(store: Store, state: FeedState, seen: SeenRows) -> list[tuple[int, datetime | None, int]]:
+    return list((await store.find_absent(state.id, seen)).rows)
+
+
+async def test_absent_are_rows_of_the_feed_that_were_not_seen(store: Store, state: FeedState) -> None:
+    other = await store.open_feed(OTHER)
     await commit(store, state, {"id": "a"}, {"id": "b"})
     await commit(store, other, {"id": "a"})
     seen = SeenRows(await store.last_row(state.id))
     seen.add((await commit(store, state, {"id": "b"}, {"id": "new"})).judgement.seen)
-    assert await absent(store, state, seen) == [1]
+    absentees = await store.find_absent(state.id, seen)
+    assert (absentees.rows, absentees.stored) == ([(1, None, 0)], 2)
 
 
-async def test_what_is_suspected_and_absent_again_is_buried_with_an_event(store: Store) -> None:
-    state = await store.open_feed(FEED)
+async def test_absence_is_found_among_many_rows(store: Store, state: FeedState) -> None:
+    count = 45_000
+    for start in range(0, count, 5000):
+        await commit(store, state, *({"id": str(each)} for each in range(start, start + 5000)), baseline=True)
+    seen = SeenRows(count)
+    seen.add(row for row in range(1, count + 1) if row % 15_000)
+    absentees = await store.find_absent(state.id, seen)
+    assert ([row for row, *_ in absentees.rows], absentees.stored) == ([15_000, 30_000, 45_000], count)
+
+
+async def test_the_digest_tells_keys_and_contents_apart_and_not_their_order(tmp_path: Path) -> None:
+    records = [{"id": str(number), "x": number % 7} for number in range(50)]
+
+    async def digest(name: str, *pages: Sequence[dict[str, object]], missing: int | None = None) -> str:
+        store = await SqliteStore.open(tmp_path / name, now=lambda: NOON)
+        state = await store.open_feed(FEED)
+        for records in pages:
+            await commit(store, state, *records)
+        seen = SeenRows(await store.last_row(state.id))
+        seen.add(row for row in range(1, seen.last_row + 1) if row != missing)
+        found = (await store.find_absent(state.id, seen)).digest
+        await store.aclose()
+        return found
+
+    shuffled = random.Random(7).sample(records, len(records))
+    whole = await digest("a.db", records)
+    assert len(whole) == 32
+    assert await digest("b.db", shuffled[:20], shuffled[20:]) == whole
+    assert await digest("c.db", [records[0] | {"x": 5}], records) == whole
+    assert await digest("d.db", records[:-1]) == await digest("e.db", records, missing=50) != whole
+    assert await digest("f.db", records, [records[0] | {"x": 5}]) != whole
+    assert await digest("g.db") == "0" * 32
+
+
+async def test_what_is_suspected_and_absent_again_is_buried_with_an_event(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"}, {"id": "b"})
-    await store.close_pass(state.id, a_run(), suspected=[1], held=0, confirm_at=NOON)
-    assert await store.find_absent(state.id, SeenRows(2)) == [(1, NOON), (2, None)]
-    bury = partial(JUDGE.bury, until=NOON, now=NOON)
-    assert await store.bury(state.id, [1], bury, number) == 1
-    event = (await store.read_events(FEED, 2, 10))[0]
-    assert (event.change, event.key, event.revision) == ("deleted", "a", 2)
-    assert await absent(store, state, SeenRows(2)) == [2]
+    await close_pass(store, state, suspected=[1], confirm_at=NOON)
+    assert await absent(store, state, SeenRows(2)) == [(1, NOON, 1), (2, None, 0)]
+    assert await store.find_suspected(state.id) == [1]
+    assert await bury(store, state, 1) == 1
+    assert await told(store, after=2) == ["a deleted 2"]
+    assert await absent(store, state, SeenRows(2)) == [(2, None, 0)]
+    assert await store.find_suspected(state.id) == []
     assert await store.read_states([(FEED, "a")]) == {}
     assert await store.count_deleted(state.id, NOON) == 1
-    committed = await commit(store, state, {"id": "a"})
-    assert [change.kind for change in committed.judgement.changes] == ["restored"]
+    assert await store.count_deleted(state.id, later(seconds=1)) == 0
+    await commit(store, state, {"id": "a"})
+    assert await told(store, after=3) == ["a restored 3"]
     assert await store.read_states([(FEED, "a")]) == {(FEED, "a"): b'{"id": "a"}'}
+    assert await store.count_deleted(state.id, NOON) == 0
 
 
-async def test_a_buried_record_was_there_at_the_last_pass_before_the_first_that_did_not_show_it(store: Store) -> None:
-    state = await store.open_feed(FEED)
+async def test_it_is_known_since_when_and_by_how_many_passes_in_a_row_a_row_was_missed(
+    store: Store, state: FeedState
+) -> None:
+    await commit(store, state, {"id": "a"}, {"id": "b"})
+    for hours, rows in ((1, [1]), (2, [1, 2]), (3, [1])):
+        await store.suspect(state.id, rows, later(hours=hours))
+    assert await absent(store, state, SeenRows(2)) == [(1, later(hours=1), 3), (2, later(hours=2), 1)]
+    await commit(store, state, {"id": "a"})
+    await store.spare(state.id, [2], Finding.THERE)
+    assert await absent(store, state, SeenRows(2)) == [(1, None, 0), (2, None, 0)]
+    await store.suspect(state.id, [1], later(hours=4))
+    await bury(store, state, 1)
+    await commit(store, state, {"id": "a"})
+    await store.suspect(state.id, [1], later(hours=5))
+    assert await absent(store, state, SeenRows(2)) == [(1, later(hours=5), 1), (2, None, 0)]
+
+
+async def test_a_row_that_is_suspected_again_was_there_when_it_was_before_its_first_absence(
+    store: Store, state: FeedState
+) -> None:
+    """Whatever passes were complete between the first that missed it and the last."""
+    await commit(store, state, {"id": "a"})
+    for hours, suspected in ((0, []), (1, [1]), (2, [1]), (3, [1])):
+        await close_pass(store, state, a_run(hours=hours), suspected=suspected)
+    await store.bury(state.id, [1], partial(JUDGE.bury, until=later(hours=3), now=NOON), COMPOSE)
+    assert (await datas(store))[-1]["changed_between"][0] == "2026-11-21T12:00:00.000Z"
+
+
+async def test_nothing_is_buried_that_nobody_suspects_or_that_is_gone_already(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a"}, {"id": "b"})
+    await close_pass(store, state, suspected=[2])
+    assert await bury(store, state, 1, 2, 3) == 1
+    rings = store.outbox.rings
+    assert await bury(store, state, 1, 2, 3) == 0
+    assert store.outbox.rings == rings
+    assert await told(store, after=2) == ["b deleted 2"]
+
+
+async def test_a_buried_record_was_there_at_the_last_pass_before_the_first_that_did_not_show_it(
+    store: Store, state: FeedState
+) -> None:
     await commit(store, state, {"id": "a"})
     for hours, suspected in ((0, []), (1, [1]), (2, [])):
-        run = replace(a_run(), asked_at=NOON + timedelta(hours=hours))
-        await store.close_pass(state.id, run, suspected=suspected, held=0, confirm_at=None)
-    await store.bury(state.id, [1], partial(JUDGE.bury, until=NOON + timedelta(hours=2), now=NOON), number)
-    (event,) = await store.read_events(FEED, 1, 10)
-    assert json.loads(event.body)["data"]["changed_between"] == ["2026-11-21T12:00:00.000Z", "2026-11-21T14:00:00.000Z"]
+        await close_pass(store, state, a_run(hours=hours), suspected=suspected)
+    await store.bury(state.id, [1], partial(JUDGE.bury, until=later(hours=2), now=NOON), COMPOSE)
+    assert (await datas(store))[-1]["changed_between"] == ["2026-11-21T12:00:00.000Z", "2026-11-21T14:00:00.000Z"]
 
 
-async def test_a_run_that_proves_nothing_leaves_the_watermark(store: Store) -> None:
-    state = await store.open_feed(FEED)
-    await store.close_run(state.id, a_run(RunKind.POLL), Progress(NOON, NOON))
-    await store.close_run(state.id, a_run(problem="cut short"))
-    assert (await store.open_feed(FEED)).progress == Progress(NOON, NOON)
-
-
-async def test_a_row_that_was_seen_again_is_not_buried(store: Store) -> None:
-    state = await store.open_feed(FEED)
+async def test_a_row_that_was_seen_again_is_not_buried(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"})
-    await store.close_pass(state.id, a_run(), suspected=[1], held=0, confirm_at=NOON)
+    await close_pass(store, state, suspected=[1])
     await commit(store, state, {"id": "a"})
-    bury = partial(JUDGE.bury, until=NOON, now=NOON)
-    assert await store.bury(state.id, [1], bury, number) == 0
-    assert await store.find_absent(state.id, SeenRows(1)) == [(1, None)]
+    assert await bury(store, state, 1) == 0
+    assert await absent(store, state, SeenRows(1)) == [(1, None, 0)]
 
 
-async def test_the_end_of_a_pass_is_counted_with_what_it_holds(store: Store) -> None:
+async def test_a_row_that_came_back_changed_is_not_suspected_any_more(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a"})
+    await close_pass(store, state, suspected=[1])
+    await commit(store, state, {"id": "a", "x": 1})
+    assert await bury(store, state, 1) == 0
+    assert await told(store) == ["a created 1", "a updated 2"]
+
+
+async def test_a_spared_row_must_be_suspected_again(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a"})
+    await close_pass(store, state, suspected=[1], confirm_at=NOON, held=1)
+    await store.spare(state.id, [1], Finding.THERE)
+    assert await bury(store, state, 1) == 0
+    assert await absent(store, state, SeenRows(1)) == [(1, None, 0)]
+    assert ((await reload(store)).held, (await reload(store)).confirm_at) == (1, NOON)
+
+
+async def test_dormant_rows_are_not_missed_until_they_are_seen(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a"}, {"id": "b"})
+    await close_pass(store, state, suspected=[1, 2], confirm_at=NOON, held=2)
+    await store.spare(state.id, [1, 2], Finding.KEPT, dormant=True)
+    state = await reload(store)
+    assert (state.held, state.confirm_at) == (0, None)
+    assert (await store.find_absent(state.id, SeenRows(2))).stored == 0
+    assert await bury(store, state, 1, 2) == 0
+    assert (await commit(store, state, {"id": "a"})).events == 0
+    assert await absent(store, state, SeenRows(2)) == [(1, None, 0)]
+    assert (FEED, "b") in await store.read_states([(FEED, "b")])
+
+
+# Details -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_change_waits_for_its_detail(store: Store, state: FeedState) -> None:
+    committed = await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED, at=5)
+    assert (committed.events, committed.inserted) == (0, range(1, 2))
+    (awaited,) = await store.load_awaited(state.id, 10)
+    assert (awaited.row, awaited.queued_at, awaited.pending.key) == (1, NOON, "a")
+    assert (awaited.pending.kind, awaited.pending.until, awaited.pending.via) == ("created", later(seconds=5), Via.POLL)
+    rings = store.outbox.rings
+    assert await complete(store, state, 1, {"id": "a", "x": 1, "lines": [1]}) == 1
+    assert store.outbox.rings == rings + 1
+    assert await told(store) == ["a created 1"]
+    assert (await datas(store))[0]["after"] == {"id": "a", "x": 1, "lines": [1]}
+    assert await store.load_awaited(state.id, 10) == []
+    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    assert await store.load_awaited(state.id, 10) == []
+
+
+async def test_the_longest_waiting_come_first_each_feed_for_itself(tmp_path: Path) -> None:
+    clock = [later(seconds=2), later(seconds=1), NOON]
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: clock[-1])
     state = await store.open_feed(FEED)
-    await store.close_pass(state.id, a_run(), suspected=[], held=14, confirm_at=NOON)
-    state = await store.open_feed(FEED)
-    assert (state.passes, state.held, state.confirm_at, state.full) == (1, 14, NOON, a_run())
+    for number in range(3):
+        await commit(store, state, {"id": str(number)}, judge=DETAILED)
+        clock.pop() if len(clock) > 1 else None
+    assert [awaited.pending.key for awaited in await store.load_awaited(state.id, 2)] == ["0", "1"]
+    assert await store.load_awaited((await store.open_feed(OTHER)).id, 2) == []
+    await store.aclose()
 
 
-async def test_a_new_sink_starts_at_now_or_at_the_beginning_and_keeps_its_place(store: Store) -> None:
-    state = await store.open_feed(FEED)
+async def test_a_second_change_joins_the_one_that_waits(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "x": 2}, judge=DETAILED, at=5)
+    (awaited,) = await store.load_awaited(state.id, 10)
+    assert (awaited.pending.kind, awaited.pending.until) == ("created", later(seconds=5))
+    await complete(store, state, 1, {"id": "a", "x": 2, "lines": []})
+    assert [(data["change"], data["after"]["x"]) for data in await datas(store)] == [("created", 2)]
+
+
+async def test_a_change_that_is_undone_while_it_waits_is_none(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    await complete(store, state, 1, {"id": "a", "x": 1, "lines": [1]})
+    for version in (2, 1):
+        await commit(store, state, {"id": "a", "x": version}, judge=DETAILED)
+    (awaited,) = await store.load_awaited(state.id, 10)
+    assert json.loads(awaited.pending.raw) == {"id": "a", "x": 1}
+    assert await complete(store, state, 1, {"id": "a", "x": 1, "lines": [1]}) == 0
+    assert await store.read_states([(FEED, "a")]) == {(FEED, "a"): b'{"id":"a","x":1,"lines":[1]}'}
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        pytest.param({"drift": Drift(frozenset({"/new"}), Decision.ABSORB)}, id="absorbed"),
+        pytest.param({"rebaselining": True}, id="rebaselined"),
+        pytest.param({"provisional": True}, id="unproven"),
+    ],
+)
+async def test_what_is_stored_silently_keeps_its_detail(
+    store: Store, state: FeedState, reading: dict[str, Any]
+) -> None:
+    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    await complete(store, state, 1, {"id": "a", "x": 1, "lines": [1]})
+    await commit(store, state, {"id": "a", "x": 1, "new": 2}, judge=DETAILED, **reading)
+    assert await told(store) == ["a created 1"]
+    assert await store.load_awaited(state.id, 10) == []
+    (body,) = (await store.read_states([(FEED, "a")])).values()
+    assert json.loads(body) == {"id": "a", "x": 1, "new": 2, "lines": [1]}
+
+
+async def test_details_take_the_chain_of_a_record_on(store: Store, state: FeedState) -> None:
+    for version in (1, 2, 3):
+        await commit(store, state, {"id": "a", "x": version}, judge=DETAILED)
+        await complete(store, state, 1, {"id": "a", "x": version, "lines": [version]})
+    events = await datas(store)
+    assert [(data["change"], data["revision"]) for data in events] == [("created", 1), ("updated", 2), ("updated", 3)]
+    assert [data["before"] for data in events] == [None, *(data["after"] for data in events[:-1])]
+    assert set(events[-1]["changed"]) == {"/lines/0", "/x"}
+
+
+async def test_a_detail_that_does_not_come_leaves_what_is_stored_of_it(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    await complete(store, state, 1, {"id": "a", "x": 1, "lines": [1]})
+    await commit(store, state, {"id": "a", "x": 2}, judge=DETAILED)
+    await complete(store, state, 1, None)
+    last = (await datas(store))[-1]
+    assert (last["after"], last["detail_missing"]) == ({"id": "a", "x": 2, "lines": [1]}, True)
+
+
+async def test_a_detail_that_the_list_no_longer_fits_completes_nothing(store: Store, state: FeedState) -> None:
+    def judge(pending: Pending, before: bytes | None, revision: int) -> Change | None:
+        return DETAILED.complete(pending, before, b'{"id": "a", "lines": [1]}', revision, now=NOON)
+
+    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    (first,) = await store.load_awaited(state.id, 10)
+    await commit(store, state, {"id": "a", "x": 2}, judge=DETAILED)
+    assert await store.complete(state.id, 1, judge, COMPOSE, listed=first.pending.raw) == 0
+    (second,) = await store.load_awaited(state.id, 10)
+    assert await store.complete(state.id, 1, judge, COMPOSE, listed=second.pending.raw) == 1
+    (event,) = await datas(store)
+    assert (event["change"], event["after"]) == ("created", {"id": "a", "x": 2, "lines": [1]})
+
+
+async def test_what_was_postponed_least_often_comes_first_and_then_the_oldest(store: Store, state: FeedState) -> None:
+    for key in "abc":
+        await commit(store, state, {"id": key}, judge=DETAILED)
+    for row in (1, 1, 2):
+        await store.postpone(row)
+    await commit(store, state, {"id": "a", "x": 2}, judge=DETAILED)  # a newer state of it is no other change
+    assert [each.row for each in await store.load_awaited(state.id, 10)] == [3, 2, 1]
+    assert [each.row for each in await store.load_awaited(state.id, 2)] == [3, 2]
+
+
+async def test_what_is_overdue_is_completed_in_its_order_and_the_rest_waits(store: Store, state: FeedState) -> None:
+    def judge(pending: Pending, before: bytes | None, revision: int) -> Change | None:
+        return None if pending.key == "b" else DETAILED.complete(pending, before, None, revision, now=NOON)
+
+    other = await store.open_feed(OTHER)
+    await commit(store, other, {"id": "z"}, judge=DETAILED)
+    for key in "abc":
+        await commit(store, state, {"id": key}, judge=DETAILED)
+    since = [each.queued_at for each in await store.load_awaited(state.id, 10)]
+    early = since[0] - timedelta(seconds=1)
+    assert await store.complete_overdue(state.id, early, judge, COMPOSE, 10) == since[0]
+    assert await told(store) == []
+    rings = store.outbox.rings
+    await store.complete_overdue(state.id, since[2], judge, COMPOSE, 2)
+    assert store.outbox.rings > rings
+    assert await told(store) == ["a created 1"]
+    assert [each.row for each in await store.load_awaited(state.id, 10)] == [4]
+    assert await store.complete_overdue(state.id, since[2], judge, COMPOSE, 2) is None
+    assert await told(store) == ["a created 1", "c created 1"]
+    assert len(await store.load_awaited(other.id, 10)) == 1
+
+
+async def test_a_change_of_which_nothing_is_left_is_no_event(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a", "x": 1})
+    await commit(store, state, {"id": "a", "x": 2}, judge=DETAILED)
+
+    rings = store.outbox.rings
+    assert await store.complete(state.id, 1, lambda *_: None, COMPOSE) == 0
+    assert store.outbox.rings == rings
+    assert await store.load_awaited(state.id, 10) == []
+    assert await store.complete(state.id, 1, lambda *_: None, COMPOSE) == 0  # completed twice
+    assert await told(store) == ["a created 1"]
+
+
+async def test_completing_counts_named_events_too(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    assert await complete(store, state, 1, {"id": "a", "x": 1}, any="true", all="true") == 3
+    assert (await reload(store)).sequence == 3
+
+
+async def test_a_completion_that_breaks_keeps_the_change_waiting(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+
+    def fail(*_: object) -> Change | None:
+        raise RuntimeError("power is lost")
+
+    with pytest.raises(RuntimeError):
+        await store.complete(state.id, 1, fail, COMPOSE)
+    assert len(await store.load_awaited(state.id, 10)) == 1
+    assert await complete(store, state, 1, {"id": "a"}) == 1
+    assert await told(store) == ["a created 1"]
+
+
+async def test_a_record_is_not_buried_before_its_last_change_is_told(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    await close_pass(store, state, suspected=[1])
+    assert await bury(store, state, 1) == 0
+    await complete(store, state, 1, None)
+    assert await bury(store, state, 1) == 1
+    assert await told(store) == ["a created 1", "a deleted 2"]
+
+
+async def test_a_return_waits_for_its_detail_and_has_no_before(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a", "x": 1})
+    await close_pass(store, state, suspected=[1])
+    await bury(store, state, 1)
+    await prune(store, NOON + DAY)
+    await commit(store, state, {"id": "a", "x": 2}, judge=DETAILED)
+    assert await told(store) == ["a created 1", "a deleted 2"]
+    assert await store.read_states([(FEED, "a")]) == {(FEED, "a"): b'{"id": "a", "x": 2}'}
+    await complete(store, state, 1, {"id": "a", "lines": []})
+    assert await told(store, after=2) == ["a restored 3"]
+    assert (await datas(store))[-1]["before"] is None
+
+
+# First pass and another reading --------------------------------------------------------------------------------------
+
+
+async def emit(store: Store, state: FeedState, limit: int = 2) -> int:
+    return await store.emit_snapshots(state.id, partial(JUDGE.snapshot, now=NOON), COMPOSE, limit)
+
+
+async def test_snapshots_are_published_in_portions_each_once(store: Store, state: FeedState) -> None:
+    await commit(store, await store.open_feed(OTHER), {"id": "other"}, baseline=True)
+    await commit(store, state, *({"id": key} for key in "abc"), baseline=True)
+    assert await emit(store, state) == 0  # nobody wants them
+    await store.begin_emitting(state.id)
+    assert await emit(store, state) == 2
+    await store.begin_emitting(state.id)  # after a crash
+    assert [await emit(store, state) for _ in range(3)] == [1, 0, 0]
+    assert await told(store) == ["a snapshot 0", "b snapshot 0", "c snapshot 0"]
+
+
+async def test_no_snapshot_is_published_of_what_has_events_or_is_gone(store: Store, state: FeedState) -> None:
+    await commit(store, state, *({"id": key} for key in "abc"), baseline=True)
+    await commit(store, state, {"id": "b", "x": 1})
+    await close_pass(store, state, suspected=[1])
+    await bury(store, state, 1)
+    await store.begin_emitting(state.id)
+    assert await emit(store, state, 10) == 1
+    assert await told(store) == ["b updated 1", "a deleted 1", "c snapshot 0"]
+
+
+async def test_no_snapshot_is_published_of_what_was_only_met(store: Store, state: FeedState) -> None:
+    """The first poll makes an event of it."""
+    look = partial(commit, store, state, baseline=True, provisional=True)
+    await look({"id": "old"}, shipment(5), at=10)
+    await look(shipment(6, x=1), at=10)
+    await commit(store, state, shipment(5) | {"id": "later"}, at=10, provisional=True)
+    assert await told(store) == []
+    await store.begin_emitting(state.id)
+    assert await emit(store, state, 10) == 1
+    await commit(store, state, shipment(6, x=1), shipment(5) | {"id": "later"}, at=20)
+    assert await told(store) == ["old snapshot 0", "a updated 1", "later created 1"]
+    assert (await datas(store))[1]["before"] is None
+
+
+async def rebaseline(store: Store, state: FeedState, *parts: str) -> None:
+    statement = a_statement(StatementKind.REBASELINED, parts=list(parts))
+    await store.save_signature(state.id, {"new": True}, rebaseline=statement, compose=COMPOSE)
+
+
+async def test_a_feed_that_is_read_differently_begins_anew_but_for_records_revisions_and_numbers(
+    store: Store, state: FeedState
+) -> None:
+    await store.begin_feed(state.id, NOON)
+    await store.save_shape(state.id, Shape(("/id",), "/at", None), proven=True)
+    look = partial(commit, store, state, stale_window=WINDOW)
+    await look(shipment(20, x=2), at=30)
+    await look(shipment(10, x=1), at=40)
+    await close_pass(store, state, suspected=[1], held=1, confirm_at=NOON, newest=NOON)
+    await store.save_checkpoint(state.id, Checkpoint("c", b"{}", SeenRows(1), SeenRows(1), NOON))
+    rings = store.outbox.rings
+    await rebaseline(store, state, "query", "base_url")
+    assert store.outbox.rings == rings + 1
+    assert await told(store) == ["a created 1", "rebaselined 0"]
+    assert replace(await reload(store), full=None) == FeedState(
+        state.id, FEED, signature={"new": True}, rebaselining=True, sequence=2
+    )
+    assert await store.load_checkpoint(state.id) is None
+    assert await store.find_suspected(state.id) == []
+    assert await absent(store, state, SeenRows(1)) == []
+    assert (await look(shipment(20, x=3), at=50, rebaselining=True)).events == 0
+    assert (await look(shipment(60, x=4), at=70)).events == 1
+    assert await told(store, after=2) == ["a updated 2"]
+    await store.end_baseline(state.id, proven=False, newest=None)
+    assert not (await reload(store)).rebaselining
+
+
+async def test_a_feed_of_which_the_same_records_are_read_otherwise_keeps_its_shape_and_its_proof(
+    store: Store, state: FeedState
+) -> None:
+    shape = Shape(("/id",), "/at", None)
+    await store.save_shape(state.id, shape, proven=True)
+    await rebaseline(store, state, "query", "expand", "detail")
+    state = await reload(store)
+    assert (state.shape, state.proven, state.rebaselining) == (shape, True, True)
+
+
+@pytest.mark.parametrize("parts", [["expand"], ["detail", "expand"], ["ignore", "unordered"]])
+async def test_a_feed_of_which_only_the_content_is_read_otherwise_goes_on_where_it_was(
+    store: Store, state: FeedState, parts: list[str]
+) -> None:
+    await store.begin_feed(state.id, NOON)
+    await store.save_shape(state.id, Shape(("/id",), "/at", None), proven=True)
+    await store.save_habits(state.id, "{}")
+    look = partial(commit, store, state, stale_window=WINDOW)
+    await look(shipment(20, x=2), at=30)
+    await look(shipment(10, x=1), at=40)
+    await close_pass(store, state, suspected=[1], held=1, confirm_at=NOON, newest=NOON)
+    progress = Progress(later(hours=1), later(hours=2), later(hours=3), later(hours=4), 5)
+    await store.close_run(state.id, a_run(RunKind.POLL), progress)
+    await store.save_checkpoint(state.id, Checkpoint("c", b"{}", SeenRows(1), SeenRows(1), NOON))
+    before = await reload(store)
+    await rebaseline(store, state, *parts)
+    assert await told(store, after=before.sequence) == ["rebaselined 0"]
+    assert await reload(store) == replace(
+        before, signature={"new": True}, rebaselining=True, sequence=before.sequence + 1
+    )
+    assert before.holds == 1
+    assert await store.load_checkpoint(state.id) is None
+    assert await store.find_suspected(state.id) == [1]
+    assert [row for row, *_ in await absent(store, state, SeenRows(1))] == [1]
+    await close_pass(store, state)
+    assert not (await reload(store)).rebaselining
+
+
+async def test_what_waits_for_a_detail_goes_on_waiting_unless_the_key_is_another(
+    store: Store, state: FeedState
+) -> None:
+    await commit(store, state, {"id": "a"}, judge=DETAILED)
+    await rebaseline(store, state, "base_url", "query", "detail")
+    assert len(await store.load_awaited(state.id, 10)) == 1
+    await rebaseline(store, state, "key")
+    assert await store.load_awaited(state.id, 10) == []
+    assert await told(store) == ["rebaselined 0", "rebaselined 0"]
+
+
+async def test_a_feed_whose_key_is_another_meets_its_old_records_never_again(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a"}, {"id": "b"})
+    for _ in range(2):
+        await rebaseline(store, state, "query", "key")
+        assert (await commit(store, state, {"id": "a"}, {"id": "b"}, baseline=True)).events == 0
+    assert await absent(store, state, SeenRows(6)) == [(5, None, 0), (6, None, 0)]
+    await commit(store, state, {"id": "a", "x": 1})
+    assert await told(store, after=2) == ["rebaselined 0", "rebaselined 0", "a updated 1"]
+
+
+async def test_a_signature_that_is_no_other_reading_changes_nothing_else(store: Store, state: FeedState) -> None:
+    await store.begin_feed(state.id, NOON)
+    await commit(store, state, {"id": "a"})
+    rings = store.outbox.rings
+    await store.save_signature(state.id, {"key": ["/id"]})
+    state = await reload(store)
+    assert (state.rebaselining, state.first_asked_at, state.signature) == (False, NOON, {"key": ["/id"]})
+    assert store.outbox.rings == rings
+
+
+# Checkpoints ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_checkpoint_of_a_hundred_thousand_rows_comes_back_as_it_was(store: Store, state: FeedState) -> None:
+    rows = random.Random(7).sample(range(1, 100_001), 60_000)
+    seen = SeenRows(100_000)
+    seen.add(rows)
+    assert await store.load_checkpoint(state.id) is None
+    await store.save_checkpoint(state.id, Checkpoint("old", b"{}", SeenRows(3), SeenRows(3), NOON))
+    shown = SeenRows(100_003)
+    shown.add(rows[:9])
+    walk = '{"pages": 7, "é": 1}'.encode()
+    await store.save_checkpoint(state.id, Checkpoint("c+/=é", walk, seen, shown, later(hours=1)))
+    found = await store.load_checkpoint(state.id)
+    assert found is not None
+    assert (found.cursor, found.walk, found.saved_at) == ("c+/=é", walk, later(hours=1))
+    assert (found.seen.last_row, found.seen.count) == (100_000, 60_000)
+    assert {row for row in range(1, 100_001) if row in found.seen} == set(rows)
+    assert found.rows.last_row == 100_003
+    assert {row for row in range(1, 100_004) if row in found.rows} == set(rows[:9])
+
+
+async def test_a_checkpoint_goes_when_its_pass_is_complete_or_given_up(store: Store, state: FeedState) -> None:
+    other = await store.open_feed(OTHER)
+    for each in (state, other):
+        await store.save_checkpoint(each.id, Checkpoint("c", b"{}", SeenRows(3), SeenRows(3), NOON))
+    await close_pass(store, state)
+    assert await store.load_checkpoint(state.id) is None
+    assert await store.load_checkpoint(other.id) is not None
+    await store.drop_checkpoint(other.id)
+    assert await store.load_checkpoint(other.id) is None
+
+
+# Delivery ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_new_sink_starts_at_now_or_at_the_beginning_and_keeps_its_place(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"})
     await store.enroll("late", "now")
     await store.enroll("early", "beginning")
@@ -227,16 +956,14 @@ async def test_a_new_sink_starts_at_now_or_at_the_beginning_and_keeps_its_place(
     assert (await store.load_ledger("early"))[0] == {FEED: 0}
 
 
-async def test_a_feed_that_comes_later_owes_a_known_sink_everything(store: Store) -> None:
-    await store.open_feed(FEED)
+async def test_a_feed_that_comes_later_owes_a_known_sink_everything(store: Store, state: FeedState) -> None:
     await store.enroll("screen", "now")
     await commit(store, await store.open_feed(OTHER), {"id": "a"})
     await store.enroll("screen", "now")
     assert (await store.load_ledger("screen"))[0] == {FEED: 0, OTHER: 0}
 
 
-async def test_what_a_sink_settled_is_what_it_begins_from(store: Store) -> None:
-    await store.open_feed(FEED)
+async def test_what_a_sink_settled_is_what_it_begins_from(store: Store, state: FeedState) -> None:
     await store.enroll("erp", "now")
     entries = {(FEED, key): Blocked(FEED, key, 3, 2, NOON, "HTTP 500") for key in "ab"}
     dead = DeadLetter(FEED, "c", 4, 10, NOON, "HTTP 422")
@@ -251,37 +978,101 @@ async def count_events(store: Store) -> list[int]:
     return [event.sequence for event in await store.read_events(FEED, 0, 100)]
 
 
-async def test_old_events_are_pruned_unless_a_sink_owes_them(store: Store) -> None:
-    state = await store.open_feed(FEED)
+async def test_old_events_are_pruned_unless_a_sink_owes_them(store: Store, state: FeedState) -> None:
     await store.enroll("erp", "beginning")
     await store.enroll("gone", "beginning")
     await commit(store, state, *({"id": key} for key in "abcdef"))
     owed = Blocked(FEED, "b", 2, 1, NOON)
     dead = DeadLetter(FEED, "c", 3, 10, NOON, "")
     await store.settle("erp", Settlement({FEED: 5}, {(FEED, "b"): owed}, set(), [dead]))
-    future = NOON + timedelta(days=1)
     assert await store.prune_events(NOON, ["erp"], 10) == 0
-    assert await store.prune_events(future, ["erp"], 2) == 2
-    assert await store.prune_events(future, ["erp"], 10) == 1
+    assert await store.prune_events(NOON + DAY, ["erp"], 2) == 2
+    assert await store.prune_events(NOON + DAY, ["erp"], 10) == 1
     assert await count_events(store) == [2, 3, 6]
 
 
-async def test_a_store_without_sinks_keeps_events_only_for_their_time(store: Store) -> None:
-    await commit(store, await store.open_feed(FEED), {"id": "a"}, {"id": "b"})
-    assert await store.prune_events(NOON + timedelta(days=1), [], 10) == 2
+async def test_a_store_without_sinks_keeps_events_only_for_their_time(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a"}, {"id": "b"})
+    assert await store.prune_events(NOON + DAY, [], 10) == 2
+    await commit(store, state, {"id": "c"})
+    assert await told(store, after=2) == ["c created 1"]  # a pruned number is not given again
 
 
-async def test_the_judge_sees_what_earlier_pages_of_any_size_stored(store: Store) -> None:
-    state = await store.open_feed(FEED)
-    records = [{"id": str(number)} for number in range(1201)]
-    await commit(store, state, *records)
-    sizes: list[int] = []
+# History -------------------------------------------------------------------------------------------------------------
 
+
+async def prune(store: Store, before: datetime, limit: int = 100) -> int:
+    """Prune until nothing is left to prune; return how much it was."""
+    pruned = 0
+    while count := await store.prune_history(before, limit):
+        pruned += count
+    return pruned
+
+
+async def test_the_last_runs_of_each_kind_are_kept_whatever_their_age(store: Store, state: FeedState) -> None:
+    runs: list[RunRecord] = []
+    for hours in range(3):
+        for kind in RunKind:
+            for problem in ("", "cut short"):
+                runs.append(a_run(kind, problem, hours=hours))
+                await store.close_run(state.id, runs[-1])
+    before = await reload(store)
+    assert await prune(store, NOON + DAY, limit=5) == 12
+    assert await reload(store) == before
+
+
+async def test_only_what_is_old_is_pruned(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a"})  # with a finding
+    await close_pass(store, state, suspected=[1])  # with another
+    await bury(store, state, 1)  # a third, and a tombstone
+    assert await prune(store, NOON) == 0
+    assert await store.read_bodies([1]) != {}
+    assert await prune(store, later(seconds=1)) == 4
+    assert await store.read_bodies([1]) == {}
+
+
+async def test_a_tombstone_without_a_body_can_still_return(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a", "x": 1})
+    await close_pass(store, state, suspected=[1])
+    await bury(store, state, 1)
+    await prune(store, NOON + DAY)
+    assert await absent(store, state, SeenRows(1)) == []
+    await commit(store, state, {"id": "a", "x": 2})
+    assert await told(store, after=2) == ["a restored 3"]
+    await commit(store, state, {"id": "a", "x": 3})
+    last = (await datas(store))[-1]
+    assert (last["before"], last["after"]) == ({"id": "a", "x": 2}, {"id": "a", "x": 3})
+
+
+async def test_a_tombstone_without_a_body_that_returns_with_a_detail_can_be_buried_again(
+    store: Store, state: FeedState
+) -> None:
+    await commit(store, state, {"id": "a", "x": 1})
+    await close_pass(store, state, suspected=[1])
+    await bury(store, state, 1)
+    await prune(store, NOON + DAY)
+    await commit(store, state, {"id": "a", "x": 2}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "x": 3}, judge=DETAILED)
+    await close_pass(store, state, suspected=[1])
+    assert await bury(store, state, 1) == 0
+    await complete(store, state, 1, None)
+    assert await bury(store, state, 1) == 1
+    assert await told(store, after=2) == ["a restored 3", "a deleted 4"]
+
+
+async def test_no_body_is_pruned_of_a_record_that_is_there_or_on_its_way(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "d"})
+    await close_pass(store, state, suspected=[1, 2, 3])
+    await bury(store, state, 1, 2)
+    await commit(store, state, {"id": "a"})  # it is back
+    await commit(store, state, {"id": "b"}, judge=DETAILED)  # it is on its way back
+    await prune(store, NOON + DAY)
+    assert sorted(await store.read_bodies([1, 2, 3, 4])) == [1, 2, 3, 4]
+
+
+async def test_findings_without_an_event_are_kept_too(store: Store, state: FeedState) -> None:
     def judge(snapshots: Snapshots) -> Judgement:
-        found = snapshots.find([record["id"] for record in records])
-        sizes.append(len(found))
-        sizes.append(len(snapshots.bodies([stored.row for stored in found.values()])))
-        return Judgement()
+        return Judgement(notes=[Note("a", finding) for finding in Finding])
 
-    await store.commit_page(state.id, judge, number)
-    assert sizes == [1201, 1201]
+    assert (await store.commit_page(state.id, judge, COMPOSE, via=Via.TRAILING)).events == 0
+    assert await prune(store, NOON + DAY) == len(Finding)

@@ -7,23 +7,20 @@ import signal
 import sqlite3
 import stat
 import sys
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 import pytest
 
 from dockbell.app import now
-from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.judge import Judge, Reading
-from dockbell.core.model import Change, ClockSource, Event, Feed, Page, Via
-from dockbell.core.publishing.event import compose
 from dockbell.core.publishing.ledger import Blocked, Settlement
 from dockbell.errors import StoreError, StoreIncompatible, StoreInUse
 from dockbell.stores.sqlite import SqliteStore, SqliteView
 from dockbell.stores.sqlite.schema import MIGRATIONS
+from tests.stores.pages import FEED, OTHER, commit, told
 
-FEED = Feed("main", "shipments")
+ROOT = Path(__file__).parents[2]
 HOLD = """
 import pathlib, sys, time
 import anyio
@@ -111,7 +108,7 @@ async def test_a_store_can_be_looked_at_while_it_is_held(tmp_path: Path) -> None
     await store.open_feed(FEED)
     await store.enroll("screen", "now")
     view = await SqliteView.open(tmp_path / "a.db")
-    assert [state.feed for state in await view.load_feeds()] == [FEED]
+    assert await view.load_feeds() == [await store.open_feed(FEED)]
     assert [(sink.name, sink.owed) for sink in await view.load_sinks()] == [("screen", 0)]
     assert await view.count_records() == {FEED: 0}
     assert await view.read_latest(-10, 10) == []
@@ -124,10 +121,8 @@ async def test_a_blocked_key_owes_its_events_though_the_position_has_passed_them
     store = await SqliteStore.open(tmp_path / "a.db", now=now)
     state = await store.open_feed(FEED)
     await store.enroll("erp", "beginning")
-    judge = Judge(FEED, key=("/id",), updated_at=None, created_at=None, canon=Canon())
-    for version in (b'{"id":"a"}', b'{"id":"a","n":1}', b'{"id":"b"}'):
-        page = Page((version,), None, "shipments", now(), ClockSource.DATE, now(), now())
-        await store.commit_page(state.id, partial(judge.judge, page, Reading(Via.POLL, now())), number)
+    for record in ({"id": "a"}, {"id": "a", "n": 1}, {"id": "b"}):
+        await commit(store, state, record)
     await store.settle("erp", Settlement({FEED: 2}, {(FEED, "a"): Blocked(FEED, "a", 1, 1, now(), "HTTP 500")}))
     view = await SqliteView.open(tmp_path / "a.db")
     (sink,) = await view.load_sinks()
@@ -136,15 +131,39 @@ async def test_a_blocked_key_owes_its_events_though_the_position_has_passed_them
     await store.aclose()
 
 
-def number(change: Change, sequence: int) -> Event:
-    return compose(change, name="acme", singular="shipment", epoch="epoch", sequence=sequence)
+async def test_the_latest_events_are_told_in_the_order_in_which_they_were_recorded(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "a.db", now=now)
+    for feed in (FEED, OTHER, FEED):
+        await commit(store, await store.open_feed(feed), {"id": "a", "n": store.outbox.rings})
+    view = await SqliteView.open(tmp_path / "a.db")
+    latest = await view.read_latest(-2, 10)
+    assert [(place, event.feed, event.sequence) for place, event in latest] == [(2, OTHER, 1), (3, FEED, 2)]
+    assert await view.read_latest(2, 10) == latest[1:]
+    await view.aclose()
+    await store.aclose()
+
+
+async def test_a_store_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.db").write_bytes(b"SQLite format 3\0" + bytes(100))
+    with pytest.raises(StoreError, match="not a database"):
+        await SqliteView.open(tmp_path / "a.db")
+
+
+async def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("unable to open database file")
+
+    (tmp_path / "a.db").touch()
+    monkeypatch.setattr(sqlite3, "connect", refuse)  # as for who may not read it; root may read everything
+    with pytest.raises(StoreError, match="unable to open database file; check its permissions"):
+        await SqliteView.open(tmp_path / "a.db")
 
 
 async def test_only_its_owner_can_read_a_store(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "a.db", now=now)
     await store.open_feed(FEED)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in sorted(tmp_path.glob("a.db*"))}  # noqa: ASYNC240
-    assert modes.keys() >= {"a.db", "a.db-wal", "a.db.lock"}
+    assert modes.keys() >= {"a.db", "a.db-wal", "a.db.lock", "a.db.life"}
     assert set(modes.values()) == {0o600}
     await store.aclose()
 
@@ -163,11 +182,68 @@ async def test_a_store_is_let_go_although_its_user_was_cancelled(tmp_path: Path)
     await (await SqliteStore.open(tmp_path / "dockbell.db", now=now)).aclose()
 
 
-async def test_a_full_disk_is_told_as_such_and_what_comes_after_it_is_stored(tmp_path: Path) -> None:
+async def test_a_full_disk_loses_nothing_and_what_comes_after_it_is_stored(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=now)
-    store._writer.execute("PRAGMA max_page_count = 1")  # SQLite takes this for as many as there are
-    with pytest.raises(sqlite3.OperationalError, match="full"):
-        await store.open_feed(Feed("main", "x" * 1_000_000))
+    state = await store.open_feed(FEED)
+    store._writer.execute("PRAGMA max_page_count = 120")
+    stored = 0
+    with suppress(sqlite3.OperationalError):
+        while stored < 1000:
+            await commit(store, state, {"id": str(stored), "x": "x" * 5000}, {"id": "same", "x": stored})
+            stored += 1
+    assert 10 < stored < 1000
+    for _ in range(2):
+        with pytest.raises(sqlite3.OperationalError, match="full"):
+            await commit(store, state, {"id": "one", "x": "x" * 500_000})
+    assert (await store.open_feed(FEED)).sequence == len(await told(store)) == 2 * stored
+    assert (await commit(store, state, {"id": "same", "x": stored - 1})).events == 0
     store._writer.execute("PRAGMA max_page_count = 100000")
-    assert (await store.open_feed(FEED)).feed == FEED
+    assert (await commit(store, state, {"id": "one"}, {"id": "same", "x": "at last"})).events == 2
+    assert await told(store, after=2 * stored) == ["one created 1", f"same updated {stored + 1}"]
+    await store.aclose()
+
+
+FILL = """
+import pathlib, resource, sys
+import anyio
+from dockbell.app import now
+from dockbell.stores.sqlite import SqliteStore
+from tests.stores.pages import FEED, OTHER, commit, told
+
+async def fill():
+    path = pathlib.Path(sys.argv[1])
+    store = await SqliteStore.open(path, now=now)
+    state = await store.open_feed(FEED)
+    size = path.with_name(path.name + "-wal").stat().st_size + 200_000
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    stored = failed = 0
+    for number in range(1000):
+        try:
+            await commit(store, state, {"id": str(number), "x": "x" * 20_000}, {"id": "same", "x": number})
+            stored += 1
+        except Exception as error:
+            print(type(error).__name__, error, file=sys.stderr)
+            failed += 1
+            if failed == 3:
+                break
+    assert len(await told(store)) == 2 * stored
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    await commit(store, state, {"id": "same", "x": "at last"})
+    print(stored, failed, len(await told(store)) - 2 * stored)
+    await store.aclose()
+
+anyio.run(fill)
+"""
+
+
+async def test_a_write_that_breaks_when_it_is_committed_loses_nothing_either(tmp_path: Path) -> None:
+    """The log of the database cannot grow any more: what fails is the commit, not a statement before it."""
+    path = tmp_path / "dockbell.db"
+    done = await anyio.run_process([sys.executable, "-c", FILL, str(path)], cwd=ROOT)
+    stored, failed, after = map(int, done.stdout.split())
+    assert stored > 0
+    assert (failed, after) == (3, 1)
+    assert done.stderr.count(b"OperationalError disk I/O error") == 3
+    store = await SqliteStore.open(path, now=now)
+    assert len(await told(store)) == 2 * stored + 1
     await store.aclose()

@@ -14,29 +14,37 @@ _ISO: Final = re.compile(
     r"(?P<date>\d{4}-\d{2}-\d{2})[Tt ](?P<time>\d{2}:\d{2}(?::\d{2})?)(?:[.,](?P<fraction>\d{1,12}))?"
     r"\s?(?P<zone>[Zz]|[+-]\d{2}(?::?\d{2})?)?"
 )
-# An integer is an epoch: below this in seconds (until the year 5138), above it in milliseconds.
+_USUAL: Final = frozenset({20, 24, 27})  # whole seconds, milliseconds, microseconds
+# An integer is an epoch: below the first in seconds (until the year 5138), above it in ms, above the second in µs.
 _MILLISECONDS_FROM: Final = 100_000_000_000
+_MICROSECONDS_FROM: Final = _MILLISECONDS_FROM * 1000
 
 
 def parse_moment(value: JSON) -> datetime | None:
     """Return the UTC time that a JSON value states, or None when it states none.
 
     Accepts ISO 8601 with ``Z``, an offset or neither (then UTC), up to any precision (kept to µs), and integer epochs
-    in seconds or milliseconds.
+    in seconds, milliseconds or microseconds.
     """
     if isinstance(value, int) and not isinstance(value, bool):
-        if not 0 < value < _MILLISECONDS_FROM * 1000:
+        if not 0 < value < _MICROSECONDS_FROM * 1000:
             return None
-        return EPOCH + (timedelta(seconds=value) if value < _MILLISECONDS_FROM else timedelta(milliseconds=value))
-    if not isinstance(value, str):
-        return None
-    match = _ISO.fullmatch(value)
-    if match is None:
-        return None
-    fraction = f".{match['fraction']}" if match["fraction"] else ""
+        if value < _MILLISECONDS_FROM:
+            return EPOCH + timedelta(seconds=value)
+        return EPOCH + (timedelta(milliseconds=value) if value < _MICROSECONDS_FROM else timedelta(microseconds=value))
+    return _parse_text(value) if isinstance(value, str) else None
+
+
+def _parse_text(text: str) -> datetime | None:
     try:
-        text = f"{match['date']}T{match['time']}{fraction}{match['zone'] or 'Z'}"
-        return datetime.fromisoformat(text.upper()).astimezone(UTC)
+        if len(text) in _USUAL and text[-1] == "Z" and text[4:11:3] == "--T":  # five times as fast as what follows
+            return datetime.fromisoformat(text)
+        match = _ISO.fullmatch(text)
+        if match is None:
+            return None
+        fraction = f".{match['fraction']}" if match["fraction"] else ""
+        written = f"{match['date']}T{match['time']}{fraction}{match['zone'] or 'Z'}"
+        return datetime.fromisoformat(written.upper()).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 
@@ -48,7 +56,8 @@ def format_moment(moment: datetime) -> str:
 
 def to_micros(moment: datetime) -> int:
     """Return whole microseconds since 1970, as stored."""
-    return (moment - EPOCH) // timedelta(microseconds=1)
+    since = moment - EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def from_micros(micros: int) -> datetime:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
-from dockbell.core.model import Delivery, Feed, Outcome, RunKind, Urgency
+from dockbell.core.model import Delivery, Feed, Outcome, RunKind, Statement, StatementKind, Urgency
 
 
 def _count(number: int, noun: str) -> str:
@@ -117,17 +117,86 @@ class FeedMended(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class DeletionsHeld(Fact):
-    """A complete pass did not show so many records that their deletion is not believed."""
+class Stated(Fact):
+    """Something was stated about a feed."""
 
-    weight: ClassVar[int] = logging.ERROR
-    feed: Feed
-    absent: int
-    reason: str
+    statement: Statement
+
+    @property
+    def level(self) -> int:
+        """Return more for what somebody should look at."""
+        return _WEIGHTS[self.statement.kind]
 
     def __str__(self) -> str:
         """Return the log line."""
-        return f"{self.feed}: the deletion of {_count(self.absent, 'absent record')} is held: {self.reason}"
+        details = ", ".join(f"{name} {value}" for name, value in self.statement.details.items())
+        return f"{self.statement.feed}: {self.statement.kind}: {details}"
+
+
+_WEIGHTS = {
+    StatementKind.RECONCILED: logging.INFO,
+    StatementKind.GAP: logging.WARNING,
+    StatementKind.REBASELINED: logging.WARNING,
+    StatementKind.HELD: logging.ERROR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HabitChanged(Fact):
+    """The API behaves otherwise than it did."""
+
+    weight: ClassVar[int] = logging.WARNING
+    feed: Feed
+    words: str
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"{self.feed}: the API behaves differently: {self.words}"
+
+
+@dataclass(frozen=True, slots=True)
+class LookbackNarrow(Fact):
+    """Records become visible nearly later than polls look back."""
+
+    weight: ClassVar[int] = logging.WARNING
+    feed: Feed
+    lookback: timedelta
+    lateness: timedelta
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return (
+            f"{self.feed}: records become visible up to {self.lateness.total_seconds():.0f} s after their timestamps,"
+            f" polls look back {self.lookback.total_seconds():.0f} s; raise lookback, or leave it out"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NamedEventUnanswered(Fact):
+    """The condition of a named event was neither true nor false of some changes, so that it did not follow them."""
+
+    weight: ClassVar[int] = logging.DEBUG
+    feed: Feed
+    name: str
+    answer: str
+    count: int
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"{self.feed}: named event {self.name}: {self.answer}, for {_count(self.count, 'change')}"
+
+
+@dataclass(frozen=True, slots=True)
+class WishFulfilled(Fact):
+    """What an operator asked for was done, or could not be."""
+
+    feed: Feed
+    wish: str
+    outcome: str
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"{self.feed}: {self.wish}: {self.outcome}"
 
 
 @dataclass(frozen=True, slots=True)

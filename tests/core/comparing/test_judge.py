@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,8 +15,11 @@ from hypothesis import strategies as st
 
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.diff import apply
-from dockbell.core.comparing.judge import Judge, Judgement, Reading, Stored
-from dockbell.core.model import ChangeKind, ClockSource, DeletionReason, Feed, Page, Via
+from dockbell.core.comparing.drift import Decision, Drift
+from dockbell.core.comparing.holding import Hold
+from dockbell.core.comparing.judge import Collision, Finding, Judge, Judgement, Reading, Stored
+from dockbell.core.model import ChangeKind, ClockSource, DeletionReason, Feed, Key, Page, Via
+from dockbell.core.moment import to_micros
 
 S0 = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FEED = Feed("main", "shipments")
@@ -24,13 +27,14 @@ LATER = Reading(Via.POLL, S0, last_pass=S0)
 FIRST = Reading(Via.FIRST_PASS, S0, baseline=True)
 
 
-def make_judge(*, touch: bool = False, key: Sequence[str] = ("/id",), **canon: Any) -> Judge:
+def make_judge(*, touch: bool = False, learned: bool = False, key: Sequence[str] = ("/id",), **canon: Any) -> Judge:
     return Judge(
         FEED,
         key=key,
         updated_at="/updated_at",
         created_at="/created_at",
         canon=Canon(updated_at="/updated_at", **canon),
+        learned=learned,
         quiet=("/updated_at",),
         touch=touch,
     )
@@ -44,9 +48,9 @@ def shipment(number: int = 1, at: float = 10, **fields: Any) -> dict[str, Any]:
     return {"id": f"shp_{number}", "updated_at": stamp(at), "status": "open", **fields}
 
 
-def page(*records: Any) -> Page:
+def page(*records: Any, asked_at: float = 20) -> Page:
     raws = tuple(record if isinstance(record, bytes) else json.dumps(record).encode() for record in records)
-    asked = S0 + timedelta(seconds=20)
+    asked = S0 + timedelta(seconds=asked_at)
     return Page(raws, None, "shipments", asked, ClockSource.DATE, asked + timedelta(seconds=1), asked)
 
 
@@ -56,6 +60,8 @@ class Shelf:
 
     rows: dict[str, Stored] = field(default_factory=dict)
     kept: dict[int, bytes] = field(default_factory=dict)
+    held: dict[int, Hold] = field(default_factory=dict)
+    bad: set[bytes] = field(default_factory=set)
 
     def find(self, keys: Sequence[str]) -> Mapping[str, Stored]:
         return {key: self.rows[key] for key in keys if key in self.rows}
@@ -63,18 +69,44 @@ class Shelf:
     def bodies(self, rows: Sequence[int]) -> Mapping[int, bytes]:
         return {row: self.kept[row] for row in rows}
 
+    def holds(self, rows: Sequence[int]) -> Mapping[int, Hold]:
+        return {row: self.held[row] for row in rows}
+
+    def quarantined(self, digests: Sequence[bytes]) -> Collection[bytes]:
+        return self.bad & set(digests)
+
+    def change(self, key: str, **fields: Any) -> None:
+        self.rows[key] = self.rows[key]._replace(**fields)
+
     def store(self, judgement: Judgement) -> Judgement:
         for write in judgement.writes:
             row = write.row or len(self.rows) + 1
             self.rows[write.key] = Stored(
-                row, write.raw_hash, write.fingerprint, write.modified, write.revision, gone=False, suspected=False
+                row, write.raw_hash, write.fingerprint, write.modified, write.revision, superseded=write.superseded
             )
-            self.kept[row] = write.body
+            if write.body is not None:
+                self.kept[row] = write.body
+        for row in judgement.released:
+            self.held.pop(row, None)
+        self.held |= {held.row: held.hold for held in judgement.holds}
+        for key, known in self.rows.items():
+            self.change(key, held=known.row in self.held)
+        self.bad |= {bad.digest for bad in judgement.bad}
         return judgement
 
 
-def read(shelf: Shelf, *records: Any, reading: Reading = LATER, judge: Judge | None = None) -> Judgement:
-    return shelf.store((judge or make_judge()).judge(page(*records), reading, shelf))
+def read(
+    shelf: Shelf, *records: Any, reading: Reading = LATER, judge: Judge | None = None, asked_at: float = 20
+) -> Judgement:
+    return shelf.store((judge or make_judge()).judge(page(*records, asked_at=asked_at), reading, shelf))
+
+
+def kinds(judgement: Judgement) -> list[str]:
+    return [str(change.kind) for change in judgement.changes]
+
+
+def findings(judgement: Judgement) -> list[Finding]:
+    return [note.finding for note in judgement.notes]
 
 
 def test_an_unknown_record_is_created() -> None:
@@ -115,6 +147,13 @@ def test_a_new_timestamp_alone_is_stored_and_is_no_event() -> None:
     judgement = read(shelf, shipment(at=11))
     assert judgement.changes == []
     assert [write.revision for write in judgement.writes] == [1]
+
+
+def test_a_first_timestamp_is_a_new_one() -> None:
+    shelf = Shelf()
+    undated = {name: value for name, value in shipment().items() if name != "updated_at"}
+    read(shelf, undated)
+    assert findings(read(shelf, shipment())) == [Finding.TOUCHED]
 
 
 def test_a_new_timestamp_alone_is_an_event_where_touches_are_wanted() -> None:
@@ -159,6 +198,23 @@ def test_the_first_pass_is_silent_but_for_what_happens_while_it_goes_on(
     assert all(change.before is None and change.patch is None for change in changes)
 
 
+def test_a_baseline_is_compared_when_it_first_differs_and_not_before() -> None:
+    shelf = Shelf()
+    emoji = b'{"id": "x", "name": "\\ud83d\\ude00", "n": 1}'
+    assert read(shelf, emoji, b'{"id": "y", "n": 1.0}', reading=FIRST).changes == []
+    same = read(shelf, '{"id": "x", "name": "\N{GRINNING FACE}", "n": 1}'.encode(), b'{"n": 1, "id": "y"}')
+    assert (same.changes, findings(same)) == ([], [Finding.QUIET])
+    (change,) = read(shelf, {"id": "y", "n": 2}).changes
+    assert (change.kind, change.revision, change.changed) == (ChangeKind.UPDATED, 1, ["/n"])
+
+
+def test_a_baseline_that_cannot_be_read_has_no_before_when_it_changes() -> None:
+    shelf = Shelf()
+    read(shelf, b'{"id": "x", "n": 1e99999999999999999999}', reading=FIRST)
+    (change,) = read(shelf, {"id": "x", "n": 1}).changes
+    assert (change.kind, change.before, change.patch) == (ChangeKind.UPDATED, None, None)
+
+
 def test_the_first_pass_states_each_record_on_request() -> None:
     (change,) = read(Shelf(), shipment(at=-1), reading=replace(FIRST, emit=True)).changes
     assert (change.kind, change.revision, change.via) == (ChangeKind.SNAPSHOT, 0, Via.FIRST_PASS)
@@ -180,29 +236,434 @@ def test_the_first_change_after_a_baseline_is_revision_one() -> None:
 def test_a_record_that_was_gone_is_restored_even_with_the_same_content() -> None:
     shelf = Shelf()
     read(shelf, shipment())
-    shelf.rows["shp_1"] = replace(shelf.rows["shp_1"], gone=True, revision=2)
+    shelf.change("shp_1", gone_at=to_micros(S0), revision=2)
     (change,) = read(shelf, shipment()).changes
     assert (change.kind, change.revision, change.before) == (ChangeKind.RESTORED, 3, None)
 
 
-def test_a_suspected_record_that_is_seen_is_cleared() -> None:
+def test_a_missed_record_that_is_seen_is_cleared() -> None:
     shelf = Shelf()
     read(shelf, shipment())
-    shelf.rows["shp_1"] = replace(shelf.rows["shp_1"], suspected=True)
-    assert read(shelf, shipment()).cleared == [1]
+    shelf.change("shp_1", missed=True)
+    judgement = read(shelf, shipment())
+    assert (judgement.cleared, findings(judgement)) == ([1], [Finding.SEEN_AGAIN])
+    assert not judgement.is_idle
+
+
+# Records that cannot be read, or not be told apart -------------------------------------------------------------------
 
 
 def test_a_record_without_a_key_is_left_out_and_the_rest_is_judged() -> None:
-    judgement = read(Shelf(), {"name": "none"}, b"[1]", shipment())
-    assert len(judgement.problems) == 2
-    assert "/id" in judgement.problems[0]
+    judgement = read(Shelf(), {"name": "none"}, b"[1]", b'{"id": "x", "n": 1e99999999999999999999}', shipment())
+    problems = [bad.problem for bad in judgement.bad]
+    assert problems[0].startswith("record 1 of the page: ")
+    assert "/id" in problems[0]
+    assert "not a JSON object" in problems[1]
+    assert problems[2].startswith("key x: not usable JSON")
     assert [change.key.text for change in judgement.changes] == ["shp_1"]
 
 
-def test_a_key_that_stands_twice_on_a_page_counts_once_when_equal_and_is_told_when_not() -> None:
-    assert read(Shelf(), shipment(), shipment()).problems == []
-    judgement = read(Shelf(), shipment(), shipment(status="packed"))
-    assert judgement.problems == ["key shp_1: stands twice on one page with different content"]
+def test_a_bad_record_is_noted_once_and_known_from_then_on() -> None:
+    shelf = Shelf()
+    broken = b'{"id": "x", "n": 1e99999999999999999999}'
+    first, second = read(shelf, broken), read(shelf, broken)
+    assert [bad.known for bad in first.bad + second.bad] == [False, True]
+    assert findings(first) == [Finding.QUARANTINED]
+    assert findings(second) == []
+
+
+def test_a_bad_record_is_the_same_whatever_its_text_and_so_are_those_of_another_key_not() -> None:
+    shelf = Shelf()
+    broken = '{{"id": "{}", "n": 1e99999999999999999999, "at": {}}}'
+    first = read(shelf, broken.format("x", 1).encode())
+    second = read(shelf, broken.format("x", 2).encode(), broken.format("y", 1).encode())
+    assert [bad.known for bad in first.bad + second.bad] == [False, True, False]
+
+
+def test_a_learned_key_that_stands_twice_with_the_same_content_written_differently_is_not_proven_wrong() -> None:
+    learned = make_judge(learned=True, unordered=("/tags",))
+    records = shipment(tags=["a", "b"], n=1), dict(reversed(shipment(at=11, tags=["b", "a"], n=1.0).items()))
+    assert kinds(read(Shelf(), *records, judge=learned)) == ["created"]
+    with pytest.raises(Collision):
+        read(Shelf(), *records, b'{"id": "shp_1", "n": 1e99999999999999999999}', judge=learned)
+
+
+def test_a_key_that_stands_twice_on_a_page_with_equal_content_counts_once() -> None:
+    judgement = read(Shelf(), shipment(), shipment())
+    assert (judgement.bad, kinds(judgement)) == ([], ["created"])
+
+
+def test_a_configured_key_that_stands_twice_with_different_content_puts_all_of_its_records_in_quarantine() -> None:
+    shelf = Shelf()
+    read(shelf, shipment())
+    records = shipment(), shipment(status="packed"), shipment(status="lost")
+    judgement = read(shelf, *records, shipment(2))
+    assert [json.loads(bad.raw) for bad in judgement.bad] == list(records)
+    assert {bad.problem for bad in judgement.bad} == {"key shp_1: stands twice on one page with different content"}
+    assert (judgement.seen, [change.key.text for change in judgement.changes]) == ([1], ["shp_2"])
+
+
+def test_a_learned_key_that_stands_twice_with_different_content_is_proven_wrong() -> None:
+    with pytest.raises(Collision, match="shp_1"):
+        read(Shelf(), shipment(), shipment(status="packed"), judge=make_judge(learned=True))
+
+
+# Held readings -------------------------------------------------------------------------------------------------------
+
+STRICT = replace(LATER, stale_window=timedelta(seconds=60))
+
+
+def packed_shelf(*, stamped: bool = True) -> Shelf:
+    """Return a shelf with one shipment that was open and is packed, as read 20 s after S0."""
+    shelf = Shelf()
+    for at, status in ((5, "open"), (10, "packed")):
+        read(shelf, shipment(at=at, status=status) if stamped else bare(status), reading=STRICT, asked_at=at)
+    return shelf
+
+
+def bare(status: str) -> dict[str, Any]:
+    return {"id": "shp_1", "status": status}
+
+
+def test_a_reading_older_than_what_is_stored_is_held_once_and_believed_when_it_lasts() -> None:
+    shelf, stale = packed_shelf(), shipment(at=5)
+    held = read(shelf, stale, reading=STRICT, asked_at=20)
+    assert (kinds(held), held.writes, findings(held)) == ([], [], [Finding.HELD])
+    again = read(shelf, stale, reading=STRICT, asked_at=79)
+    assert (kinds(again), again.holds, again.is_idle) == ([], [], True)
+    believed = read(shelf, stale, reading=STRICT, asked_at=80)
+    assert (kinds(believed), believed.released, shelf.held) == (["updated"], [1], {})
+
+
+def test_a_current_reading_releases_what_was_held_and_the_next_stale_one_begins_anew() -> None:
+    shelf, stale = packed_shelf(), shipment(at=5)
+    read(shelf, stale, reading=STRICT, asked_at=20)
+    current = read(shelf, shipment(at=10, status="packed"), reading=STRICT, asked_at=50)
+    assert (current.released, kinds(current), shelf.held) == ([1], [], {})
+    assert kinds(read(shelf, stale, reading=STRICT, asked_at=85)) == []
+    assert shelf.held[1].asked_at == to_micros(S0 + timedelta(seconds=85))
+
+
+def test_a_current_reading_that_is_written_differently_releases_too() -> None:
+    shelf = packed_shelf()
+    read(shelf, shipment(at=5), reading=STRICT)
+    current = dict(reversed(shipment(at=10, status="packed").items()))
+    assert read(shelf, current, reading=STRICT).released == [1]
+
+
+def test_a_later_change_releases_what_was_held() -> None:
+    shelf = packed_shelf()
+    read(shelf, shipment(at=5), reading=STRICT)
+    judgement = read(shelf, shipment(at=15, status="shipped"), reading=STRICT)
+    assert (kinds(judgement), judgement.released) == (["updated"], [1])
+
+
+def test_another_stale_reading_must_last_by_itself() -> None:
+    shelf = packed_shelf()
+    read(shelf, shipment(at=5), reading=STRICT, asked_at=20)
+    read(shelf, shipment(at=4, status="new"), reading=STRICT, asked_at=40)
+    assert kinds(read(shelf, shipment(at=5), reading=STRICT, asked_at=81)) == []
+    assert kinds(read(shelf, shipment(at=5), reading=STRICT, asked_at=141)) == ["updated"]
+
+
+def test_nothing_is_held_against_a_date_that_lies_in_the_service_s_future() -> None:
+    shelf = Shelf()
+    read(shelf, shipment(at=10**9, status="packed"), reading=STRICT)
+    assert kinds(read(shelf, shipment(at=15), reading=STRICT)) == ["updated"]
+
+
+def test_without_dates_only_a_return_to_what_was_replaced_lately_is_held() -> None:
+    shelf = packed_shelf(stamped=False)
+    assert kinds(read(shelf, bare("shipped"), reading=STRICT, asked_at=20)) == ["updated"]
+    assert kinds(read(shelf, bare("open"), reading=STRICT, asked_at=30)) == []
+    assert kinds(read(shelf, bare("packed"), reading=STRICT, asked_at=79)) == []
+    assert kinds(read(shelf, bare("packed"), reading=STRICT, asked_at=80)) == ["updated"]  # replaced a minute ago
+
+
+def test_a_return_under_an_unmoved_date_is_held_as_without_dates() -> None:
+    shelf = Shelf()
+    for status in ("open", "packed"):
+        read(shelf, shipment(at=5, status=status), reading=STRICT)
+    assert findings(read(shelf, shipment(at=5), reading=STRICT)) == [Finding.HELD]
+
+
+def test_an_older_date_with_the_same_content_is_neither_held_nor_stored() -> None:
+    shelf = packed_shelf()
+    judgement = read(shelf, shipment(at=5, status="packed"), reading=STRICT)
+    assert judgement.is_idle
+
+
+def test_nothing_is_held_without_a_window() -> None:
+    shelf = packed_shelf()
+    assert kinds(read(shelf, shipment(at=5))) == ["updated"]
+
+
+def test_the_return_of_a_record_just_buried_is_held_unless_it_comes_back_with_other_content() -> None:
+    shelf = packed_shelf()
+    shelf.change("shp_1", gone_at=to_micros(S0 + timedelta(seconds=20)), revision=3)
+    same = shipment(at=10, status="packed")
+    assert kinds(read(shelf, same, reading=STRICT, asked_at=30)) == []
+    assert kinds(read(shelf, same, reading=STRICT, asked_at=91)) == ["restored"]
+    shelf.change("shp_1", gone_at=to_micros(S0 + timedelta(seconds=100)))
+    other = shipment(at=101, status="open")
+    assert kinds(read(shelf, other, reading=STRICT, asked_at=102)) == ["restored"]
+
+
+def test_the_age_of_a_tombstone_is_reckoned_by_our_clock_which_buried_it() -> None:
+    shelf = packed_shelf()
+    ours = S0 - timedelta(hours=1)
+    shelf.change("shp_1", gone_at=to_micros(ours))
+    seen = replace(page(shipment(at=10, status="packed")), received_at=ours + timedelta(seconds=5))
+    assert make_judge().judge(seen, STRICT, shelf).changes == []
+
+
+# Provisional keys ----------------------------------------------------------------------------------------------------
+
+UNPROVEN = replace(FIRST, provisional=True)
+
+
+def test_while_a_key_is_not_proven_nothing_is_published_and_everything_is_stored() -> None:
+    shelf, judge = Shelf(), make_judge(learned=True)
+    assert kinds(read(shelf, shipment(at=-5), reading=UNPROVEN, judge=judge)) == []
+    changed = read(shelf, shipment(at=-4, status="packed"), reading=UNPROVEN, judge=judge)
+    assert (kinds(changed), findings(changed)) == ([], [Finding.UNPROVEN])
+    assert [(write.revision, write.is_unexplained) for write in changed.writes] == [(0, True)]
+
+
+def test_what_changes_while_a_key_is_not_proven_is_left_to_the_first_poll() -> None:
+    shelf, judge = Shelf(), make_judge(learned=True)
+    read(shelf, shipment(at=-5), reading=UNPROVEN, judge=judge)
+    judgement = read(shelf, shipment(at=3, status="packed"), reading=UNPROVEN, judge=judge)
+    assert (judgement.writes, judgement.seen) == ([], [1])
+    settling = replace(LATER, settling=True)
+    assert kinds(read(shelf, shipment(at=3, status="packed"), reading=settling, judge=judge)) == ["updated"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "baseline", "kind"),
+    [
+        ({}, True, ChangeKind.UPDATED),
+        ({"created_at": stamp(1)}, True, ChangeKind.CREATED),
+        ({"created_at": stamp(-1)}, True, ChangeKind.UPDATED),
+        ({}, False, ChangeKind.CREATED),  # an earlier pass had not shown it
+        ({"created_at": stamp(1)}, False, ChangeKind.CREATED),
+    ],
+)
+@pytest.mark.parametrize("settling", [False, True])
+def test_a_record_met_while_a_key_is_not_proven_is_news_to_the_first_poll(
+    fields: dict[str, Any], kind: ChangeKind, *, baseline: bool, settling: bool
+) -> None:
+    shelf, judge, record = Shelf(), make_judge(learned=True), shipment(at=4, **fields)
+    met = read(shelf, record, reading=replace(UNPROVEN, baseline=baseline), judge=judge)
+    assert (kinds(met), met.dates) == ([], {"shp_1": to_micros(S0 + timedelta(seconds=4))})
+    for _ in range(2):
+        again = read(shelf, record, reading=UNPROVEN, judge=judge)
+        assert (again.writes, again.seen) == ([], [1])
+    polled = read(shelf, record, reading=replace(STRICT, settling=settling), judge=judge)
+    (change,) = polled.changes
+    assert (change.kind, change.revision, change.before, change.patch) == (kind, 1, None, None)
+    assert (polled.on_time, polled.silent) == (1, 0)
+    assert read(shelf, record, judge=judge).is_idle
+
+
+def test_other_content_of_a_record_that_was_only_met_is_marked_unless_a_later_date_explains_it() -> None:
+    shelf, judge = Shelf(), make_judge(learned=True)
+    read(shelf, shipment(at=4), reading=UNPROVEN, judge=judge)
+    for at, status, is_unexplained in ((4, "packed", True), (5, "shipped", False)):
+        judgement = read(shelf, shipment(at=at, status=status), reading=UNPROVEN, judge=judge)
+        assert [write.is_unexplained for write in judgement.writes] == [is_unexplained]
+    (change,) = read(shelf, shipment(at=5, status="shipped"), judge=judge).changes
+    assert (change.kind, change.revision, change.before) == (ChangeKind.UPDATED, 1, None)
+
+
+def test_in_the_first_pass_a_date_in_the_future_of_the_service_is_baseline() -> None:
+    for reading, expected in ((FIRST, []), (UNPROVEN, []), (LATER, ["created"])):
+        shelf = Shelf()
+        assert kinds(read(shelf, shipment(at=22), reading=reading)) == expected
+        assert not shelf.rows["shp_1"].is_met
+    (change,) = read(Shelf(), shipment(at=21), reading=FIRST).changes  # dated when it was answered
+    assert change.kind is ChangeKind.UPDATED
+    (change,) = read(Shelf(), shipment(at=22), reading=replace(FIRST, emit=True)).changes
+    assert change.kind is ChangeKind.SNAPSHOT
+
+
+def test_a_baseline_record_that_was_never_compared_has_its_raw_hash_for_a_fingerprint() -> None:
+    shelf = Shelf()
+    (write,) = read(shelf, shipment(at=-5), reading=FIRST).writes
+    assert write.fingerprint == write.raw_hash
+    (rewritten,) = read(shelf, dict(reversed(shipment(at=-5).items()))).writes
+    assert (rewritten.fingerprint, rewritten.raw_hash != write.raw_hash) == (write.fingerprint, True)
+    (changed,) = read(shelf, shipment(at=-5, status="packed")).writes
+    assert changed.fingerprint not in (changed.raw_hash, write.fingerprint)
+
+
+def test_a_second_reading_that_no_later_date_explains_is_marked() -> None:
+    shelf = Shelf()
+    read(shelf, shipment(at=10))
+    for at, status, is_unexplained in ((10, "packed", True), (11, "shipped", False)):
+        judgement = read(shelf, shipment(at=at, status=status))
+        assert [write.is_unexplained for write in judgement.writes] == [is_unexplained]
+
+
+def test_the_snapshot_of_a_stored_record_has_no_revision_and_no_before() -> None:
+    body = json.dumps(shipment()).encode()
+    change = make_judge().snapshot(body, S0, now=S0)
+    assert (change.kind, change.revision, change.before, change.after) == (ChangeKind.SNAPSHOT, 0, None, body)
+    assert (change.modified_at, change.via) == (S0, Via.FIRST_PASS)
+
+
+# Another way of reading ----------------------------------------------------------------------------------------------
+
+ANEW = replace(FIRST, rebaselining=True)
+
+
+def test_a_feed_that_is_read_differently_differs_silently_and_keeps_its_revisions() -> None:
+    shelf = Shelf()
+    read(shelf, shipment(at=5))
+    judgement = read(shelf, shipment(at=5, packages=[1]), reading=ANEW)
+    assert (kinds(judgement), findings(judgement)) == ([], [Finding.REBASELINED])
+    assert [write.revision for write in judgement.writes] == [1]
+
+
+def test_a_record_that_says_it_was_modified_is_a_change_however_the_feed_is_read() -> None:
+    shelf = Shelf()
+    read(shelf, shipment(at=5))
+    assert kinds(read(shelf, shipment(at=6, packages=[1]), reading=ANEW)) == ["updated"]
+
+
+def test_a_record_that_was_gone_and_matches_the_new_query_is_no_news() -> None:
+    shelf = Shelf()
+    read(shelf, shipment(at=-9))
+    shelf.change("shp_1", gone_at=to_micros(S0 - timedelta(hours=1)), revision=2)
+    judgement = read(shelf, shipment(at=-5, status="closed"), reading=ANEW)
+    assert (kinds(judgement), [write.revision for write in judgement.writes]) == ([], [2])
+
+
+AGAIN = replace(LATER, rebaselining=True)
+"""The same records, read otherwise: what was passed and polled before still counts."""
+
+
+def test_of_the_same_records_read_otherwise_what_is_new_or_moved_is_a_change_and_nothing_else() -> None:
+    shelf = Shelf()
+    read(shelf, shipment(1, at=5), shipment(2, at=5))
+    records = [shipment(1, at=5, packages=[1]), shipment(2, at=6, packages=[1]), shipment(3, at=7, packages=[1])]
+    judgement = read(shelf, *records, reading=AGAIN)
+    assert [(change.key.text, change.kind) for change in judgement.changes] == [
+        ("shp_2", ChangeKind.UPDATED),
+        ("shp_3", ChangeKind.CREATED),
+    ]
+    assert findings(judgement).count(Finding.REBASELINED) == 1
+
+
+def test_of_the_same_records_read_otherwise_one_that_is_back_is_restored() -> None:
+    shelf = Shelf()
+    read(shelf, shipment(at=-9))
+    shelf.change("shp_1", gone_at=to_micros(S0 - timedelta(hours=1)), revision=2)
+    assert kinds(read(shelf, shipment(at=-9, packages=[1]), reading=AGAIN)) == ["restored"]
+
+
+# Schema drift --------------------------------------------------------------------------------------------------------
+
+
+def stock(count: int = 12) -> list[dict[str, Any]]:
+    return [{"id": str(number), "available": number} for number in range(count)]
+
+
+def deployed(records: Sequence[dict[str, Any]], **fields: Any) -> list[dict[str, Any]]:
+    return [record | (fields or {"bin": None}) for record in records]
+
+
+DRIFT = Drift(frozenset({"/bin"}))
+
+
+def test_a_member_that_is_new_on_every_record_is_held_and_found_once() -> None:
+    shelf = Shelf()
+    read(shelf, *stock())
+    judgement = read(shelf, *deployed(stock()))
+    assert (kinds(judgement), judgement.writes, judgement.drift, judgement.drifted) == ([], [], DRIFT, 12)
+    later = read(shelf, *deployed(stock()), reading=replace(LATER, drift=DRIFT))
+    assert (kinds(later), later.drift, later.drifted) == ([], None, 12)
+
+
+def test_a_record_that_differs_in_something_else_too_is_published_while_others_are_held() -> None:
+    shelf = Shelf()
+    read(shelf, *stock())
+    records = deployed(stock())
+    records[3]["available"] = 99
+    (change,) = read(shelf, *records).changes
+    assert (change.key.text, change.changed) == ("3", ["/available", "/bin"])
+
+
+def test_a_record_whose_date_moved_is_published_while_others_are_held() -> None:
+    shelf = Shelf()
+    records = [shipment(number) for number in range(12)]
+    read(shelf, *records)
+    records = deployed(records)
+    records[3]["updated_at"] = stamp(11)
+    judgement = read(shelf, *records)
+    assert [change.key.text for change in judgement.changes] == ["shp_3"]
+    assert judgement.drifted == 11
+
+
+def test_drift_that_the_operator_absorbs_is_stored_silently_and_published_when_he_says_so() -> None:
+    for decision, expected in ((Decision.ABSORB, []), (Decision.PUBLISH, ["updated"] * 12)):
+        shelf = Shelf()
+        read(shelf, *stock())
+        judgement = read(shelf, *deployed(stock()), reading=replace(LATER, drift=Drift(DRIFT.paths, decision)))
+        assert (kinds(judgement), len(judgement.writes), judgement.drifted) == (expected, 12, 0)
+        assert set(findings(judgement)) == {Finding.UPDATED if expected else Finding.ABSORBED}
+
+
+def test_a_second_drift_is_held_with_the_first() -> None:
+    shelf = Shelf()
+    read(shelf, *stock())
+    judgement = read(shelf, *deployed(stock(), bin=None, lot=None), reading=replace(LATER, drift=DRIFT))
+    assert (kinds(judgement), judgement.drifted) == ([], 12)
+    assert judgement.drift == Drift(frozenset({"/bin", "/lot"}))
+
+
+def test_members_that_only_some_of_the_records_have_drift_with_the_others() -> None:
+    shelf = Shelf()
+    read(shelf, *stock(30))
+    records = deployed(stock(30)[:18]) + deployed(stock(30)[18:], bin=None, lot=None)
+    judgement = read(shelf, *records)
+    assert (kinds(judgement), judgement.drifted) == ([], 30)
+
+
+def test_values_that_are_written_in_another_form_on_every_record_are_held() -> None:
+    shelf = Shelf()
+    records = [shipment(number) | {"packed": "2026-11-21T02:30:00Z", "weight": "1.50"} for number in range(40)]
+    read(shelf, *records)
+    for record in records:
+        record |= {"packed": "2026-11-21T02:30:00+00:00", "weight": 1.5}
+    records[3]["weight"] = 1.6
+    judgement = read(shelf, *records)
+    assert ([change.key.text for change in judgement.changes], judgement.drifted) == (["shp_3"], 39)
+    assert judgement.drift == Drift(frozenset({"/packed", "/weight"}))
+    absorbed = replace(LATER, drift=replace(judgement.drift, decision=Decision.ABSORB))
+    judgement = read(shelf, *records, reading=absorbed)
+    assert (kinds(judgement), set(findings(judgement)), len(judgement.writes)) == ([], {Finding.ABSORBED}, 39)
+
+
+def test_the_timestamp_itself_in_another_form_drifts_with_the_others() -> None:
+    shelf = Shelf()
+    read(shelf, *(shipment(number) | {"packed": stamp(0)} for number in range(12)))
+    other = stamp(0).replace("+00:00", "Z")
+    records = [shipment(number) | {"packed": other} for number in range(12)]
+    for record in records:
+        record["updated_at"] = record["updated_at"].replace("+00:00", "Z")
+    judgement = read(shelf, *records)
+    assert (kinds(judgement), judgement.drifted) == ([], 12)
+
+
+def test_there_is_no_drift_in_what_is_first_met_or_read_differently() -> None:
+    for reading in (FIRST, ANEW):
+        shelf = Shelf()
+        read(shelf, *stock())
+        assert read(shelf, *deployed(stock()), reading=reading).drift is None
+
+
+# Timestamps ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_composite_key_keeps_its_typed_original() -> None:
@@ -211,17 +672,50 @@ def test_a_composite_key_keeps_its_typed_original() -> None:
     assert (change.key.text, change.key.id) == ("A%2F1,7", ["A/1", 7])
 
 
-def test_a_change_dated_in_a_window_that_an_earlier_run_covered_is_late() -> None:
-    for via in (Via.POLL, Via.PASS):
-        reading = replace(LATER, via=via, last_poll=(S0, S0 + timedelta(seconds=15)))
-        assert [change.late for change in read(Shelf(), shipment(at=14), reading=reading).changes] == [True]
-        assert [change.late for change in read(Shelf(), shipment(at=15), reading=reading).changes] == [False]
+@pytest.mark.parametrize(("at", "late"), [(14, 1), (15, None), (16, None)])
+def test_a_change_dated_before_what_complete_runs_have_covered_is_late(at: float, late: float | None) -> None:
+    reading = replace(LATER, covered_until=S0 + timedelta(seconds=15))
+    judgement = read(Shelf(), shipment(at=at), reading=reading)
+    assert [change.late for change in judgement.changes] == [late is not None]
+    assert judgement.lateness == ([] if late is None else [timedelta(seconds=late)])
+    assert judgement.on_time == (late is None)
 
 
-def test_other_content_under_the_same_date_is_not_late() -> None:
-    shelf, reading = Shelf(), replace(LATER, last_poll=(S0, S0 + timedelta(seconds=15)))
+def test_other_content_under_the_same_date_is_silent_and_not_late() -> None:
+    shelf, reading = Shelf(), replace(LATER, covered_until=S0 + timedelta(seconds=15))
     read(shelf, shipment(at=10))
-    assert [change.late for change in read(shelf, shipment(at=10, status="lost"), reading=reading).changes] == [False]
+    judgement = read(shelf, shipment(at=10, status="lost"), reading=reading)
+    assert [change.late for change in judgement.changes] == [False]
+    assert (judgement.silent, judgement.lateness, judgement.on_time, judgement.missed) == (1, [], 0, 0)
+
+
+@pytest.mark.parametrize(("at", "missed"), [(4, 1), (5, 0)])
+def test_a_change_dated_before_what_polls_still_look_at_was_missed_by_them(at: float, missed: int) -> None:
+    reading = replace(LATER, via=Via.PASS, polled_from=S0 + timedelta(seconds=5))
+    shelf = Shelf()
+    read(shelf, shipment(at=1))
+    assert read(shelf, shipment(at=at, status="packed"), reading=reading).missed == missed
+
+
+def test_a_change_without_a_date_says_nothing_of_dates() -> None:
+    judgement = read(Shelf(), {"id": 1}, reading=replace(LATER, covered_until=S0))
+    assert (judgement.silent, judgement.on_time, judgement.lateness, judgement.oldest_unseen) == (0, 0, [], None)
+
+
+def test_the_dates_of_all_records_of_a_page_are_told_changed_or_not() -> None:
+    shelf = Shelf()
+    read(shelf, shipment(1, at=5), shipment(2, at=6))
+    read(shelf, shipment(4, at=-5), reading=FIRST)
+    records = shipment(1, at=7, status="packed"), shipment(2, at=6), shipment(3, at=8), shipment(4, at=-5), {"id": "x"}
+    judgement = read(shelf, *records)
+    expected = {"shp_1": 7, "shp_2": 6, "shp_3": 8, "shp_4": -5}
+    assert judgement.dates == {key: to_micros(S0 + timedelta(seconds=at)) for key, at in expected.items()} | {"x": None}
+
+
+def test_a_new_date_alone_was_unseen_too() -> None:
+    shelf = Shelf()
+    read(shelf, shipment(at=5))
+    assert read(shelf, shipment(at=7)).oldest_unseen == S0 + timedelta(seconds=7)
 
 
 @pytest.mark.parametrize(("at", "since"), [(5, 15), (-5, 0)])
@@ -241,6 +735,44 @@ def test_without_a_date_a_poll_shows_what_polls_show_and_a_pass_what_passes_show
 def test_the_oldest_unseen_record_is_known_whatever_it_comes_to() -> None:
     judgement = read(Shelf(), shipment(1, at=-30), shipment(2, at=5), reading=FIRST)
     assert judgement.oldest_unseen == S0 - timedelta(seconds=30)
+
+
+OWN: bytes = b'{"n": 1.0, "id": 7}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "own"),
+    [
+        (OWN, OWN),
+        (b'{"data": ' + OWN + b"}", OWN),
+        (b'{"request": {"id": "r"}, "shipment": ' + OWN + b', "id": null}', OWN),
+        (b'{"n": 1.0, "id": "7"}', b'{"n": 1.0, "id": "7"}'),
+        (b'{"id": 8}', None),
+        (b'{"id": 8, "parent": ' + OWN + b"}", None),
+        (b'{"error": "not found"}', None),
+        (b'{"error": ' + OWN + b"}", None),
+        (b'{"errors": ' + OWN + b"}", None),
+        (b'{"data": {"shipment": ' + OWN + b"}}", None),
+        (b'{"data": [' + OWN + b"]}", None),
+        (b'{"data": {"id": 8}, "count": 7}', None),
+        (b"{}", None),
+        (b"null", None),
+        (b"[" + OWN + b"]", None),
+        (b"7", None),
+        (b'{"id": ', None),
+        (b'{"id": "\xff"}', None),
+        (b'{"a": ' * 100_000, None),
+    ],
+)
+def test_an_answer_about_one_record_is_that_record_or_nothing(answer: bytes, own: bytes | None) -> None:
+    assert make_judge().find_own(answer, Key("7", 7)) == own
+
+
+@given(st.binary() | st.recursive(st.none() | st.integers(), lambda inner: st.dictionaries(st.text(), inner)))
+def test_whatever_the_answer_is_it_is_that_record_or_nothing(answer: Any) -> None:
+    raw = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+    own = make_judge().find_own(raw, Key("7", 7))
+    assert own is None or json.loads(own)["id"] == 7
 
 
 def test_a_buried_record_names_its_last_content_and_how_it_was_found() -> None:

@@ -57,20 +57,35 @@ def judge_absence(census: Census) -> Absence:
 class SeenRows:
     """A set of stored rows, one bit each: flat in the number of records (a million rows take 125 kB)."""
 
-    def __init__(self, last_row: int) -> None:
+    def __init__(self, last_row: int, bits: bytearray | None = None) -> None:
         """Make room for the rows 1 to ``last_row``; later rows are new and never missing, and are not kept."""
         self.last_row = last_row
-        self.count = 0
-        self._bits = bytearray(last_row // 8 + 1)
+        self._bits = bits or bytearray(last_row // 8 + 1)
+        self.count = sum(map(int.bit_count, self._bits)) if bits else 0
 
     def add(self, rows: Iterable[int]) -> None:
         """Add rows."""
-        bits = self._bits
+        bits, last_row = self._bits, self.last_row
         for row in rows:
-            if row <= self.last_row and not bits[row >> 3] & 1 << (row & 7):
+            if row <= last_row and not bits[row >> 3] & 1 << (row & 7):
                 bits[row >> 3] |= 1 << (row & 7)
                 self.count += 1
 
     def __contains__(self, row: int) -> bool:
         """Return whether a row was added."""
         return row <= self.last_row and bool(self._bits[row >> 3] & 1 << (row & 7))
+
+    def grow(self, last_row: int) -> None:
+        """Make room for rows up to ``last_row``."""
+        if last_row > self.last_row:
+            self.last_row = last_row
+            self._bits.extend(bytes(max(0, last_row // 8 + 1 - len(self._bits))))
+
+    def to_bytes(self) -> bytes:
+        """Return it as text that :meth:`from_bytes` reads."""
+        return self.last_row.to_bytes(8) + bytes(self._bits)
+
+    @classmethod
+    def from_bytes(cls, text: bytes) -> SeenRows:
+        """Return what :meth:`to_bytes` wrote."""
+        return cls(int.from_bytes(text[:8]), bytearray(text[8:]))

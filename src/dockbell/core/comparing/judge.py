@@ -2,41 +2,58 @@
 
 Cheapest first, because nearly every record of nearly every page is unchanged: the hash of the raw slice, then the
 fingerprint of the canonical form, and only for what differs there the stored body and the difference itself. What each
-new record needs one of is a tuple: a frozen dataclass takes twice as long to make.
+record needs one of is a tuple: a frozen dataclass takes twice as long to make.
+
+What differs is not always a change. It may be older than what is stored (held), come of other fields that the service
+was deployed with (drift), or of another way of reading the feed (silent). Each finding has a name, which is kept for
+``dockbell why``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Protocol, TypedDict
 
 import msgspec
 
 from dockbell.core import pointer
-from dockbell.core.comparing.canon import Canon, decode
+from dockbell.core.comparing.canon import DEPTH_MAX, Canon, decode
 from dockbell.core.comparing.diff import diff, touched
-from dockbell.core.key import key_of
+from dockbell.core.comparing.drift import Decision, Drift, extend_drift
+from dockbell.core.comparing.holding import Hold, is_believed, keep, looks_stale, supersede
+from dockbell.core.key import KeyMissing, key_of
 from dockbell.core.model import JSON, Change, ChangeKind, DeletionReason, Feed, Key, Page, Via
-from dockbell.core.moment import parse_moment, to_micros
+from dockbell.core.moment import from_micros, parse_moment, to_micros
 
 _DIGEST_SIZE: Final = 16
+_MET: Final = b""
+"""Stands for the raw hash of a record that was met while the key was not proven, and is left to the first poll."""
+_MET_LATER: Final = b"later"
+"""The same, of a record that an earlier pass had not shown: it is new."""
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ENCODER: Final = msgspec.json.Encoder()
+_ERRORS: Final = frozenset({"error", "errors"})
+"""Members that tell of errors: what is quoted there is no record."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """The narrow part of a snapshot: what most comparisons need.
 
     Attributes:
         row: Its number in the store, stable for the life of the store.
         raw_hash: Hash of the raw slice as last committed.
-        fingerprint: Hash of the canonical form.
+        fingerprint: Hash of the canonical form; of its text for a baseline record whose content never changed.
         modified: The record's own timestamp in µs since 1970.
         revision: Its change count.
-        gone: It is a tombstone.
-        suspected: A complete pass did not show it.
+        gone_at: Since when it is a tombstone, by our clock, in µs since 1970; None where it is none.
+        missed: A complete pass did not show it, or it is not expected to be shown.
+        superseded: What it replaced lately, see :mod:`~dockbell.core.comparing.holding`.
+        held: A reading of it is held.
     """
 
     row: int
@@ -44,8 +61,15 @@ class Stored:
     fingerprint: bytes
     modified: int | None
     revision: int
-    gone: bool
-    suspected: bool
+    gone_at: int | None = None
+    missed: bool = False
+    superseded: bytes | None = None
+    held: bool = False
+
+    @property
+    def is_met(self) -> bool:
+        """Whether it was only met while the key was not proven: nobody was told of it, and it is no baseline."""
+        return len(self.raw_hash) < _DIGEST_SIZE
 
 
 class Snapshots(Protocol):
@@ -59,9 +83,23 @@ class Snapshots(Protocol):
         """Return the raw JSON of these rows."""
         ...
 
+    def holds(self, rows: Sequence[int]) -> Mapping[int, Hold]:
+        """Return the held readings of these rows."""
+        ...
+
+    def quarantined(self, digests: Sequence[bytes]) -> Collection[bytes]:
+        """Return those of these digests whose records are in quarantine."""
+        ...
+
 
 class Write(NamedTuple):
-    """One snapshot to insert (``row`` is None) or to replace."""
+    """One snapshot to insert (``row`` is None) or to replace.
+
+    Attributes:
+        body: None leaves what is stored: its detail is still to come.
+        superseded: What it replaced lately.
+        is_unexplained: Its content is another, and no later date of the record says why.
+    """
 
     row: int | None
     key: str
@@ -69,7 +107,111 @@ class Write(NamedTuple):
     fingerprint: bytes
     modified: int | None
     revision: int
+    body: bytes | None
+    superseded: bytes | None = None
+    is_unexplained: bool = False
+
+
+class Finding(StrEnum):
+    """What a reading of a record came to; those that have an event are named by its change."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    DELETED = "deleted"
+    RESTORED = "restored"
+    SNAPSHOT = "snapshot"
+    TOUCHED = "only its timestamp moved"
+    QUIET = "differs only in what is ignored"
+    HELD = "held: older than what is stored, maybe a lagging replica's"
+    DRIFT = "held: many records differ by the same fields"
+    AWAITED = "a change whose event waits for its detail"
+    ABSORBED = "stored silently: the operator absorbed the new fields"
+    REBASELINED = "stored silently: the feed is read differently now"
+    UNPROVEN = "stored silently: the key is not proven unique yet"
+    POSTPONED = "left to the first poll: the key is not proven unique yet"
+    QUARANTINED = "in quarantine: it cannot be read"
+    SUSPECTED = "absent from a complete pass"
+    SEEN_AGAIN = "seen again, after it was absent"
+    THERE = "absent from a pass, but there when asked for"
+    KEPT = "absent, and kept on the operator's word"
+
+
+class Note(NamedTuple):
+    """One finding, for ``dockbell why``.
+
+    Attributes:
+        key: The record's key string.
+        finding: What the reading came to.
+        modified: The reading's own timestamp, in µs since 1970.
+        fingerprint: What it showed; None where it could not be told.
+        change: The change that it came to, where it came to one.
+    """
+
+    key: str
+    finding: Finding
+    modified: int | None = None
+    fingerprint: bytes | None = None
+    change: Change | None = None
+
+
+class Held(NamedTuple):
+    """A reading to hold."""
+
+    row: int
+    hold: Hold
     body: bytes
+
+
+class Pending(NamedTuple):
+    """A change whose event waits for the record's detail.
+
+    Attributes:
+        key: Its key string.
+        row: Its row; None where it is new.
+        raw: What the list showed.
+        kind: What the change is.
+        since: S of the last complete run that would have shown it.
+        until: The service's time of this reading.
+        modified: The record's own timestamp.
+        late: An earlier complete run covered it and did not show it.
+        via: Which kind of reading showed it.
+    """
+
+    key: str
+    row: int | None
+    raw: bytes
+    kind: ChangeKind
+    since: datetime | None
+    until: datetime
+    modified: datetime | None
+    late: bool
+    via: Via
+
+
+class Amended(NamedTuple):
+    """What a record looks like now: a change of it that waits for its detail already comes to this."""
+
+    row: int
+    raw: bytes
+    modified: datetime | None
+
+
+class Bad(NamedTuple):
+    """A record that cannot be told apart, or not be read.
+
+    Attributes:
+        digest: Of its key string, or of its raw text where it has none.
+        key: Its key string, where it has one.
+        problem: What is wrong with it.
+        raw: Its raw text.
+        known: It is in quarantine already.
+    """
+
+    digest: bytes
+    key: str
+    problem: str
+    raw: bytes
+    known: bool = False
 
 
 @dataclass(slots=True)
@@ -79,18 +221,52 @@ class Judgement:
     Attributes:
         writes: Snapshots to store.
         changes: What to publish, in the order of the page.
+        pending: Changes to publish when their details have come.
+        amended: Records that are stored silently, though a change of them may wait for its detail.
+        notes: Findings to keep.
         seen: Rows that the page showed, new ones excepted.
-        cleared: Seen rows whose suspicion of absence ends.
-        oldest_unseen: The oldest timestamp among new and changed records.
-        problems: Records that were left out, and why.
+        cleared: Seen rows that were missed.
+        holds: Readings to hold.
+        released: Rows whose held reading is settled.
+        bad: Records that were left out, and why.
+        drift: Drift that the page shows for the first time.
+        drifted: Readings that were held as drift.
+        oldest_unseen: The oldest timestamp among new and changed records, a change of the timestamp alone included.
+        lateness: How long after their timestamps changes were still not visible, by proof of an earlier run.
+        on_time: Changes that were not late.
+        missed: Changes that polls should have shown before, and did not.
+        silent: Changes whose timestamp did not move.
+        dates: The timestamps of all its records by key, in the order of the page, in µs; None for one that has none.
     """
 
     writes: list[Write] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
+    pending: list[Pending] = field(default_factory=list)
+    amended: list[Amended] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     seen: list[int] = field(default_factory=list)
     cleared: list[int] = field(default_factory=list)
+    holds: list[Held] = field(default_factory=list)
+    released: list[int] = field(default_factory=list)
+    bad: list[Bad] = field(default_factory=list)
+    drift: Drift | None = None
+    drifted: int = 0
     oldest_unseen: datetime | None = None
-    problems: list[str] = field(default_factory=list)
+    lateness: list[timedelta] = field(default_factory=list)
+    on_time: int = 0
+    missed: int = 0
+    silent: int = 0
+    dates: dict[str, int | None] = field(default_factory=dict)
+
+    def meet_unseen(self, modified: datetime | None) -> None:
+        """Take in the timestamp of a record that no earlier reading had shown like this."""
+        if modified is not None and (self.oldest_unseen is None or modified < self.oldest_unseen):
+            self.oldest_unseen = modified
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to store."""
+        return not (self.writes or self.changes or self.notes or self.cleared or self.holds or self.released)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +275,20 @@ class Reading:
 
     Attributes:
         via: The kind of run.
-        first_asked_at: S0, the service's time of the feed's first request.
+        first_asked_at: S0, the service's time of the feed's first request, or of the first under its present reading.
         baseline: No complete pass has ended yet: unknown records dated before ``first_asked_at`` are no news.
         settling: Only one pass has ended, and its pages may have shifted: until a second has ended too, the same holds
             for records that are dated.
         emit: Publish each baseline record as a ``snapshot``.
+        provisional: The key was learned and is not proven unique: nothing is published.
+        rebaselining: The feed is read differently than what is stored was: a difference alone is no change.
         last_poll: The last complete poll: its ``updated_since``, and its S.
         last_pass: S of the last complete pass.
+        covered_until: Complete runs have shown everything dated before, as far as it was visible then.
+        polled_from: What becomes visible before this is out of sight of polls; a change dated before, and found by
+            another run, is one that they missed.
+        stale_window: How long a reading must last that looks like a lagging replica's.
+        drift: What is known of the service's new schema.
     """
 
     via: Via
@@ -113,8 +296,19 @@ class Reading:
     baseline: bool = False
     settling: bool = False
     emit: bool = False
+    provisional: bool = False
+    rebaselining: bool = False
     last_poll: tuple[datetime, datetime] | None = None
     last_pass: datetime | None = None
+    covered_until: datetime | None = None
+    polled_from: datetime | None = None
+    stale_window: timedelta = timedelta(0)
+    drift: Drift | None = None
+
+    @property
+    def emits(self) -> bool:
+        """Whether baseline records are published one by one as they are read."""
+        return self.emit and not self.provisional
 
     def unseen_since(self, modified: datetime | None) -> datetime | None:
         """Return the start of the last complete run that would have shown a record of this date."""
@@ -124,16 +318,20 @@ class Reading:
                 return asked_at if self.last_pass is None else max(asked_at, self.last_pass)
         return self.last_pass
 
-    def is_late(self, modified: datetime | None, before: int | None) -> bool:
-        """Return whether a complete run covered a record of this date and did not show it; ``before`` is in µs.
+    def lateness(self, modified: datetime | None, before: int | None) -> timedelta | None:
+        """Return how long a change was dated but not visible, by proof of earlier runs that covered it; None: not.
 
-        The polls that were complete cover together all dates up to the last. A record that they did show, with the same
-        date (``before``) and other content, changed silently: that says nothing of when it became visible.
+        A record that they did show, with the same date (``before``, in µs) and other content, changed silently: that
+        says nothing of when it became visible.
         """
-        if modified is None or to_micros(modified) == before:
-            return False
-        covered = [self.last_pass, self.last_poll and self.last_poll[1]]
-        return any(moment is not None and modified < moment for moment in covered)
+        if modified is None or self.covered_until is None or to_micros(modified) == before:
+            return None
+        late = self.covered_until - modified
+        return late if late > timedelta(0) else None
+
+
+class Collision(ValueError):
+    """Two records of one page have the same key: the key does not tell them apart."""
 
 
 class Judge:
@@ -147,6 +345,8 @@ class Judge:
         updated_at: str | None,
         created_at: str | None,
         canon: Canon,
+        learned: bool = False,
+        detail: Collection[str] = (),
         quiet: Collection[str] = (),
         touch: bool = False,
     ) -> None:
@@ -158,6 +358,8 @@ class Judge:
             updated_at: The pointer to its own timestamp.
             created_at: The pointer to its creation time.
             canon: Makes the canonical form.
+            learned: The key was learned, not configured: two records with one key prove it wrong.
+            detail: Members that are not of the list but of each record's detail; changes wait for it.
             quiet: Pointers that ``changed`` does not name beside others: they say nothing that a subscriber waits for.
             touch: Publish changes of the timestamp alone.
         """
@@ -166,9 +368,11 @@ class Judge:
         self._updated_at = None if updated_at is None else pointer.parse(updated_at)
         self._created_at = None if created_at is None else pointer.parse(created_at)
         self._canon = canon
+        self._learned = learned
+        self._detail = frozenset(detail)
         self._quiet = frozenset(quiet)
         self._touch = touch
-        self._head = _head_decoder(self._key)
+        self._head = _head_decoder([*self._key, *([self._updated_at] if self._updated_at else [])])
 
     def identify(self, raw: bytes) -> Key:
         """Return the key of a raw record.
@@ -177,143 +381,517 @@ class Judge:
             KeyMissing: It has none.
             ValueError: It is not JSON.
         """
+        return key_of(self._read_head(raw), self._key)
+
+    def find_own(self, raw: bytes, key: Key) -> bytes | None:
+        """Return the record with this key that an answer to a request for it holds, itself or one level down.
+
+        None where it holds something else, such as an error that is told with status 200, though it quotes the key, or
+        another record, though this one stands in it.
+        """
+        with suppress(ValueError, RecursionError):
+            try:
+                return raw if self.identify(raw).text == key.text else None
+            except KeyMissing:
+                inside = [bytes(member) for name, member in _MEMBERS.decode(raw).items() if name not in _ERRORS]
+            for candidate in inside:
+                with suppress(ValueError):
+                    if self.identify(candidate).text == key.text:
+                        return candidate
+        return None
+
+    def _read_head(self, raw: bytes) -> dict[str, JSON]:
         try:
-            head = self._head.decode(raw)
+            return self._head.decode(raw)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise ValueError(f"not a JSON object: {error}") from error
-        return key_of(head, self._key)
 
     def judge(self, page: Page, reading: Reading, snapshots: Snapshots) -> Judgement:
-        """Return what a page comes to against the stored snapshots."""
+        """Return what a page comes to against the stored snapshots.
+
+        Raises:
+            Collision: A learned key is that of two records of the page.
+        """
         verdict = Judgement()
-        keys, raws = self._identify_all(page, verdict)
-        stored = snapshots.find(list(keys))
-        candidates: list[tuple[Key, bytes, bytes, Stored | None]] = []
-        for text, raw in raws.items():
-            known = stored.get(text)
-            raw_hash = blake2b(raw, digest_size=_DIGEST_SIZE).digest()
-            if known is None:
-                candidates.append((keys[text], raw, raw_hash, None))
-                continue
-            verdict.seen.append(known.row)
-            if known.suspected:
-                verdict.cleared.append(known.row)
-            if known.gone or known.raw_hash != raw_hash:
-                candidates.append((keys[text], raw, raw_hash, known))
-        self._judge_candidates(candidates, page, reading, snapshots, verdict)
+        sightings = self._identify_all(page, verdict)
+        stored = snapshots.find(list(sightings))
+        readings = self._sift(sightings, stored, verdict)
+        if reading.baseline or reading.settling:
+            readings = self._take_baseline(readings, page, reading, verdict)
+        candidates = self._read_all(readings, verdict)
+        verdict.dates = dict.fromkeys(sightings)
+        verdict.dates |= {text: known.modified for text, known in stored.items()}
+        verdict.dates |= {write.key: write.modified for write in verdict.writes}
+        verdict.dates |= {each.key.text: _micros(each.modified) for each in candidates}
+        self._judge_all(candidates, page, reading, snapshots, verdict)
+        if verdict.bad:
+            known_digests = snapshots.quarantined([bad.digest for bad in verdict.bad])
+            verdict.bad = [bad._replace(known=bad.digest in known_digests) for bad in verdict.bad]
+            verdict.notes += [Note(bad.key, Finding.QUARANTINED) for bad in verdict.bad if bad.key and not bad.known]
         return verdict
 
-    def _identify_all(self, page: Page, verdict: Judgement) -> tuple[dict[str, Key], dict[str, bytes]]:
-        keys: dict[str, Key] = {}
-        raws: dict[str, bytes] = {}
-        for position, raw in enumerate(page.records):
+    def _identify_all(self, page: Page, verdict: Judgement) -> dict[str, _Sighting]:
+        """Return the records of a page by their keys; without text where a key stands with two of them."""
+        sightings: dict[str, _Sighting] = {}
+        for position, raw in enumerate(page.records, start=1):
             try:
-                key = self.identify(raw)
+                head = self._read_head(raw)
+                key = key_of(head, self._key)
             except ValueError as error:
-                verdict.problems.append(f"record {position + 1} of the page: {error}")
+                verdict.bad.append(_bad(raw, "", f"record {position} of the page: {error}"))
                 continue
-            if raws.setdefault(key.text, raw) != raw:
-                verdict.problems.append(f"key {key.text}: stands twice on one page with different content")
-                continue
-            keys[key.text] = key
-        return keys, raws
+            first = sightings.get(key.text)
+            if first is None:
+                sightings[key.text] = _Sighting(key, raw, head)
+            elif first.raw != raw and (first.raw is None or not self._is_same(first.raw, raw)):
+                fact = f"key {key.text}: stands twice on one page with different content"
+                if self._learned:
+                    raise Collision(fact)
+                sightings[key.text] = _Sighting(key, None, head)
+                verdict.bad += [_bad(each, key.text, fact) for each in (first.raw, raw) if each is not None]
+        return sightings
 
-    def _judge_candidates(
+    def _is_same(self, one: bytes, other: bytes) -> bool:
+        """Return whether two texts state the same record."""
+        try:
+            return self._canon.fingerprint(decode(one)) == self._canon.fingerprint(decode(other))
+        except ValueError:
+            return False
+
+    def _sift(
+        self, sightings: Mapping[str, _Sighting], stored: Mapping[str, Stored], verdict: Judgement
+    ) -> list[_Reading]:
+        """Return the records that are not byte for byte as stored, and note all that are there."""
+        differing: list[_Reading] = []
+        for text, (key, raw, head) in sightings.items():
+            known = stored.get(text)
+            if known is not None:
+                verdict.seen.append(known.row)
+                if known.missed:
+                    verdict.cleared.append(known.row)
+                    verdict.notes.append(Note(text, Finding.SEEN_AGAIN))
+            if raw is None:
+                continue  # it stands there twice: which is true cannot be told
+            raw_hash = blake2b(raw, digest_size=_DIGEST_SIZE).digest()
+            if known is None or known.gone_at is not None or known.raw_hash != raw_hash:
+                differing.append(_Reading(key, raw, raw_hash, head, known))
+            elif known.held:
+                verdict.released.append(known.row)
+        return differing
+
+    def _take_baseline(
+        self, readings: Sequence[_Reading], page: Page, reading: Reading, verdict: Judgement
+    ) -> list[_Reading]:
+        """Store what is baseline and silent; return the other readings.
+
+        Nobody has compared these records yet, so that nothing of them is decoded but key and timestamp: the hash of
+        their text stands for the fingerprint until their content changes.
+        """
+        others = []
+        began, answered = to_micros(reading.first_asked_at), to_micros(page.answered_at)
+        oldest = None
+        for each in readings:
+            modified = None if self._updated_at is None else _micros(self._time(each.head, self._updated_at))
+            is_silent = (
+                reading.baseline if modified is None else modified < began or (reading.baseline and modified > answered)
+            )
+            if each.known is not None or not is_silent or reading.emits or not _is_plain(each.raw):
+                others.append(each)
+                continue
+            verdict.writes.append(Write(None, each.key.text, each.raw_hash, each.raw_hash, modified, 0, each.raw))
+            if modified is not None and (oldest is None or modified < oldest):
+                oldest = modified
+        verdict.oldest_unseen = None if oldest is None else from_micros(oldest)
+        return others
+
+    def _read_all(self, readings: Sequence[_Reading], verdict: Judgement) -> list[_Candidate]:
+        candidates = []
+        for key, raw, raw_hash, _, known in readings:
+            try:
+                document = decode(raw)
+            except ValueError as error:
+                verdict.bad.append(_bad(raw, key.text, f"key {key.text}: {error}"))
+                continue
+            fingerprint, modified = self._canon.fingerprint(document), self._time(document, self._updated_at)
+            candidates.append(_Candidate(key, raw, raw_hash, document, fingerprint, modified, known))
+        return candidates
+
+    def _judge_all(
         self,
-        candidates: Sequence[tuple[Key, bytes, bytes, Stored | None]],
+        candidates: Sequence[_Candidate],
         page: Page,
         reading: Reading,
         snapshots: Snapshots,
         verdict: Judgement,
     ) -> None:
-        differing: list[tuple[_Candidate, Stored | None]] = []
-        for key, raw, raw_hash, known in candidates:
-            try:
-                document = decode(raw)
-            except ValueError as error:
-                verdict.problems.append(f"key {key.text}: {error}")
+        differing = []
+        for each in candidates:
+            known = each.known
+            if known is None or known.gone_at is not None or known.fingerprint != each.fingerprint or known.is_met:
+                differing.append(each)
                 continue
-            candidate = _Candidate(
-                key, raw, raw_hash, document, self._canon.fingerprint(document), self._time(document, self._updated_at)
-            )
-            if known is None or known.gone or known.fingerprint != candidate.fingerprint:
-                differing.append((candidate, known))
-            elif candidate.modified is not None and known.modified != to_micros(candidate.modified):
-                # Only the timestamp moved: mostly no event, but the next comparison starts from here.
+            if known.held:
+                verdict.released.append(known.row)
+            if each.has_moved and not each.is_older(page, reading.stale_window):
                 if self._touch:
-                    differing.append((candidate, known))
-                else:
-                    verdict.writes.append(candidate.write(known.row, known.revision))
-        bodies = snapshots.bodies([known.row for _, known in differing if known is not None and not known.gone])
-        for candidate, known in differing:
-            before = None if known is None or known.gone else bodies[known.row]
-            self._state(candidate, known, before, verdict, page=page, reading=reading)
+                    differing.append(each)
+                else:  # mostly no event, but the next comparison starts from here
+                    self._store_silently(each, each.write(known.revision, known.superseded), None, verdict)
+                    verdict.notes.append(each.note(Finding.TOUCHED))
+                    verdict.meet_unseen(each.modified)
+        bodies = snapshots.bodies([each.known.row for each in differing if each.known and each.known.gone_at is None])
+        holds = snapshots.holds([each.known.row for each in differing if each.known and each.known.held])
+        compared = [
+            difference
+            for each in differing
+            if (difference := self._compare(each, None if each.known is None else bodies.get(each.known.row), verdict))
+        ]
+        drift = reading.drift
+        if not (reading.baseline or reading.rebaselining):
+            still = [
+                (each.patch, each.previous)
+                for each in compared
+                if each.patch is not None and not each.candidate.has_advanced
+            ]
+            drift = extend_drift(drift, still, len(page.records))
+            verdict.drift = None if drift == reading.drift else drift
+        for difference in compared:
+            known = difference.candidate.known
+            hold = None if known is None else holds.get(known.row)
+            self._state(difference, hold, drift, verdict, page=page, reading=reading)
+
+    def _compare(self, candidate: _Candidate, before: bytes | None, verdict: Judgement) -> _Difference | None:
+        """Return how a record differs from the stored one; None where it does not by today's rules."""
+        known = candidate.known
+        if known is None or before is None or known.is_met:
+            return _Difference(candidate, None, None, None, b"")
+        try:
+            previous = self._take_list_part(decode(before), candidate.document)
+        except ValueError:  # a baseline that nobody had to read yet
+            return _Difference(candidate, None, None, None, known.fingerprint)
+        # A stored fingerprint may be that of other rules than today's: only what differs by these has changed.
+        fingerprint = self._canon.fingerprint(previous)
+        if fingerprint == candidate.fingerprint and not (self._touch and candidate.has_moved):
+            write = candidate.write(known.revision, known.superseded)
+            if known.revision == 0:  # what stands for the fingerprint may stay: the content is the same
+                write = write._replace(fingerprint=known.fingerprint)
+            self._store_silently(candidate, write, before, verdict)
+            verdict.notes.append(candidate.note(Finding.TOUCHED if candidate.has_moved else Finding.QUIET))
+            return None
+        return _Difference(candidate, before, previous, diff(previous, candidate.document), fingerprint)
+
+    def _store_silently(self, candidate: _Candidate, write: Write, before: bytes | None, verdict: Judgement) -> None:
+        """Store a record that has no event, without taking from the stored one what the list does not show.
+
+        Args:
+            candidate: The record.
+            write: It, as the list shows it.
+            before: What is stored of it; None where that may stay, because its content is the same.
+            verdict: Takes it.
+        """
+        row = write.row
+        if self._detail and row is not None:
+            write = write._replace(body=None if before is None else self._merge(candidate.raw, before))
+            verdict.amended.append(Amended(row, candidate.raw, candidate.modified))
+        verdict.writes.append(write)
+
+    def _take_list_part(self, stored: JSON, listed: JSON) -> JSON:
+        """Return what of a stored record the list can show: without the members of its detail."""
+        if not self._detail or not isinstance(stored, dict):
+            return stored
+        return {name: value for name, value in stored.items() if name not in self._detail or name in listed}
 
     def _state(
         self,
-        candidate: _Candidate,
-        known: Stored | None,
-        before: bytes | None,
+        difference: _Difference,
+        hold: Hold | None,
+        drift: Drift | None,
         verdict: Judgement,
         *,
         page: Page,
         reading: Reading,
     ) -> None:
         """Add to the judgement what a record comes to that is unknown, gone or different."""
-        previous = None if before is None else decode(before)
-        # A stored fingerprint may be that of other rules than today's: only what differs by these has changed.
-        if before is not None and self._canon.fingerprint(previous) == candidate.fingerprint:
-            assert known is not None
-            if not self._touch or known.modified == (candidate.modified and to_micros(candidate.modified)):
-                verdict.writes.append(candidate.write(known.row, known.revision))
-                return
-        kind = self._kind(candidate, known, reading)
-        counted = kind is not None and kind is not ChangeKind.SNAPSHOT
-        revision = (0 if known is None else known.revision) + (1 if counted else 0)
-        verdict.writes.append(candidate.write(None if known is None else known.row, revision))
-        modified = candidate.modified
-        if modified is not None and (verdict.oldest_unseen is None or modified < verdict.oldest_unseen):
-            verdict.oldest_unseen = modified
-        if kind is None:
+        candidate, known = difference.candidate, difference.candidate.known
+        if known is not None and self._hold(candidate, known, hold, verdict, page=page, reading=reading):
             return
-        patch = None if before is None else diff(previous, candidate.document)
-        verdict.changes.append(
-            Change(
-                feed=self._feed,
-                key=candidate.key,
-                kind=kind,
-                revision=revision,
-                before=before,
-                after=candidate.raw,
-                patch=patch,
-                changed=None if patch is None else self._name_changed(touched(patch)),
-                changed_between=(reading.unseen_since(modified), page.answered_at),
-                modified_at=modified,
-                detected_at=page.received_at,
-                via=reading.via,
-                late=reading.is_late(modified, None if known is None else known.modified),
+        if reading.provisional and not self._is_baseline(candidate, page, reading):
+            self._meet(candidate, verdict, reading)
+            return
+        finding = self._silence(difference, drift, reading)
+        if finding is Finding.DRIFT:
+            verdict.drifted += 1
+            return
+        kind = None if finding is not None else self._kind(candidate, page, reading)
+        revision = 0 if known is None else known.revision
+        if kind is not None and kind is not ChangeKind.SNAPSHOT:
+            revision += 1
+        write = candidate.write(revision)
+        if known is not None and known.gone_at is None:
+            write = write._replace(
+                superseded=supersede(known.superseded, difference.fingerprint, page.asked_at, reading.stale_window),
+                is_unexplained=reading.provisional or not candidate.has_advanced,
+            )
+        if finding is None or difference.before is None:
+            verdict.writes.append(write)
+        else:
+            self._store_silently(candidate, write, difference.before, verdict)
+        verdict.meet_unseen(candidate.modified)
+        if kind is not None:
+            self._publish(difference, kind, revision, verdict, page=page, reading=reading)
+        elif finding is not None and known is not None:
+            verdict.notes.append(candidate.note(finding))
+
+    def _meet(self, candidate: _Candidate, verdict: Judgement, reading: Reading) -> None:
+        """Leave a record to the first poll, which begins before it; note that one was met that was unknown."""
+        known = candidate.known
+        if known is None:
+            mark = _MET if reading.baseline else _MET_LATER
+            verdict.writes.append(candidate.write(0)._replace(raw_hash=mark))
+        elif known.is_met and known.fingerprint != candidate.fingerprint:
+            write = candidate.write(0)._replace(raw_hash=known.raw_hash, is_unexplained=not candidate.has_advanced)
+            verdict.writes.append(write)
+
+    def _publish(
+        self,
+        difference: _Difference,
+        kind: ChangeKind,
+        revision: int,
+        verdict: Judgement,
+        *,
+        page: Page,
+        reading: Reading,
+    ) -> None:
+        """Add a change to the judgement, and what it says of the feed's timestamps."""
+        candidate, known = difference.candidate, difference.candidate.known
+        late = reading.lateness(candidate.modified, None if known is None else known.modified)
+        if kind is not ChangeKind.SNAPSHOT:
+            self._count(candidate, late, verdict, reading)
+        if self._detail and kind is not ChangeKind.SNAPSHOT:
+            self._await_detail(candidate, kind, late, verdict, page=page, reading=reading)
+            return
+        change = Change(
+            feed=self._feed,
+            key=candidate.key,
+            kind=kind,
+            revision=revision,
+            before=difference.before,
+            after=candidate.raw,
+            patch=difference.patch,
+            changed=None if difference.patch is None else self._name_changed(touched(difference.patch)),
+            changed_between=(reading.unseen_since(candidate.modified), page.answered_at),
+            modified_at=candidate.modified,
+            detected_at=page.received_at,
+            via=reading.via,
+            late=late is not None,
+        )
+        verdict.changes.append(change)
+        verdict.notes.append(candidate.note(Finding(kind.value), change))
+
+    def _await_detail(
+        self,
+        candidate: _Candidate,
+        kind: ChangeKind,
+        late: timedelta | None,
+        verdict: Judgement,
+        *,
+        page: Page,
+        reading: Reading,
+    ) -> None:
+        """Let a change wait for the record's detail; until then, revision and body stay, but for a tombstone's body."""
+        known, write = candidate.known, verdict.writes[-1]
+        if known is not None and known.gone_at is None:
+            write = write._replace(body=None)
+        verdict.writes[-1] = write._replace(revision=write.revision - 1)
+        verdict.pending.append(
+            Pending(
+                candidate.key.text,
+                None if known is None else known.row,
+                candidate.raw,
+                kind,
+                reading.unseen_since(candidate.modified),
+                page.answered_at,
+                candidate.modified,
+                late is not None,
+                reading.via,
             )
         )
+        verdict.notes.append(candidate.note(Finding.AWAITED))
+
+    def _hold(
+        self,
+        candidate: _Candidate,
+        known: Stored,
+        hold: Hold | None,
+        verdict: Judgement,
+        *,
+        page: Page,
+        reading: Reading,
+    ) -> bool:
+        """Hold a reading that is older than what is stored and has not been so for long; return whether it is held."""
+        if self._is_stale(candidate, known, hold, page, reading):
+            held = keep(hold, candidate.fingerprint, page.asked_at)
+            if held is not hold:
+                verdict.holds.append(Held(known.row, held, candidate.raw))
+                verdict.notes.append(candidate.note(Finding.HELD))
+            return True
+        if known.held:
+            verdict.released.append(known.row)
+        return False
+
+    def _is_stale(self, candidate: _Candidate, known: Stored, hold: Hold | None, page: Page, reading: Reading) -> bool:
+        """Return whether a reading is to be held: older than what is stored, and not so for long enough."""
+        window, fingerprint = reading.stale_window, candidate.fingerprint
+        if known.gone_at is not None:
+            # By our clock, like the burial; and a baseline that nobody had to read has no fingerprint.
+            is_same = fingerprint == known.fingerprint or candidate.raw_hash == known.raw_hash
+            buried = from_micros(known.gone_at)
+            ours_behind = page.asked_at - page.received_at
+            is_older = candidate.modified is not None and candidate.modified <= buried + ours_behind
+            stale = (is_same or is_older) and page.received_at < buried + window
+        else:
+            stale = looks_stale(
+                candidate.modified,
+                known.modified,
+                known.superseded,
+                fingerprint,
+                asked_at=page.asked_at,
+                answered_at=page.answered_at,
+                window=window,
+            )
+        return stale and not is_believed(hold, fingerprint, page.asked_at, window)
+
+    def _silence(self, difference: _Difference, drift: Drift | None, reading: Reading) -> Finding | None:
+        """Return why a difference is no change to publish; None where it is one."""
+        candidate, known = difference.candidate, difference.candidate.known
+        if reading.provisional:
+            return Finding.UNPROVEN
+        if known is not None and known.gone_at is not None and reading.rebaselining and reading.baseline:
+            # It was gone as the feed was read then, and may merely match another query: no news, like an unknown key.
+            # Where a complete pass counts still, the same records are read otherwise: then it is back.
+            modified = candidate.modified
+            return Finding.REBASELINED if modified is None or modified < reading.first_asked_at else None
+        if known is None or difference.patch is None or candidate.has_advanced:
+            return None
+        if reading.rebaselining:
+            return Finding.REBASELINED
+        patch, previous = difference.patch, difference.previous
+        if drift is not None and drift.decision is not Decision.PUBLISH and drift.covers(patch, previous):
+            return Finding.ABSORBED if drift.decision is Decision.ABSORB else Finding.DRIFT
+        return None
+
+    def _count(self, candidate: _Candidate, late: timedelta | None, verdict: Judgement, reading: Reading) -> None:
+        """Count what a change says of the feed's timestamps and of the polls before."""
+        modified, known = candidate.modified, candidate.known
+        if modified is None:
+            return
+        if known is not None and not known.is_met and not candidate.has_moved:
+            verdict.silent += 1
+            return
+        if late is None:
+            verdict.on_time += 1
+        else:
+            verdict.lateness.append(late)
+        is_news = known is None or candidate.has_advanced
+        if is_news and reading.polled_from is not None and modified < reading.polled_from:
+            verdict.missed += 1
 
     def _name_changed(self, pointers: list[str]) -> list[str]:
         return [place for place in pointers if place not in self._quiet] or pointers
 
-    def _kind(self, candidate: _Candidate, known: Stored | None, reading: Reading) -> ChangeKind | None:
-        """Return what to call the difference; None for a silent baseline."""
-        if known is not None:
-            return ChangeKind.RESTORED if known.gone else ChangeKind.UPDATED
+    def _is_baseline(self, candidate: _Candidate, page: Page, reading: Reading) -> bool:
+        """Return whether a reading of the first pass says nothing of a change since that began, by its date.
+
+        A date of the service's future says nothing of that for a record that was never seen: in an API whose records
+        are dated hours ahead, all that changed in these hours would else be news.
+        """
         modified = candidate.modified
-        old = modified is None or modified < reading.first_asked_at
-        if (reading.baseline and old) or (reading.settling and modified is not None and old):
+        if modified is None or modified < reading.first_asked_at:
+            return True
+        return reading.baseline and candidate.known is None and modified > page.answered_at
+
+    def _kind(self, candidate: _Candidate, page: Page, reading: Reading) -> ChangeKind | None:
+        """Return what to call the difference; None for a silent baseline."""
+        known = candidate.known
+        if known is not None and (known.gone_at is not None or not known.is_met):
+            return ChangeKind.RESTORED if known.gone_at is not None else ChangeKind.UPDATED
+        modified = candidate.modified
+        old = self._is_baseline(candidate, page, reading)
+        if known is None and ((reading.baseline and old) or (reading.settling and modified is not None and old)):
             return ChangeKind.SNAPSHOT if reading.emit else None
-        if reading.baseline:
+        was_met = reading.baseline or (known is not None and known.raw_hash == _MET)
+        if was_met or (reading.settling and modified is not None):
             created = self._time(candidate.document, self._created_at)
-            if created is None or created < reading.first_asked_at:
+            if was_met if created is None else created < reading.first_asked_at:
                 return ChangeKind.UPDATED
         return ChangeKind.CREATED
 
-    def bury(self, body: bytes, revision: int, since: datetime | None, *, until: datetime, now: datetime) -> Change:
-        """Return the ``deleted`` of a record whose absence is confirmed, found between two service times."""
+    def complete(
+        self, pending: Pending, before: bytes | None, detail: bytes | None, revision: int, *, now: datetime
+    ) -> Change | None:
+        """Return the change that waited for a record's detail; None where nothing is left of it.
+
+        Args:
+            pending: The change.
+            before: What is stored of the record; None where it is new or back.
+            detail: The record by itself, as raw JSON; None where it did not come: what is stored of it stays then.
+            revision: The record's change count before.
+            now: Our time.
+        """
+        after = self._merge(pending.raw, detail or before or b"{}")
+        if before is not None and detail is not None and revision == 0:
+            before = self._add_first_detail(before, after)
+        previous = None if before is None else decode(before)
+        patch = None
+        if previous is not None and pending.kind is ChangeKind.UPDATED:
+            document = decode(after)
+            if self._canon.fingerprint(previous) == self._canon.fingerprint(document):
+                return None
+            patch = diff(previous, document)
+        return Change(
+            feed=self._feed,
+            key=self.identify(pending.raw),
+            kind=pending.kind,
+            revision=revision + 1,
+            before=before,
+            after=after,
+            patch=patch,
+            changed=None if patch is None else self._name_changed(touched(patch)),
+            changed_between=(pending.since, pending.until),
+            modified_at=pending.modified,
+            detected_at=now,
+            via=pending.via if detail is None else Via.DETAIL,
+            late=pending.late,
+            detail_missing=detail is None,
+        )
+
+    def _add_first_detail(self, before: bytes, after: bytes) -> bytes:
+        """Return a record that nothing was published of, with the members of its detail as they are now.
+
+        That they were never seen before is no change of the record.
+        """
+        known = _MEMBERS.decode(before)
+        new = {name: raw for name, raw in _MEMBERS.decode(after).items() if name in self._detail and name not in known}
+        return _ENCODER.encode(known | new) if new else before
+
+    def _merge(self, listed: bytes, detail: bytes) -> bytes:
+        """Return a record as the list shows it, with the members of its detail; none is decoded."""
+        members = _MEMBERS.decode(detail)
+        return _ENCODER.encode(
+            _MEMBERS.decode(listed) | {name: members[name] for name in members if name in self._detail}
+        )
+
+    def bury(
+        self,
+        body: bytes,
+        revision: int,
+        since: datetime | None,
+        *,
+        until: datetime,
+        now: datetime,
+        reason: DeletionReason = DeletionReason.ABSENT,
+    ) -> Change:
+        """Return the ``deleted`` of a record that was found to be gone between two service times."""
         return Change(
             feed=self._feed,
             key=self.identify(body),
@@ -327,15 +905,50 @@ class Judge:
             modified_at=None,
             detected_at=now,
             via=Via.PASS,
-            reason=DeletionReason.ABSENT,
+            reason=reason,
+        )
+
+    def snapshot(self, body: bytes, modified: datetime | None, *, now: datetime) -> Change:
+        """Return the ``snapshot`` of a stored record that nothing was published of yet."""
+        return Change(
+            feed=self._feed,
+            key=self.identify(body),
+            kind=ChangeKind.SNAPSHOT,
+            revision=0,
+            before=None,
+            after=body,
+            patch=None,
+            changed=None,
+            changed_between=(None, now),
+            modified_at=modified,
+            detected_at=now,
+            via=Via.FIRST_PASS,
         )
 
     def _time(self, document: JSON, tokens: pointer.Tokens | None) -> datetime | None:
         return None if tokens is None else parse_moment(pointer.resolve(document, tokens))
 
 
-class _Candidate(NamedTuple):
+class _Sighting(NamedTuple):
+    """A record of the page; without text where two stand under its key."""
+
+    key: Key
+    raw: bytes | None
+    head: dict[str, JSON]
+
+
+class _Reading(NamedTuple):
     """A record of the page that is not byte for byte as stored."""
+
+    key: Key
+    raw: bytes
+    raw_hash: bytes
+    head: dict[str, JSON]
+    known: Stored | None
+
+
+class _Candidate(NamedTuple):
+    """The same, decoded."""
 
     key: Key
     raw: bytes
@@ -343,17 +956,75 @@ class _Candidate(NamedTuple):
     document: JSON
     fingerprint: bytes
     modified: datetime | None
+    known: Stored | None
 
-    def write(self, row: int | None, revision: int) -> Write:
+    @property
+    def has_moved(self) -> bool:
+        """Whether its timestamp is another than the stored one."""
+        known = self.known
+        return known is not None and self.modified is not None and to_micros(self.modified) != known.modified
+
+    @property
+    def has_advanced(self) -> bool:
+        """Whether its timestamp is later than the stored one: the service itself calls it modified."""
+        known, modified = self.known, self.modified
+        if known is None or modified is None:
+            return False
+        return known.modified is None or to_micros(modified) > known.modified
+
+    def is_older(self, page: Page, window: timedelta) -> bool:
+        """Whether its timestamp is before the stored one, which is no date of the future."""
+        stored = None if self.known is None else self.known.modified
+        if stored is None or self.modified is None:
+            return False
+        return to_micros(self.modified) < stored <= to_micros(page.answered_at + window)
+
+    def write(self, revision: int, superseded: bytes | None = None) -> Write:
         return Write(
-            row=row,
+            row=None if self.known is None else self.known.row,
             key=self.key.text,
             raw_hash=self.raw_hash,
             fingerprint=self.fingerprint,
-            modified=None if self.modified is None else to_micros(self.modified),
+            modified=_micros(self.modified),
             revision=revision,
             body=self.raw,
+            superseded=superseded,
         )
+
+    def note(self, finding: Finding, change: Change | None = None) -> Note:
+        return Note(self.key.text, finding, _micros(self.modified), self.fingerprint, change)
+
+
+class _Difference(NamedTuple):
+    """A record that is new, back, or differs from the stored body.
+
+    Attributes:
+        candidate: The record.
+        before: What is stored of it; None where there is nothing to compare with.
+        previous: The part of that which the list shows, decoded.
+        patch: From there to the record.
+        fingerprint: Of what is stored, by today's rules.
+    """
+
+    candidate: _Candidate
+    before: bytes | None
+    previous: JSON
+    patch: list[dict[str, JSON]] | None
+    fingerprint: bytes
+
+
+def _micros(moment: datetime | None) -> int | None:
+    return None if moment is None else to_micros(moment)
+
+
+def _is_plain(raw: bytes) -> bool:
+    """Return whether a record can be read for certain, as far as can be told cheaply."""
+    return raw.count(b"[") + raw.count(b"{") <= DEPTH_MAX and b"\\ud" not in raw
+
+
+def _bad(raw: bytes, key: str, problem: str) -> Bad:
+    # By its key where it has one: its text may be another each time.
+    return Bad(blake2b(key.encode() or raw, digest_size=_DIGEST_SIZE).digest(), key, problem, raw)
 
 
 def _head_decoder(key: Sequence[pointer.Tokens]) -> msgspec.json.Decoder[dict[str, JSON]]:

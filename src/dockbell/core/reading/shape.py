@@ -8,6 +8,7 @@ later page.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
@@ -18,6 +19,8 @@ from dockbell.core.model import JSON
 from dockbell.core.moment import parse_moment
 
 _IDENTITIES: Final = ("/id", "/uuid", "/{singular}_id", "/_id", "/key", "/code", "/number")
+_MOST_RECORDS: Final = 0.9
+"""A key that no record lacks is the better one; where there is none, a few bad records must not hide it."""
 _THINGS: Final = ("/sku", "/item_id", "/item_sku", "/product_id", "/item/id", "/item/sku")
 _PLACES: Final = ("/warehouse_id", "/warehouse", "/warehouse_code", "/location_id", "/location", "/warehouse/id")
 _MODIFIED: Final = (
@@ -77,19 +80,23 @@ def learn_shape(
 
 def _find_key(singular: str, records: Sequence[JSON]) -> tuple[str, ...]:
     singles: Iterable[tuple[str, ...]] = ((name.format(singular=singular),) for name in _IDENTITIES)
-    for candidate in (*singles, *product(_THINGS, _PLACES)):
-        if _identifies(candidate, records):
-            return candidate
-    fields = sorted(records[0]) if isinstance(records[0], dict) else []
+    candidates = (*singles, *product(_THINGS, _PLACES))
+    for least in (1.0, _MOST_RECORDS):
+        for candidate in candidates:
+            if _identifies(candidate, records, least):
+                return candidate
+    fields = sorted(records[0]) if records and isinstance(records[0], dict) else []
     raise ShapeUnknown(f"no field identifies the records, got fields {', '.join(fields) or 'none'}")
 
 
-def _identifies(candidate: tuple[str, ...], records: Sequence[JSON]) -> bool:
+def _identifies(candidate: tuple[str, ...], records: Sequence[JSON], least: float) -> bool:
+    """Return whether a key tells apart all records that have it, and so many have it."""
     tokens = [pointer.parse(part) for part in candidate]
-    try:
-        return len({key_of(record, tokens).text for record in records}) == len(records)
-    except KeyMissing:
-        return False
+    keys = []
+    for record in records:
+        with suppress(KeyMissing):
+            keys.append(key_of(record, tokens).text)
+    return 0 < len(keys) == len(set(keys)) and len(keys) >= len(records) * least
 
 
 def _find_time(candidates: Iterable[str], records: Sequence[JSON]) -> str | None:

@@ -1,7 +1,7 @@
 """The watermark: from where a poll asks, and what a run that ended has proven.
 
 The service shows ``updated_at`` stamps that it set before the records became visible, pages that shift while they are
-read, and a clock that is not ours. So the watermark W is never taken from a record: it is S(r), the service's own time
+read, and clocks that are not ours. So the watermark W is never taken from a record: it is S(r), the service's own time
 when a request was made, and it moves only on proof (docs/guarantees.md):
 
 - A run of *one page* is one answer: everything modified before S(its request) and visible then was in it. W = S.
@@ -11,26 +11,56 @@ when a request was made, and it moves only on proof (docs/guarantees.md):
   the following window would leave out, the candidate becomes W. Each run is at the same time a repeat of the one before
   and a candidate itself, so under steady load W trails by one run.
 
-"Unseen that the following window would leave out" means: dated before candidate minus lookback. A record dated later is
+"Unseen that the following window would leave out" means: dated before the start of that window. A record dated later is
 read again by the next window anyway; counting it, as a stricter reading of the rule would, lets commits that become
 visible a few seconds late keep W in place for ever while the window grows without bound.
+
+W is a time of the service's clock; the stamps may come from another. A database that runs behind, or local times
+written without a zone, date a change made now before W, by seconds or by hours, and a window that starts at W would
+never show it. So a poll asks from the *newest* timestamp met, where that is older than W, less the lookback. This
+may only make a window larger: a clock that runs ahead, or one record dated 2099, moves nothing. ``newest`` says where
+the records' clock stood when the service's stood at W, so it moves only together with W: while a candidate waits for
+its repeat, both stay, or the repeat would start later than the run that it repeats. And of a run that met news it is
+taken less the time from W to its last answer, because what is dated within that time may have slipped past the run.
+
+Where nothing changes for long, ``newest`` stays while W goes on, and each poll reads the same last records again. That
+is a page at most, unless the last thing that happened was a bulk update. A *tick*, one timestamp that thousands of
+records carry, would cost hundreds of pages a poll until it is out of the window: once two clean runs in a row have read
+it whole, polls start after it. The same ends the reading of a bulk that was spread over many timestamps, once the feed
+is quiet and ``newest`` itself is out of the lookback. What becomes visible in there later still is met by the
+*trailing* poll, which looks back much further, knows of no tick, is made seldom and proves nothing.
 
 Whatever happens, W never goes back, never moves on an error, and re-reading costs requests, never a second event.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Literal
 
 from dockbell.core.model import ClockSource
+from dockbell.core.moment import EPOCH
 
 AUTO_LOOKBACK: Final = timedelta(seconds=60)
 """How far back a poll starts by default: commits may become visible this late and are still met by polls."""
 BLIND_LOOKBACK: Final = timedelta(minutes=2)
 """The least lookback where the service's clock is not known and ours stands in for it."""
+TRAILING_FACTOR: Final = 15
+"""How many lookbacks a trailing poll looks back."""
+TRAILING_LOOKBACK: Final = timedelta(minutes=15)
+"""How far a trailing poll looks back at the least."""
+HEAVY_TICK_RECORDS: Final = 600
+"""More records than this on one timestamp make a tick: they cost more than three pages."""
+TICK_READS: Final = 2
+"""So many clean runs in a row must have read a tick whole before polls leave it out."""
+NARROW: Final = 0.7
+"""A lookback is about to be too small when records become visible later than this part of it."""
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_SECOND: Final = timedelta(seconds=1)
+_HEAVY_PAGES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +70,17 @@ class Progress:
     Attributes:
         watermark: Everything that was visible and modified before this is committed; None before the first request.
         candidate: S of the last complete run of several pages, until a repeat confirms it.
+        newest: Where the records' own clock stood at the watermark, going by the newest timestamp met; None until one
+            was.
+        tick: The timestamp of a bulk update that polls have met.
+        tick_reads: How many clean complete runs in a row have read the tick whole, at most ``TICK_READS``.
     """
 
     watermark: datetime | None = None
     candidate: datetime | None = None
+    newest: datetime | None = None
+    tick: datetime | None = None
+    tick_reads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +92,19 @@ class Proof:
         pages: How many pages it had.
         complete: Every page was read, parsed and committed, without an anomaly.
         oldest_unseen: The oldest timestamp among the records that no earlier reading had shown in this state.
+        newest: The newest timestamp among all its records, seen before or not, that was not in the service's future
+            when it was read.
+        tick: The latest timestamp, at the feed's precision, that more than ``HEAVY_TICK_RECORDS`` of its records carry.
+        answered_at: The service's time of its last answer; None says the time of its first request.
     """
 
     asked_at: datetime
     pages: int
     complete: bool
     oldest_unseen: datetime | None = None
+    newest: datetime | None = None
+    tick: datetime | None = None
+    answered_at: datetime | None = None
 
 
 class Advance(StrEnum):
@@ -73,32 +117,141 @@ class Advance(StrEnum):
     INCOMPLETE = "the run ended incomplete"
 
 
-def choose_lookback(setting: timedelta | Literal["auto"], clock: ClockSource | None) -> timedelta:
-    """Return how far before the watermark a poll starts; ``clock`` tells the service's time, None while unknown."""
-    lookback = AUTO_LOOKBACK if setting == "auto" else setting
+# Windows -------------------------------------------------------------------------------------------------------------
+
+
+def choose_lookback(
+    setting: timedelta | Literal["auto"],
+    clock: ClockSource | None,
+    learned: timedelta = AUTO_LOOKBACK,
+) -> timedelta:
+    """Return how far before the watermark a poll starts.
+
+    Args:
+        setting: As configured; ``"auto"`` takes what was learned.
+        clock: What tells the service's time, None while unknown.
+        learned: The lookback that the lateness of the feed's records asks for.
+    """
+    lookback = learned if setting == "auto" else setting
     return max(lookback, BLIND_LOOKBACK) if clock in (None, ClockSource.LOCAL) else lookback
 
 
-def open_window(watermark: datetime, lookback: timedelta) -> datetime:
-    """Return the ``updated_since`` of the next poll, rounded down to whole seconds, the coarsest precision in use."""
-    return (watermark - lookback).replace(microsecond=0)
+def is_narrow(lookback: timedelta, lateness: timedelta) -> bool:
+    """Return whether a fixed lookback is about to be too small, going by how late records become visible."""
+    return lateness > lookback * NARROW
 
 
-def advance(progress: Progress, proof: Proof, lookback: timedelta) -> tuple[Progress, Advance]:
-    """Return what is proven after a poll, and why."""
+def open_window(progress: Progress, lookback: timedelta, precision: timedelta = _SECOND) -> datetime:
+    """Return the ``updated_since`` of the next poll.
+
+    It is whole in seconds, or in the unit of the timestamps where that is coarser, unless it follows a tick, which is
+    left out to the millisecond, the finest that can be asked for. There must be a watermark.
+    """
+    start = _start(progress, lookback, precision)
+    if progress.tick is None or progress.tick_reads < TICK_READS or progress.watermark is None:
+        return start
+    after_tick = _following(progress.tick)
+    return max(start, after_tick) if after_tick <= progress.watermark else start
+
+
+def open_trailing_window(progress: Progress, lookback: timedelta, precision: timedelta = _SECOND) -> datetime:
+    """Return the ``updated_since`` of the next trailing poll, which leaves out no tick; there must be a watermark."""
+    return _start(progress, max(lookback * TRAILING_FACTOR, TRAILING_LOOKBACK), precision)
+
+
+def _start(progress: Progress, lookback: timedelta, precision: timedelta) -> datetime:
+    return _round_down(covered_until(progress) - lookback, max(precision, _SECOND))
+
+
+def covered_until(progress: Progress) -> datetime:
+    """Return up to which timestamp the polls have covered the feed; there must be a watermark.
+
+    The runs that brought the watermark to where it is cover all dates since the feed's first request without a break.
+    So a record dated before, whose timestamp had advanced and which no run had shown, was late: visible only after its
+    date by the difference at least. Runs that are not proven, and time when nothing was read, say nothing of that.
+    """
+    assert progress.watermark is not None, "nothing is polled before the feed's first request"
+    return progress.watermark if progress.newest is None else min(progress.watermark, progress.newest)
+
+
+def _following(tick: datetime) -> datetime:
+    """Return the next time that can be asked for: what is dated later in the same second must not be left out."""
+    return _round_down(tick, _MILLISECOND) + _MILLISECOND
+
+
+def _round_down(moment: datetime, unit: timedelta) -> datetime:
+    return moment - (moment - EPOCH) % unit
+
+
+# Proofs --------------------------------------------------------------------------------------------------------------
+
+
+def anchor(progress: Progress, newest: datetime | None, read_in: timedelta) -> Progress:
+    """Return the progress after the first pass, which alone can tell the records' clock before a poll has shown any.
+
+    Args:
+        progress: What the polls have proven meanwhile.
+        newest: The newest timestamp of the pass that was not in the service's future when it was read.
+        read_in: From the pass's first request to its last answer. The next poll looks back over all of it, because
+            records may have changed after the pass had read them.
+    """
+    if newest is None or progress.newest is not None:
+        return progress
+    return replace(progress, newest=newest - read_in)
+
+
+def advance(
+    progress: Progress,
+    proof: Proof,
+    lookback: timedelta,
+    precision: timedelta = _SECOND,
+) -> tuple[Progress, Advance]:
+    """Return what is proven after a poll, and why; ``lookback`` and ``precision`` as its window was opened with."""
     oldest, candidate = proof.oldest_unseen, progress.candidate
-    contradicted = oldest is not None and candidate is not None and oldest < candidate - lookback
     if not proof.complete:
         # What it met is stored now, so that no later run will meet it unseen: the candidate must not outlive it.
-        return Progress(progress.watermark, None if contradicted else candidate), Advance.INCOMPLETE
+        contradicted = oldest is not None and candidate is not None and oldest < candidate - lookback
+        kept = progress if progress.tick_reads >= TICK_READS else replace(progress, tick=None, tick_reads=0)
+        return replace(kept, candidate=None if contradicted else candidate), Advance.INCOMPLETE
+    tick, tick_reads = _watch_tick(progress, proof, lookback)
+    watched = replace(progress, tick=tick, tick_reads=tick_reads)
     if proof.pages <= 1:
-        return Progress(_latest(progress.watermark, proof.asked_at)), Advance.ONE_PAGE
+        return _move(watched, proof, proof.asked_at, candidate=None), Advance.ONE_PAGE
     if candidate is None:
-        return Progress(progress.watermark, proof.asked_at), Advance.CANDIDATE
-    if contradicted:
-        return Progress(progress.watermark, proof.asked_at), Advance.CONTRADICTED
-    return Progress(_latest(progress.watermark, candidate), proof.asked_at), Advance.CONFIRMED
+        return replace(watched, candidate=proof.asked_at), Advance.CANDIDATE
+    confirmed = _move(watched, proof, candidate, candidate=proof.asked_at)
+    if oldest is not None and oldest < _start(confirmed, lookback, precision):
+        return replace(watched, candidate=proof.asked_at), Advance.CONTRADICTED
+    return confirmed, Advance.CONFIRMED
 
 
-def _latest(watermark: datetime | None, moment: datetime) -> datetime:
-    return moment if watermark is None else max(watermark, moment)
+def _move(progress: Progress, proof: Proof, proven: datetime, *, candidate: datetime | None) -> Progress:
+    """Return the progress with the watermark at the time that is proven now, unless it is there already."""
+    watermark = _latest(progress.watermark, proven)
+    newest = proof.newest
+    if newest is not None:
+        if proof.oldest_unseen is not None:
+            newest -= max((proof.answered_at or proof.asked_at) - watermark, timedelta(0))
+        newest = _latest(progress.newest, newest)
+    return replace(progress, watermark=watermark, candidate=candidate, newest=newest or progress.newest)
+
+
+def _watch_tick(
+    progress: Progress,
+    proof: Proof,
+    lookback: timedelta,
+) -> tuple[datetime | None, int]:
+    """Return the tick to watch after a complete run, and how many runs in a row have read it whole."""
+    oldest, newest = proof.oldest_unseen, proof.newest
+    quiet = oldest is None and newest is not None and newest < proof.asked_at - lookback
+    tick = newest if quiet and proof.pages > _HEAVY_PAGES else proof.tick
+    if tick is None:
+        # The polls that leave a tick out do not meet it; one that should have met it and did not shows that it is gone.
+        return (progress.tick, progress.tick_reads) if progress.tick_reads >= TICK_READS else (None, 0)
+    if tick != progress.tick or (oldest is not None and oldest < _following(tick)):
+        return tick, 1
+    return tick, min(progress.tick_reads + 1, TICK_READS)
+
+
+def _latest(known: datetime | None, moment: datetime) -> datetime:
+    return moment if known is None else max(known, moment)

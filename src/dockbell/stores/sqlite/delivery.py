@@ -11,14 +11,19 @@ from typing import Literal
 from dockbell.core.model import Event, Feed
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.publishing.ledger import Blocked, Place, Settlement
-from dockbell.stores.sqlite.detection import transaction
+from dockbell.stores.sqlite.life import STORE_LOST
+from dockbell.stores.sqlite.transaction import transaction
 
 
 def enroll(connection: sqlite3.Connection, sink: str, start: Literal["now", "beginning"]) -> None:
-    """Give a sink a position in every feed that it has none in: at ``start`` when the sink is new, else at 0."""
+    """Give a sink a position in every feed that it has none in: at ``start`` when the sink is new, else at 0.
+
+    Where the store was lost nobody knows which sinks are new: all hear of the gap with which each feed began.
+    """
     with transaction(connection):
+        (reason,) = connection.execute("SELECT reason FROM life").fetchone()
         (known,) = connection.execute("SELECT count(*) FROM positions WHERE sink = ?", (sink,)).fetchone()
-        at_the_end = start == "now" and not known
+        at_the_end = start == "now" and not known and reason != STORE_LOST
         connection.execute(
             f"INSERT INTO positions SELECT ?, id, {'sequence' if at_the_end else '0'} FROM feeds WHERE true"
             " ON CONFLICT DO NOTHING",
@@ -152,11 +157,16 @@ def prune_events(connection: sqlite3.Connection, before: datetime, sinks: Sequen
     pruned = 0
     with transaction(connection):
         for (feed,) in connection.execute("SELECT id FROM feeds").fetchall():
+            # Events are recorded in the order of their numbers: what follows the first young one is not looked at.
+            young = connection.execute(
+                "SELECT sequence FROM events WHERE feed = ? AND recorded_at >= ? ORDER BY sequence LIMIT 1",
+                (feed, to_micros(before)),
+            ).fetchone()
             pruned += connection.execute(
                 """
                 DELETE FROM events WHERE feed = :feed AND sequence IN (
                     SELECT sequence FROM events AS old
-                    WHERE feed = :feed AND recorded_at < :before
+                    WHERE feed = :feed AND sequence < coalesce(:young, sequence + 1)
                     AND sequence <= coalesce((SELECT min(sequence) FROM positions WHERE feed = :feed
                         AND sink IN (SELECT value FROM json_each(:sinks))), sequence)
                     AND NOT EXISTS (SELECT 1 FROM blocked WHERE feed = :feed AND blocked.key = old.key
@@ -166,6 +176,36 @@ def prune_events(connection: sqlite3.Connection, before: datetime, sinks: Sequen
                     ORDER BY sequence LIMIT :most
                 )
                 """,
-                {"feed": feed, "before": to_micros(before), "sinks": json.dumps(sinks), "most": limit - pruned},
+                {
+                    "feed": feed,
+                    "young": None if young is None else young[0],
+                    "sinks": json.dumps(sinks),
+                    "most": limit - pruned,
+                },
             ).rowcount
     return pruned
+
+
+def prune_history(connection: sqlite3.Connection, before: datetime, limit: int) -> int:
+    """Delete up to ``limit`` runs and notes, and as many bodies of tombstones, from before then; return how many.
+
+    The last complete run of each kind stays, whatever its age.
+    """
+    values = {"before": to_micros(before), "most": limit}
+    with transaction(connection):
+        return sum(
+            connection.execute(statement, values).rowcount
+            for statement in (
+                "DELETE FROM notes WHERE id IN (SELECT id FROM notes WHERE at < :before ORDER BY at LIMIT :most)",
+                """
+                DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE ended_at < :before
+                    AND id NOT IN (SELECT max(id) FROM runs GROUP BY feed, kind, complete)
+                    ORDER BY ended_at LIMIT :most)
+                """,
+                """
+                DELETE FROM bodies WHERE record IN (SELECT id FROM records JOIN bodies ON record = id
+                    WHERE gone_at < :before LIMIT :most)
+                """,
+                "DELETE FROM wishes WHERE done_at < :before",
+            )
+        )

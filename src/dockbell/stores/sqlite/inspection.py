@@ -1,13 +1,25 @@
-"""Statements that only look: what ``status``, ``events`` and ``check`` show."""
+"""Statements that only look: what ``status``, ``events``, ``deletes`` and ``why`` show."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
 
-from dockbell.core.model import Event, Feed
-from dockbell.core.moment import from_micros
-from dockbell.ports import SinkState
+from dockbell.core.comparing.judge import Finding
+from dockbell.core.model import Event, Feed, Via
+from dockbell.core.moment import from_micros, to_micros
+from dockbell.core.publishing.ledger import Blocked, DeadLetter
+from dockbell.ports import Noted, Quarantined, RunRecord, SinkState, Standing, StoredRecord
+from dockbell.stores.sqlite.feeds import RUN, read_run
+from dockbell.stores.sqlite.transaction import micros, moment
+
+_RECORD: Final = (
+    "SELECT records.key, records.modified, records.fingerprint, revision, gone_at, suspected_at, there_at, dormant,"
+    " asked_at, queued_at"
+    " FROM records LEFT JOIN holds ON holds.record = id LEFT JOIN details ON details.record = id"
+)
 
 
 def load_sinks(connection: sqlite3.Connection) -> Sequence[SinkState]:
@@ -70,5 +82,126 @@ def read_latest(connection: sqlite3.Connection, after: int, limit: int) -> Seque
             "SELECT entry, source, resource, events.sequence, events.key, events.id, type, change, revision,"
             " body FROM events JOIN feeds ON feeds.id = feed WHERE entry > ? ORDER BY entry LIMIT ?",
             (after, limit),
+        )
+    ]
+
+
+# One record ----------------------------------------------------------------------------------------------------------
+
+
+def find_record(connection: sqlite3.Connection, feed_id: int, key: str) -> StoredRecord | None:
+    """Return what is stored of a record; None where nothing is."""
+    row = connection.execute(
+        f"{_RECORD} WHERE records.feed = ? AND records.key = ?",
+        (feed_id, key),
+    ).fetchone()
+    return None if row is None else _stored_record(row)
+
+
+def find_suspected(connection: sqlite3.Connection, feed_id: int, limit: int) -> Sequence[StoredRecord]:
+    """Return records that are suspected to be gone, those that were suspected first before the others."""
+    return [
+        _stored_record(row)
+        for row in connection.execute(
+            f"{_RECORD} WHERE records.feed = ? AND suspected_at IS NOT NULL AND gone_at IS NULL"
+            " ORDER BY suspected_at, id LIMIT ?",
+            (feed_id, limit),
+        )
+    ]
+
+
+def _stored_record(row: Sequence[Any]) -> StoredRecord:
+    key, modified, fingerprint, revision, gone_at, suspected_at, there_at, dormant, held_at, awaited_at = row
+    return StoredRecord(
+        key,
+        moment(modified),
+        fingerprint,
+        revision,
+        moment(gone_at),
+        moment(suspected_at),
+        moment(there_at),
+        bool(dormant),
+        moment(held_at),
+        moment(awaited_at),
+    )
+
+
+def find_quarantined(
+    connection: sqlite3.Connection, feed_id: int, limit: int, key: str | None
+) -> Sequence[Quarantined]:
+    """Return records in quarantine, the last met before the others; those of one key where it is given."""
+    return [
+        Quarantined(key, problem, from_micros(first_at), from_micros(last_at))
+        for key, problem, first_at, last_at in connection.execute(
+            "SELECT key, problem, first_at, last_at FROM quarantine WHERE feed = :feed AND (:key IS NULL OR key = :key)"
+            " ORDER BY last_at DESC, first_at DESC LIMIT :most",
+            {"feed": feed_id, "key": key, "most": limit},
+        )
+    ]
+
+
+def read_notes(connection: sqlite3.Connection, feed_id: int, key: str, limit: int) -> Sequence[Noted]:
+    """Return the last findings about a record, oldest first."""
+    rows = connection.execute(
+        "SELECT at, via, finding, modified, fingerprint, sequence FROM notes WHERE feed = ? AND key = ?"
+        " ORDER BY id DESC LIMIT ?",
+        (feed_id, key, limit),
+    ).fetchall()
+    return [
+        Noted(from_micros(at), Via(via), Finding[finding], moment(modified), fingerprint, sequence)
+        for at, via, finding, modified, fingerprint, sequence in reversed(rows)
+    ]
+
+
+def read_covering_runs(
+    connection: sqlite3.Connection, feed_id: int, modified: datetime | None, after: datetime, limit: int
+) -> Sequence[RunRecord]:
+    """Return the last runs whose window held a date, oldest first: every pass, and polls asked after a time of S."""
+    rows = connection.execute(
+        f"SELECT {RUN} FROM runs WHERE feed = ? AND (since IS NULL OR (since <= ? AND asked_at >= ?))"
+        " ORDER BY id DESC LIMIT ?",
+        (feed_id, micros(modified), to_micros(after), limit),
+    ).fetchall()
+    return [read_run(row) for row in reversed(rows)]
+
+
+def read_events_of(
+    connection: sqlite3.Connection, feed_id: int, key: str, limit: int, change: str | None
+) -> Sequence[tuple[datetime, Event]]:
+    """Return the last events of a key, oldest first, each with when it was recorded; the empty key is the feed."""
+    rows = connection.execute(
+        "SELECT recorded_at, source, resource, events.sequence, events.key, events.id, type, change, revision, body"
+        " FROM events JOIN feeds ON feeds.id = feed"
+        " WHERE feed = :feed AND events.key = :key AND (:change IS NULL OR change = :change)"
+        " ORDER BY events.sequence DESC LIMIT :most",
+        {"feed": feed_id, "key": key, "change": change, "most": limit},
+    ).fetchall()
+    return [
+        (from_micros(recorded_at), Event(Feed(source, resource), *event))
+        for recorded_at, source, resource, *event in reversed(rows)
+    ]
+
+
+def load_standings(connection: sqlite3.Connection, feed_id: int, key: str) -> Sequence[Standing]:
+    """Return how far each sink has come with the events of a key, by name."""
+    source, resource = connection.execute("SELECT source, resource FROM feeds WHERE id = ?", (feed_id,)).fetchone()
+    feed, place = Feed(source, resource), (feed_id, key)
+    blocked = {
+        sink: Blocked(feed, key, sequence, attempts, from_micros(due), error)
+        for sink, sequence, attempts, due, error in connection.execute(
+            "SELECT sink, sequence, attempts, due, error FROM blocked WHERE feed = ? AND key = ?", place
+        )
+    }
+    dead: dict[str, list[DeadLetter]] = {}
+    for sink, sequence, attempts, died_at, error in connection.execute(
+        "SELECT sink, sequence, attempts, died_at, error FROM dead_letters WHERE feed = ? AND key = ?"
+        " ORDER BY sequence",
+        place,
+    ):
+        dead.setdefault(sink, []).append(DeadLetter(feed, key, sequence, attempts, from_micros(died_at), error))
+    return [
+        Standing(sink, position, blocked.get(sink), tuple(dead.get(sink, ())))
+        for sink, position in connection.execute(
+            "SELECT sink, sequence FROM positions WHERE feed = ? ORDER BY sink", (feed_id,)
         )
     ]

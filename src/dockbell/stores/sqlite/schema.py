@@ -115,27 +115,145 @@ MIGRATIONS: Final = (
         PRIMARY KEY (sink, feed, sequence)
     ) STRICT, WITHOUT ROWID;
     """,
+    """
+    ALTER TABLE life ADD COLUMN reason TEXT NOT NULL DEFAULT '';        -- why it began anew; new feeds state it
+    ALTER TABLE feeds ADD COLUMN signature TEXT;                        -- JSON object: how its records are read
+    ALTER TABLE feeds ADD COLUMN proven INTEGER NOT NULL DEFAULT 0;     -- its key was unique over a whole pass
+    ALTER TABLE feeds ADD COLUMN rebaselining INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE feeds ADD COLUMN newest INTEGER;                        -- timestamp accepted
+    ALTER TABLE feeds ADD COLUMN tick INTEGER;                          -- a bulk tick, and how many runs read it whole
+    ALTER TABLE feeds ADD COLUMN tick_reads INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE feeds ADD COLUMN lateness TEXT NOT NULL DEFAULT '';
+    ALTER TABLE feeds ADD COLUMN habits TEXT NOT NULL DEFAULT '';       -- what was learned of its listing
+    ALTER TABLE feeds ADD COLUMN drift TEXT;                            -- JSON array: pointers that came or went
+    ALTER TABLE feeds ADD COLUMN drift_decision TEXT;
+    ALTER TABLE feeds ADD COLUMN drift_at INTEGER;
+    ALTER TABLE feeds ADD COLUMN drifted INTEGER NOT NULL DEFAULT 0;    -- readings that the last run held as drift
+    ALTER TABLE feeds ADD COLUMN emitted INTEGER;                       -- snapshots are due for the rows after this
+    ALTER TABLE feeds ADD COLUMN blind TEXT;                            -- reason of a gap that is to be stated
+    UPDATE feeds SET proven = passes > 0;
+
+    ALTER TABLE records ADD COLUMN superseded BLOB;                     -- fingerprints that it replaced lately
+    ALTER TABLE records ADD COLUMN dormant INTEGER NOT NULL DEFAULT 0;  -- not missed until it is seen again
+    ALTER TABLE records ADD COLUMN absences INTEGER NOT NULL DEFAULT 0; -- passes in a row that did not show it
+    ALTER TABLE records ADD COLUMN held INTEGER NOT NULL DEFAULT 0;     -- a reading of it is held
+
+    CREATE TABLE holds (
+        record      INTEGER PRIMARY KEY REFERENCES records,
+        fingerprint BLOB NOT NULL,
+        asked_at    INTEGER NOT NULL,                  -- S of the first request that showed it
+        body        BLOB NOT NULL
+    ) STRICT;
+
+    -- Records that cannot be told apart or read, until a complete pass does not meet them.
+    CREATE TABLE quarantine (
+        feed     INTEGER NOT NULL REFERENCES feeds,
+        digest   BLOB NOT NULL,
+        key      TEXT NOT NULL,
+        problem  TEXT NOT NULL,
+        body     BLOB NOT NULL,
+        first_at INTEGER NOT NULL,
+        last_at  INTEGER NOT NULL,
+        PRIMARY KEY (feed, digest)
+    ) STRICT, WITHOUT ROWID;
+
+    -- Changes whose events wait for the details of their records.
+    CREATE TABLE details (
+        record    INTEGER PRIMARY KEY REFERENCES records,
+        feed      INTEGER NOT NULL REFERENCES feeds,
+        key       TEXT NOT NULL,
+        body      BLOB NOT NULL,                       -- what the list showed last
+        kind      TEXT NOT NULL,
+        since     INTEGER,
+        until     INTEGER NOT NULL,
+        modified  INTEGER,
+        late      INTEGER NOT NULL,
+        via       TEXT NOT NULL,
+        queued_at INTEGER NOT NULL,
+        attempts  INTEGER NOT NULL DEFAULT 0           -- how often its detail was asked for in vain
+    ) STRICT;
+    CREATE INDEX details_queue ON details (feed, attempts, queued_at);
+    CREATE INDEX details_age ON details (feed, queued_at);
+
+    -- A pass that goes on, as far as it is safe.
+    CREATE TABLE checkpoints (
+        feed     INTEGER PRIMARY KEY REFERENCES feeds,
+        cursor   TEXT NOT NULL,
+        walk     TEXT NOT NULL,                        -- JSON object: its bounds and counts
+        seen     BLOB NOT NULL,                        -- rows that requests showed since it began, compressed
+        rows     BLOB NOT NULL,                        -- those that it showed itself
+        saved_at INTEGER NOT NULL
+    ) STRICT;
+
+    -- Runs become a log, kept as long as the events.
+    ALTER TABLE runs RENAME TO old_runs;
+    CREATE TABLE runs (
+        id       INTEGER PRIMARY KEY,
+        feed     INTEGER NOT NULL REFERENCES feeds,
+        kind     TEXT NOT NULL,
+        complete INTEGER NOT NULL,
+        asked_at INTEGER NOT NULL,
+        since    INTEGER,
+        ended_at INTEGER NOT NULL,
+        pages    INTEGER NOT NULL,
+        records  INTEGER NOT NULL,
+        events   INTEGER NOT NULL,
+        problem  TEXT NOT NULL,
+        tally    TEXT NOT NULL DEFAULT '{}'
+    ) STRICT;
+    INSERT INTO runs (feed, kind, complete, asked_at, since, ended_at, pages, records, events, problem)
+        SELECT feed, kind, complete, asked_at, since, ended_at, pages, records, events, problem FROM old_runs
+        ORDER BY ended_at;
+    DROP TABLE old_runs;
+    CREATE INDEX runs_last ON runs (feed, kind, complete, id);
+    CREATE INDEX runs_ended ON runs (ended_at);
+
+    -- What readings came to that were not simply as stored, kept as long as the events.
+    CREATE TABLE notes (
+        id          INTEGER PRIMARY KEY,
+        feed        INTEGER NOT NULL REFERENCES feeds,
+        key         TEXT NOT NULL,
+        at          INTEGER NOT NULL,
+        via         TEXT NOT NULL,
+        finding     TEXT NOT NULL,
+        modified    INTEGER,
+        fingerprint BLOB,
+        sequence    INTEGER                            -- of the event that it came to
+    ) STRICT;
+    CREATE INDEX notes_key ON notes (feed, key, id);
+    CREATE INDEX notes_at ON notes (at);
+
+    -- What an operator asked of the daemon, from another process.
+    CREATE TABLE wishes (
+        id      INTEGER PRIMARY KEY AUTOINCREMENT,
+        wish    TEXT NOT NULL,
+        feed    INTEGER REFERENCES feeds,
+        made_at INTEGER NOT NULL,
+        done_at INTEGER,
+        outcome TEXT NOT NULL DEFAULT ''
+    ) STRICT;
+    """,
 )
 
 
-def migrate(connection: sqlite3.Connection, path: Path, *, epoch: str, now: int) -> None:
-    """Bring a store up to date; a new file becomes one, under ``epoch``.
+def migrate(connection: sqlite3.Connection, path: Path, *, epoch: str, now: int) -> bool:
+    """Bring a store up to date; a new file becomes one, under ``epoch``. Return whether it is new.
 
     Raises:
         StoreIncompatible: The file is something else, or belongs to a newer dockbell.
     """
-    check_version(connection, path)
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    version = check_version(connection, path)
     for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
         connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number};")
         if number == 1:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute("INSERT INTO life VALUES (?, ?)", (epoch, now))
         connection.execute("COMMIT")
+    return bool(version == 0)
 
 
-def check_version(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file that this dockbell cannot use.
+def check_version(connection: sqlite3.Connection, path: Path) -> int:
+    """Return a store's version; refuse a file that this dockbell cannot use.
 
     Raises:
         StoreIncompatible: The file is something else, or belongs to a newer dockbell.
@@ -152,3 +270,4 @@ def check_version(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreIncompatible(
             f"store {path}: has schema version {version}, this dockbell knows {len(MIGRATIONS)}; upgrade dockbell"
         )
+    return int(version)

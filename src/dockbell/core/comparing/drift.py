@@ -1,0 +1,163 @@
+"""Schema drift: the service was deployed with another schema, and no record has really changed (docs/guarantees.md).
+
+When many records of a page differ by the same members that came or went, or by values that mean what they meant in
+another form, and none of their own timestamps moved, the service changed and not the records. Such differences are held
+until an operator says whether to absorb them silently or to publish them. A record whose timestamp moved, or that
+differs in anything else as well, is a change as always.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from dockbell.core import pointer
+from dockbell.core.model import JSON
+from dockbell.core.moment import parse_moment
+
+_SHARE: Final = 0.3
+_LEAST: Final = 10
+
+# With leading zeros or an exponent it is rather an article's number: 007 is not 7, and 1E3 not 1000.
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?")
+
+Difference: TypeAlias = tuple[Sequence[Mapping[str, Any]], JSON]
+"""How a record differs: the patch, and the record before it, decoded."""
+
+
+class Decision(StrEnum):
+    """What becomes of readings that differ by drift alone."""
+
+    HOLD = "hold"
+    ABSORB = "absorb"
+    PUBLISH = "publish"
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Members that came or went in many records at once.
+
+    Attributes:
+        paths: Their pointers, elements of arrays as ``*``.
+        decision: What the operator said; held until then.
+    """
+
+    paths: frozenset[str]
+    decision: Decision = Decision.HOLD
+
+    def covers(self, patch: Sequence[Mapping[str, Any]], before: JSON) -> bool:
+        """Return whether a difference is nothing but this drift."""
+        return bool(patch) and outline(patch) <= self.paths and is_structural(patch, before)
+
+
+class _Outline(NamedTuple):
+    """Where a difference lies that may be drift; and where of that a value is written in another form."""
+
+    paths: frozenset[str]
+    reformatted: frozenset[str]
+
+
+def outline(patch: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Return where a patch changes a record, elements of arrays as ``*``."""
+    return frozenset(_generalise(operation["path"]) for operation in patch)
+
+
+def is_structural(patch: Iterable[Mapping[str, Any]], before: JSON) -> bool:
+    """Return whether a patch does nothing but add and remove members of objects, and write values in another form.
+
+    Args:
+        patch: As :func:`~dockbell.core.comparing.diff.diff` makes it: what it replaces stands in the record before.
+        before: That record.
+    """
+    return all(_is_structural(operation, before) for operation in patch)
+
+
+def _is_structural(operation: Mapping[str, Any], before: JSON) -> bool:
+    tokens = pointer.parse(operation["path"])
+    if operation["op"] == "replace":
+        return is_reformatted(pointer.resolve(before, tokens), operation["value"])
+    return bool(tokens) and pointer.index(tokens[-1]) is None
+
+
+def is_reformatted(before: JSON, after: JSON) -> bool:
+    """Return whether two different values mean the same.
+
+    The same moment (``Z`` or ``+00:00``), the same number with other digits or as text (``"1.50"``, 1.5), the same text
+    but for its case and the space around it.
+    """
+    if type(before) is str and type(after) is str and before.strip().casefold() == after.strip().casefold():
+        return True
+    number = _read_number(before)
+    if number is not None and number == _read_number(after):
+        return True
+    moment = parse_moment(before)
+    return moment is not None and moment == parse_moment(after)
+
+
+def _read_number(value: JSON) -> Decimal | None:
+    if type(value) is str:
+        return Decimal(text) if _NUMBER.fullmatch(text := value.strip()) else None
+    return Decimal(value) if type(value) in (int, Decimal) else None
+
+
+def find_drift(differences: Iterable[Difference], page_size: int) -> frozenset[str] | None:
+    """Return what more than 30 % of a page (ten records at least, or all of it) differ by, None where nothing is.
+
+    Args:
+        differences: Those of records whose own timestamp did not move.
+        page_size: The records of the page.
+    """
+    return _find_common((each.paths for each in _outline_all(differences)), page_size)
+
+
+def extend_drift(drift: Drift | None, differences: Iterable[Difference], page_size: int) -> Drift | None:
+    """Return the drift of a feed after a page: what is known, and what more of it the page shows; that is held again.
+
+    Records may have got different ones of the new members, and the service may be deployed again before the operator
+    has decided: so there may be several, and they are decided on together. Of the values that are written in another
+    form, each record has those that it has: it is enough that many have one of them, and the others some of these.
+
+    Args:
+        drift: What is known.
+        differences: As for :func:`find_drift`.
+        page_size: Same.
+    """
+    outlines = _outline_all(differences)
+    while True:
+        known = frozenset() if drift is None else drift.paths
+        others = [each for each in outlines if not each.paths <= known]
+        more = (
+            _find_common((each.paths - known for each in others), page_size)
+            or _find_common((frozenset({path}) for each in others for path in each.reformatted - known), page_size)
+            or frozenset(path for each in others if each.paths & known for path in each.reformatted - known)
+        )
+        if not more:
+            return drift
+        drift = Drift(known | more)
+
+
+def _outline_all(differences: Iterable[Difference]) -> list[_Outline]:
+    return [
+        _Outline(outline(patch), outline(operation for operation in patch if operation["op"] == "replace"))
+        for patch, before in differences
+        if patch and is_structural(patch, before)
+    ]
+
+
+def _find_common(places: Iterable[frozenset[str]], page_size: int) -> frozenset[str] | None:
+    """Return the most common of some sets of paths, None where it is not that of enough records of a page."""
+    counts = Counter(places)
+    if not counts:
+        return None
+    ((paths, count),) = counts.most_common(1)
+    return paths if count > page_size * _SHARE and (count >= _LEAST or (count == page_size and count > 1)) else None
+
+
+def _generalise(path: str) -> str:
+    tokens = pointer.parse(path)
+    return pointer.join(tuple("*" if pointer.index(token) is not None else token for token in tokens))

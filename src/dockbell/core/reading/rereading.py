@@ -1,0 +1,129 @@
+"""What two readings of the same records, seconds apart, tell: arrays without order, and members that never rest."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Context, Decimal
+from typing import Final
+
+from dockbell.core import pointer
+from dockbell.core.key import KeyMissing, key_of
+from dockbell.core.model import JSON
+from dockbell.core.reading.shape import Shape
+
+_ANY: Final = "*"
+_NUMBERS: Final = Context(prec=50, traps=[])  # finer differences may go unnoticed here; nothing raises
+_RESTLESS_SHARE: Final = 5
+_RESTLESS_LEAST: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Rereading:
+    """How records came back when they were asked for again.
+
+    Attributes:
+        compared: How many were in both readings.
+        moved: How many of them had another timestamp: they changed, and say nothing else.
+        still: How many of the others were the same but for the order of object members.
+        same_order: Whether those in both readings stood in the same order.
+        shuffled: The arrays that held the same in another order, by pointer, each with in how many records.
+        restless: The members that differed though the timestamp did not, by pointer, each with in how many records.
+    """
+
+    compared: int
+    moved: int
+    still: int
+    same_order: bool
+    shuffled: Mapping[str, int] = field(default_factory=dict)
+    restless: Mapping[str, int] = field(default_factory=dict)
+
+    def volatile(self) -> list[str]:
+        """Return the members that move in so many records that they can hardly be what the records say.
+
+        A few records that change without their timestamp are changes; a fifth of all within seconds are not.
+        """
+        compared = self.compared - self.moved
+        return [
+            place
+            for place, count in self.restless.items()
+            if count >= _RESTLESS_LEAST and count * _RESTLESS_SHARE >= compared
+        ]
+
+
+def compare_readings(earlier: Sequence[JSON], later: Sequence[JSON], shape: Shape) -> Rereading:
+    """Return what differs between two readings of the same page; ``*`` in a pointer stands for any array element."""
+    before, after = _by_key(earlier, shape), _by_key(later, shape)
+    common = [key for key in before if key in after]
+    stamp = pointer.parse(shape.updated_at) if shape.updated_at else None
+    moved = still = 0
+    shuffled: Counter[str] = Counter()
+    restless: Counter[str] = Counter()
+    for key in common:
+        if stamp is not None and pointer.resolve(before[key], stamp) != pointer.resolve(after[key], stamp):
+            moved += 1
+            continue
+        found = {*_differences(before[key], after[key], ())}
+        still += not found
+        shuffled.update(pointer.join(place) for place, is_order in found if is_order)
+        restless.update(pointer.join(place) for place, is_order in found if not is_order)
+    return Rereading(
+        compared=len(common),
+        moved=moved,
+        still=still,
+        same_order=common == [key for key in after if key in before],
+        shuffled=dict(sorted(shuffled.items())),
+        restless=dict(sorted(restless.items())),
+    )
+
+
+def _by_key(records: Sequence[JSON], shape: Shape) -> dict[str, JSON]:
+    """Return records by their key, in order; those without one are left out."""
+    tokens = [pointer.parse(part) for part in shape.key]
+    found = {}
+    for record in records:
+        try:
+            found[key_of(record, tokens).text] = record
+        except KeyMissing:
+            continue
+    return found
+
+
+def _differences(earlier: JSON, later: JSON, place: pointer.Tokens) -> Iterator[tuple[pointer.Tokens, bool]]:
+    """Yield the places that differ, each with whether only the order of an array does."""
+    if isinstance(earlier, dict) and isinstance(later, dict):
+        for name in earlier.keys() | later.keys():
+            if name in earlier and name in later:
+                yield from _differences(earlier[name], later[name], (*place, name))
+            else:
+                yield (*place, name), False
+    elif isinstance(earlier, list) and isinstance(later, list) and len(earlier) == len(later):
+        looks, later_looks = [_loose(each) for each in earlier], [_loose(each) for each in later]
+        pairs = list(zip(earlier, later, strict=True))
+        if looks != later_looks and sorted(looks) == sorted(later_looks):
+            yield place, True
+            pairs = [
+                (one, other)
+                for (_, one), (_, other) in zip(
+                    sorted(zip(looks, earlier, strict=True), key=lambda pair: pair[0]),
+                    sorted(zip(later_looks, later, strict=True), key=lambda pair: pair[0]),
+                    strict=True,
+                )
+            ]
+        for one, other in pairs:
+            yield from _differences(one, other, (*place, _ANY))
+    elif _loose(earlier) != _loose(later):
+        yield place, False
+
+
+def _loose(value: JSON) -> str:
+    """Return a text that is equal for values which differ in the order of arrays and members only."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(name)}:{_loose(value[name])}" for name in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(sorted(map(_loose, value))) + "]"
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        return str(_NUMBERS.normalize(Decimal(value)))
+    return json.dumps(value)

@@ -1,0 +1,71 @@
+"""The reading signature: what must stay the same for two readings of a feed to be comparable.
+
+When it changes, what is stored was read differently, and a difference alone is no change any more: the feed begins a
+new baseline. Where the same records are read otherwise (:func:`keeps_records`), what was read until then stays true of
+which records there are and when they were modified, and only their content begins anew.
+
+With ``ignore`` and ``unordered`` that is so only where less is left out of the comparison than before: what was ignored
+is not stored as it stands now, and each record would be an event. To ignore more makes none, and hides none of what
+happened meanwhile: both sides of a comparison are brought to the canonical form by the rules of today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from dockbell.core.model import JSON
+
+_LENIENT: Final = frozenset({"ignore", "unordered"})
+"""The parts to which may be added."""
+_CONTENT: Final = _LENIENT | {"expand", "detail"}
+"""The parts on which only the records' content depends, or what is compared of it."""
+_SHAPING: Final = frozenset({"base_url", "key", "updated_at"})
+"""The parts on which it depends what identifies and dates the records."""
+
+
+def sign_reading(
+    *,
+    base_url: str,
+    key: Sequence[str] | None,
+    updated_at: str | None,
+    query: Mapping[str, JSON],
+    expand: Sequence[str],
+    detail: Sequence[str],
+    ignore: Sequence[str],
+    unordered: Sequence[str],
+) -> dict[str, JSON]:
+    """Return the signature of a way to read a feed; ``key`` and ``updated_at`` are None until they are known."""
+    return {
+        "base_url": base_url,
+        "key": None if key is None else list(key),
+        "updated_at": updated_at,
+        "query": {name: query[name] for name in sorted(query)},
+        "expand": sorted(expand),
+        "detail": sorted(detail),
+        "ignore": sorted(ignore),
+        "unordered": sorted(unordered),
+    }
+
+
+def find_differences(before: Mapping[str, JSON] | None, after: Mapping[str, JSON]) -> list[str]:
+    """Return the parts of the configuration by which two signatures differ; what one does not know is no difference."""
+    if before is None:
+        return []
+    return [part for part, value in after.items() if _differs(part, before.get(part), value)]
+
+
+def keeps_records(parts: Iterable[str]) -> bool:
+    """Return whether the same records are read as before when these parts are others: only their content differs."""
+    return _CONTENT.issuperset(parts)
+
+
+def keeps_shape(parts: Iterable[str]) -> bool:
+    """Return whether records are identified and dated as before when these parts are others."""
+    return _SHAPING.isdisjoint(parts)
+
+
+def _differs(part: str, before: JSON, after: JSON) -> bool:
+    if before is None or after is None:
+        return False
+    return not set(before) <= set(after) if part in _LENIENT else bool(before != after)

@@ -1,0 +1,117 @@
+"""Fetches the detail of each changed record of a feed, and publishes the change with it.
+
+The queue is in the store, written with the page that showed the change: whatever crashes, each change gets its event,
+without the detail where that does not come in time. The list goes on being read while a detail is asked for: where it
+shows something else meanwhile, the detail belongs to neither for certain, and is asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from datetime import datetime
+from typing import Final
+
+import anyio
+
+from dockbell.core.comparing.canon import decode
+from dockbell.core.comparing.judge import Pending
+from dockbell.core.model import Change, Urgency
+from dockbell.errors import SourceError
+from dockbell.ports import Awaited
+from dockbell.reading import Reader
+from dockbell.telemetry import AgentFails
+
+_OVERDUE_AT_ONCE: Final = 200
+_FAILURES_MOST: Final = 5
+"""So many details in a row that do not come, and none is asked for during a pause."""
+_PAUSE_SECONDS: Final = 5
+_LOOK_SECONDS: Final = 30
+
+
+class Detailer:
+    """Completes the changes of one feed."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    async def run(self) -> None:
+        """Complete changes as they come, until cancelled."""
+        while True:
+            seen = self._reader.awaited.rings
+            try:
+                waits = await self.run_once()
+            except Exception as error:  # noqa: BLE001  # whatever it is, the queue is kept, and so will this one go on
+                self._reader.telemetry.emit(AgentFails(f"{self._reader.feed} detail", error))
+                waits = True
+            if waits:
+                await anyio.sleep(_PAUSE_SECONDS)
+                continue
+            with anyio.move_on_after(_LOOK_SECONDS):
+                await self._reader.awaited.wait(seen)
+
+    async def run_once(self) -> bool:
+        """Complete what waits; return whether something still does, because its detail did not come."""
+        reader = self._reader
+        state = await reader.state()
+        if state.shape is None:
+            return False  # the feed is read differently from now on, and has not met a record yet
+        failed: set[int] = set()  # each is asked for once a round: what fails must not eat up the budget
+        failures = 0
+        while oldest := await self._complete_overdue(state.id):
+            awaited = await self._find_next(state.id, failed)
+            if awaited is None or failures == _FAILURES_MOST:
+                return True
+            detail = await self._ask_for(awaited.pending.raw, until=oldest + reader.settings.detail_timeout)
+            if detail is None:
+                failures += 1
+                failed.add(awaited.row)
+                await reader.store.postpone(awaited.row)
+                continue
+            failures = 0
+            judge, listed = self._judge_with(detail), awaited.pending.raw
+            await reader.store.complete(state.id, awaited.row, judge, reader.compose, listed=listed)
+        return False
+
+    async def _find_next(self, feed_id: int, failed: Collection[int]) -> Awaited | None:
+        """Return the next change to complete, apart from those whose details did not come; None when there is none."""
+        awaited = await self._reader.store.load_awaited(feed_id, 1 + len(failed))
+        return next((each for each in awaited if each.row not in failed), None)
+
+    async def _complete_overdue(self, feed_id: int) -> datetime | None:
+        """Publish what has waited too long as it is; return since when the oldest waits that is left, if any is."""
+        reader = self._reader
+        while True:
+            before = reader.now() - reader.settings.detail_timeout
+            oldest = await reader.store.complete_overdue(
+                feed_id, before, self._judge_with(None), reader.compose, _OVERDUE_AT_ONCE
+            )
+            if oldest is None or oldest > before:
+                return oldest
+
+    async def _ask_for(self, listed: bytes, until: datetime) -> bytes | None:
+        """Return the detail of a record, which the list shows like this; None where it has not come until then.
+
+        A record that is said not to be there may be new to a replica that lags behind; and what cannot be compared, or
+        is something else than the record, has not come either.
+        """
+        reader = self._reader
+        key, judge = reader.judge.identify(listed), reader.judge
+        left = until - reader.now()
+        with anyio.move_on_after(left.total_seconds()), suppress(SourceError, ValueError):
+            answer = await reader.source.read_shipment(
+                str(key.id), expand=reader.settings.detail, urgency=Urgency.DETAIL, patient=False
+            )
+            detail = None if answer is None else judge.find_own(answer, key)
+            if detail is not None:
+                decode(detail)
+            return detail
+        return None
+
+    def _judge_with(self, detail: bytes | None) -> Callable[[Pending, bytes | None, int], Change | None]:
+        judge, now = self._reader.judge, self._reader.now()
+
+        def complete(pending: Pending, before: bytes | None, revision: int) -> Change | None:
+            return judge.complete(pending, before, detail, revision, now=now)
+
+        return complete

@@ -1,0 +1,203 @@
+"""Statements about records that passes did not show, and about their burial."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from hashlib import blake2b
+from typing import Final
+
+from dockbell.core.comparing.absence import SeenRows
+from dockbell.core.comparing.judge import Finding, Note
+from dockbell.core.model import Change, RunKind, Statement, Via
+from dockbell.core.moment import to_micros
+from dockbell.core.reading.lateness import Lateness
+from dockbell.ports import Absentees, Compose, RunRecord
+from dockbell.stores.sqlite.feeds import load_run, save_lateness, save_run, state
+from dockbell.stores.sqlite.outbox import append_events, write_notes
+from dockbell.stores.sqlite.transaction import marks, micros, moment, portions, transaction
+
+_SCAN_ROWS: Final = 20_000
+_DIGEST_SIZE: Final = 16
+_NOTED_MOST: Final = 1000
+"""Suspicions of one pass that are noted each; a mass of them is told by the pass itself."""
+
+
+def find_absent(connection: sqlite3.Connection, feed_id: int, seen: SeenRows) -> Absentees:
+    """Return the rows that ``seen`` does not hold, tombstones and those that nobody misses left out.
+
+    The digest is the sum, modulo 2 to the 128th, of the hashes of key and fingerprint of every record that is there.
+    """
+    absent = []
+    total = stored = 0
+    (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM records").fetchone()
+    for first in range(1, last + 1, _SCAN_ROWS):
+        # In the order of the rows and a part at a time: memory stays flat, and the other feeds are not kept waiting.
+        for row, suspected_at, absences, key, fingerprint in connection.execute(
+            "SELECT id, suspected_at, absences, key, fingerprint FROM records NOT INDEXED"
+            " WHERE id BETWEEN ? AND ? AND feed = ? AND gone_at IS NULL AND NOT dormant",
+            (first, first + _SCAN_ROWS - 1, feed_id),
+        ):
+            if row <= seen.last_row:
+                stored += 1
+                if row not in seen:
+                    absent.append((row, moment(suspected_at), absences))
+                    continue
+            digest = blake2b(key.encode() + b"\n" + fingerprint, digest_size=_DIGEST_SIZE).digest()
+            total += int.from_bytes(digest)
+    return Absentees(absent, f"{total % (1 << 8 * _DIGEST_SIZE):032x}", stored)
+
+
+def count_deleted(connection: sqlite3.Connection, feed_id: int, since: datetime) -> int:
+    """Return how many of a feed's records were deleted since then."""
+    (count,) = connection.execute(
+        "SELECT count(*) FROM records WHERE feed = ? AND gone_at >= ?", (feed_id, to_micros(since))
+    ).fetchone()
+    return int(count)
+
+
+def suspect(connection: sqlite3.Connection, feed_id: int, rows: Sequence[int], at: datetime, now: datetime) -> None:
+    """Note that a complete pass did not show rows, and when the first did not."""
+    if not rows:
+        return
+    with transaction(connection):
+        last = load_run(connection, feed_id, RunKind.PASS)
+        there_at = None if last is None else to_micros(last.asked_at)
+        new = [
+            row
+            for some in portions(rows)
+            for (row,) in connection.execute(
+                f"SELECT id FROM records WHERE suspected_at IS NULL AND id IN ({marks(some)})", some
+            ).fetchall()
+        ]
+        connection.executemany(
+            "UPDATE records SET suspected_at = ?, there_at = ? WHERE id = ?",
+            ((to_micros(at), there_at, row) for row in new),
+        )
+        connection.executemany("UPDATE records SET absences = absences + 1 WHERE id = ?", ((row,) for row in rows))
+        _note_rows(connection, feed_id, new[:_NOTED_MOST], Finding.SUSPECTED, to_micros(now))
+
+
+def end_baseline(connection: sqlite3.Connection, feed_id: int, *, proven: bool, newest: datetime | None) -> None:
+    """Note that a pass has come to the end of the list."""
+    connection.execute(
+        "UPDATE feeds SET passes = passes + 1, rebaselining = 0, proven = max(proven, ?), newest = coalesce(newest, ?),"
+        " emitted = iif(?, NULL, emitted) WHERE id = ?",
+        (proven, micros(newest), proven, feed_id),
+    )
+
+
+def close_pass(
+    connection: sqlite3.Connection,
+    feed_id: int,
+    run: RunRecord,
+    *,
+    held: int,
+    confirm_at: datetime | None,
+    proven: bool,
+    newest: datetime | None,
+    lateness: Lateness | None,
+    statements: Sequence[Statement],
+    compose: Compose,
+    drift_before: datetime | None,
+    now: datetime,
+) -> None:
+    """Store the end of a complete pass."""
+    with transaction(connection):
+        save_run(connection, feed_id, run)
+        end_baseline(connection, feed_id, proven=proven, newest=newest)
+        connection.execute(
+            "UPDATE feeds SET held = ?, confirm_at = ?, drifted = ? WHERE id = ?",
+            (held, micros(confirm_at), run.tally.drifted, feed_id),
+        )
+        if lateness is not None:
+            save_lateness(connection, feed_id, lateness)
+        # A whole pass that held nothing for it ends a drift: it is gone, or the operator has decided. Of one that polls
+        # found while it went on, its first pages may say nothing.
+        connection.execute(
+            "UPDATE feeds SET drift = NULL, drift_decision = NULL, drift_at = NULL"
+            " WHERE id = ? AND drifted = 0 AND drift_at <= ?",
+            (feed_id, micros(drift_before)),
+        )
+        connection.execute("DELETE FROM checkpoints WHERE feed = ?", (feed_id,))
+        connection.execute("DELETE FROM quarantine WHERE feed = ?", (feed_id,))  # a complete pass has met none
+        state(connection, feed_id, statements, compose, now)
+
+
+def _note_rows(connection: sqlite3.Connection, feed_id: int, rows: Sequence[int], finding: Finding, at: int) -> None:
+    notes = [
+        Note(key, finding)
+        for some in portions(rows)
+        for (key,) in connection.execute(
+            f"SELECT key FROM records WHERE id IN ({', '.join('?' * len(some))})", some
+        ).fetchall()
+    ]
+    write_notes(connection, feed_id, notes, {}, via=Via.PASS, at=at)
+
+
+def spare(
+    connection: sqlite3.Connection,
+    feed_id: int,
+    rows: Sequence[int],
+    finding: Finding,
+    *,
+    dormant: bool,
+    now: datetime,
+) -> None:
+    """End the suspicion of rows; dormant ones are not missed until they are seen again."""
+    with transaction(connection):
+        connection.executemany(
+            "UPDATE records SET suspected_at = NULL, absences = 0, dormant = ? WHERE id = ?",
+            ((dormant, row) for row in rows),
+        )
+        _note_rows(connection, feed_id, rows[:_NOTED_MOST], finding, to_micros(now))
+        if dormant:
+            connection.execute("UPDATE feeds SET held = 0, confirm_at = NULL WHERE id = ?", (feed_id,))
+
+
+def find_suspected(connection: sqlite3.Connection, feed_id: int) -> list[int]:
+    """Return the rows that are suspected to be gone."""
+    return [
+        row
+        for (row,) in connection.execute(
+            "SELECT id FROM records WHERE feed = ? AND suspected_at IS NOT NULL AND gone_at IS NULL", (feed_id,)
+        )
+    ]
+
+
+def bury(
+    connection: sqlite3.Connection,
+    feed_id: int,
+    rows: Sequence[int],
+    judge: Callable[[bytes, int, datetime | None], Change],
+    compose: Compose,
+    *,
+    now: datetime,
+) -> int:
+    """Turn suspected rows into tombstones with an event each; those that were seen again meanwhile are left alone."""
+    at = to_micros(now)
+    with transaction(connection):
+        changes = []
+        for row in rows:
+            found = connection.execute(
+                "SELECT body, revision, there_at FROM records JOIN bodies ON record = id"
+                " WHERE id = ? AND gone_at IS NULL AND suspected_at IS NOT NULL"
+                " AND NOT EXISTS (SELECT 1 FROM details WHERE details.record = id)",  # its last change comes first
+                (row,),
+            ).fetchone()
+            if found is None:
+                continue
+            body, revision, there_at = found
+            change = judge(body, revision, moment(there_at))
+            changes.append(change)
+            connection.execute(
+                "UPDATE records SET gone_at = ?, suspected_at = NULL, absences = 0, revision = ?, held = 0"
+                " WHERE id = ?",
+                (at, change.revision, row),
+            )
+            connection.execute("DELETE FROM holds WHERE record = ?", (row,))
+        numbers = append_events(connection, feed_id, changes, compose, now)
+        notes = [Note(change.key.text, Finding.DELETED, change=change) for change in changes]
+        write_notes(connection, feed_id, notes, numbers, via=Via.PASS, at=at)
+    return len(changes)

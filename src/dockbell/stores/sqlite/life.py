@@ -1,0 +1,87 @@
+"""The life of a store: whether the file that is there is the one that was there.
+
+Event ids hold the *epoch*, the random mark of one life. A store that was lost, or that comes back from a backup, must
+begin a new life, else it would give ids a second time to other events. Nothing inside a file tells that it is old, so a
+second file beside it, ``<store>.life``, knows the epoch and the place of the last event. It is written after each
+commit and not synced: what a power loss takes of it only makes the store look newer, which is harmless.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+STORE_LOST: Final = "store_lost"
+STORE_RESTORED: Final = "store_restored"
+
+
+class Life(msgspec.Struct):
+    """What is known of the store beside it."""
+
+    epoch: str
+    entry: int
+
+
+class LifeFile:
+    """The file beside the store, open for as long as the store is held."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it, making it if there is none."""
+        self._file = os.open(f"{path}.life", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def read(self) -> Life | None:
+        """Return what it says; None where it says nothing that can be read."""
+        try:
+            return msgspec.json.decode(os.pread(self._file, 1000, 0).strip(b"\0 \n"), type=Life)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+
+    def write(self, life: Life) -> None:
+        """Say how far the store is."""
+        # Of one length, in one write: a crash leaves the old text or the new one.
+        os.pwrite(self._file, msgspec.json.encode(life).ljust(128) + b"\n", 0)
+
+    def close(self) -> None:
+        """Let it go."""
+        os.close(self._file)
+
+
+def look_back(connection: sqlite3.Connection, known: Life | None, *, is_new: bool) -> str:
+    """Return why the store must begin a new life; empty when it goes on as it is.
+
+    Args:
+        connection: To the store.
+        known: What the file beside it says.
+        is_new: The store was made just now.
+    """
+    if known is None:
+        return ""
+    if is_new:
+        return STORE_LOST
+    (epoch,) = connection.execute("SELECT epoch FROM life").fetchone()
+    return STORE_RESTORED if epoch != known.epoch or last_entry(connection) < known.entry else ""
+
+
+def begin_anew(connection: sqlite3.Connection, epoch: str, reason: str, now: int) -> None:
+    """Give the store a new epoch; each feed's first event will state the gap."""
+    connection.execute("UPDATE life SET epoch = ?, began_at = ?", (epoch, now))
+    connection.execute("UPDATE feeds SET blind = ?", (reason,))
+    connection.execute("UPDATE life SET reason = ?", (reason,))
+
+
+def end_beginning(connection: sqlite3.Connection) -> None:
+    """Note that the store was opened again: feeds that are new from now on have missed nothing.
+
+    One that knows no feed yet was left by a crash right after it began: its first feeds are still to come.
+    """
+    connection.execute("UPDATE life SET reason = '' WHERE reason <> '' AND EXISTS (SELECT 1 FROM feeds)")
+
+
+def last_entry(connection: sqlite3.Connection) -> int:
+    """Return the place of the last event that was ever written."""
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events'").fetchone()
+    return 0 if row is None else int(row[0])

@@ -1,0 +1,225 @@
+"""Statements about snapshots: what is stored of records, and the commit of a judged page."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from dockbell.core.comparing.holding import Hold
+from dockbell.core.comparing.judge import Bad, Judgement, Snapshots, Stored, Write
+from dockbell.core.model import Change, Statement, Via
+from dockbell.core.moment import to_micros
+from dockbell.ports import Committed, Compose
+from dockbell.stores.sqlite.details import amend_details, queue_details
+from dockbell.stores.sqlite.outbox import append_events, last_sequence, write_notes
+from dockbell.stores.sqlite.transaction import marks, moment, portions, transaction
+
+_BAD_BODY_MOST: Final = 65_536
+_BAD_MOST: Final = 1000
+"""Records in quarantine per feed: those without a key may look new each time."""
+_DELETE_HOLD: Final = "DELETE FROM holds WHERE record = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSnapshots:
+    """Stored snapshots of one feed, as the judge reads them."""
+
+    connection: sqlite3.Connection
+    feed_id: int
+
+    def find(self, keys: Sequence[str]) -> Mapping[str, Stored]:
+        """Return what is stored of these keys."""
+        make = Stored._make
+        return {
+            key: make(stored)
+            for some in portions(keys)
+            for key, *stored in self.connection.execute(
+                "SELECT key, id, raw_hash, fingerprint, modified, revision, gone_at,"
+                " suspected_at IS NOT NULL OR dormant, superseded, held"
+                f" FROM records WHERE feed = ? AND key IN ({marks(some)})",
+                (self.feed_id, *some),
+            )
+        }
+
+    def bodies(self, rows: Sequence[int]) -> Mapping[int, bytes]:
+        """Return the raw JSON of these rows."""
+        return read_bodies(self.connection, rows)
+
+    def holds(self, rows: Sequence[int]) -> Mapping[int, Hold]:
+        """Return the held readings of these rows."""
+        return {
+            row: Hold(fingerprint, asked_at)
+            for some in portions(rows)
+            for row, fingerprint, asked_at in self.connection.execute(
+                f"SELECT record, fingerprint, asked_at FROM holds WHERE record IN ({marks(some)})", some
+            )
+        }
+
+    def quarantined(self, digests: Sequence[bytes]) -> Collection[bytes]:
+        """Return those of these digests whose records are in quarantine."""
+        return {
+            digest
+            for some in portions(digests)
+            for (digest,) in self.connection.execute(
+                f"SELECT digest FROM quarantine WHERE feed = ? AND digest IN ({marks(some)})", (self.feed_id, *some)
+            )
+        }
+
+
+def read_bodies(connection: sqlite3.Connection, rows: Sequence[int]) -> Mapping[int, bytes]:
+    """Return the raw JSON of rows."""
+    return {
+        row: body
+        for some in portions(rows)
+        for row, body in connection.execute(f"SELECT record, body FROM bodies WHERE record IN ({marks(some)})", some)
+    }
+
+
+def commit_page(
+    connection: sqlite3.Connection,
+    feed_id: int,
+    judge: Callable[[Snapshots], Judgement],
+    compose: Compose,
+    *,
+    via: Via,
+    announce: Callable[[Judgement], Statement | None] | None = None,
+    now: datetime,
+) -> Committed:
+    """Judge one page and store its snapshots and events together.
+
+    Nothing is written, and no transaction opened, for a page that changes nothing; there is one writer, so what the
+    judge read still holds when the transaction begins.
+    """
+    judgement = judge(FeedSnapshots(connection, feed_id))
+    if judgement.is_idle and not judgement.bad and judgement.drift is None:
+        return Committed(judgement, 0)
+    at = to_micros(now)
+    with transaction(connection):
+        inserted = _write_snapshots(connection, feed_id, judgement.writes)
+        connection.executemany(
+            "UPDATE records SET suspected_at = NULL, absences = 0, dormant = 0 WHERE id = ?",
+            ((row,) for row in judgement.cleared),
+        )
+        _write_holds(connection, judgement)
+        queue_details(connection, feed_id, judgement.pending, at)
+        amend_details(connection, judgement.amended)
+        _write_quarantine(connection, feed_id, judgement.bad, at)
+        if judgement.drift is not None:
+            connection.execute(
+                "UPDATE feeds SET drift = ?, drift_decision = ?, drift_at = ? WHERE id = ?",
+                (msgspec.json.encode(sorted(judgement.drift.paths)).decode(), judgement.drift.decision, at, feed_id),
+            )
+        before = last_sequence(connection, feed_id)
+        numbers = append_events(connection, feed_id, judgement.changes, compose, now)
+        events = last_sequence(connection, feed_id) - before if numbers else 0
+        write_notes(connection, feed_id, judgement.notes, numbers, via=via, at=at)
+        statement = None if announce is None else announce(judgement)
+        if statement is not None:
+            append_events(connection, feed_id, [statement], compose, now)
+    return Committed(judgement, events, inserted, statement)
+
+
+def _write_snapshots(connection: sqlite3.Connection, feed_id: int, writes: Sequence[Write]) -> range:
+    first = last_row(connection) + 1
+    new = [write for write in writes if write.row is None]
+    connection.executemany(
+        "INSERT INTO records (id, feed, key, raw_hash, fingerprint, modified, revision) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            (row, feed_id, write.key, write.raw_hash, write.fingerprint, write.modified, write.revision)
+            for row, write in enumerate(new, start=first)
+        ),
+    )
+    connection.executemany(
+        "INSERT INTO bodies VALUES (?, ?)", ((row, write.body) for row, write in enumerate(new, start=first))
+    )
+    old = [write for write in writes if write.row is not None]
+    connection.executemany(
+        "UPDATE records SET raw_hash = ?, fingerprint = ?, modified = ?, revision = ?, superseded = ?, gone_at = NULL,"
+        " suspected_at = NULL, absences = 0 WHERE id = ?",
+        (
+            (write.raw_hash, write.fingerprint, write.modified, write.revision, write.superseded, write.row)
+            for write in old
+        ),
+    )
+    connection.executemany(
+        "INSERT OR REPLACE INTO bodies VALUES (?, ?)",
+        ((write.row, write.body) for write in old if write.body is not None),
+    )
+    return range(first, first + len(new))
+
+
+def _write_holds(connection: sqlite3.Connection, judgement: Judgement) -> None:
+    connection.executemany(_DELETE_HOLD, ((row,) for row in judgement.released))
+    connection.executemany("UPDATE records SET held = 0 WHERE id = ?", ((row,) for row in judgement.released))
+    connection.executemany(
+        "INSERT OR REPLACE INTO holds VALUES (?, ?, ?, ?)",
+        ((held.row, held.hold.fingerprint, held.hold.asked_at, held.body) for held in judgement.holds),
+    )
+    connection.executemany("UPDATE records SET held = 1 WHERE id = ?", ((held.row,) for held in judgement.holds))
+
+
+def _write_quarantine(connection: sqlite3.Connection, feed_id: int, bad: Sequence[Bad], at: int) -> None:
+    connection.executemany(
+        "INSERT INTO quarantine VALUES (:feed, :digest, :key, :problem, :body, :at, :at)"
+        " ON CONFLICT DO UPDATE SET last_at = :at, problem = excluded.problem, body = excluded.body",
+        (
+            {
+                "feed": feed_id,
+                "digest": each.digest,
+                "key": each.key,
+                "problem": each.problem,
+                "body": each.raw[:_BAD_BODY_MOST],
+                "at": at,
+            }
+            for each in bad
+        ),
+    )
+    if bad:
+        connection.execute(
+            "DELETE FROM quarantine WHERE feed = :feed AND digest NOT IN"
+            " (SELECT digest FROM quarantine WHERE feed = :feed ORDER BY last_at DESC LIMIT :most)",
+            {"feed": feed_id, "most": _BAD_MOST},
+        )
+
+
+def last_row(connection: sqlite3.Connection) -> int:
+    """Return the highest row in use."""
+    (row,) = connection.execute("SELECT coalesce(max(id), 0) FROM records").fetchone()
+    return int(row)
+
+
+def begin_emitting(connection: sqlite3.Connection, feed_id: int) -> None:
+    """Note that a snapshot of each stored record is due."""
+    connection.execute("UPDATE feeds SET emitted = 0 WHERE id = ? AND emitted IS NULL", (feed_id,))
+
+
+def emit_snapshots(
+    connection: sqlite3.Connection,
+    feed_id: int,
+    judge: Callable[[bytes, datetime | None], Change],
+    compose: Compose,
+    limit: int,
+    *,
+    now: datetime,
+) -> int:
+    """Publish the next due snapshots of records that nothing was published of; 0 when all are."""
+    with transaction(connection):
+        (emitted,) = connection.execute("SELECT emitted FROM feeds WHERE id = ?", (feed_id,)).fetchone()
+        if emitted is None:
+            return 0
+        rows = connection.execute(
+            # By the rows' own order: the index on the feed would sort all of them for each portion.
+            "SELECT id, body, modified FROM records NOT INDEXED JOIN bodies ON record = id"
+            " WHERE feed = ? AND id > ? AND revision = 0 AND length(raw_hash) = 16 AND gone_at IS NULL AND NOT dormant"
+            " ORDER BY id LIMIT ?",
+            (feed_id, emitted, limit),
+        ).fetchall()
+        append_events(connection, feed_id, [judge(body, moment(at)) for _, body, at in rows], compose, now)
+        if rows:
+            connection.execute("UPDATE feeds SET emitted = ? WHERE id = ?", (rows[-1][0], feed_id))
+    return len(rows)

@@ -1,0 +1,47 @@
+"""What all statements share: transactions, and times as they are stored."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Final, TypeVar
+
+from dockbell.core.moment import from_micros, to_micros
+
+_VALUES_AT_ONCE: Final = 500
+_T = TypeVar("_T")
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit what is done inside, or nothing of it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:  # a full disk has undone it already
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def portions(values: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    """Return values in parts that one statement can take."""
+    return (values[start : start + _VALUES_AT_ONCE] for start in range(0, len(values), _VALUES_AT_ONCE))
+
+
+def marks(values: Sequence[object]) -> str:
+    """Return the placeholders of a list of values."""
+    return ", ".join("?" * len(values))
+
+
+def micros(moment: datetime | None) -> int | None:
+    """Return a time as stored."""
+    return None if moment is None else to_micros(moment)
+
+
+def moment(stored: int | None) -> datetime | None:
+    """Return a stored time."""
+    return None if stored is None else from_micros(stored)

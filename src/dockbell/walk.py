@@ -1,0 +1,300 @@
+"""The pages of one run, one after the other, guarded against lists that never end and pages that cannot be read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Final, Protocol
+
+import msgspec
+
+from dockbell.core.comparing.absence import SeenRows
+from dockbell.core.comparing.judge import Bad
+from dockbell.core.model import ChangeKind, Page, RunKind
+from dockbell.core.moment import from_micros, to_micros
+from dockbell.core.reading.window import HEAVY_TICK_RECORDS, Proof
+from dockbell.errors import CursorExpired, PageUnreadable, SourceUnavailable
+from dockbell.ports import Checkpoint, Committed, Tally
+
+LIMITS: Final = (200, 50, 10, 1)
+"""Records per page: the API's maximum, so that a run costs the fewest requests, and less where a page is unreadable."""
+CURSOR_EXPIRED: Final = "the API forgot the cursor"
+
+_EMPTY_PAGES_MOST: Final = 10
+_REPEATS_MOST: Final = 2000
+_UNSTEADY_SHARE: Final = 0.01
+_COLLISIONS_MOST: Final = 3
+_COLLISIONS_SHARE: Final = 0.25
+_CHECKPOINT_PAGES: Final = 100
+_CHECKPOINT_EVERY: Final = timedelta(seconds=30)
+
+
+class ReadPage(Protocol):
+    """Reads and commits one page; None for a page without records before any were seen."""
+
+    def __call__(self, cursor: str | None, limit: int) -> Awaitable[tuple[Page, Committed | None]]:
+        """Read the page that a cursor asks for."""
+        ...
+
+
+@dataclass
+class Walk:
+    """How far a run has come, and what it found.
+
+    Attributes:
+        kind: Poll, trailing poll or pass.
+        rows: The rows that the run itself showed.
+        began_at: Our time when it began; None where that is not known.
+        asked_at: S of its first request; None before it.
+        answered_at: The service's time of its last answer.
+        collisions: Records that it showed a second time with other content, which no later date explains.
+        forgiven: So many records without a key may be met by a poll that proves something all the same: as many as were
+            in quarantine before, for their text may be another each time.
+        bad: What is wrong with the records that keep it from being complete.
+        is_whole: It came to the end of the list, whatever it met.
+        problem: Why it is incomplete.
+        cause: The error that made it so.
+    """
+
+    kind: RunKind
+    rows: SeenRows
+    began_at: datetime | None = None
+    asked_at: datetime | None = None
+    answered_at: datetime | None = None
+    pages: int = 0
+    records: int = 0
+    events: int = 0
+    collisions: int = 0
+    tally: Tally = field(default_factory=Tally)
+    lateness: list[timedelta] = field(default_factory=list)
+    on_time: int = 0
+    oldest_unseen: datetime | None = None
+    newest: datetime | None = None
+    last_record: bytes | None = None
+    forgiven: int = 0
+    bad: list[str] = field(default_factory=list)
+    is_whole: bool = False
+    problem: str = ""
+    cause: SourceUnavailable | None = None
+    _cursor: str | None = None
+    _level: int = 0
+    _empty: int = 0
+    _cursors: set[str] = field(default_factory=set)
+    _pages: set[bytes] = field(default_factory=set)
+    _ticks: Counter[int] = field(default_factory=Counter)
+    _keyless: dict[bytes, str] = field(default_factory=dict)
+
+    @property
+    def proof(self) -> Proof | None:
+        """What it says about the watermark; None before its first answer."""
+        if self.asked_at is None:
+            return None
+        return Proof(
+            self.asked_at,
+            self.pages,
+            not self.problem,
+            self.oldest_unseen,
+            self.newest,
+            max((from_micros(at) for at, count in self._ticks.items() if count > HEAVY_TICK_RECORDS), default=None),
+            self.answered_at,
+        )
+
+    @property
+    def is_unambiguous(self) -> bool:
+        """Whether the key told all records apart."""
+        return self.collisions == 0
+
+    @property
+    def is_colliding(self) -> bool:
+        """Whether the key stands for different records: so many changes while the run went on are not plausible."""
+        return self.collisions > max(_COLLISIONS_MOST, self.records * _COLLISIONS_SHARE)
+
+    @property
+    def is_unsteady(self) -> bool:
+        """Whether so many records came twice that their order is none: as many others may not have come at all."""
+        return self.tally.repeated > self.records * _UNSTEADY_SHARE
+
+    def begin_again(self, last_row: int) -> None:
+        """Return to the first page; what is committed counts."""
+        self.rows = SeenRows(last_row)
+        self._cursor, self._empty = None, 0
+        self._cursors.clear()
+        self._pages.clear()
+        self.asked_at = None
+        self.pages = self.records = self.collisions = 0
+        self.bad.clear()
+        self._keyless.clear()
+        self._ticks.clear()
+        self.tally = replace(self.tally, repeated=0)
+        self.problem, self.cause = "", None
+
+    async def go(self, read_page: ReadPage, save: Callable[[Checkpoint], Awaitable[None]] | None = None) -> None:
+        """Read to the end, or to what ends it before."""
+        saved_pages, saved_at = self.pages, None
+        while True:
+            try:
+                page, committed = await read_page(self._cursor, LIMITS[self._level])
+            except CursorExpired:
+                self.problem = CURSOR_EXPIRED
+                return
+            except PageUnreadable as error:
+                if self._level + 1 < len(LIMITS):
+                    self._level += 1  # whatever cannot be read stands in the way of fewer records then
+                    continue
+                self.problem, self.cause = f"page {self.pages + 1}: {error}", error
+                return
+            except SourceUnavailable as error:
+                self.problem, self.cause = str(error), error
+                return
+            self._level = max(0, self._level - 1)
+            self._count(page, committed)
+            if page.next_cursor is None:
+                self.is_whole = True
+                self.problem = self._find_bad()
+                return
+            self.problem = self._find_anomaly(page, page.next_cursor)
+            if self.problem:
+                return
+            self._cursor = page.next_cursor
+            saved_at = saved_at or page.received_at
+            due = self.pages - saved_pages >= _CHECKPOINT_PAGES or page.received_at - saved_at >= _CHECKPOINT_EVERY
+            if save is not None and due:
+                saved_pages, saved_at = self.pages, page.received_at
+                await save(self._checkpoint(page.received_at))
+
+    def _count(self, page: Page, committed: Committed | None) -> None:
+        if self.asked_at is None:
+            self.asked_at = page.asked_at
+        self.answered_at = page.answered_at
+        self.pages += 1
+        self.records += len(page.records)
+        if page.records:
+            self.last_record = page.records[-1]
+        if committed is None:
+            return
+        judgement = committed.judgement
+        self.events += committed.events
+        self._count_bad(judgement.bad)
+        answered = to_micros(page.answered_at)
+        dates = [at for at in judgement.dates.values() if at is not None]
+        if self.kind is not RunKind.PASS:
+            self._ticks.update(dates)
+        self.lateness += judgement.lateness
+        self.on_time += judgement.on_time
+        self.oldest_unseen = _first(self.oldest_unseen, judgement.oldest_unseen)
+        newest = max((at for at in dates if at <= answered), default=None)
+        if newest is not None and (self.newest is None or newest > to_micros(self.newest)):
+            self.newest = from_micros(newest)
+        repeated = {row for row in judgement.seen if row in self.rows}
+        if repeated:
+            self.collisions += sum(write.is_unexplained and write.row in repeated for write in judgement.writes)
+        self.rows.grow(committed.inserted.stop - 1)
+        self.rows.add(judgement.seen)
+        self.rows.add(committed.inserted)
+        kinds = Counter(change.kind for change in judgement.changes)
+        tally = self.tally
+        self.tally = replace(
+            tally,
+            created=tally.created + kinds[ChangeKind.CREATED],
+            updated=tally.updated + kinds[ChangeKind.UPDATED],
+            restored=tally.restored + kinds[ChangeKind.RESTORED],
+            missed=tally.missed + judgement.missed,
+            silent=tally.silent + judgement.silent,
+            held=tally.held + len(judgement.holds),
+            drifted=tally.drifted + judgement.drifted,
+            bad=tally.bad + len(judgement.bad),
+            repeated=tally.repeated + len(repeated),
+        )
+
+    def _count_bad(self, bad: Sequence[Bad]) -> None:
+        if self.kind is RunKind.PASS:
+            self.bad += [each.problem for each in bad]
+        else:
+            self.bad += [each.problem for each in bad if each.key and not each.known]
+            self._keyless |= {each.digest: each.problem for each in bad if not each.key}
+
+    def _find_bad(self) -> str:
+        """Return what is wrong with a record that keeps the run from being complete; empty where none does."""
+        keyless = list(self._keyless.values()) if len(self._keyless) > self.forgiven else []
+        return next(iter([*self.bad, *keyless]), "")
+
+    def _find_anomaly(self, page: Page, cursor: str) -> str:
+        if cursor in self._cursors:
+            return "the API gave a cursor a second time"
+        self._cursors.add(cursor)
+        if self.tally.repeated > _REPEATS_MOST + self.records // 2:
+            return f"the API gives more pages than plausible: {self.tally.repeated} records a second time"
+        if page.records:
+            self._empty = 0
+            # By its ends: no two pages of a list that moves on begin and end with the same records.
+            digest = blake2b(page.records[0] + page.records[-1], digest_size=16).digest()
+            if digest in self._pages and len(page.records) > 1:  # one record may well stand on the next page again
+                return "the API gave the same page twice"
+            self._pages.add(digest)
+            return ""
+        self._empty += 1
+        return "the API gives empty pages without end" if self._empty > _EMPTY_PAGES_MOST else ""
+
+    # A run that goes on after a crash ---------------------------------------------------------------------------------
+
+    def _checkpoint(self, now: datetime) -> Checkpoint:
+        assert self._cursor is not None
+        assert self.asked_at is not None
+        kept = _Kept(
+            began_at=None if self.began_at is None else to_micros(self.began_at),
+            asked_at=to_micros(self.asked_at),
+            pages=self.pages,
+            records=self.records,
+            events=self.events,
+            collisions=self.collisions,
+            tally={name: getattr(self.tally, name) for name in Tally.__slots__},
+            newest=None if self.newest is None else to_micros(self.newest),
+            bad=self.bad[:1],
+        )
+        return Checkpoint(self._cursor, msgspec.json.encode(kept), self.rows, self.rows, now)
+
+    @classmethod
+    def resume(cls, checkpoint: Checkpoint) -> Walk:
+        """Return an interrupted pass where its last checkpoint left it.
+
+        Raises:
+            ValueError: The checkpoint is another version's.
+        """
+        kept = msgspec.json.decode(checkpoint.walk, type=_Kept)
+        if not kept.tally.keys() <= set(Tally.__slots__):
+            raise ValueError("checkpoint: counts what this dockbell does not know")
+        return cls(
+            RunKind.PASS,
+            checkpoint.rows,
+            began_at=None if kept.began_at is None else from_micros(kept.began_at),
+            asked_at=from_micros(kept.asked_at),
+            pages=kept.pages,
+            records=kept.records,
+            events=kept.events,
+            collisions=kept.collisions,
+            tally=Tally(**kept.tally),
+            newest=None if kept.newest is None else from_micros(kept.newest),
+            bad=kept.bad,
+            _cursor=checkpoint.cursor,
+        )
+
+
+class _Kept(msgspec.Struct):
+    """What of a pass outlives a crash."""
+
+    began_at: int | None
+    asked_at: int
+    pages: int
+    records: int
+    events: int
+    collisions: int
+    tally: dict[str, int]
+    newest: int | None
+    bad: list[str]
+
+
+def _first(one: datetime | None, other: datetime | None) -> datetime | None:
+    return min((moment for moment in (one, other) if moment is not None), default=None)

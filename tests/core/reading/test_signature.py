@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dockbell.core.reading.signature import find_differences, keeps_records, keeps_shape, sign_reading
+
+READING: dict[str, Any] = {
+    "base_url": "https://api.example.com",
+    "key": ["/id"],
+    "updated_at": "/updated_at",
+    "query": {"status": "all", "region": "eu"},
+    "expand": ["packages", "invoices"],
+    "detail": [],
+    "ignore": ["/seen", "/etag"],
+    "unordered": [],
+}
+
+
+def test_the_order_in_which_something_is_asked_for_makes_no_difference() -> None:
+    other = READING | {"query": {"region": "eu", "status": "all"}, "expand": ["invoices", "packages"]}
+    assert find_differences(sign_reading(**READING), sign_reading(**other)) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("base_url", "https://api.example.org"),
+        ("key", ["/sku", "/warehouse_id"]),
+        ("updated_at", "/modified_at"),
+        ("query", {"status": "active"}),
+        ("expand", []),
+        ("detail", ["packages"]),
+        ("ignore", ["/etag", "/links"]),
+    ],
+)
+def test_each_part_of_a_reading_makes_a_difference(part: str, value: Any) -> None:
+    assert find_differences(sign_reading(**READING), sign_reading(**READING | {part: value})) == [part]
+
+
+def test_the_order_of_a_key_s_parts_makes_a_difference() -> None:
+    keys = ["/sku", "/warehouse_id"], ["/warehouse_id", "/sku"]
+    one, other = (sign_reading(**READING | {"key": key}) for key in keys)
+    assert find_differences(one, other) == ["key"]
+
+
+def test_to_leave_more_out_of_the_comparison_is_no_difference() -> None:
+    more = READING | {"ignore": ["/links", "/etag", "/seen"], "unordered": ["/tags"]}
+    assert find_differences(sign_reading(**READING), sign_reading(**more)) == []
+    assert find_differences(sign_reading(**more), sign_reading(**READING)) == ["ignore", "unordered"]
+
+
+@pytest.mark.parametrize("part", ["key", "updated_at", "ignore"])
+def test_what_was_not_known_and_is_learned_is_no_difference(part: str) -> None:
+    known = sign_reading(**READING)
+    unknown = known | {part: None}
+    assert find_differences(unknown, known) == []
+    assert find_differences(known, unknown) == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "records", "shape"),
+    [
+        (["expand", "detail", "ignore", "unordered"], True, True),
+        (["expand"], True, True),
+        (["expand", "query"], False, True),
+        (["query"], False, True),
+        (["base_url"], False, False),
+        (["ignore", "key"], False, False),
+        (["updated_at"], False, False),
+    ],
+)
+def test_on_its_parts_depends_whether_the_same_records_are_read_and_told_apart_as_before(
+    parts: list[str], *, records: bool, shape: bool
+) -> None:
+    assert (keeps_records(parts), keeps_shape(parts)) == (records, shape)
+
+
+def test_a_feed_that_was_never_signed_has_not_changed() -> None:
+    assert find_differences(None, sign_reading(**READING)) == []

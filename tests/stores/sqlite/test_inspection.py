@@ -1,0 +1,178 @@
+"""What can be seen in a store beside the one who works on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dockbell.core.comparing.canon import Canon
+from dockbell.core.comparing.judge import Finding, Judge, Reading
+from dockbell.core.model import ClockSource, Feed, Page, RunKind, Via
+from dockbell.core.publishing.event import Composer
+from dockbell.core.publishing.ledger import Blocked, DeadLetter, Settlement
+from dockbell.core.publishing.statement import GapReason, gap
+from dockbell.ports import FeedState, Quarantined, RunRecord, Standing
+from dockbell.stores.sqlite import SqliteStore, SqliteView
+from tests.fakes import NOON
+
+FEED = Feed("main", "shipments")
+MINUTE = timedelta(minutes=1)
+JUDGE = Judge(FEED, key=("/id",), updated_at="/updated_at", created_at=None, canon=Canon(updated_at="/updated_at"))
+READING = Reading(Via.POLL, NOON, stale_window=MINUTE)
+
+
+@dataclass
+class Desk:
+    """A store at work, and a look at it."""
+
+    store: SqliteStore
+    view: SqliteView
+    state: FeedState
+    judge: Judge = JUDGE
+
+    async def show(self, *records: Mapping[str, Any] | bytes) -> None:
+        """Commit a page with these records."""
+        raws = tuple(record if isinstance(record, bytes) else json.dumps(record).encode() for record in records)
+        page = Page(raws, None, "shipments", NOON, ClockSource.DATE, NOON, NOON)
+        compose = Composer(FEED, name="acme", singular="shipment", epoch="epoch")
+        await self.store.commit_page(self.state.id, partial(self.judge.judge, page, READING), compose, via=Via.POLL)
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON, epoch="epoch")
+    view = await SqliteView.open(tmp_path / "a.db")
+    yield Desk(store, view, await store.open_feed(FEED))
+    await view.aclose()
+    await store.aclose()
+
+
+def shipment(key: str, at: str = "11:59:00", **fields: str) -> dict[str, str]:
+    return {"id": key, "updated_at": f"2026-11-21T{at}Z"} | fields
+
+
+async def test_a_record_is_found_as_it_is_stored(desk: Desk) -> None:
+    await desk.show(shipment("a"), shipment("b"))
+    record = await desk.view.find_record(desk.state.id, "a")
+    assert record is not None
+    assert (record.key, record.modified, record.revision) == ("a", NOON - MINUTE, 1)
+    assert (record.gone_at, record.suspected_at, record.is_dormant, record.held_at) == (None, None, False, None)
+    assert len(record.fingerprint) == 16
+    assert await desk.view.find_record(desk.state.id, "c") is None
+
+
+async def test_a_reading_that_is_held_shows_at_its_record_and_in_its_findings(desk: Desk) -> None:
+    await desk.show(shipment("a"))
+    await desk.show(shipment("a", "11:58:00", status="old"))
+    record = await desk.view.find_record(desk.state.id, "a")
+    assert record is not None
+    assert record.held_at == NOON
+    notes = await desk.view.read_notes(desk.state.id, "a", 10)
+    assert [(note.finding, note.via, note.sequence) for note in notes] == [
+        (Finding.CREATED, Via.POLL, 1),
+        (Finding.HELD, Via.POLL, None),
+    ]
+    assert (notes[1].at, notes[1].modified) == (NOON, NOON - 2 * MINUTE)
+    assert notes[1].fingerprint != notes[0].fingerprint == record.fingerprint
+    assert await desk.view.read_notes(desk.state.id, "a", 1) == notes[1:]
+
+
+async def test_a_change_that_waits_for_its_detail_shows_at_its_record(desk: Desk) -> None:
+    await desk.show(shipment("a"))
+    desk.judge = Judge(
+        FEED,
+        key=("/id",),
+        updated_at="/updated_at",
+        created_at=None,
+        canon=Canon(updated_at="/updated_at"),
+        detail=("packages",),
+    )
+    await desk.show(shipment("a", "11:59:30", status="packed"))
+    record = await desk.view.find_record(desk.state.id, "a")
+    assert record is not None
+    assert (record.awaited_at, record.modified) == (NOON, NOON - MINUTE / 2)
+    notes = await desk.view.read_notes(desk.state.id, "a", 10)
+    assert [note.finding for note in notes] == [Finding.CREATED, Finding.AWAITED]
+
+
+async def test_suspected_records_are_listed_first_missed_first(desk: Desk) -> None:
+    await desk.show(shipment("a"), shipment("b"), shipment("c"))
+    await desk.store.suspect(desk.state.id, [3], NOON)
+    await desk.store.suspect(desk.state.id, [1], NOON + MINUTE)
+    found = await desk.view.find_suspected(desk.state.id, 10)
+    assert [(record.key, record.suspected_at) for record in found] == [("c", NOON), ("a", NOON + MINUTE)]
+    assert [record.key for record in await desk.view.find_suspected(desk.state.id, 1)] == ["c"]
+    await desk.store.spare(desk.state.id, [3], Finding.KEPT, dormant=True)
+    spared = await desk.view.find_record(desk.state.id, "c")
+    assert spared is not None
+    assert (spared.is_dormant, spared.suspected_at) == (True, None)
+
+
+async def test_records_in_quarantine_are_found_by_key_too(desk: Desk) -> None:
+    await desk.show(b'{"id": "a", "n": 1e9999999999999999999}', b'{"no": "key"}')
+    found = await desk.view.find_quarantined(desk.state.id, 10)
+    assert {bad.key for bad in found} == {"a", ""}
+    (one,) = await desk.view.find_quarantined(desk.state.id, 10, key="a")
+    assert one == Quarantined(
+        "a", "key a: not usable JSON: a number has an exponent of more than 18 digits", NOON, NOON
+    )
+    assert len(await desk.view.find_quarantined(desk.state.id, 1)) == 1
+
+
+async def test_runs_that_cover_a_date_are_all_passes_and_the_polls_whose_window_holds_it(desk: Desk) -> None:
+    whole = RunRecord(RunKind.PASS, NOON, None, NOON, pages=1, records=1, events=0)
+    poll = replace(whole, kind=RunKind.POLL, asked_at=NOON + MINUTE, since=NOON - MINUTE)
+    before = replace(poll, asked_at=NOON - 9 * MINUTE, since=NOON - 10 * MINUTE)
+    after = replace(poll, asked_at=NOON + 9 * MINUTE, since=NOON + 8 * MINUTE, problem="cut short")
+    for run in (before, whole, poll, after):
+        await desk.store.close_run(desk.state.id, run)
+
+    async def cover(minutes: int, limit: int = 10) -> list[RunRecord]:
+        date = NOON + minutes * MINUTE
+        return list(await desk.view.read_covering_runs(desk.state.id, date, date, limit))
+
+    assert await cover(0) == [whole, poll]
+    assert await cover(0, limit=1) == [poll]
+    assert await cover(8) == [whole, after]
+    assert await cover(-10) == [before, whole]
+    assert await desk.view.read_covering_runs(desk.state.id, None, NOON, 10) == [whole]
+
+
+async def test_events_of_a_key_come_in_order_with_when_they_were_recorded(desk: Desk) -> None:
+    await desk.show(shipment("a"), shipment("b"))
+    await desk.show(shipment("a", "11:59:30", status="packed"))
+    found = await desk.view.read_events_of(desk.state.id, "a", 10)
+    assert [(at, event.sequence, event.change) for at, event in found] == [(NOON, 1, "created"), (NOON, 3, "updated")]
+    assert found[0][1].feed == FEED
+    assert await desk.view.read_events_of(desk.state.id, "a", 1) == found[1:]
+
+
+async def test_events_about_the_feed_have_the_empty_key(desk: Desk) -> None:
+    compose = Composer(FEED, name="acme", singular="shipment", epoch="epoch")
+    stated = gap(FEED, NOON, began_at=None, ended_at=NOON, reason=GapReason.DOWN)
+    await desk.store.publish(desk.state.id, [stated], compose)
+    ((_, event),) = await desk.view.read_events_of(desk.state.id, "", 5, change="gap")
+    assert event.type == "dockbell.feed.gap"
+    assert await desk.view.read_events_of(desk.state.id, "", 5, change="held") == []
+
+
+async def test_each_sink_stands_somewhere_with_the_events_of_a_key(desk: Desk) -> None:
+    await desk.show(shipment("a"), shipment("b"))
+    for sink in ("floor", "erp"):
+        await desk.store.enroll(sink, "beginning")
+    blocked = Blocked(FEED, "a", 1, 2, NOON, "HTTP 503")
+    letters = [DeadLetter(FEED, "a", sequence, 9, NOON, "HTTP 400") for sequence in (1, 2)]
+    await desk.store.settle("floor", Settlement({FEED: 2}, {(FEED, "a"): blocked}))
+    await desk.store.settle("erp", Settlement(dead=letters))
+    assert await desk.view.load_standings(desk.state.id, "a") == [
+        Standing("erp", 0, None, tuple(letters)),
+        Standing("floor", 2, blocked),
+    ]
+    assert await desk.view.load_standings(desk.state.id, "b") == [Standing("erp", 0), Standing("floor", 2)]

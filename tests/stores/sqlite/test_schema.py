@@ -1,0 +1,168 @@
+"""What becomes of a store that an older dockbell has left."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+
+from dockbell.core.comparing.canon import Canon, decode
+from dockbell.core.model import Feed, RunKind
+from dockbell.core.moment import to_micros
+from dockbell.core.publishing.ledger import Blocked
+from dockbell.core.reading.shape import Shape
+from dockbell.core.reading.window import Progress
+from dockbell.errors import StoreError, StoreIncompatible
+from dockbell.ports import RunRecord
+from dockbell.stores.sqlite import SqliteStore, SqliteView, schema
+from dockbell.stores.sqlite.desk import SqliteDesk
+from tests.fakes import NOON
+from tests.stores.pages import FEED, OTHER, commit, datas, later, told
+
+AT_NOON = to_micros(NOON)
+RECORDS = [b'{"id": "a", "x": 1}', b'{"id": "b", "x": 1}', b'{"id": "c", "x": 1}']
+OLD_LIFE = "0123456789abcdef"
+
+
+def make_old(path: Path) -> None:
+    """Make the store of version 1 of a dockbell that has worked for a while."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(schema.MIGRATIONS[0])
+        connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+        connection.execute("PRAGMA user_version = 1")
+        connection.execute("INSERT INTO life VALUES (?, ?)", (OLD_LIFE, AT_NOON))
+        connection.executemany(
+            "INSERT INTO feeds (id, source, resource, key, updated_at, first_asked_at, watermark, candidate, passes,"
+            " sequence, held, confirm_at, problem) VALUES (?, 'main', ?, ?, '/at', ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (1, "shipments", '["/id"]', AT_NOON, AT_NOON + 1, AT_NOON + 2, 3, 4, 1, AT_NOON + 3, "key refused"),
+                (2, "stock", '["/sku", "/warehouse"]', AT_NOON, AT_NOON, None, 0, 0, 0, None, ""),
+                (3, "items", None, None, None, None, 0, 0, 0, None, ""),
+            ],
+        )
+        hours = 3_600_000_000
+        connection.executemany(
+            "INSERT INTO runs VALUES (1, ?, ?, ?, ?, ?, 1, 2, 3, ?)",
+            [
+                ("pass", 1, AT_NOON, None, AT_NOON + 4 * hours, ""),
+                ("pass", 0, AT_NOON, None, AT_NOON + 1 * hours, "cut short"),
+                ("poll", 1, AT_NOON, AT_NOON, AT_NOON + 2 * hours, ""),
+                ("poll", 0, AT_NOON, AT_NOON, AT_NOON + 3 * hours, "HTTP 503"),
+            ],
+        )
+        canon = Canon(updated_at="/at")
+        connection.executemany(
+            "INSERT INTO records VALUES (?, 1, ?, ?, ?, NULL, ?, ?, ?, ?)",
+            [
+                (
+                    row,
+                    json.loads(raw)["id"],
+                    blake2b(raw, digest_size=16).digest(),
+                    canon.fingerprint(decode(raw)),
+                    *rest,
+                )
+                for row, raw, rest in zip(
+                    (1, 2, 3),
+                    RECORDS,
+                    ((2, None, None, None), (0, AT_NOON, AT_NOON, None), (2, None, None, AT_NOON)),
+                    strict=True,
+                )
+            ],
+        )
+        connection.executemany("INSERT INTO bodies VALUES (?, ?)", enumerate(RECORDS, start=1))
+        events = [("a", "created", 1), ("a", "updated", 2), ("c", "created", 1), ("c", "deleted", 2)]
+        connection.executemany(
+            "INSERT INTO events VALUES (NULL, 1, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (number, key, f"evt_{number}", f"dockbell.shipment.{change}", change, revision, AT_NOON, b'{"data":{}}')
+                for number, (key, change, revision) in enumerate(events, start=1)
+            ],
+        )
+        connection.execute("INSERT INTO positions VALUES ('erp', 1, 3), ('erp', 2, 0)")
+        connection.execute("INSERT INTO blocked VALUES ('erp', 1, 'a', 2, 1, ?, 'HTTP 500')", (AT_NOON,))
+        connection.execute("INSERT INTO dead_letters VALUES ('erp', 1, 1, 'a', 10, ?, 'HTTP 422')", (AT_NOON,))
+
+
+async def test_an_old_store_is_brought_up_to_date_and_nothing_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    make_old(path)
+    store = await SqliteStore.open(path, now=lambda: NOON)
+    assert store.epoch == OLD_LIFE
+    state = await store.open_feed(FEED)
+    assert (state.id, state.shape, state.passes, state.sequence) == (1, Shape(("/id",), "/at", None), 3, 4)
+    assert (state.first_asked_at, state.confirm_at, state.held) == (NOON, later(microseconds=3), 1)
+    assert state.progress == Progress(later(microseconds=1), later(microseconds=2))
+    assert (state.problem, state.signature, state.holds, state.emitted) == ("key refused", None, 0, None)
+    assert state.full == RunRecord(RunKind.PASS, NOON, None, later(hours=4), 1, 2, 3)
+    assert state.poll == RunRecord(RunKind.POLL, NOON, NOON, later(hours=2), 1, 2, 3)
+    assert state.failed == RunRecord(RunKind.POLL, NOON, NOON, later(hours=3), 1, 2, 3, "HTTP 503")
+    assert await store.load_ledger("erp") == ({FEED: 3, OTHER: 0}, [Blocked(FEED, "a", 2, 1, NOON, "HTTP 500")])
+    assert await told(store) == ["a created 1", "a updated 2", "c created 1", "c deleted 2"]
+    assert await store.find_suspected(1) == [2]
+    assert await store.count_deleted(1, NOON) == 1
+    await store.aclose()
+
+
+async def test_the_keys_that_whole_passes_proved_are_proven_and_no_gap_is_stated(tmp_path: Path) -> None:
+    make_old(tmp_path / "a.db")
+    for _ in range(2):
+        store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
+        states = [await store.open_feed(feed) for feed in (FEED, OTHER, Feed("main", "items"))]
+        assert [(state.proven, state.rebaselining, state.blind) for state in states] == [
+            (True, False, ""),
+            (False, False, ""),
+            (False, False, ""),
+        ]
+        assert (await store.open_feed(Feed("main", "packages"))).blind == ""
+        await store.aclose()
+
+
+async def test_what_was_stored_is_what_the_next_page_is_compared_with(tmp_path: Path) -> None:
+    make_old(tmp_path / "a.db")
+    store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
+    state = await store.open_feed(FEED)
+    committed = await commit(store, state, *RECORDS[:2])
+    assert (committed.events, committed.judgement.cleared) == (0, [2])
+    await commit(store, state, *({"id": key, "x": 2} for key in "abcd"))
+    assert await told(store, after=4) == ["a updated 3", "b updated 1", "c restored 3", "d created 1"]
+    assert (await datas(store))[4]["before"] == json.loads(RECORDS[0])
+    await store.aclose()
+
+
+async def test_an_old_store_is_not_looked_at_before_it_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    make_old(path)
+    before = path.read_bytes()
+    remedy = '"dockbell run" brings it up to date'
+    with pytest.raises(StoreIncompatible, match=f"has schema version 1, this dockbell works with 2; {remedy}"):
+        await SqliteView.open(path)
+    with pytest.raises(StoreIncompatible, match=remedy):
+        await SqliteDesk.open(path)
+    assert path.read_bytes() == before
+    await (await SqliteStore.open(path, now=lambda: NOON)).aclose()
+    await (await SqliteDesk.open(path)).aclose()
+    view = await SqliteView.open(path)
+    assert await view.count_records() == {FEED: 2, OTHER: 0, Feed("main", "items"): 0}
+    await view.aclose()
+
+
+async def test_a_migration_that_breaks_leaves_the_store_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.db"
+    make_old(path)
+    with monkeypatch.context() as patch:
+        script = schema.MIGRATIONS[1] + "CREATE TABLE broken (x NONSENSE) STRICT;"
+        patch.setattr(schema, "MIGRATIONS", (schema.MIGRATIONS[0], script))
+        with pytest.raises(StoreError, match="unknown datatype"):
+            await SqliteStore.open(path, now=lambda: NOON)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM runs").fetchone() == (4,)
+    store = await SqliteStore.open(path, now=lambda: NOON)  # nobody holds it, nor a lock in it
+    assert (await store.open_feed(FEED)).sequence == 4
+    await store.aclose()

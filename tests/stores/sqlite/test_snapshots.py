@@ -1,0 +1,80 @@
+"""What the committing of pages costs, and what it stores of records that are no change."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from dockbell.core.comparing.absence import SeenRows
+from dockbell.stores.sqlite import SqliteStore
+from tests.fakes import NOON
+from tests.stores.pages import FEED, OTHER, commit
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
+    yield store
+    await store.aclose()
+
+
+def read_times(path: Path) -> dict[str, int]:
+    """Return when what belongs to a store was written last."""
+    return {f"{path}{suffix}": Path(f"{path}{suffix}").stat().st_mtime_ns for suffix in ("", "-wal", ".life")}
+
+
+async def test_no_row_is_written_for_a_page_that_changes_nothing(store: SqliteStore) -> None:
+    state = await store.open_feed(FEED)
+    records = [{"id": str(number), "at": NOON.isoformat()} for number in range(200)]
+    await commit(store, state, *records)
+    written, files = store._writer.total_changes, read_times(store.path)
+    for start in range(0, 200, 20):
+        await commit(store, state, *records[start : start + 20])
+    assert await store.last_row(state.id) == 200
+    await store.find_absent(state.id, SeenRows(200))
+    assert store._writer.total_changes == written
+    assert read_times(store.path) == files
+
+
+async def test_a_page_is_as_dear_as_what_changed_on_it(store: SqliteStore) -> None:
+    state = await store.open_feed(FEED)
+    records = [{"id": str(number)} for number in range(200)]
+    await commit(store, state, *records)
+    written = store._writer.total_changes
+    await commit(store, state, *records[:-1], {"id": "199", "x": 1})
+    assert store._writer.total_changes - written <= 6  # record, body, event, its number, finding, and no more
+
+
+async def test_the_body_of_a_bad_record_is_kept_up_to_a_size(store: SqliteStore) -> None:
+    state = await store.open_feed(FEED)
+    await commit(store, state, b'{"name": "' + b"x" * 70_000 + b'"}')
+    assert store._writer.execute("SELECT length(body) FROM quarantine").fetchall() == [(65_536,)]
+
+
+async def test_what_was_met_first_and_last_is_kept_of_a_bad_record(tmp_path: Path) -> None:
+    moments = [NOON]
+    store = await SqliteStore.open(tmp_path / "a.db", now=lambda: moments[-1])
+    state = await store.open_feed(FEED)
+    for number in range(3):
+        moments.append(NOON.replace(second=number))
+        await commit(store, state, {"id": "a", "x": 1}, {"id": "a", "x": 2})
+    rows = store._writer.execute("SELECT key, last_at - first_at FROM quarantine").fetchall()
+    assert rows == [("a", 2_000_000)]
+    await store.aclose()
+
+
+async def test_so_many_bad_records_are_kept_and_no_more_the_last_met_first(tmp_path: Path) -> None:
+    moments = [NOON]
+    store = await SqliteStore.open(tmp_path / "a.db", now=lambda: moments[-1])
+    state, other = await store.open_feed(FEED), await store.open_feed(OTHER)
+    await commit(store, other, {"name": "of another feed"})
+    for number in range(12):
+        moments.append(NOON.replace(second=number))
+        await commit(store, state, *({"name": f"{number} {each}"} for each in range(100)))
+    assert (await store.open_feed(FEED)).quarantined == 1000
+    assert (await store.open_feed(OTHER)).quarantined == 1
+    again = await commit(store, state, {"name": "0 0"}, {"name": "2 0"})
+    assert [bad.known for bad in again.judgement.bad] == [False, True]
+    await store.aclose()

@@ -1,0 +1,149 @@
+"""Wishes of operators, which the daemon finds in its store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from dockbell.attendant import Attendant
+from dockbell.core.model import Feed
+from dockbell.ports import Wish, Wished
+from dockbell.stores.sqlite.desk import SqliteDesk
+from dockbell.telemetry import AgentFails, WishFulfilled
+from tests.rig import Rig, open_rig
+from tests.test_reading import make_drift
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with open_rig(tmp_path) as rig:
+        yield rig
+
+
+@pytest.fixture
+async def desk(rig: Rig) -> AsyncIterator[SqliteDesk]:
+    await rig.reader.state()
+    desk = await SqliteDesk.open(rig.store.path)
+    yield desk
+    await desk.aclose()
+
+
+class Rings:
+    """An alarm that rings when it is told."""
+
+    def __init__(self) -> None:
+        self._rings = anyio.Semaphore(0)
+        self.ring = self._rings.release
+        self.wait = self._rings.acquire
+
+    def ring_in(self, delay: object) -> None:
+        raise AssertionError(delay)
+
+
+def attend(rig: Rig) -> Attendant:
+    return Attendant(rig.store, {rig.feed: rig.reconciler}, {rig.feed: rig.reader}, rig.ear.telemetry)
+
+
+async def wish(rig: Rig, desk: SqliteDesk, wish: Wish) -> str | None:
+    """Wish something, let the attendant look, and return what came of it."""
+    number = await desk.make_wish(rig.feed, wish, rig.clock())
+    attendant = attend(rig)
+    for wished in await rig.store.take_wishes():
+        await attendant.see_to(wished)
+    return (await desk.load_wish(number)).outcome
+
+
+async def test_a_pass_is_made_when_it_is_wished(rig: Rig, desk: SqliteDesk) -> None:
+    outcome = await wish(rig, desk, Wish.RECONCILE)
+    assert outcome == "complete: 2 pages, 5 records, 0 created, 0 updated, 0 deleted, 0 restored"
+    assert [fact.outcome for fact in rig.ear.facts if isinstance(fact, WishFulfilled)] == [outcome]
+
+
+async def lose_most(rig: Rig) -> None:
+    await rig.read_whole()
+    rig.source.records = {"a": rig.source.records["a"]}
+    await rig.read_whole()
+    assert (await rig.reader.state()).held == 4
+
+
+async def test_approved_deletions_are_published(rig: Rig, desk: SqliteDesk) -> None:
+    await lose_most(rig)
+    rig.clock.pass_(5)
+    assert "4 deleted" in (await wish(rig, desk, Wish.APPROVE) or "")
+    assert await rig.events() == [f"{key} deleted 1" for key in "bcde"]
+
+
+async def test_rejected_deletions_are_present_until_they_are_seen_and_lost_again(rig: Rig, desk: SqliteDesk) -> None:
+    kept = dict(rig.source.records)
+    await lose_most(rig)
+    assert await wish(rig, desk, Wish.REJECT) == "complete: 4 records are kept until they are seen again"
+    for _ in range(2):
+        await rig.read_whole(after=600)
+    assert await rig.events() == []
+    assert (await rig.reader.state()).held == 0
+    rig.source.records["b"] = kept["b"]
+    await rig.read_whole(after=600)
+    del rig.source.records["b"]
+    await rig.read_whole(after=600)
+    await rig.read_whole(after=600)
+    assert await rig.events() == ["b deleted 1"]
+
+
+async def test_there_is_nothing_to_reject_where_no_deletions_are_held(rig: Rig, desk: SqliteDesk) -> None:
+    await rig.read_whole()
+    del rig.source.records["b"]
+    await rig.read_whole()
+    assert await wish(rig, desk, Wish.REJECT) == "complete: 0 records are kept until they are seen again"
+    await rig.read_whole(after=120)
+    assert await rig.events() == ["b deleted 1"]
+
+
+@pytest.mark.parametrize(("decision", "count"), [(Wish.ABSORB, 0), (Wish.PUBLISH, 15)])
+async def test_drift_is_absorbed_or_published_at_once(rig: Rig, desk: SqliteDesk, decision: Wish, count: int) -> None:
+    await make_drift(rig)
+    outcome = await wish(rig, desk, decision)
+    assert outcome is not None
+    assert f"{count} updated" in outcome
+    assert len(await rig.events()) == count
+    assert (await rig.reader.state()).drift is None
+
+
+async def test_a_wish_for_a_feed_that_is_not_configured_is_refused(rig: Rig, desk: SqliteDesk) -> None:
+    number = await desk.make_wish(rig.feed, Wish.RECONCILE, rig.clock())
+    await Attendant(rig.store, {}, {}, rig.ear.telemetry).see_to(Wished(number, Wish.RECONCILE, Feed("main", "x")))
+    assert (await desk.load_wish(number)).outcome == "failed: the feed is not configured"
+
+
+async def test_wishes_are_seen_to_as_they_come_and_once(rig: Rig, desk: SqliteDesk) -> None:
+    alarm = Rings()
+    first = await desk.make_wish(rig.feed, Wish.RECONCILE, rig.clock())
+    async with anyio.create_task_group() as group:
+        group.start_soon(attend(rig).run, alarm)
+        for _ in range(3):
+            alarm.ring()
+        while (await desk.load_wish(first)).outcome is None:  # noqa: ASYNC110  # the store says it, and nobody rings
+            await anyio.sleep(0.01)
+        second = await desk.make_wish(rig.feed, Wish.RECONCILE, rig.clock())
+        alarm.ring()
+        while (await desk.load_wish(second)).outcome is None:  # noqa: ASYNC110  # same
+            await anyio.sleep(0.01)
+        group.cancel_scope.cancel()
+    assert len(await rig.statements("reconciled")) == 2
+
+
+async def test_a_wish_that_fails_unforeseen_waits_and_stops_no_other(
+    rig: Rig, desk: SqliteDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise OSError("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.store, "fulfil", refuse)
+        assert await wish(rig, desk, Wish.RECONCILE) is None
+    assert any(isinstance(fact, AgentFails) for fact in rig.ear.facts)
+    (waiting,) = await rig.store.take_wishes() or [Wished(1, Wish.RECONCILE, rig.feed)]
+    await attend(rig).see_to(waiting)
+    assert (await desk.load_wish(waiting.id)).outcome is not None

@@ -1,0 +1,802 @@
+"""What poller and reconciler share: the first pass, keys, other ways of reading, drift, and what stops a feed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dockbell.core.comparing.drift import Decision
+from dockbell.core.model import RunKind, StatementKind, Urgency
+from dockbell.core.moment import format_moment
+from dockbell.errors import SchemaMismatch, SourceRefused
+from dockbell.reading import tend
+from dockbell.stores.sqlite import SqliteStore
+from dockbell.telemetry import AgentFails, FeedFails, FeedMended, HabitChanged, NamedEventUnanswered, Stated
+from tests.rig import PACKAGES, Rig, open_rig, open_stock
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with open_rig(tmp_path) as rig:
+        yield rig
+
+
+# The first pass ------------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_pass_is_silent_and_polls_publish_what_changes_after_it(rig: Rig) -> None:
+    await rig.read_whole()
+    assert await rig.events() == []
+    rig.clock.pass_(1)
+    rig.source.put("b", status="packed")
+    rig.source.put("f", status="open")
+    await rig.poll()
+    assert await rig.events() == ["b updated 1", "f created 1"]
+
+
+async def test_what_happens_while_the_first_pass_reads_is_news_and_what_it_skipped_is_not(rig: Rig) -> None:
+    def change(request: int) -> None:
+        if request == 2:
+            rig.clock.pass_(1)
+            rig.source.put("a", status="packed")
+
+    rig.source.before_page = change
+    await rig.read_whole()
+    await rig.poll()
+    assert await rig.events() == ["a updated 1"]  # and no word of d, which slipped past the first pass at a page edge
+    assert [urgency for _, _, urgency in rig.source.asked] == [Urgency.PASS, Urgency.PASS, Urgency.POLL, Urgency.POLL]
+
+
+async def test_a_first_pass_that_a_crash_cut_short_begins_again_silently(rig: Rig) -> None:
+    def crash(request: int) -> None:
+        if request == 2:
+            raise KeyboardInterrupt
+
+    rig.source.before_page = crash
+    with pytest.raises(KeyboardInterrupt):
+        await rig.read_whole()
+    rig.source.before_page = lambda _: None
+    rig.restart()
+    await rig.read_whole()
+    assert await rig.events() == []
+    assert (await rig.reader.state()).passes == 1
+
+
+async def test_a_feed_that_begins_empty_reports_its_first_record_as_created(rig: Rig) -> None:
+    rig.source.records.clear()
+    await rig.read_whole()
+    rig.clock.pass_(1)
+    rig.source.put("a")
+    assert await rig.poller.run_once() is None  # nothing has proven a key yet
+    await rig.read_whole(after=120)
+    assert await rig.events() == []
+    await rig.poll()
+    assert await rig.events() == ["a created 1"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "event"),
+    [
+        ({}, "x updated 1"),
+        ({"created_at": "2026-11-21T12:00:16Z"}, "x created 1"),
+        ({"created_at": "2026-11-21T11:00:00Z"}, "x updated 1"),
+    ],
+)
+async def test_a_record_first_met_while_the_first_pass_reads_is_news_of_which_nothing_is_known_before(
+    rig: Rig, fields: dict[str, str], event: str
+) -> None:
+    def change(request: int) -> None:
+        if request == 2:
+            rig.clock.pass_(1)
+            rig.source.put("x", **fields)
+
+    rig.source.records["a"]["created_at"] = "2026-11-21T11:00:00Z"
+    rig.source.before_page = change
+    await rig.read_whole()
+    assert await rig.events() == []
+    await rig.poll()
+    assert (await rig.events(), (await rig.bodies())[0]["before"]) == ([event], None)
+    await rig.poll()
+    await rig.read_whole()
+    assert await rig.events() == [event]
+
+
+async def test_what_was_met_while_the_first_pass_reads_is_news_and_no_snapshot(rig: Rig) -> None:
+    def change(request: int) -> None:
+        if request == 2:
+            rig.clock.pass_(1)
+            rig.source.put("x")
+
+    rig.restart(first_pass="emit")
+    rig.source.before_page = change
+    await rig.read_whole()
+    assert await rig.events() == [f"{key} snapshot 0" for key in "abcde"]
+    await rig.poll()
+    assert (await rig.events())[5:] == ["x updated 1"]
+
+
+async def test_a_date_in_the_future_of_the_service_is_no_news_in_the_first_pass_and_tells_changes_after_it(
+    rig: Rig,
+) -> None:
+    rig.source.offset = timedelta(hours=5)  # local time, written as if it were not
+    for key in "abcde":
+        rig.source.put(key, status="open")
+    await rig.read_whole()
+    await rig.poll()
+    assert await rig.events() == []
+    rig.clock.pass_(1)
+    rig.source.put("b", status="packed")
+    await rig.poll()
+    assert await rig.events() == ["b updated 1"]
+
+
+async def test_what_a_pass_whose_pages_shifted_may_have_skipped_is_no_news_in_the_next_one(rig: Rig) -> None:
+    for number in range(2):
+        await rig.read_whole()
+        if not number:
+            rig.clock.pass_(600)
+    old = {"id": "old", "updated_at": "2026-11-21T11:00:00Z"}
+
+    def shift(request: int) -> None:
+        if request == asked + 2:
+            rig.source.put("a")  # stands on the first page and on the last one
+
+    asked = len(rig.source.asked)
+    rig.source.before_page = shift
+    await rig.read_whole()
+    rig.source.before_page = lambda _: None
+    rig.source.records = {"old": old, **rig.source.records}
+    await rig.read_whole()
+    assert await rig.events() == []
+    rig.source.records = {"older": old | {"id": "older"}, **rig.source.records}
+    await rig.read_whole()
+    assert await rig.events() == ["older created 1"]
+
+
+async def test_the_kind_of_run_is_stored_with_what_it_read(rig: Rig) -> None:
+    await rig.read_whole()
+    state = await rig.reader.state()
+    assert state.full is not None
+    assert (state.full.kind, state.full.pages, state.full.records) == (RunKind.PASS, 2, 5)
+
+
+async def test_stock_without_timestamps_is_compared_by_content(tmp_path: Path) -> None:
+    async with open_stock(tmp_path, key="/id") as rig:
+        rig.source.put("a", available=5)
+        rig.source.put("b", available=9)
+        await rig.read_whole()
+        await rig.read_whole()
+        rig.source.put("a", available=4)
+        await rig.read_whole()
+        assert await rig.events() == ["a updated 1"]
+        assert (await rig.bodies())[0]["changed"] == ["/available"]
+
+
+# Keys that are not proven --------------------------------------------------------------------------------------------
+
+
+async def test_under_a_configured_key_polls_go_on_while_the_first_pass_reads(rig: Rig) -> None:
+    rig.restart(key="/id")
+    seen = []
+
+    async def poll_meanwhile() -> None:
+        rig.clock.pass_(1)
+        rig.source.put("a", status="packed")
+        await rig.poll(after=1)
+        seen.extend(await rig.events())
+
+    read_page = rig.reader.read_page
+
+    async def read_and_poll(kind: RunKind, *request: Any) -> Any:
+        answer = await read_page(kind, *request)
+        if kind is RunKind.PASS and not seen:
+            await poll_meanwhile()
+        return answer
+
+    rig.reader.read_page = read_and_poll  # type: ignore[assignment,method-assign]  # something happens in the middle of a pass
+    await rig.read_whole()
+    assert seen == ["a updated 1"]
+    assert await rig.events() == ["a updated 1"]
+
+
+async def test_a_key_that_was_learned_is_proven_by_one_whole_pass(rig: Rig) -> None:
+    def crash(request: int) -> None:
+        if request == 2:
+            raise KeyboardInterrupt
+
+    rig.source.before_page = crash
+    with pytest.raises(KeyboardInterrupt):
+        await rig.read_whole()
+    assert (await rig.reader.reload()).proven is False
+    rig.source.before_page = lambda _: None
+    await rig.read_whole()
+    state = await rig.reader.state()
+    assert (state.proven, rig.reader.is_provisional) == (True, False)
+
+
+@pytest.mark.parametrize("is_proven", [False, True])
+async def test_a_learned_key_that_two_records_of_a_page_share_stops_the_feed(rig: Rig, *, is_proven: bool) -> None:
+    if is_proven:
+        await rig.read_whole()
+        before = await rig.events()
+    rig.source.records["twin"] = {"id": "a", "status": "twin", "updated_at": rig.source.records["a"]["updated_at"]}
+    rig.source.records = {key: rig.source.records[key] for key in ("a", "twin", "b", "c", "d", "e")}
+    rig.restart()
+    if not is_proven:
+        rig.source.records["twin"]["id"] = "twin"
+        await rig.read_whole()
+        before = await rig.events()
+        rig.source.records["twin"]["id"] = "a"
+    with pytest.raises(SchemaMismatch) as caught:
+        await rig.read_whole()
+    assert str(caught.value) == (
+        'resource "packages": key a: stands twice on one page with different content, so /id does not tell records'
+        " apart; set key in [resources.packages]"
+    )
+    assert await rig.events() == before
+
+
+async def test_a_learned_key_that_records_of_different_pages_share_stops_the_feed(tmp_path: Path) -> None:
+    async with open_stock(tmp_path) as rig:
+        for warehouse in "xy":  # sorted by warehouse, and nothing but a code that might identify it
+            for number in range(6):
+                rig.source.records[f"{warehouse}{number}"] = {"code": f"s{number}", "site": warehouse}
+        with pytest.raises(SchemaMismatch) as caught:
+            await rig.read_whole()
+        assert str(caught.value) == (
+            'resource "stock": 6 of 12 records came twice with different content under one key, so /code does not tell'
+            " them apart; set key in [resources.stock]"
+        )
+        assert await rig.events() == []
+
+
+async def test_a_configured_key_that_two_records_share_puts_them_in_quarantine(rig: Rig) -> None:
+    rig.restart(key="/id")
+    rig.source.records["twin"] = {"id": "a", "status": "twin", "updated_at": rig.source.records["a"]["updated_at"]}
+    rig.source.records = {key: rig.source.records[key] for key in ("a", "twin", "b", "c", "d", "e")}
+    assert await rig.read_whole() == "key a: stands twice on one page with different content"
+    state = await rig.reader.state()
+    assert (state.quarantined, state.full) == (1, None)
+    del rig.source.records["twin"]
+    assert await rig.read_whole() == ""
+    assert (await rig.reader.state()).quarantined == 0
+
+
+async def test_records_that_came_only_after_an_empty_pass_must_be_told_apart_too(tmp_path: Path) -> None:
+    """Nothing of them is stored before a poll, for they are all dated after the first request."""
+    async with open_stock(tmp_path) as rig:
+        await rig.read_whole()
+        rig.clock.pass_(10)
+        dated = format_moment(rig.clock())
+        for site in "xy":
+            for number in range(6):
+                record = {"code": f"s{number}", "site": site, "updated_at": dated}
+                rig.source.records[f"{site}{number}"] = record
+        with pytest.raises(SchemaMismatch, match="6 of 12 records came twice"):
+            await rig.read_whole()
+        assert await rig.events() == []
+
+
+# Held readings -------------------------------------------------------------------------------------------------------
+
+
+async def test_one_stale_page_makes_no_event_and_is_forgotten(rig: Rig) -> None:
+    await rig.read_whole()
+    old = {key: dict(record) for key, record in rig.source.records.items()}
+    rig.clock.pass_(20)
+    for key in "abc":
+        rig.source.put(key, status="packed")
+    await rig.poll()
+    current, rig.source.records = rig.source.records, old
+    await rig.read_whole()
+    assert (await rig.reader.state()).holds == 3
+    rig.source.records = current
+    await rig.read_whole()
+    assert (await rig.reader.state()).holds == 0
+    assert await rig.events() == ["a updated 1", "b updated 1", "c updated 1"]
+
+
+async def test_an_older_state_that_lasts_is_believed(rig: Rig) -> None:
+    await rig.read_whole()
+    old = {key: dict(record) for key, record in rig.source.records.items()}
+    rig.clock.pass_(20)
+    rig.source.put("a", status="packed")
+    await rig.poll()
+    rig.source.records = old
+    await rig.read_whole()
+    await rig.read_whole(after=59)
+    assert await rig.events() == ["a updated 1"]
+    await rig.read_whole(after=1)
+    assert await rig.events() == ["a updated 1", "a updated 2"]
+    assert (await rig.reader.state()).holds == 0
+
+
+async def test_a_window_of_zero_holds_nothing(rig: Rig) -> None:
+    rig.restart(stale_window="0s")
+    await rig.read_whole()
+    old = {key: dict(record) for key, record in rig.source.records.items()}
+    rig.clock.pass_(20)
+    rig.source.put("a", status="packed")
+    await rig.poll()
+    rig.source.records = old
+    await rig.read_whole()
+    assert await rig.events() == ["a updated 1", "a updated 2"]
+
+
+async def test_an_older_state_is_held_although_the_stored_date_is_a_little_ahead_of_the_service(rig: Rig) -> None:
+    """Stamps may come from a clock that is some seconds ahead of the one that dates the answers."""
+    rig.source.offset = timedelta(seconds=59)
+    await rig.read_whole()
+    old = {key: dict(record) for key, record in rig.source.records.items()}
+    rig.clock.pass_(20)
+    rig.source.put("a", status="packed")
+    await rig.poll(after=1)
+    rig.source.records = old
+    await rig.read_whole(after=1)
+    assert await rig.events() == ["a updated 1"]
+    assert (await rig.reader.state()).holds == 1
+
+
+# Read differently ----------------------------------------------------------------------------------------------------
+
+
+async def change_config(rig: Rig, **settings: Any) -> None:
+    """Restart with other settings, an hour later."""
+    rig.clock.pass_(3600)
+    rig.restart(**settings)
+
+
+async def test_what_the_api_is_asked_to_expand_makes_no_flood(rig: Rig) -> None:
+    await rig.read_whole()
+    rig.clock.pass_(20)
+    rig.source.put("a", status="packed")
+    await rig.poll()
+    await change_config(rig, expand=("lines",))
+    for _ in range(2):
+        await rig.read_whole()
+        await rig.poll()
+    assert await rig.events() == ["a updated 1"]
+    assert [said["parts"] for said in await rig.statements("rebaselined")] == [["expand"]]
+    assert any(isinstance(fact, Stated) and fact.statement.kind == "rebaselined" for fact in rig.ear.facts)
+    rig.source.put("a", status="shipped")
+    await rig.poll()
+    assert await rig.events() == ["a updated 1", "a updated 2"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"key": "/id"}])
+async def test_what_happened_while_dockbell_was_down_is_reported_by_the_first_poll_of_another_expand(
+    rig: Rig, settings: dict[str, Any]
+) -> None:
+    rig.restart(**settings)
+    await rig.read_whole()
+    await rig.poll()
+    rig.clock.pass_(30)
+    rig.source.put("new")
+    rig.source.put("a", status="packed")
+    rig.clock.pass_(30)
+    rig.restart(expand=("lines",))
+    assert await rig.delay() <= 0  # a pass is due at once
+    await rig.poll()
+    assert sorted(await rig.events()) == ["a updated 1", "new created 1"]
+    del rig.source.records["b"]
+    await rig.read_whole()
+    await rig.read_whole(after=300)
+    assert sorted(await rig.events()) == ["a updated 1", "b deleted 1", "new created 1"]
+
+
+async def test_what_came_back_while_dockbell_was_down_is_restored_whatever_is_expanded(rig: Rig) -> None:
+    await rig.read_whole()
+    gone = rig.source.records.pop("b")
+    await rig.read_whole()
+    await rig.read_whole(after=300)
+    rig.source.records["b"] = gone
+    await change_config(rig, expand=("lines",))
+    await rig.read_whole(after=300)
+    assert await rig.events() == ["b deleted 1", "b restored 2"]
+
+
+@pytest.mark.parametrize("settings", [{"expand": ("lines",)}, {"query": {"status": "open"}}])
+async def test_a_learned_key_is_known_still_after_the_same_records_were_read_otherwise(
+    rig: Rig, settings: dict[str, Any]
+) -> None:
+    for number, record in enumerate(rig.source.records.values()):
+        record["number"] = number
+    await rig.read_whole()
+    await change_config(rig, **settings)
+    await rig.read_whole()
+    await change_config(rig, key="/number")
+    await rig.read_whole()
+    await rig.poll()
+    assert [said["parts"] for said in await rig.statements("rebaselined")] == [[*settings], ["key"]]
+    assert await rig.events() == []
+
+
+@pytest.mark.parametrize("settings", [{}, {"key": "/id"}])
+async def test_what_changed_before_the_feed_was_read_differently_is_still_reported(
+    rig: Rig, settings: dict[str, Any]
+) -> None:
+    rig.restart(**settings)
+    await rig.read_whole()
+    rig.clock.pass_(600)
+    rig.source.put("a", status="packed")
+    await change_config(rig, expand=("lines",))
+    await rig.read_whole()
+    await rig.poll()
+    assert await rig.events() == ["a updated 1"]
+    (body,) = await rig.bodies()
+    assert body["late"] is False
+    assert (await rig.reader.state()).lateness.late == ()
+
+
+async def test_records_that_match_a_new_query_only_are_no_news_and_those_that_do_not_are_not_missed(rig: Rig) -> None:
+    for key in "cd":
+        rig.source.records[key]["status"] = "closed"
+    rig.restart(query={"status": "open"})
+    await rig.read_whole()
+    await change_config(rig, query={"status": "closed"})
+    for _ in range(3):
+        await rig.read_whole(after=300)
+    assert await rig.events() == []
+    assert (await rig.reader.state()).held == 0
+    rig.source.put("c", weight=1)
+    await rig.poll()
+    del rig.source.records["d"]
+    await rig.read_whole(after=300)
+    await rig.read_whole(after=300)
+    assert await rig.events() == ["c updated 1", "d deleted 1"]
+
+
+async def test_records_that_left_a_query_and_match_the_next_one_are_no_flood(rig: Rig) -> None:
+    rig.restart(query={"status": "open"}, key="/id")
+    await rig.read_whole()
+    rig.clock.pass_(100)
+    for key in "ab":
+        rig.source.put(key, status="closed")
+    await rig.read_whole()
+    await rig.read_whole(after=300)
+    before = await rig.events()
+    assert before == ["a deleted 1", "b deleted 1"]
+    await change_config(rig, query={})
+    await rig.read_whole()
+    await rig.poll()
+    assert await rig.events() == before
+    rig.source.put("a", status="shipped")
+    await rig.poll()
+    assert (await rig.events())[2:] == ["a updated 2"]
+
+
+async def test_another_key_tells_other_records_apart(rig: Rig) -> None:
+    for number, record in enumerate(rig.source.records.values()):
+        record["number"] = number
+    rig.restart(key="/id")
+    await rig.read_whole()
+    await change_config(rig, key="/number")
+    for _ in range(3):
+        await rig.read_whole(after=300)
+    assert await rig.events() == []
+    assert [said["parts"] for said in await rig.statements("rebaselined")] == [["key"]]
+    rig.source.put("a", status="packed")
+    await rig.poll()
+    assert await rig.events() == ["0 updated 1"]
+
+
+async def test_another_base_url_is_another_reading(rig: Rig) -> None:
+    await rig.read_whole()
+    for record in rig.source.records.values():
+        record["site"] = "b"
+    rig.base_url = "https://b.example.com"
+    await change_config(rig)
+    await rig.read_whole()
+    assert await rig.events() == []
+    assert [said["parts"] for said in await rig.statements("rebaselined")] == [["base_url"]]
+
+
+async def test_to_configure_what_was_learned_is_no_other_reading(rig: Rig) -> None:
+    await rig.read_whole()
+    await change_config(rig, key="/id", updated_at="/updated_at")
+    await rig.read_whole()
+    await change_config(rig, key=None, updated_at=None)
+    await rig.read_whole()
+    assert await rig.statements("rebaselined") == []
+
+
+def look(rig: Rig, tags: list[str]) -> None:
+    """Change what a look at the records changes, and the order of what has none."""
+    for record in rig.source.records.values():
+        record |= {"seen": record.get("seen", 0) + 1, "tags": tags}
+
+
+LENIENT: dict[str, Any] = {"ignore": ("/seen",), "unordered": ("/tags",)}
+
+
+async def test_to_compare_less_makes_no_event_and_hides_none(rig: Rig) -> None:
+    look(rig, ["x", "y"])
+    await rig.read_whole()
+    rig.clock.pass_(600)
+    rig.source.put("a", status="packed")
+    look(rig, ["y", "x"])
+    await change_config(rig, **LENIENT)
+    await rig.read_whole()
+    assert await rig.events() == ["a updated 1"]
+    assert await rig.statements("rebaselined") == []
+
+
+async def test_to_compare_more_is_another_reading(rig: Rig) -> None:
+    look(rig, ["x", "y"])
+    rig.restart(**LENIENT)
+    for tags in (["x", "y"], ["y", "x"], ["x", "y"]):
+        look(rig, tags)
+        await rig.read_whole()
+    rig.clock.pass_(600)
+    rig.source.put("a", status="packed")
+    await change_config(rig, ignore=(), unordered=())
+    await rig.read_whole()
+    assert await rig.events() == ["a updated 1"]
+    assert [said["parts"] for said in await rig.statements("rebaselined")] == [["ignore", "unordered"]]
+
+
+# Schema drift --------------------------------------------------------------------------------------------------------
+
+
+def deploy(rig: Rig) -> None:
+    """Give every record a new member, as a new version of the service does."""
+    for record in rig.source.records.values():
+        record["bin"] = None
+
+
+async def make_drift(rig: Rig) -> None:
+    rig.source.page_size = 200
+    for number in range(10):
+        rig.source.put(f"p{number}", status="open")
+    await rig.read_whole()
+    deploy(rig)
+    await rig.read_whole()
+
+
+async def test_a_new_member_of_every_record_is_held_and_stated_once(rig: Rig) -> None:
+    await make_drift(rig)
+    await rig.poll()
+    await rig.read_whole()
+    assert await rig.events() == []
+    (said,) = await rig.statements("held")
+    assert (said["reason"], said["count"], said["paths"]) == ("drift", 15, ["/bin"])
+    state = await rig.reader.state()
+    assert (state.drifted, state.drift is not None, state.drift_at is not None) == (15, True, True)
+    assert [said["verdict"] for said in await rig.statements("reconciled")][-1] == "doubtful"
+
+
+async def test_a_real_change_is_published_while_drift_is_held(rig: Rig) -> None:
+    await make_drift(rig)
+    rig.source.put("a", status="packed")
+    rig.source.records["b"]["status"] = "lost"
+    await rig.read_whole()
+    assert sorted(await rig.events()) == ["a updated 1", "b updated 1"]
+
+
+@pytest.mark.parametrize(("decision", "count"), [(Decision.ABSORB, 0), (Decision.PUBLISH, 15)])
+async def test_drift_ends_as_the_operator_decides(rig: Rig, decision: Decision, count: int) -> None:
+    await make_drift(rig)
+    await rig.store.decide_drift((await rig.reader.state()).id, decision)
+    await rig.reader.reload()
+    await rig.read_whole()
+    assert len(await rig.events()) == count
+    state = await rig.reader.state()
+    assert (state.drift, state.drifted) == (None, 0)
+    await rig.read_whole()
+    assert len(await rig.events()) == count
+
+
+async def test_values_in_another_form_are_held_and_what_changed_among_them_is_published(rig: Rig) -> None:
+    rig.source.page_size = 200
+    for number in range(40):
+        rig.source.put(f"p{number}", packed="2026-11-21T02:30:00Z", weight="1.50")
+    await rig.read_whole()
+    for record in rig.source.records.values():
+        if "packed" in record:
+            record |= {"packed": "2026-11-21T02:30:00+00:00", "weight": 1.5}
+    rig.source.records["p3"]["status"] = "lost"
+    await rig.read_whole()
+    assert await rig.events() == ["p3 updated 1"]
+    (said,) = await rig.statements("held")
+    assert (said["count"], said["paths"]) == (39, ["/packed", "/weight"])
+    await rig.store.decide_drift((await rig.reader.state()).id, Decision.ABSORB)
+    await rig.reader.reload()
+    await rig.read_whole()
+    assert (await rig.reader.state()).drift is None
+    assert await rig.events() == ["p3 updated 1"]
+
+
+async def test_drift_is_stated_with_the_page_that_shows_it(rig: Rig) -> None:
+    await make_drift(rig)
+    events = await rig.store.read_events(PACKAGES, 0, 100)
+    assert [event.change for event in events if event.change != "reconciled"] == ["held"]
+    assert [fact.statement.kind for fact in rig.ear.facts if isinstance(fact, Stated)].count(StatementKind.HELD) == 1
+
+
+async def test_drift_that_a_poll_found_is_not_ended_by_a_pass_that_had_begun_before(rig: Rig) -> None:
+    rig.source.page_size = 200
+    await rig.read_whole()
+    await rig.poll()
+    for number in range(12):
+        rig.source.put(f"p{number}", status="open")
+    await rig.poll()
+
+    async def deploy_and_poll() -> None:
+        deploy(rig)
+        await rig.poll()
+
+    rig.meanwhile(RunKind.PASS, deploy_and_poll)
+    assert await rig.read_whole() == ""
+    state = await rig.reader.state()
+    assert (state.drift is not None, state.drifted) == (True, 0)
+    await rig.read_whole()
+    assert (await rig.reader.state()).drifted == 17
+    assert len(await rig.statements("held")) == 1
+
+
+async def test_drift_that_is_rolled_back_ends_by_itself(rig: Rig) -> None:
+    await make_drift(rig)
+    for record in rig.source.records.values():
+        del record["bin"]
+    await rig.read_whole()
+    assert await rig.events() == []
+    assert (await rig.reader.state()).drift is None
+
+
+# The store's life ----------------------------------------------------------------------------------------------------
+
+
+async def reopen(rig: Rig, path: Path) -> SqliteStore:
+    rig.store = await SqliteStore.open(path, now=rig.clock)
+    rig.restart()
+    return rig.store
+
+
+async def test_a_lost_store_begins_with_a_gap(rig: Rig, tmp_path: Path) -> None:
+    await rig.read_whole()
+    epoch = rig.store.epoch
+    await rig.store.aclose()
+    for end in ("", "-wal", "-shm"):
+        (tmp_path / f"dockbell.db{end}").unlink(missing_ok=True)
+    store = await reopen(rig, tmp_path / "dockbell.db")
+    assert store.epoch != epoch
+    rig.clock.pass_(1)
+    rig.source.put("a", status="packed")
+    await rig.read_whole()
+    first, *_ = await rig.statements()
+    assert (first["reason"], first["from"]) == ("store_lost", None)
+    assert await rig.events() == []
+
+
+async def test_a_store_from_a_backup_begins_a_new_life_with_a_gap_even_when_it_is_read_differently(
+    rig: Rig, tmp_path: Path
+) -> None:
+    await rig.read_whole()
+    copy = tmp_path / "copy.db"
+    with sqlite3.connect(copy) as target, sqlite3.connect(tmp_path / "dockbell.db") as source:
+        source.backup(target)
+    epoch = rig.store.epoch
+    rig.clock.pass_(20)
+    rig.source.put("a", status="packed")
+    await rig.poll()
+    ids = {event.id for event in await rig.store.read_events(PACKAGES, 0, 100)}
+    await rig.store.aclose()
+    for end in ("-wal", "-shm"):
+        (tmp_path / f"dockbell.db{end}").unlink(missing_ok=True)
+    copy.rename(tmp_path / "dockbell.db")
+    rig.settings["expand"] = ("lines",)
+    store = await reopen(rig, tmp_path / "dockbell.db")
+    assert store.epoch != epoch
+    await rig.read_whole()
+    await rig.poll()
+    events = await rig.store.read_events(PACKAGES, 0, 100)
+    new = [event for event in events if event.id not in ids][-4:]
+    assert [event.change for event in new][:2] == ["gap", "rebaselined"]
+    assert await rig.events() == ["a updated 1"]
+    assert [gap["reason"] for gap in await rig.statements("gap")] == ["store_lost"]
+
+
+@pytest.mark.parametrize("first", ["pass", "poll"])
+async def test_a_store_from_a_backup_of_yesterday_states_one_gap(rig: Rig, tmp_path: Path, first: str) -> None:
+    await rig.read_whole()
+    await rig.poll()
+    copy = tmp_path / "copy.db"
+    with sqlite3.connect(copy) as target, sqlite3.connect(tmp_path / "dockbell.db") as source:
+        source.backup(target)
+    rig.source.put("a", status="packed")
+    await rig.poll()
+    await rig.store.aclose()
+    for end in ("-wal", "-shm"):
+        (tmp_path / f"dockbell.db{end}").unlink(missing_ok=True)
+    copy.rename(tmp_path / "dockbell.db")
+    rig.clock.pass_(86_400)
+    await reopen(rig, tmp_path / "dockbell.db")
+    for run in (rig.read_whole, rig.poll) if first == "pass" else (rig.poll, rig.read_whole):
+        await run()
+    assert [gap["reason"] for gap in await rig.statements("gap")] == ["store_lost"]
+    await rig.poll(after=3600)  # and what comes after it is another
+    assert [gap["reason"] for gap in await rig.statements("gap")] == ["store_lost", "down"]
+
+
+# What is told --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_listing_that_is_no_longer_as_it_was_is_told_once(rig: Rig) -> None:
+    await rig.read_whole()
+    rig.spoil(lambda page: replace(page, envelope="data"))
+    for _ in range(2):
+        await rig.read_whole()
+    told = [str(fact) for fact in rig.ear.facts if isinstance(fact, HabitChanged)]
+    assert told == ['main/packages: the API behaves differently: the records\' array was "packages" and is now "data"']
+
+
+async def test_a_named_event_whose_condition_cannot_be_answered_is_told_for_each_page(rig: Rig) -> None:
+    rig.source.page_size = 200
+    rig.restart(events=[{"name": "heavy", "when": "after.weight > 10"}])
+    await rig.read_whole()
+    rig.clock.pass_(1)
+    rig.source.put("a", weight="much")
+    rig.source.put("b", weight=11)
+    for _ in range(2):
+        await rig.poll()
+    unanswered = [fact for fact in rig.ear.facts if isinstance(fact, NamedEventUnanswered)]
+    assert [(fact.feed, fact.name, fact.count) for fact in unanswered] == [(PACKAGES, "heavy", 1)]
+    assert await rig.events() == ["a updated 1", "b updated 1", "b updated 1"]
+
+
+# What the operator must mend -----------------------------------------------------------------------------------------
+
+
+async def test_records_that_nothing_identifies_stop_the_feed_with_the_remedy(rig: Rig) -> None:
+    rig.source.records = {"x": {"colour": "red", "size": 1}, "y": {"colour": "red", "size": 1}}
+    await tend(rig.reader, rig.read_whole, pause=False)
+    problem = (await rig.reader.state()).problem
+    assert problem == (
+        'resource "packages": no field identifies the records, got fields colour, size; set key in [resources.packages]'
+    )
+
+
+async def test_a_refused_key_is_told_stored_and_mended(rig: Rig) -> None:
+    def refuse(_: int) -> None:
+        raise SourceRefused("source main: HTTP 401; check api_key")
+
+    rig.source.before_page = refuse
+    await tend(rig.reader, rig.read_whole, pause=False)
+    assert (await rig.reader.state()).problem == "source main: HTTP 401; check api_key"
+    rig.source.before_page = lambda _: None
+    await tend(rig.reader, rig.read_whole, pause=False)
+    assert (await rig.reader.state()).problem == ""
+    assert [type(fact) for fact in rig.ear.facts if isinstance(fact, FeedFails | FeedMended)] == [FeedFails, FeedMended]
+
+
+async def test_a_poll_that_has_nothing_to_ask_mends_nothing(rig: Rig) -> None:
+    rig.source.records = {"x": {"colour": "red"}, "y": {"colour": "red"}}
+    await tend(rig.reader, rig.read_whole, pause=False)
+    problem = (await rig.reader.state()).problem
+    await tend(rig.reader, rig.poller.run_once, pause=False)
+    assert (await rig.reader.state()).problem == problem != ""
+
+
+async def test_an_error_that_nobody_foresaw_stays_with_the_feed(rig: Rig) -> None:
+    def fail(_: int) -> None:
+        raise ZeroDivisionError
+
+    rig.source.before_page = fail
+    await tend(rig.reader, rig.read_whole, pause=False)
+    assert any(isinstance(fact, AgentFails) for fact in rig.ear.facts)
+
+
+async def test_a_store_that_takes_nothing_does_not_end_the_agent(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse_to_save(*_: object) -> None:
+        raise OSError("database or disk is full")
+
+    rig.source.records = {"x": {"colour": "red"}, "y": {"colour": "red"}}
+    monkeypatch.setattr(rig.store, "save_problem", refuse_to_save)
+    await tend(rig.reader, rig.read_whole, pause=False)
+    assert "main/packages: OSError: database or disk is full" in rig.ear.texts()

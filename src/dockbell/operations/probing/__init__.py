@@ -1,0 +1,85 @@
+"""How an API really behaves, measured with a few requests: a report, and the configuration for it.
+
+- ``asking``: the requests, counted; when to stop.
+- ``measuring``: one measurement after the other, over the feeds of a source.
+- ``telling``: what the measurements say, with what speaks for it.
+- ``advising``: the TOML for it, a reason on every line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from dockbell.config import FeedSettings, SourceSettings
+from dockbell.core.model import Feed
+from dockbell.operations.probing.advising import KEY_VARIABLE, advise_source
+from dockbell.operations.probing.asking import Asker, Line
+from dockbell.operations.probing.measuring import Measured, measure
+from dockbell.operations.probing.telling import Finding, State, is_problem, tell_feed, tell_source
+
+__all__ = ["APART", "KEY_VARIABLE", "REQUESTS", "Finding", "Line", "Report", "State", "probe"]
+
+REQUESTS: Final = 40
+"""How many requests measure nearly everything about five resources."""
+APART: Final = timedelta(seconds=3)
+"""How long after the first reading of a page the second comes."""
+
+_ADVICE: Final = (
+    "# Measured by dockbell probe with {sent} of {requests} requests; what it could not tell is assumed.\n"
+    "# Keep key set: a key that dockbell must learn is provisional, and there are no events before a whole pass\n"
+    "# has proven it unique.\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was measured of one source.
+
+    Attributes:
+        source: Its name.
+        sent: How many requests were sent.
+        findings: What was found, the source first, then its feeds.
+        toml: The configuration for it, with a reason on every line; empty when nothing could be read.
+    """
+
+    source: str
+    sent: int
+    findings: Sequence[Finding]
+    toml: str
+
+    @property
+    def fails(self) -> bool:
+        """Whether somebody must act."""
+        return is_problem(self.findings)
+
+
+async def probe(
+    name: str,
+    settings: SourceSettings,
+    feeds: Sequence[FeedSettings],
+    line: Line,
+    *,
+    requests: int = REQUESTS,
+    apart: timedelta = APART,
+) -> Report:
+    """Measure how the API of one source behaves; nothing is stored, and nothing is changed there.
+
+    Args:
+        name: The source's.
+        settings: Of the source.
+        feeds: Of its feeds that are measured, at least one.
+        line: The account.
+        requests: The most requests to send; the measurements that matter most come first.
+        apart: The least time between two readings of the same page.
+    """
+    asker = Asker(line, requests=requests, share=settings.share)
+    measured = [Measured(Feed(name, each.resource), each.settings) for each in feeds]
+    await measure(measured, asker, apart=apart)
+    findings = [*tell_source(name, asker), *(finding for each in measured for finding in tell_feed(each))]
+    toml = ""
+    if not all(each.problem for each in measured):
+        toml = _ADVICE.format(sent=asker.sent, requests=requests) + advise_source(name, settings, asker, measured)
+    return Report(name, asker.sent, findings, toml)

@@ -48,7 +48,7 @@ def test_status_is_fine_while_a_daemon_runs_and_not_after(daemon: Program, tmp_p
     result = run("status", cwd=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
     assert re.search(r"^daemon: process \d+$", result.stdout, re.MULTILINE)
-    assert re.search(r"^main/shipments +\d+ +\d+ +\S+ +\S+ +\S+ +/id, /updated_at$", result.stdout, re.MULTILINE)
+    assert re.search(r"^main/shipments +\d+ +\d+ +\S+ +\S+ +\S+ +1m +/id, /updated_at$", result.stdout, re.MULTILINE)
     daemon.end()
     result = run("status", "--json", cwd=tmp_path)
     assert result.returncode == 1

@@ -13,7 +13,11 @@ from dockbell.cli import main
 from dockbell.core.publishing.signature import parse_secret
 from tests.cli.programs import run
 
-COMMANDS = ("demo", "run", "check", "once", "status", "events", "test", "secret", "sandbox")
+COMMANDS = (
+    *("demo", "run", "check", "once", "status", "events", "why", "reconcile", "deletes", "drift", "test", "secret"),
+    *("sandbox", "probe"),
+)
+CONFIGURED = tuple(command for command in COMMANDS if command not in {"demo", "secret", "sandbox"})
 HEAVY = ("httpx", "pydantic", "rich", "starlette", "uvicorn", "paho", "msgspec", "sqlite3", "apscheduler", "anyio")
 
 
@@ -32,7 +36,7 @@ def test_the_help_of_every_command_gives_an_example(command: str) -> None:
     assert f"  dockbell {command}" in result.output.partition("Example")[2]
 
 
-@pytest.mark.parametrize("command", ["run", "check", "once", "status", "events", "test"])
+@pytest.mark.parametrize("command", CONFIGURED)
 def test_help_says_where_the_configuration_is_looked_for(command: str) -> None:
     output = " ".join(CliRunner().invoke(main, [command, "--help"]).output.split())
     assert "--config PATH The configuration file; else $DOCKBELL_CONFIG, else ./dockbell.toml." in output

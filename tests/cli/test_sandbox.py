@@ -48,6 +48,8 @@ def test_every_option_has_the_default_and_the_words_of_its_field() -> None:
             ("--timestamp-field", "changed", "--envelope", "data"),
             SandboxOptions(timestamp_field="changed", envelope="data"),
         ),
+        (("--gzip", "--fault-most", "3"), SandboxOptions(gzip=True, fault_most=3)),
+        (("--refuse-with", "401", "--date-skew", "-2.5"), SandboxOptions(refuse_with=401, date_skew=-2.5)),
     ],
 )
 def test_an_option_reaches_its_field(args: tuple[str, ...], options: SandboxOptions) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -18,6 +19,8 @@ from dockbell.sources import InventoryClient
 from dockbell.telemetry import Telemetry
 from tests.fakes import FakeSink
 
+PROVISIONAL = " (learned, so provisional: no events until a whole pass has proved it unique)"
+NO_DATE = "no Date that can be believed: time is taken from"
 RESOURCES = ("shipments", "packages", "items", "stock", "warehouses")
 
 
@@ -68,10 +71,21 @@ async def test_store_feeds_and_sinks_are_found_in_this_order(sandbox: str) -> No
 
 
 async def test_a_feed_tells_its_answer_its_budget_and_what_identifies_its_records(sandbox: str) -> None:
-    finding = (await run_check(configure(sandbox, ("stock",))))[1]
+    finding = (await run_check(configure(sandbox, ("stock",), key=["/sku", "/warehouse_id"])))[1]
     answer, *rest = finding.detail.split(", ")
     assert answer.startswith("HTTP 200 in ")
     assert rest == ['records in "stock"', "299 requests left", "key /sku + /warehouse_id", "dated by /updated_at"]
+
+
+async def test_a_key_that_is_not_configured_is_said_to_be_provisional(sandbox: str) -> None:
+    finding = (await run_check(configure(sandbox, ("stock",))))[1]
+    assert not finding.fails
+    assert finding.detail.endswith(f", key /sku + /warehouse_id{PROVISIONAL}, dated by /updated_at")
+
+
+async def test_the_key_is_learned_from_the_whole_first_page_as_the_daemon_does_it() -> None:
+    records = '[{"code": "a", "number": 1}, {"code": "a", "number": 2}]'
+    assert f", key /number{PROVISIONAL}, dated by nothing" in (await look_at(Api(records))).detail
 
 
 async def test_a_key_that_is_not_accepted_fails(sandbox: str) -> None:
@@ -109,8 +123,27 @@ async def look_at(api: Api, **settings: object) -> Finding:
 
 
 async def test_an_api_without_headers_is_said_to_have_none() -> None:
-    detail = (await look_at(Api())).detail
-    assert detail.endswith('records in "items", no rate limit headers, no Date header, key /id, dated by nothing')
+    detail = (await look_at(Api(), key=["/id"])).detail
+    assert detail.endswith(
+        f'records in "items", no rate limit headers, {NO_DATE} our own clock, key /id, dated by nothing'
+    )
+
+
+async def test_without_a_date_the_reset_tells_the_time() -> None:
+    reset = str(int(datetime.now(UTC).timestamp()) + 30)
+    detail = (await look_at(Api(**{"x-ratelimit-reset": reset}))).detail
+    assert f", {NO_DATE} x-ratelimit-reset, " in detail
+
+
+async def test_a_date_that_is_absurd_and_not_confirmed_is_not_said_to_be_missing() -> None:
+    class Wandering(Api):
+        def __call__(self, request: httpx.Request) -> httpx.Response:
+            self._headers["date"] = format_datetime(datetime.now(UTC) + timedelta(days=next(years)), usegmt=True)
+            return super().__call__(request)
+
+    years = itertools.count(365, 365)
+    detail = (await look_at(Wandering())).detail
+    assert f", {NO_DATE} our own clock, " in detail
 
 
 @pytest.mark.parametrize(("skew", "told"), [(90, "ahead of ours by 1m"), (-90, "behind ours by 1m")])

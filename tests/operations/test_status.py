@@ -3,13 +3,26 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dockbell.config import FeedSettings, ResourceSettings
+from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.model import Feed, RunKind
+from dockbell.core.publishing.event import Composer
+from dockbell.core.publishing.statement import GapReason, gap
+from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
-from dockbell.operations.status import FeedStatus, Status, format_age, judge_status, load_status
+from dockbell.operations.status import (
+    FeedStatus,
+    Gap,
+    Status,
+    describe_feed,
+    format_age,
+    judge_status,
+    load_status,
+)
 from dockbell.ports import FeedState, RunRecord, SinkState
 from dockbell.scheduler import next_time
 from dockbell.stores.sqlite import SqliteStore, SqliteView
@@ -18,6 +31,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 FEED = Feed("main", "shipments")
 READ = FeedStatus(FEED, MINUTE, 7, FeedState(1, FEED), NOON + MINUTE)
+DRIFT = Drift(frozenset({"/b", "/a"}))
 QUIET = SinkState("erp", owed=0, blocked=0, dead=0, oldest=None, error="")
 
 
@@ -28,6 +42,12 @@ def run(kind: RunKind, ended_at: datetime) -> RunRecord:
 def feed(problem: str = "", held: int = 0) -> FeedStatus:
     full = run(RunKind.PASS, NOON - 5 * MINUTE)
     return replace(READ, state=FeedState(1, FEED, held=held, problem=problem, full=full))
+
+
+def stands(**fields: Any) -> FeedStatus:
+    """Return a feed that was read a moment ago, and of which this is stored."""
+    full = run(RunKind.PASS, NOON - 5 * MINUTE)
+    return replace(READ, state=replace(FeedState(1, FEED, proven=True, full=full), **fields))
 
 
 def judge(*feeds: FeedStatus, holder: str = "process 1", sink: SinkState = QUIET) -> list[str]:
@@ -57,7 +77,31 @@ def test_a_store_that_nobody_works_on_is_a_reason() -> None:
             "last read to its end 5m ago, expected cron */5 * * * mon",
         ),
         (feed(problem="the API does not accept the key"), "the API does not accept the key"),
-        (feed(held=30), "30 records are absent, too many to believe that they were deleted; look at the API"),
+        (
+            feed(held=30),
+            (
+                "30 records are absent, too many to believe that they were deleted; look at the API, then"
+                ' "dockbell deletes approve main/shipments" or "dockbell deletes reject main/shipments"'
+            ),
+        ),
+        (
+            stands(drift=DRIFT, drifted=12),
+            (
+                '12 readings are held that differ by /a, /b alone; "dockbell drift absorb main/shipments" or "dockbell'
+                ' drift publish main/shipments" decides'
+            ),
+        ),
+        (
+            stands(drift=DRIFT),
+            (
+                'readings are held that differ by /a, /b alone; "dockbell drift absorb main/shipments" or "dockbell'
+                ' drift publish main/shipments" decides'
+            ),
+        ),
+        (
+            stands(quarantined=3),
+            '3 records in quarantine cannot be read; "dockbell status --verbose" says why',
+        ),
     ],
 )
 def test_a_feed_that_needs_a_look_gives_its_reason(status: FeedStatus, reason: str) -> None:
@@ -66,6 +110,43 @@ def test_a_feed_that_needs_a_look_gives_its_reason(status: FeedStatus, reason: s
 
 def test_a_feed_gives_every_reason_that_it_has() -> None:
     assert len(judge(replace(feed(problem="no key", held=3), expected_at=NOON - MINUTE))) == 3
+
+
+@pytest.mark.parametrize(
+    "status", [stands(drift=replace(DRIFT, decision=Decision.ABSORB)), stands(holds=3), stands(rebaselining=True)]
+)
+def test_what_passes_by_itself_is_no_reason_to_look(status: FeedStatus) -> None:
+    assert judge(status) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "remarks"),
+    [
+        (replace(READ, state=None), []),
+        (stands(), []),
+        (stands(shape=Shape(("/id",), None, None)), []),
+        (
+            stands(shape=Shape(("/sku", "/bin"), None, None), proven=False),
+            ["key /sku + /bin is learned, not proven yet: nothing is published"],
+        ),
+        (
+            stands(rebaselining=True),
+            ["is read differently now: what differs is stored silently until a pass is complete"],
+        ),
+        (stands(holds=3), ["3 readings are held: older than what is stored, maybe a lagging replica's"]),
+        (
+            stands(drift=replace(DRIFT, decision=Decision.PUBLISH)),
+            ["drift of /a, /b: publish, until a pass meets no more of it"],
+        ),
+        (
+            replace(stands(), gap=Gap(NOON - 9 * MINUTE, NOON - MINUTE, "down")),
+            ["was blind for 8m until 1m ago: down"],
+        ),
+        (replace(stands(), gap=Gap(None, NOON - MINUTE, "store_lost")), ["was blind until 1m ago: store_lost"]),
+    ],
+)
+def test_what_is_worth_knowing_of_a_feed_is_said(status: FeedStatus, remarks: list[str]) -> None:
+    assert list(describe_feed(status, NOON)) == remarks
 
 
 @pytest.mark.parametrize(
@@ -95,7 +176,16 @@ async def look(tmp_path: Path, every: timedelta | str = MINUTE) -> Status:
         state = await store.open_feed(FEED)
         await store.open_feed(Feed("left", "items"))
         await store.enroll("gone", "now")
-        await store.close_pass(state.id, run(RunKind.PASS, NOON - MINUTE), suspected=(), held=0, confirm_at=None)
+        await store.close_run(state.id, run(RunKind.PASS, NOON - MINUTE))
+        await store.save_habits(state.id, '{"clock":["local",0],"order":["key",0]}')
+        await store.publish(
+            state.id,
+            [
+                gap(FEED, NOON, began_at=start, ended_at=NOON, reason=GapReason.REFUSED)
+                for start in (None, NOON - MINUTE)
+            ],
+            Composer(FEED, name="acme", singular="shipment", epoch="epoch"),
+        )
         await store.close_run(state.id, run(RunKind.POLL, NOON), Progress(NOON))
         other = FeedSettings("main", "stock", settings(MINUTE))
         return await load_status(view, [each, other], ["erp"], at=NOON, holder="me", next_time=next_time)
@@ -113,6 +203,17 @@ async def test_a_feed_is_expected_three_intervals_and_a_minute_after_its_last_co
     assert (status.feed, status.read_at, status.expected_at) == (FEED, NOON, NOON + 4 * MINUTE)
 
 
+async def test_a_feed_that_was_never_read_is_not_expected(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
+    await store.open_feed(FEED)
+    view = await SqliteView.open(tmp_path / "a.db")
+    each = FeedSettings("main", "shipments", settings(MINUTE))
+    (status,) = (await load_status(view, [each], [], at=NOON, holder="", next_time=next_time)).feeds
+    assert (status.read_at, status.expected_at, status.gap) == (None, None, None)
+    await view.aclose()
+    await store.aclose()
+
+
 async def test_a_feed_with_a_cron_line_is_expected_when_it_has_rung_three_times(tmp_path: Path) -> None:
     status = (await look(tmp_path, "*/5 * * * *")).feeds[0]
     assert status.expected_at == NOON + 16 * MINUTE
@@ -121,8 +222,16 @@ async def test_a_feed_with_a_cron_line_is_expected_when_it_has_rung_three_times(
 async def test_only_what_is_configured_is_looked_at_whether_the_store_knows_it_or_not(tmp_path: Path) -> None:
     status = await look(tmp_path)
     assert [str(each.feed) for each in status.feeds] == ["main/shipments", "main/stock"]
-    assert status.feeds[1].state is None
+    assert (status.feeds[1].state, status.feeds[1].learned) == (None, ())
     assert status.sinks == (QUIET,)
+
+
+async def test_a_feed_tells_how_far_its_polls_look_back_and_when_dockbell_was_blind_last(tmp_path: Path) -> None:
+    shipments, stock = (await look(tmp_path)).feeds
+    assert (shipments.lookback, stock.lookback) == (2 * MINUTE, None)  # our clock stands in for the service's
+    assert (shipments.gap, stock.gap) == (Gap(NOON - MINUTE, NOON, "refused"), None)
+    assert shipments.bad == ()
+    assert (dict(shipments.learned)["order"], stock.learned) == ("the key, ascending", ())
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,14 @@ _HOMES = {
     "once": "dockbell.cli.once:once",
     "status": "dockbell.cli.status:status",
     "events": "dockbell.cli.events:events",
+    "why": "dockbell.cli.why:why",
+    "reconcile": "dockbell.cli.reconcile:reconcile",
+    "deletes": "dockbell.cli.deletes:deletes",
+    "drift": "dockbell.cli.drift:drift",
     "test": "dockbell.cli.test:test",
     "secret": "dockbell.cli.secret:secret",
     "sandbox": "dockbell.cli.sandbox:sandbox",
+    "probe": "dockbell.cli.probe:probe",
 }
 
 _EPILOG = """

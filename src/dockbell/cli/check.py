@@ -19,7 +19,7 @@ from dockbell.cli.printing import print_json, print_table
 def check(ctx: click.Context, config_path: str | None, *, as_json: bool, show: bool) -> None:
     """Print the configuration, and what would fail.
 
-    Looks at the store, asks one record of each feed, and connects to each sink without delivering. Nothing is changed,
+    Looks at the store, asks one page of each feed, and connects to each sink without delivering. Nothing is changed,
     and a running daemon is not disturbed. Secrets are not printed. Exits with 1 when something would fail.
 
     \b

@@ -22,24 +22,28 @@ if TYPE_CHECKING:
 @click.command()
 @config_option
 @json_option
+@click.option("-v", "--verbose", is_flag=True, help="Add what was learned of each feed, and what is in quarantine.")
 @click.pass_context
-def status(ctx: click.Context, config_path: str | None, *, as_json: bool) -> None:
+def status(ctx: click.Context, config_path: str | None, *, as_json: bool, verbose: bool) -> None:
     """Print how feeds and sinks stand; for monitoring too.
 
     Exits with 1, and says why, when no daemon runs, a feed was not read completely for three intervals and a minute,
-    has a problem or holds deletions back, or a sink has dead letters or owes an event for more than five minutes.
+    has a problem, holds deletions or drift or has records in quarantine, or a sink has dead letters or owes an event
+    for more than five minutes.
 
     \b
-    read     since the last complete reading of the feed, poll or pass
-    behind   since the time up to which polls have proven that nothing is missing
-    pass     since the feed was last read whole
-    owed     events that the sink has not taken yet
-    blocked  records whose next event waits for another attempt
-    waiting  since the oldest owed event was recorded
+    read      since the last complete reading of the feed, poll or pass
+    behind    since the time up to which polls have proven that nothing is missing
+    pass      since the feed was last read whole
+    lookback  how far before that time polls begin; two minutes at least where the API does not tell its time
+    owed      events that the sink has not taken yet
+    blocked   records whose next event waits for another attempt
+    waiting   since the oldest owed event was recorded
 
     \b
     Examples:
       dockbell status
+      dockbell status --verbose
       dockbell status --json | jq .reasons
     """
     import anyio
@@ -51,7 +55,7 @@ def status(ctx: click.Context, config_path: str | None, *, as_json: bool) -> Non
     if as_json:
         print_json(_describe(found, reasons))
     else:
-        _print(found)
+        _print(found, verbose=verbose)
         print_reasons(reasons)
     if reasons:
         ctx.exit(PROBLEM)
@@ -76,13 +80,14 @@ async def _load(config: Config) -> Status:
         await view.aclose()
 
 
-def _print(found: Status) -> None:
+def _print(found: Status, *, verbose: bool) -> None:
     click.echo(f"daemon: {found.holder or 'none'}\n")
     print_table(
-        ("feed", "records", "events", "read", "behind", "pass", "key, timestamp"),
+        ("feed", "records", "events", "read", "behind", "pass", "lookback", "key, timestamp"),
         [_feed_row(each, found.at) for each in found.feeds],
     )
     click.echo()
+    _print_remarks(found, verbose=verbose)
     if found.sinks:
         print_table(
             ("sink", "owed", "blocked", "dead", "waiting", "last error"),
@@ -91,10 +96,29 @@ def _print(found: Status) -> None:
         click.echo()
 
 
+def _print_remarks(found: Status, *, verbose: bool) -> None:
+    from dockbell.operations.status import describe_feed
+
+    lines = [f"{each.feed}: {remark}" for each in found.feeds for remark in describe_feed(each, found.at)]
+    if verbose:
+        lines += [f"{each.feed}: {name}: {words}" for each in found.feeds for name, words in each.learned]
+        lines += [
+            f"{each.feed}: quarantine: {bad.problem} (last met {_age(bad.last_at, found.at)} ago)"
+            for each in found.feeds
+            for bad in each.bad
+        ]
+    for line in lines:
+        click.echo(line)
+    if lines:
+        click.echo()
+
+
 def _feed_row(each: FeedStatus, at: datetime) -> tuple[object, ...]:
+    from dockbell.config import format_duration
+
     state = each.state
     if state is None:
-        return (each.feed, *[None] * 6)
+        return (each.feed, *[None] * 7)
     return (
         each.feed,
         each.records,
@@ -102,6 +126,7 @@ def _feed_row(each: FeedStatus, at: datetime) -> tuple[object, ...]:
         _age(each.read_at, at),
         _age(state.progress.watermark, at),
         _age(None if state.full is None else state.full.ended_at, at),
+        None if each.lookback is None else format_duration(each.lookback),
         None if state.shape is None else f"{' + '.join(state.shape.key)}, {state.shape.updated_at or '-'}",
     )
 
@@ -122,7 +147,7 @@ def _describe(found: Status, reasons: Sequence[str]) -> dict[str, Any]:
         "daemon": found.holder or None,
         "well": not reasons,
         "reasons": list(reasons),
-        "feeds": [_describe_feed(each) for each in found.feeds],
+        "feeds": [_describe_feed(each, found.at) for each in found.feeds],
         "sinks": [
             {
                 "sink": each.name,
@@ -137,8 +162,9 @@ def _describe(found: Status, reasons: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _describe_feed(each: FeedStatus) -> dict[str, Any]:
+def _describe_feed(each: FeedStatus, at: datetime) -> dict[str, Any]:
     state, shape = each.state, each.state and each.state.shape
+    drift = state and state.drift
     return {
         "feed": str(each.feed),
         "records": each.records,
@@ -150,4 +176,21 @@ def _describe_feed(each: FeedStatus) -> dict[str, Any]:
         "problem": state.problem if state else "",
         "key": shape and shape.key,
         "updated_at": shape and shape.updated_at,
+        "learned": dict(each.learned),
+        "proven": state.proven if state else False,
+        "rebaselining": state.rebaselining if state else False,
+        "lookback_seconds": each.lookback and each.lookback.total_seconds(),
+        "lateness_seconds": state and state.lateness.quantile(at).total_seconds(),
+        "held_readings": state.holds if state else 0,
+        "quarantined": state.quarantined if state else 0,
+        "quarantine": [{"key": bad.key, "problem": bad.problem, "last_at": bad.last_at} for bad in each.bad],
+        "drift": drift
+        and state
+        and {
+            "fields": sorted(drift.paths),
+            "decision": drift.decision,
+            "since": state.drift_at,
+            "readings": state.drifted,
+        },
+        "gap": each.gap and {"from": each.gap.began_at, "to": each.gap.ended_at, "reason": each.gap.reason},
     }

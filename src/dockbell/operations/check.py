@@ -15,6 +15,7 @@ from dockbell.core import pointer
 from dockbell.core.comparing.canon import decode
 from dockbell.core.key import key_of
 from dockbell.core.model import RESOURCES, ClockSource, Feed, Page, Urgency
+from dockbell.core.reading.request import MAX_LIMIT
 from dockbell.core.reading.shape import learn_shape
 from dockbell.errors import DockbellError, SchemaMismatch, SourceUnavailable
 from dockbell.operations.status import format_age
@@ -23,7 +24,12 @@ from dockbell.telemetry import Fact, RequestSent, SourceWaits, Telemetry
 
 _PATIENCE: Final = timedelta(minutes=1)
 _NO_ANSWER: Final = "no answer within a minute"
+_PROVISIONAL: Final = "learned, so provisional: no events until a whole pass has proved it unique"
 _SKEW_TOLD: Final = timedelta(seconds=2)
+_NO_DATE: Final = {
+    ClockSource.RESET: "no Date that can be believed: time is taken from x-ratelimit-reset",
+    ClockSource.LOCAL: "no Date that can be believed: time is taken from our own clock",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ async def check(
     open_source: Callable[[str, Telemetry], Source],
     open_sink: Callable[[str], Sink],
 ) -> Sequence[Finding]:
-    """Look at the store, ask one record of each feed, connect to each sink; return what was found, in this order.
+    """Look at the store, ask one page of each feed, connect to each sink; return what was found, in this order.
 
     Args:
         config: What to check.
@@ -129,7 +135,11 @@ async def _check_feed(source: Source, each: FeedSettings, ear: _Ear) -> Finding:
         settings = each.settings
         with anyio.CancelScope() as ear.scope:
             page = await source.read_page(
-                each.resource, limit=1, query=settings.query, expand=settings.expand, urgency=Urgency.OPERATOR
+                each.resource,
+                limit=1 if settings.key else MAX_LIMIT,  # a key is learned from the whole first page
+                query=settings.query,
+                expand=settings.expand,
+                urgency=Urgency.OPERATOR,
             )
             return ", ".join([*_describe_answer(page, ear.answer), _describe_shape(page, each)])
         raise SourceUnavailable(ear.problem)
@@ -148,7 +158,7 @@ def _describe_answer(page: Page, answer: RequestSent | None) -> Iterator[str]:
         elif page.received_at - page.answered_at > _SKEW_TOLD:
             yield f"clock behind ours by {format_age(page.received_at - page.answered_at)}"
     else:
-        yield "no Date header"
+        yield _NO_DATE[page.clock]
 
 
 def _describe_shape(page: Page, each: FeedSettings) -> str:
@@ -161,9 +171,10 @@ def _describe_shape(page: Page, each: FeedSettings) -> str:
         return "no records"
     settings, resource = each.settings, RESOURCES[each.resource]
     try:
-        record = decode(page.records[0])
-        shape = learn_shape(resource.singular, [record], key=settings.key, updated_at=settings.updated_at)
-        key_of(record, [pointer.parse(part) for part in shape.key])
+        records = [decode(record) for record in page.records]
+        shape = learn_shape(resource.singular, records, key=settings.key, updated_at=settings.updated_at)
+        key_of(records[0], [pointer.parse(part) for part in shape.key])
     except ValueError as error:
         raise SchemaMismatch(f"{error}; set key in [resources.{resource.name}]") from error
-    return f"key {' + '.join(shape.key)}, dated by {shape.updated_at or 'nothing'}"
+    provisional = "" if settings.key else f" ({_PROVISIONAL})"
+    return f"key {' + '.join(shape.key)}{provisional}, dated by {shape.updated_at or 'nothing'}"

@@ -7,15 +7,36 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from dockbell.config import FeedSettings, format_duration
-from dockbell.core.model import Feed
-from dockbell.ports import FeedState, SinkState, View
+from dockbell.config import FeedSettings, ResourceSettings, format_duration
+from dockbell.core.comparing.canon import decode
+from dockbell.core.comparing.drift import Decision
+from dockbell.core.model import RESOURCES, ClockSource, Feed, StatementKind
+from dockbell.core.moment import parse_moment
+from dockbell.core.reading.habits import Habits
+from dockbell.core.reading.window import choose_lookback
+from dockbell.ports import FeedState, Quarantined, SinkState, View
 
 OWED_MOST: Final = timedelta(minutes=5)
 """A sink that owes an event for longer is worth a look."""
 
+_BAD_MOST: Final = 5
 _INTERVALS_MOST: Final = 3
 _GRACE: Final = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A time in which dockbell was blind.
+
+    Attributes:
+        began_at: Until when it had seen everything, by the service's clock; None where nobody knows.
+        ended_at: From when on it saw again, by the service's clock.
+        reason: Why, in the words of the event.
+    """
+
+    began_at: datetime | None
+    ended_at: datetime
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +49,9 @@ class FeedStatus:
         records: How many of its records are stored.
         state: What else is stored; None before its first reading.
         expected_at: When at the latest it should have been read completely again; None before its first such reading.
+        lookback: How far before the watermark polls start; None where there are none.
+        gap: The last time in which dockbell was blind, of those whose event is kept.
+        bad: Some of the records in quarantine, the last met before the others.
     """
 
     feed: Feed
@@ -35,11 +59,19 @@ class FeedStatus:
     records: int = 0
     state: FeedState | None = None
     expected_at: datetime | None = None
+    lookback: timedelta | None = None
+    gap: Gap | None = None
+    bad: tuple[Quarantined, ...] = ()
 
     @property
     def read_at(self) -> datetime | None:
         """When the last complete reading ended, poll or pass."""
         return None if self.state is None else _last_reading(self.state)
+
+    @property
+    def learned(self) -> Sequence[tuple[str, str]]:
+        """What was learned of the feed's listing, as names and words."""
+        return () if self.state is None else Habits.from_json(self.state.habits).describe()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +116,7 @@ async def load_status(
     return Status(
         at=at,
         holder=holder,
-        feeds=tuple(_feed_status(each, states, records, next_time) for each in feeds),
+        feeds=tuple([await _load_feed(view, each, states, records, at=at, next_time=next_time) for each in feeds]),
         sinks=tuple(known.get(name, SinkState(name, 0, 0, 0, None, "")) for name in sinks),
     )
 
@@ -111,20 +143,68 @@ def format_age(age: timedelta) -> str:
     return format_duration(whole - whole % grain)
 
 
-def _feed_status(
+def describe_feed(status: FeedStatus, at: datetime) -> Iterator[str]:
+    """Yield what is worth knowing of a feed and passes by itself."""
+    state = status.state
+    if state is None:
+        return
+    if state.shape is not None and not state.proven:
+        yield f"key {' + '.join(state.shape.key)} is learned, not proven yet: nothing is published"
+    if state.rebaselining:
+        yield "is read differently now: what differs is stored silently until a pass is complete"
+    if state.holds:
+        yield f"{state.holds} readings are held: older than what is stored, maybe a lagging replica's"
+    if state.drift is not None and state.drift.decision is not Decision.HOLD:
+        yield f"drift of {_write_paths(state)}: {state.drift.decision}, until a pass meets no more of it"
+    if status.gap is not None:
+        gap = status.gap
+        length = "" if gap.began_at is None else f" for {format_age(gap.ended_at - gap.began_at)}"
+        yield f"was blind{length} until {format_age(at - gap.ended_at)} ago: {gap.reason}"
+
+
+async def _load_feed(
+    view: View,
     each: FeedSettings,
     states: Mapping[Feed, FeedState],
     records: Mapping[Feed, int],
+    *,
+    at: datetime,
     next_time: Callable[[timedelta | str, datetime], datetime],
 ) -> FeedStatus:
     feed = Feed(each.source, each.resource)
     every, state = each.settings.schedule, states.get(feed)
-    expected_at = None if state is None else _last_reading(state)
+    if state is None:
+        return FeedStatus(feed, every)
+    expected_at = _last_reading(state)
     if expected_at is not None:
         for _ in range(_INTERVALS_MOST):
             expected_at = next_time(every, expected_at)
         expected_at += _GRACE
-    return FeedStatus(feed, every, records.get(feed, 0), state, expected_at)
+    return FeedStatus(
+        feed,
+        every,
+        records.get(feed, 0),
+        state,
+        expected_at,
+        _find_lookback(each.settings, state, at) if RESOURCES[feed.resource].polled else None,
+        await _find_gap(view, state),
+        tuple(await view.find_quarantined(state.id, _BAD_MOST)),
+    )
+
+
+def _find_lookback(settings: ResourceSettings, state: FeedState, at: datetime) -> timedelta:
+    is_blind = Habits.from_json(state.habits).clock.value == ClockSource.LOCAL
+    clock = ClockSource.LOCAL if is_blind else ClockSource.DATE
+    return choose_lookback(settings.lookback, clock, state.lateness.lookback(at))
+
+
+async def _find_gap(view: View, state: FeedState) -> Gap | None:
+    for _, event in await view.read_events_of(state.id, "", 1, change=StatementKind.GAP):
+        data = decode(event.body)["data"]
+        ended_at = parse_moment(data["to"])
+        assert ended_at is not None, "a gap has an end"
+        return Gap(parse_moment(data["from"]), ended_at, data["reason"])
+    return None
 
 
 def _last_reading(state: FeedState) -> datetime | None:
@@ -141,8 +221,29 @@ def _judge_feed(status: FeedStatus, at: datetime) -> Iterator[str]:
     if status.read_at is not None and status.expected_at is not None and status.expected_at < at:
         every = f"cron {status.every}" if isinstance(status.every, str) else f"every {format_duration(status.every)}"
         yield f"last read to its end {format_age(at - status.read_at)} ago, expected {every}{failure}"
-    if state is not None and state.held:
-        yield f"{state.held} records are absent, too many to believe that they were deleted; look at the API"
+    if state is not None:
+        yield from judge_waiting(state)
+
+
+def judge_waiting(state: FeedState) -> Iterator[str]:
+    """Yield what of a feed waits for an operator, each with what to do."""
+    if state.held:
+        yield (
+            f"{state.held} records are absent, too many to believe that they were deleted; look at the API, then"
+            f' "dockbell deletes approve {state.feed}" or "dockbell deletes reject {state.feed}"'
+        )
+    if state.drift is not None and state.drift.decision is Decision.HOLD:
+        count = f"{state.drifted} readings" if state.drifted else "readings"
+        yield (
+            f"{count} are held that differ by {_write_paths(state)} alone;"
+            f' "dockbell drift absorb {state.feed}" or "dockbell drift publish {state.feed}" decides'
+        )
+    if state.quarantined:
+        yield f'{state.quarantined} records in quarantine cannot be read; "dockbell status --verbose" says why'
+
+
+def _write_paths(state: FeedState) -> str:
+    return "" if state.drift is None else ", ".join(sorted(state.drift.paths))
 
 
 def _judge_sink(state: SinkState, at: datetime) -> Iterator[str]:

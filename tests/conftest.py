@@ -16,6 +16,12 @@ settings.register_profile("dockbell", deadline=None)
 settings.load_profile("dockbell")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let proofs by chance go on for longer than CI has time for."""
+    parser.addoption("--model-steps", type=int, default=0, help="steps of the model's machine; others every time")
+    parser.addoption("--stress-seconds", type=float, default=60, help="how long the stress test goes on")
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """Run on asyncio, as the program does."""

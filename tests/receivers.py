@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 
-import anyio
-import uvicorn
 from standardwebhooks import Webhook
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -17,6 +15,7 @@ from starlette.routing import Route
 
 from tests.brokers import find_free_port
 from tests.oracle import Account
+from tests.serving import listening
 
 
 class Receiver:
@@ -54,20 +53,5 @@ class Receiver:
     async def listening(self) -> AsyncIterator[None]:
         """Be there while inside."""
         app = Starlette(routes=[Route("/hooks/dockbell", self.take, methods=["POST"])])
-        config = uvicorn.Config(app, port=self.port, log_config=None, access_log=False, lifespan="off", ws="none")
-        config.timeout_graceful_shutdown = 1
-        server = _Server(config)
-        async with anyio.create_task_group() as group:
-            group.start_soon(server.serve)
-            while not server.started:  # noqa: ASYNC110  # uvicorn tells it in no other way
-                await anyio.sleep(0.01)
+        async with listening(app, self.port):
             yield
-            server.should_exit = True
-
-
-class _Server(uvicorn.Server):
-    """Leaves the signals to the tests."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield

@@ -6,14 +6,12 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import anyio
 import pytest
@@ -26,6 +24,7 @@ from dockbell.sandbox import Sandbox, SandboxOptions, serve
 from tests.brokers import MOSQUITTO, Mosquitto, Subscriber
 from tests.oracle import Account, Place, Story, read_content
 from tests.receivers import Receiver
+from tests.services import Daemon
 
 pytestmark = pytest.mark.acceptance
 
@@ -61,36 +60,6 @@ url = "{receiver}"
 secret = "{secret}"
 lanes = 8
 """
-
-
-class Daemon:
-    """The real program, as a service manager would run it: started again whenever it is gone."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it; what it says goes to a file."""
-        with (self._folder / "dockbell.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "dockbell", "run"], cwd=self._folder, stdout=log, stderr=log
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-
-    def end(self, number: signal.Signals) -> int:
-        """Send a signal and return the exit code."""
-        assert self._process is not None
-        assert self._process.poll() is None, "it had ended by itself"
-        self._process.send_signal(number)
-        return self._process.wait(15)
 
 
 class Screen:

@@ -1,0 +1,39 @@
+"""The real daemon, as a service manager would run it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Self
+
+
+class Daemon:
+    """``dockbell run`` in a folder; it can be ended by any signal and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; what it says goes to a file."""
+        with (self._folder / "dockbell.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "dockbell", "run"], cwd=self._folder, stdout=log, stderr=log
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def end(self, number: signal.Signals) -> int:
+        """Send a signal and return the exit code."""
+        assert self._process is not None
+        assert self._process.poll() is None, "it had ended by itself"
+        self._process.send_signal(number)
+        return self._process.wait(15)

@@ -16,6 +16,7 @@ from typing import Final
 import pytest
 
 from dockbell.app import load_config
+from dockbell.core.model import RESOURCES
 from tests.brokers import Broker, find_free_port
 from tests.cli.programs import run, started
 
@@ -57,7 +58,10 @@ def test_the_first_commands_run_the_demo_and_the_second_the_tests() -> None:
 
 def test_every_command_that_is_shown_exists() -> None:
     shown = set(re.findall(r"`dockbell ([a-z]+)", README))
-    assert shown == {"demo", "check", "run", "once", "status", "events", "test", "secret", "sandbox"}
+    assert shown == {
+        *("demo", "check", "run", "once", "status", "events", "test", "secret", "sandbox"),
+        *("why", "probe", "reconcile", "deletes"),
+    }
     for command in sorted(shown):
         assert run(command, "--help").returncode == 0
 
@@ -129,6 +133,26 @@ def test_the_configuration_the_receiver_and_the_subscription_work_together(tmp_p
             receiver.kill()
             subscriber.kill()
     assert " 401 " not in heard()
+
+
+@pytest.mark.acceptance
+def test_the_probe_writes_a_configuration_with_a_reason_on_every_line(tmp_path: Path) -> None:
+    command = shlex.split(block("console", "dockbell probe"))
+    with started(tmp_path, "sandbox", "--port", "0", "--records", "300") as sandbox:
+        url = sandbox.until("http://[0-9.:]+")[0]
+        assert command.count("https://api.example.com") == 1
+        args = [url if word == "https://api.example.com" else word for word in command[1:]]
+        result = run(*args, cwd=tmp_path, env={"DOCKBELL_API_KEY": "sandbox"})
+        assert result.returncode == 0, result.stdout + result.stderr
+        requests = int(re.findall(r"with (\d+) of 40 requests", (tmp_path / "probed.toml").read_text())[0])
+        assert requests <= 40
+        assert (
+            run("check", "--config", "probed.toml", cwd=tmp_path, env={"DOCKBELL_API_KEY": "sandbox"}).returncode == 0
+        )
+    settings = [line for line in (tmp_path / "probed.toml").read_text().splitlines() if " = " in line]
+    assert settings
+    assert [line for line in settings if "#" not in line] == []
+    assert {feed.resource for feed in load_config(tmp_path / "probed.toml").feeds()} == set(RESOURCES)
 
 
 @pytest.mark.acceptance

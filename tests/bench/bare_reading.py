@@ -65,7 +65,7 @@ async def _read_all(url: str, path: Path, use: Callable[[sqlite3.Connection, str
                 use(connection, resource, rows)
                 count += len(rows)
                 pages += 1
-        return meter.read(count, pages=pages)
+        return meter.read(count, pages=pages, written=connection.total_changes)
 
 
 async def _read_pages(client: httpx.AsyncClient, resource: str) -> AsyncIterator[list[msgspec.Raw]]:

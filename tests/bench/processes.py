@@ -30,6 +30,7 @@ class Cost:
         peak: The most memory that the process has ever had, in MB.
         pages: The pages that it read, for readings.
         size: The mean size of what it sent, in bytes, for deliveries.
+        written: The rows that it wrote to its database, for readings.
     """
 
     count: int
@@ -38,6 +39,7 @@ class Cost:
     peak: float
     pages: int = 0
     size: int = 0
+    written: int = 0
 
 
 class Meter:
@@ -46,10 +48,10 @@ class Meter:
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
-    def read(self, count: int, *, pages: int = 0, size: int = 0) -> Cost:
+    def read(self, count: int, *, pages: int = 0, size: int = 0, written: int = 0) -> Cost:
         """Return what was spent since the meter was made."""
         wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
-        return Cost(count, wall, cpu, _peak_memory(), pages, size)
+        return Cost(count, wall, cpu, _peak_memory(), pages, size, written)
 
 
 def _peak_memory() -> float:

@@ -14,6 +14,7 @@ from dockbell.core.model import RESOURCES
 from dockbell.ports import RunRecord
 from dockbell.reconciler import Reconciler
 from dockbell.sinks import load_sink_type
+from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import Telemetry
 from tests.bench import bare_reading
 from tests.bench.processes import Cost, Meter, run_alone, serving
@@ -50,11 +51,17 @@ async def _read_all(config: Config) -> Cost:
         runs.append(run)
 
     async with assemble(config, Telemetry()) as agents:
-        meter = Meter()
+        assert isinstance(agents.store, SqliteStore)
+        database = agents.store._writer  # only its own connection knows what it wrote
+        meter, before = Meter(), database.total_changes
         async with anyio.create_task_group() as group:
             for reconciler in agents.reconcilers.values():
                 group.start_soon(pass_over, reconciler)
-        return meter.read(sum(run.records for run in runs), pages=sum(run.pages for run in runs))
+        return meter.read(
+            sum(run.records for run in runs),
+            pages=sum(run.pages for run in runs),
+            written=database.total_changes - before,
+        )
 
 
 def measure_reading(records: int, rounds: int) -> None:
@@ -77,6 +84,7 @@ def measure_reading(records: int, rounds: int) -> None:
             ("records/s", lambda cost: cost.count / cost.wall, ",.0f"),
             ("pages/s", lambda cost: cost.pages / cost.wall, ",.0f"),
             ("CPU/page, ms", lambda cost: 1000 * cost.cpu / cost.pages, ".1f"),
+            ("rows written", lambda cost: cost.written, ",.0f"),
         ),
         costs,
     )

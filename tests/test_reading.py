@@ -18,7 +18,8 @@ from dockbell.errors import SchemaMismatch, SourceRefused
 from dockbell.reading import tend
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import AgentFails, FeedFails, FeedMended, HabitChanged, NamedEventUnanswered, Stated
-from tests.rig import PACKAGES, Rig, open_rig, open_stock
+from tests.rig import PACKAGES, SHIPMENTS, Rig, open_rig, open_stock
+from tests.stores.pages import complete
 
 
 @pytest.fixture
@@ -105,6 +106,27 @@ async def test_a_record_first_met_while_the_first_pass_reads_is_news_of_which_no
     await rig.poll()
     await rig.read_whole()
     assert await rig.events() == [event]
+
+
+@pytest.mark.parametrize("detail", [None, {"lines": [1]}])
+async def test_a_record_first_met_while_the_first_pass_reads_is_news_that_may_wait_for_its_detail(
+    rig: Rig, detail: dict[str, Any] | None
+) -> None:
+    def change(request: int) -> None:
+        if request == 2:
+            rig.clock.pass_(1)
+            rig.source.put("x", created_at="2026-11-21T11:00:00Z")
+
+    rig.feed = SHIPMENTS
+    rig.source.records["a"]["created_at"] = "2026-11-21T11:00:00Z"
+    rig.restart(detail=("lines",))
+    rig.source.before_page = change
+    await rig.read_whole()
+    await rig.poll()
+    state = await rig.reader.state()
+    (awaited,) = await rig.store.load_awaited(state.id, 10)
+    assert await complete(rig.store, state, awaited.row, detail) == 1
+    assert (await rig.events(), (await rig.bodies())[0]["before"]) == (["x updated 1"], None)
 
 
 async def test_what_was_met_while_the_first_pass_reads_is_news_and_no_snapshot(rig: Rig) -> None:

@@ -175,6 +175,7 @@ class Pending(NamedTuple):
         modified: The record's own timestamp.
         late: An earlier complete run covered it and did not show it.
         via: Which kind of reading showed it.
+        is_first: Nothing was known of the record before: its event has no ``before``, whatever is stored by then.
     """
 
     key: str
@@ -186,6 +187,7 @@ class Pending(NamedTuple):
     modified: datetime | None
     late: bool
     via: Via
+    is_first: bool
 
 
 class Amended(NamedTuple):
@@ -714,6 +716,7 @@ class Judge:
                 candidate.modified,
                 late is not None,
                 reading.via,
+                known is None or known.is_met,
             )
         )
         verdict.notes.append(candidate.note(Finding.AWAITED))

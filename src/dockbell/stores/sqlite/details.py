@@ -14,14 +14,15 @@ from dockbell.ports import Awaited, Compose
 from dockbell.stores.sqlite.outbox import append_events, last_sequence, write_notes
 from dockbell.stores.sqlite.transaction import micros, moment, transaction
 
-_AWAITED: Final = "key, record, body, kind, since, until, modified, late, via, queued_at"
+_AWAITED: Final = "key, record, body, kind, since, until, modified, late, via, is_first, queued_at"
 
 
 def queue_details(connection: sqlite3.Connection, feed_id: int, pending: Sequence[Pending], at: int) -> None:
     """Let changes wait; one more change of a record that waits already joins it, under the kind of the first."""
     connection.executemany(
-        "INSERT INTO details (feed, queued_at, key, record, body, kind, since, until, modified, late, via)"
-        " VALUES (?, ?, ?, coalesce(?, (SELECT id FROM records WHERE feed = ? AND key = ?)), ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO details (feed, queued_at, key, record, body, kind, since, until, modified, late, via,"
+        " is_first)"
+        " VALUES (?, ?, ?, coalesce(?, (SELECT id FROM records WHERE feed = ? AND key = ?)), ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET body = excluded.body, until = excluded.until, modified = excluded.modified",
         (
             (
@@ -38,6 +39,7 @@ def queue_details(connection: sqlite3.Connection, feed_id: int, pending: Sequenc
                 micros(each.modified),
                 each.late,
                 each.via,
+                each.is_first,
             )
             for each in pending
         ),
@@ -68,7 +70,7 @@ def postpone(connection: sqlite3.Connection, record: int) -> None:
 
 
 def _read(row: Sequence[Any]) -> Awaited:
-    key, record, body, kind, since, until, modified, late, via, queued_at = row
+    key, record, body, kind, since, until, modified, late, via, is_first, queued_at = row
     pending = Pending(
         key,
         record,
@@ -79,6 +81,7 @@ def _read(row: Sequence[Any]) -> Awaited:
         moment(modified),
         bool(late),
         Via(via),
+        bool(is_first),
     )
     return Awaited(record, pending, from_micros(queued_at))
 
@@ -153,7 +156,8 @@ def _publish(
             "SELECT body, revision FROM records LEFT JOIN bodies ON record = id WHERE id = ?", (record,)
         ).fetchone()
         connection.execute("DELETE FROM details WHERE record = ?", (record,))
-        change = judge(pending, body if pending.kind is ChangeKind.UPDATED else None, revision)
+        has_before = pending.kind is ChangeKind.UPDATED and not pending.is_first
+        change = judge(pending, body if has_before else None, revision)
         if change is None:
             continue
         connection.execute("UPDATE records SET revision = ? WHERE id = ?", (change.revision, record))

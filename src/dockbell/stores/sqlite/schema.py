@@ -169,6 +169,7 @@ MIGRATIONS: Final = (
         modified  INTEGER,
         late      INTEGER NOT NULL,
         via       TEXT NOT NULL,
+        is_first  INTEGER NOT NULL,                    -- nothing was known of the record before
         queued_at INTEGER NOT NULL,
         attempts  INTEGER NOT NULL DEFAULT 0           -- how often its detail was asked for in vain
     ) STRICT;

@@ -81,7 +81,8 @@ def test_once_refuses_while_a_daemon_runs(daemon: Program, tmp_path: Path) -> No
 
 
 def test_events_are_printed_for_people_and_as_they_were_published(daemon: Program, tmp_path: Path) -> None:
-    result = run("events", "--last", "3", "--resource", "shipments", cwd=tmp_path)
+    changes = ("--change", "created", "--change", "updated")
+    result = run("events", "--last", "3", "--resource", "shipments", *changes, cwd=tmp_path)
     assert result.returncode == 0
     lines = result.stdout.splitlines()
     assert 0 < len(lines) <= 3

@@ -43,7 +43,8 @@ def world() -> World:
 
 
 @pytest.fixture
-def witness(world: World) -> Witness:
+def witness(world: World, monkeypatch: pytest.MonkeyPatch) -> Witness:
+    monkeypatch.setenv("COLUMNS", "120")
     return Witness(("mqtt", "hook"), world.changes, timedelta(seconds=5), Screen(lambda: None), world.clock)
 
 

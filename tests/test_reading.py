@@ -797,6 +797,19 @@ async def test_a_refused_key_is_told_stored_and_mended(rig: Rig) -> None:
     assert [type(fact) for fact in rig.ear.facts if isinstance(fact, FeedFails | FeedMended)] == [FeedFails, FeedMended]
 
 
+async def test_a_refusal_is_mended_by_whoever_reads_again(rig: Rig) -> None:
+    def refuse(_: int) -> None:
+        raise SourceRefused("source main: HTTP 401; check api_key")
+
+    await rig.read_whole()
+    rig.source.before_page = refuse
+    await tend(rig.reader, rig.poller.trail_once, pause=False)
+    assert (await rig.reader.state()).problem == "source main: HTTP 401; check api_key"
+    rig.source.before_page = lambda _: None
+    await tend(rig.reader, rig.poller.run_once, pause=False)
+    assert (await rig.reader.state()).problem == ""
+
+
 async def test_a_poll_that_has_nothing_to_ask_mends_nothing(rig: Rig) -> None:
     rig.source.records = {"x": {"colour": "red"}, "y": {"colour": "red"}}
     await tend(rig.reader, rig.read_whole, pause=False)

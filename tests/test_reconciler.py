@@ -105,6 +105,20 @@ async def test_a_deleted_record_that_returns_is_restored(rig: Rig) -> None:
     assert await rig.events() == ["b deleted 1", "b restored 2"]
 
 
+async def test_what_is_held_of_a_deleted_record_is_forgotten_when_it_is_not_shown_again(rig: Rig) -> None:
+    await rig.read_whole()
+    record = rig.source.records.pop("b")
+    await rig.read_whole()
+    await rig.read_whole(after=120)
+    rig.source.records["b"] = record
+    await rig.read_whole(after=5)
+    assert (await rig.reader.state()).holds == 1
+    del rig.source.records["b"]
+    await rig.read_whole(after=5)
+    assert (await rig.reader.state()).holds == 0
+    assert await rig.events() == ["b deleted 1"]
+
+
 async def test_a_deleted_record_that_returns_at_once_as_it_was_is_held(rig: Rig) -> None:
     await rig.read_whole()
     record = rig.source.records.pop("b")

@@ -132,7 +132,8 @@ class Reader:
         self._is_narrow = False
         self._found_aside: datetime | None = None
         self._is_gap_told = False
-        self._problems: dict[str, str] = {}  # by the agent that they stop
+        self._problems: dict[str, DockbellError] = {}  # by the agent that they stop
+        self._unanswered: set[tuple[str, str]] = set()
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -192,15 +193,19 @@ class Reader:
         """The unit in which the records' timestamps are whole."""
         return self._habits.precision
 
-    async def note_problem(self, problem: str, agent: str) -> None:
+    async def note_problem(self, problem: DockbellError, agent: str) -> None:
         """Tell and store what stops an agent of the feed."""
         self._problems[agent] = problem
-        await self._save_problem(problem)
+        await self._save_problem(str(problem))
 
     async def note_mended(self, agent: str) -> None:
-        """Tell and store that an agent of the feed goes on; what stops another one stays."""
-        self._problems.pop(agent, None)
-        left = next(iter(self._problems.values()), "")
+        """Tell and store that an agent of the feed goes on; a refusal is over for all, what else stops others stays."""
+        self._problems = {
+            each: problem
+            for each, problem in self._problems.items()
+            if each != agent and not isinstance(problem, SourceRefused)
+        }
+        left = next(map(str, self._problems.values()), "")
         if left != (await self.state()).problem:
             await self._save_problem(left)
 
@@ -365,7 +370,9 @@ class Reader:
                 self._found_aside = min(self._found_aside or oldest, oldest)
             await self._observe(kind, page, committed, state, is_first=cursor is None)
             for (name, answer), count in self.compose.unanswered.items():
-                self.telemetry.emit(NamedEventUnanswered(self.feed, name, answer, count))
+                is_first = (name, answer) not in self._unanswered
+                self._unanswered.add((name, answer))
+                self.telemetry.emit(NamedEventUnanswered(self.feed, name, answer, count, is_first=is_first))
             self.compose.unanswered.clear()
             if committed.judgement.pending:
                 self.awaited.ring()
@@ -510,7 +517,6 @@ class Reader:
             canon=Canon(ignore=settings.ignore, unordered=settings.unordered, updated_at=updated_at),
             learned=settings.key is None,
             detail=settings.detail,
-            quiet=settings.ignore if updated_at is None else (*settings.ignore, updated_at),
             touch=settings.touch,
         )
 
@@ -543,7 +549,7 @@ async def _attempt(reader: Reader, run_once: Callable[[], Awaitable[object]]) ->
         result = await run_once()
     except DockbellError as error:
         reader.blame(error)
-        await reader.note_problem(str(error), agent)
+        await reader.note_problem(error, agent)
         return _PROBE_PAUSE
     if result is not None:  # else nothing was asked, so nothing is known to be mended
         await reader.note_mended(agent)

@@ -115,6 +115,7 @@ def _print_remarks(found: Status, *, verbose: bool) -> None:
 
 def _feed_row(each: FeedStatus, at: datetime) -> tuple[object, ...]:
     from dockbell.config import format_duration
+    from dockbell.core.model import RESOURCES
 
     state = each.state
     if state is None:
@@ -124,7 +125,7 @@ def _feed_row(each: FeedStatus, at: datetime) -> tuple[object, ...]:
         each.records,
         state.sequence,
         _age(each.read_at, at),
-        _age(state.progress.watermark, at),
+        _age(state.progress.watermark if RESOURCES[each.feed.resource].polled else None, at),
         _age(None if state.full is None else state.full.ended_at, at),
         None if each.lookback is None else format_duration(each.lookback),
         None if state.shape is None else f"{' + '.join(state.shape.key)}, {state.shape.updated_at or '-'}",

@@ -129,7 +129,7 @@ class Stated(Fact):
 
     def __str__(self) -> str:
         """Return the log line."""
-        details = ", ".join(f"{name} {value}" for name, value in self.statement.details.items())
+        details = ", ".join(f"{name} {value}" for name, value in self.statement.details.items() if value is not None)
         return f"{self.statement.feed}: {self.statement.kind}: {details}"
 
 
@@ -175,11 +175,16 @@ class LookbackNarrow(Fact):
 class NamedEventUnanswered(Fact):
     """The condition of a named event was neither true nor false of some changes, so that it did not follow them."""
 
-    weight: ClassVar[int] = logging.DEBUG
     feed: Feed
     name: str
     answer: str
     count: int
+    is_first: bool = False
+
+    @property
+    def level(self) -> int:
+        """Return enough to be seen for the first of its kind: it may be a slip in the condition."""
+        return logging.WARNING if self.is_first else logging.DEBUG
 
     def __str__(self) -> str:
         """Return the log line."""

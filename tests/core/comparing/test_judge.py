@@ -35,7 +35,6 @@ def make_judge(*, touch: bool = False, learned: bool = False, key: Sequence[str]
         created_at="/created_at",
         canon=Canon(updated_at="/updated_at", **canon),
         learned=learned,
-        quiet=("/updated_at",),
         touch=touch,
     )
 
@@ -169,6 +168,16 @@ def test_ignored_members_and_unordered_arrays_make_no_event() -> None:
     judge = make_judge(ignore=("/seen",), unordered=("/tags",))
     read(shelf, shipment(seen=1, tags=["a", "b"]), judge=judge)
     assert read(shelf, shipment(seen=2, tags=["b", "a"]), judge=judge).changes == []
+
+
+def test_changed_names_nothing_that_is_ignored_or_merely_in_another_order() -> None:
+    shelf = Shelf()
+    judge = make_judge(ignore=("/seen",), unordered=("/tags",))
+    read(shelf, shipment(at=1, seen=1, tags=["a", "b"], status="open"), judge=judge)
+    (change,) = read(shelf, shipment(at=2, seen=2, tags=["b", "a"], status="packed"), judge=judge).changes
+    assert change.changed == ["/status"]
+    assert change.patch is not None
+    assert {operation["path"] for operation in change.patch} >= {"/seen", "/tags/0", "/status"}
 
 
 def test_what_was_stored_under_other_rules_is_compared_by_todays() -> None:
@@ -415,6 +424,13 @@ def test_the_age_of_a_tombstone_is_reckoned_by_our_clock_which_buried_it() -> No
     shelf.change("shp_1", gone_at=to_micros(ours))
     seen = replace(page(shipment(at=10, status="packed")), received_at=ours + timedelta(seconds=5))
     assert make_judge().judge(seen, STRICT, shelf).changes == []
+
+
+def test_a_record_that_is_back_with_a_later_date_is_restored_at_once_though_it_is_as_it_was() -> None:
+    shelf = packed_shelf()
+    shelf.change("shp_1", gone_at=to_micros(S0 + timedelta(seconds=20)))
+    back = read(shelf, shipment(at=25, status="packed"), reading=STRICT, asked_at=26)
+    assert kinds(back) == ["restored"]
 
 
 # Provisional keys ----------------------------------------------------------------------------------------------------

@@ -349,7 +349,6 @@ class Judge:
         canon: Canon,
         learned: bool = False,
         detail: Collection[str] = (),
-        quiet: Collection[str] = (),
         touch: bool = False,
     ) -> None:
         """Set how records are told apart and compared.
@@ -362,7 +361,6 @@ class Judge:
             canon: Makes the canonical form.
             learned: The key was learned, not configured: two records with one key prove it wrong.
             detail: Members that are not of the list but of each record's detail; changes wait for it.
-            quiet: Pointers that ``changed`` does not name beside others: they say nothing that a subscriber waits for.
             touch: Publish changes of the timestamp alone.
         """
         self._feed = feed
@@ -372,7 +370,6 @@ class Judge:
         self._canon = canon
         self._learned = learned
         self._detail = frozenset(detail)
-        self._quiet = frozenset(quiet)
         self._touch = touch
         self._head = _head_decoder([*self._key, *([self._updated_at] if self._updated_at else [])])
 
@@ -680,7 +677,7 @@ class Judge:
             before=difference.before,
             after=candidate.raw,
             patch=difference.patch,
-            changed=None if difference.patch is None else self._name_changed(touched(difference.patch)),
+            changed=self._name_changed(difference.patch, difference.previous, candidate.document),
             changed_between=(reading.unseen_since(candidate.modified), page.answered_at),
             modified_at=candidate.modified,
             detected_at=page.received_at,
@@ -751,7 +748,8 @@ class Judge:
             buried = from_micros(known.gone_at)
             ours_behind = page.asked_at - page.received_at
             is_older = candidate.modified is not None and candidate.modified <= buried + ours_behind
-            stale = (is_same or is_older) and page.received_at < buried + window
+            is_return = is_same and not candidate.has_advanced
+            stale = (is_return or is_older) and page.received_at < buried + window
         else:
             stale = looks_stale(
                 candidate.modified,
@@ -799,8 +797,11 @@ class Judge:
         if is_news and reading.polled_from is not None and modified < reading.polled_from:
             verdict.missed += 1
 
-    def _name_changed(self, pointers: list[str]) -> list[str]:
-        return [place for place in pointers if place not in self._quiet] or pointers
+    def _name_changed(self, patch: list[dict[str, JSON]] | None, previous: JSON, document: JSON) -> list[str] | None:
+        """Return where a record really changed: by its canonical form; the whole patch where that is the same."""
+        if patch is None:
+            return None
+        return touched(diff(self._canon.form(previous), self._canon.form(document))) or touched(patch)
 
     def _is_baseline(self, candidate: _Candidate, page: Page, reading: Reading) -> bool:
         """Return whether a reading of the first pass says nothing of a change since that began, by its date.
@@ -859,7 +860,7 @@ class Judge:
             before=before,
             after=after,
             patch=patch,
-            changed=None if patch is None else self._name_changed(touched(patch)),
+            changed=self._name_changed(patch, previous, None if patch is None else document),
             changed_between=(pending.since, pending.until),
             modified_at=pending.modified,
             detected_at=now,

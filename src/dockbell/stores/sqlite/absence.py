@@ -121,8 +121,20 @@ def close_pass(
             (feed_id, micros(drift_before)),
         )
         connection.execute("DELETE FROM checkpoints WHERE feed = ?", (feed_id,))
+        _drop_old_holds(connection, feed_id, run)
         connection.execute("DELETE FROM quarantine WHERE feed = ?", (feed_id,))  # a complete pass has met none
         state(connection, feed_id, statements, compose, now)
+
+
+def _drop_old_holds(connection: sqlite3.Connection, feed_id: int, run: RunRecord) -> None:
+    """Forget held readings from before a complete pass that has shown nothing of them: they have not lasted."""
+    old = connection.execute(
+        "SELECT record FROM holds JOIN records ON id = record WHERE feed = ? AND (gone_at IS NOT NULL"
+        " OR suspected_at IS NOT NULL) AND asked_at < ?",
+        (feed_id, to_micros(run.asked_at)),
+    ).fetchall()
+    connection.executemany("DELETE FROM holds WHERE record = ?", old)
+    connection.executemany("UPDATE records SET held = 0 WHERE id = ?", old)
 
 
 def _note_rows(connection: sqlite3.Connection, feed_id: int, rows: Sequence[int], finding: Finding, at: int) -> None:

@@ -188,11 +188,10 @@ class Walk:
         newest = max((at for at in dates if at <= answered), default=None)
         if newest is not None and (self.newest is None or newest > to_micros(self.newest)):
             self.newest = from_micros(newest)
-        repeated = {row for row in judgement.seen if row in self.rows}
+        repeated = set(self.rows.add(judgement.seen))
         if repeated:
             self.collisions += sum(write.is_unexplained and write.row in repeated for write in judgement.writes)
         self.rows.grow(committed.inserted.stop - 1)
-        self.rows.add(judgement.seen)
         self.rows.add(committed.inserted)
         kinds = Counter(change.kind for change in judgement.changes)
         tally = self.tally

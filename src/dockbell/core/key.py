@@ -16,6 +16,7 @@ from dockbell.core.model import JSON, Key
 
 _NONCHARACTERS: Final = "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
 _UNSAFE: Final = re.compile(rf"[%/+#$, \x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef{_NONCHARACTERS}]")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _KINDS: Final = {type(None): "null", str: "an empty string", bool: "a boolean", list: "an array", dict: "an object"}
 
 
@@ -68,6 +69,12 @@ def key_of(document: JSON, pointers: Sequence[pointer.Tokens]) -> Key:
     Raises:
         KeyMissing: A pointer leads to nothing, null, the empty string, or to neither a string nor an integer.
     """
+    if (
+        len(pointers) == 1 and len(pointers[0]) == 1 and type(document) is dict
+    ):  # nearly always, and three times as fast
+        value = document.get(pointers[0][0])
+        if type(value) is str and _PLAIN.fullmatch(value):
+            return Key(value, value)
     values = [_component(document, tokens) for tokens in pointers]
     return Key(encode(values), values if len(values) > 1 else values[0])
 

@@ -46,8 +46,10 @@ class RememberedPages:
         """Take in a page that was read whole; without a usable ``ETag``, forget what was there."""
         self._forget(target)
         self._expire(now)
+        if not etag:
+            return
         size = len(target) + sum(len(record) + _OVERHEAD for record in page.records)
-        if etag and len(etag) <= _ETAG_LONGEST and etag.isascii() and self._size + size <= SIZE_MOST:
+        if len(etag) <= _ETAG_LONGEST and etag.isascii() and self._size + size <= SIZE_MOST:
             self._entries[target] = _Entry(etag, page, size, now)
             self._size += size
 

@@ -63,13 +63,18 @@ class SeenRows:
         self._bits = bits or bytearray(last_row // 8 + 1)
         self.count = sum(map(int.bit_count, self._bits)) if bits else 0
 
-    def add(self, rows: Iterable[int]) -> None:
-        """Add rows."""
+    def add(self, rows: Iterable[int]) -> list[int]:
+        """Add rows; return those that were there already."""
         bits, last_row = self._bits, self.last_row
+        known = []
         for row in rows:
-            if row <= last_row and not bits[row >> 3] & 1 << (row & 7):
-                bits[row >> 3] |= 1 << (row & 7)
-                self.count += 1
+            if row <= last_row:
+                if bits[row >> 3] & 1 << (row & 7):
+                    known.append(row)
+                else:
+                    bits[row >> 3] |= 1 << (row & 7)
+                    self.count += 1
+        return known
 
     def __contains__(self, row: int) -> bool:
         """Return whether a row was added."""

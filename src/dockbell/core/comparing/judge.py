@@ -54,6 +54,7 @@ class Stored(NamedTuple):
         missed: A complete pass did not show it, or it is not expected to be shown.
         superseded: What it replaced lately, see :mod:`~dockbell.core.comparing.holding`.
         held: A reading of it is held.
+        key: Its key string.
     """
 
     row: int
@@ -65,6 +66,7 @@ class Stored(NamedTuple):
     missed: bool = False
     superseded: bytes | None = None
     held: bool = False
+    key: str = ""
 
     @property
     def is_met(self) -> bool:

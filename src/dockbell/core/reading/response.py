@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import MAXYEAR, UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 import msgspec
@@ -62,6 +63,8 @@ _Fields: TypeAlias = dict[str, msgspec.Raw]
 _OBJECT: Final = msgspec.json.Decoder(_Fields)
 _RAW: Final = msgspec.json.Decoder(msgspec.Raw)
 _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_FIRST_BYTE: Final = itemgetter(0)
+_BRACE: Final = frozenset(b"{")
 _TEXT: Final = msgspec.json.Decoder(str)
 _ANY: Final = msgspec.json.Decoder()
 # What is said of text that is no JSON, of bytes that are no UTF-8, and of brackets nested without end.
@@ -139,7 +142,7 @@ def read_page(resource: str, response: Response, *, envelope: str | None = None)
         raise _not_json(subject, error) from error
     time = service_time(response)
     return Page(
-        records=tuple(bytes(record) for record in records),
+        records=tuple(records),
         next_cursor=cursor,
         envelope=name,
         asked_at=time.asked_at,
@@ -240,7 +243,7 @@ def _begins(raw: msgspec.Raw, bracket: bytes) -> bool:
     return memoryview(raw)[:1] == bracket
 
 
-def _find_records(resource: str, outer: _Fields, inner: _Fields, envelope: str | None) -> tuple[str, list[msgspec.Raw]]:
+def _find_records(resource: str, outer: _Fields, inner: _Fields, envelope: str | None) -> tuple[str, list[bytes]]:
     """Return the one array of objects: as learned, else by its name, else the only one; one level down by name only.
 
     An error told with status 200 must not pass for an empty page, so nothing else is believed.
@@ -263,7 +266,7 @@ def _find_records(resource: str, outer: _Fields, inner: _Fields, envelope: str |
     raise _mismatch(resource, "no array of objects", outer)
 
 
-def _as_records(resource: str, raw: msgspec.Raw | None) -> list[msgspec.Raw] | None:
+def _as_records(resource: str, raw: msgspec.Raw | None) -> list[bytes] | None:
     """Return the elements of an array of objects, None for anything else."""
     if raw is None or not _begins(raw, b"["):
         return None
@@ -272,7 +275,8 @@ def _as_records(resource: str, raw: msgspec.Raw | None) -> list[msgspec.Raw] | N
     elements = _ARRAY.decode(raw)
     if len(elements) > RECORDS_MOST:
         raise PageUnreadable(f'resource "{resource}": the answer holds an array of {len(elements)} objects')
-    return elements if all(_begins(element, b"{") for element in elements) else None
+    records = list(map(bytes, elements))
+    return records if set(map(_FIRST_BYTE, records)) <= _BRACE else None
 
 
 def _is_named_after(resource: str, name: str) -> bool:

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -22,6 +23,7 @@ from dockbell.stores.sqlite.transaction import marks, moment, portions, transact
 _BAD_BODY_MOST: Final = 65_536
 _BAD_MOST: Final = 1000
 """Records in quarantine per feed: those without a key may look new each time."""
+_KEY: Final = itemgetter(-1)
 _DELETE_HOLD: Final = "DELETE FROM holds WHERE record = ?"
 
 
@@ -34,17 +36,16 @@ class FeedSnapshots:
 
     def find(self, keys: Sequence[str]) -> Mapping[str, Stored]:
         """Return what is stored of these keys."""
-        make = Stored._make
-        return {
-            key: make(stored)
-            for some in portions(keys)
-            for key, *stored in self.connection.execute(
-                "SELECT key, id, raw_hash, fingerprint, modified, revision, gone_at,"
-                " suspected_at IS NOT NULL OR dormant, superseded, held"
+        found: dict[str, Stored] = {}
+        for some in portions(keys):
+            rows = self.connection.execute(
+                "SELECT id, raw_hash, fingerprint, modified, revision, gone_at,"
+                " suspected_at IS NOT NULL OR dormant, superseded, held, key"
                 f" FROM records WHERE feed = ? AND key IN ({marks(some)})",
                 (self.feed_id, *some),
-            )
-        }
+            ).fetchall()
+            found.update(zip(map(_KEY, rows), map(Stored._make, rows), strict=True))
+        return found
 
     def bodies(self, rows: Sequence[int]) -> Mapping[int, bytes]:
         """Return the raw JSON of these rows."""

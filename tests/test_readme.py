@@ -129,10 +129,10 @@ def test_the_configuration_the_receiver_and_the_subscription_work_together(tmp_p
                         re.search(r"^dockbell/event/main/shipments/shp_\d+/\w+ \{", seen(), re.MULTILINE) is not None
                     )
                 )
+                assert " 401 " not in heard()  # yet: a delivery that the end cuts short cannot be verified
         finally:
             receiver.kill()
             subscriber.kill()
-    assert " 401 " not in heard()
 
 
 @pytest.mark.acceptance

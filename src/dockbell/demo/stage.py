@@ -202,16 +202,23 @@ def _prepare(folder: Path) -> Path:
     return folder
 
 
+_ONE_SIGNAL_SECONDS: Final = 1
+"""Who ends a program by its process and its group, as timeout does, sends one wish in two signals."""
+
+
 async def _watch_signals(stop: anyio.Event, scope: anyio.CancelScope) -> None:
     """Stop at the first signal, at the second without waiting."""
     wanted = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
         wanted.append(signal.SIGHUP)
     with anyio.open_signal_receiver(*wanted) as signals:
+        stopped_at = 0.0
         async for _ in signals:
-            if stop.is_set():
+            if not stop.is_set():
+                stopped_at = anyio.current_time()
+                stop.set()
+            elif anyio.current_time() - stopped_at > _ONE_SIGNAL_SECONDS:
                 scope.cancel()
-            stop.set()
 
 
 @contextmanager

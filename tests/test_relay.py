@@ -15,7 +15,8 @@ import pytest
 
 from dockbell.config import Expression, SinkSettings
 from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.judge import Judge, Reading
+from dockbell.core.comparing.judge import Judge
+from dockbell.core.comparing.judgement import Reading
 from dockbell.core.model import DELIVERED, ClockSource, Delivery, Fate, Feed, Outcome, Page, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.ledger import Settlement

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dockbell.core.comparing.absence import SeenRows
-from dockbell.core.comparing.judge import Judgement
+from dockbell.core.comparing.judgement import Judgement
 from dockbell.core.model import ClockSource, Page, RunKind
 from dockbell.errors import CursorExpired, PageUnreadable, SourceUnavailable
 from dockbell.ports import Checkpoint, Committed, Tally

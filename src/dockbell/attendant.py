@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import anyio
 
 from dockbell.core.comparing.drift import Decision
-from dockbell.core.comparing.judge import Finding
+from dockbell.core.comparing.judgement import Finding
 from dockbell.core.model import Feed
 from dockbell.ports import Alarm, Store, Wish, Wished
 from dockbell.reading import Reader

@@ -15,7 +15,7 @@ from typing import Final
 import anyio
 
 from dockbell.core.comparing.canon import decode
-from dockbell.core.comparing.judge import Pending
+from dockbell.core.comparing.judgement import Pending
 from dockbell.core.model import Change, Urgency
 from dockbell.errors import SourceError
 from dockbell.ports import Awaited

@@ -13,7 +13,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.drift import Decision, Drift
-from dockbell.core.comparing.judge import Finding, Judgement, Pending, Snapshots
+from dockbell.core.comparing.judgement import Finding, Judgement, Pending, Snapshots
 from dockbell.core.model import JSON, Change, Delivery, Event, Feed, Outcome, Page, RunKind, Statement, Urgency, Via
 from dockbell.core.publishing.ledger import Blocked, DeadLetter, Place, Settlement
 from dockbell.core.reading.lateness import Lateness

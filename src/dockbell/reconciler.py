@@ -15,7 +15,7 @@ from typing import Final
 import anyio
 
 from dockbell.core.comparing.absence import Census, SeenRows, judge_absence
-from dockbell.core.comparing.judge import Finding
+from dockbell.core.comparing.judgement import Finding
 from dockbell.core.model import ChangeKind, DeletionReason, RunKind, Statement
 from dockbell.core.publishing.statement import Certificate, HoldReason, PassVerdict, held, reconciled
 from dockbell.core.reading.window import Progress, anchor

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from dockbell.core.comparing.absence import SeenRows
-from dockbell.core.comparing.judge import Bad
+from dockbell.core.comparing.judgement import Bad
 from dockbell.core.model import ChangeKind, Page, RunKind
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.reading.window import HEAVY_TICK_RECORDS, Proof

@@ -11,7 +11,8 @@ import anyio
 import pytest
 
 from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.judge import Judge, Reading
+from dockbell.core.comparing.judge import Judge
+from dockbell.core.comparing.judgement import Reading
 from dockbell.core.model import ClockSource, Event, Feed, Page, Statement, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.statement import GapReason, gap

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dockbell.config import FeedSettings, ResourceSettings, SinkSettings
 from dockbell.core.comparing.drift import Decision, Drift
-from dockbell.core.comparing.judge import Finding
+from dockbell.core.comparing.judgement import Finding
 from dockbell.core.key import decode, encode
 from dockbell.core.model import Event, Feed, RunKind, Via
 from dockbell.core.publishing.ledger import Blocked, DeadLetter

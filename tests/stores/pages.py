@@ -10,7 +10,8 @@ from typing import Any
 
 from dockbell.config import Expression
 from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.judge import Judge, Judgement, Pending, Reading
+from dockbell.core.comparing.judge import Judge
+from dockbell.core.comparing.judgement import Judgement, Pending, Reading
 from dockbell.core.model import Change, ClockSource, Event, Feed, Page, RunKind, Statement, StatementKind, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.named import NamedEvent

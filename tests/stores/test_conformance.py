@@ -15,7 +15,7 @@ import pytest
 
 from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.drift import Decision, Drift
-from dockbell.core.comparing.judge import Bad, Finding, Judgement, Note, Pending, Snapshots
+from dockbell.core.comparing.judgement import Bad, Finding, Judgement, Note, Pending, Snapshots
 from dockbell.core.model import Change, Event, Feed, RunKind, Statement, StatementKind, Via
 from dockbell.core.publishing.ledger import Blocked, DeadLetter, Settlement
 from dockbell.core.reading.lateness import Lateness

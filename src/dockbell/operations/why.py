@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from dockbell.config import FeedSettings, ResourceSettings, SinkSettings, format_duration
 from dockbell.core.comparing.drift import Decision
-from dockbell.core.comparing.judge import Finding
+from dockbell.core.comparing.judgement import Finding
 from dockbell.core.key import decode, encode
 from dockbell.core.model import Event, Feed
 from dockbell.ports import FeedState, Noted, Quarantined, RunRecord, Standing, StoredRecord, View

@@ -17,7 +17,8 @@ from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.diff import apply
 from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.comparing.holding import Hold
-from dockbell.core.comparing.judge import Collision, Finding, Judge, Judgement, Reading, Stored
+from dockbell.core.comparing.judge import Judge
+from dockbell.core.comparing.judgement import Collision, Finding, Judgement, Reading, Stored
 from dockbell.core.model import ChangeKind, ClockSource, DeletionReason, Feed, Key, Page, Via
 from dockbell.core.moment import to_micros
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.judge import Finding, Judge, Reading
+from dockbell.core.comparing.judge import Judge
+from dockbell.core.comparing.judgement import Finding, Reading
 from dockbell.core.model import ClockSource, Feed, Page, RunKind, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.ledger import Blocked, DeadLetter, Settlement

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dockbell.core.comparing.judge import Finding
+from dockbell.core.comparing.judgement import Finding
 from dockbell.core.model import Via
 from dockbell.ports import FeedState
 from dockbell.stores.sqlite import SqliteStore, SqliteView

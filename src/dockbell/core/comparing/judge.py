@@ -1,8 +1,7 @@
 """The judging of one page: which records are new, changed, back, or as they were (docs/guarantees.md).
 
 Cheapest first, because nearly every record of nearly every page is unchanged: the hash of the raw slice, then the
-fingerprint of the canonical form, and only for what differs there the stored body and the difference itself. What each
-record needs one of is a tuple: a frozen dataclass takes twice as long to make.
+fingerprint of the canonical form, and only for what differs there the stored body and the difference itself.
 
 What differs is not always a change. It may be older than what is stored (held), come of other fields that the service
 was deployed with (drift), or of another way of reading the feed (silent). Each finding has a name, which is kept for
@@ -13,24 +12,37 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple, Protocol, TypedDict
+from typing import Any, Final, TypedDict
 
 import msgspec
 
 from dockbell.core import pointer
+from dockbell.core.comparing.candidate import Candidate, Difference, Differing, Sighting, micros
 from dockbell.core.comparing.canon import DEPTH_MAX, Canon, decode
 from dockbell.core.comparing.diff import diff, touched
 from dockbell.core.comparing.drift import Decision, Drift, extend_drift
 from dockbell.core.comparing.holding import Hold, is_believed, keep, looks_stale, supersede
+from dockbell.core.comparing.judgement import (
+    DIGEST_SIZE,
+    Amended,
+    Bad,
+    Collision,
+    Finding,
+    Held,
+    Judgement,
+    Note,
+    Pending,
+    Reading,
+    Snapshots,
+    Stored,
+    Write,
+)
 from dockbell.core.key import KeyMissing, key_of
 from dockbell.core.model import JSON, Change, ChangeKind, DeletionReason, Feed, Key, Page, Via
 from dockbell.core.moment import from_micros, parse_moment, to_micros
 
-_DIGEST_SIZE: Final = 16
 _MET: Final = b""
 """Stands for the raw hash of a record that was met while the key was not proven, and is left to the first poll."""
 _MET_LATER: Final = b"later"
@@ -39,303 +51,6 @@ _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENCODER: Final = msgspec.json.Encoder()
 _ERRORS: Final = frozenset({"error", "errors"})
 """Members that tell of errors: what is quoted there is no record."""
-
-
-class Stored(NamedTuple):
-    """The narrow part of a snapshot: what most comparisons need.
-
-    Attributes:
-        row: Its number in the store, stable for the life of the store.
-        raw_hash: Hash of the raw slice as last committed.
-        fingerprint: Hash of the canonical form; of its text for a baseline record whose content never changed.
-        modified: The record's own timestamp in µs since 1970.
-        revision: Its change count.
-        gone_at: Since when it is a tombstone, by our clock, in µs since 1970; None where it is none.
-        missed: A complete pass did not show it, or it is not expected to be shown.
-        superseded: What it replaced lately, see :mod:`~dockbell.core.comparing.holding`.
-        held: A reading of it is held.
-        key: Its key string.
-    """
-
-    row: int
-    raw_hash: bytes
-    fingerprint: bytes
-    modified: int | None
-    revision: int
-    gone_at: int | None = None
-    missed: bool = False
-    superseded: bytes | None = None
-    held: bool = False
-    key: str = ""
-
-    @property
-    def is_met(self) -> bool:
-        """Whether it was only met while the key was not proven: nobody was told of it, and it is no baseline."""
-        return len(self.raw_hash) < _DIGEST_SIZE
-
-
-class Snapshots(Protocol):
-    """Stored snapshots of one feed, read inside the transaction that the judgement is committed in."""
-
-    def find(self, keys: Sequence[str]) -> Mapping[str, Stored]:
-        """Return what is stored of these keys."""
-        ...
-
-    def bodies(self, rows: Sequence[int]) -> Mapping[int, bytes]:
-        """Return the raw JSON of these rows."""
-        ...
-
-    def holds(self, rows: Sequence[int]) -> Mapping[int, Hold]:
-        """Return the held readings of these rows."""
-        ...
-
-    def quarantined(self, digests: Sequence[bytes]) -> Collection[bytes]:
-        """Return those of these digests whose records are in quarantine."""
-        ...
-
-
-class Write(NamedTuple):
-    """One snapshot to insert (``row`` is None) or to replace.
-
-    Attributes:
-        body: None leaves what is stored: its detail is still to come.
-        superseded: What it replaced lately.
-        is_unexplained: Its content is another, and no later date of the record says why.
-    """
-
-    row: int | None
-    key: str
-    raw_hash: bytes
-    fingerprint: bytes
-    modified: int | None
-    revision: int
-    body: bytes | None
-    superseded: bytes | None = None
-    is_unexplained: bool = False
-
-
-class Finding(StrEnum):
-    """What a reading of a record came to; those that have an event are named by its change."""
-
-    CREATED = "created"
-    UPDATED = "updated"
-    DELETED = "deleted"
-    RESTORED = "restored"
-    SNAPSHOT = "snapshot"
-    TOUCHED = "only its timestamp moved"
-    QUIET = "differs only in what is ignored"
-    HELD = "held: older than what is stored, maybe a lagging replica's"
-    DRIFT = "held: many records differ by the same fields"
-    AWAITED = "a change whose event waits for its detail"
-    ABSORBED = "stored silently: the operator absorbed the new fields"
-    REBASELINED = "stored silently: the feed is read differently now"
-    UNPROVEN = "stored silently: the key is not proven unique yet"
-    POSTPONED = "left to the first poll: the key is not proven unique yet"
-    QUARANTINED = "in quarantine: it cannot be read"
-    SUSPECTED = "absent from a complete pass"
-    SEEN_AGAIN = "seen again, after it was absent"
-    THERE = "absent from a pass, but there when asked for"
-    KEPT = "absent, and kept on the operator's word"
-
-
-class Note(NamedTuple):
-    """One finding, for ``dockbell why``.
-
-    Attributes:
-        key: The record's key string.
-        finding: What the reading came to.
-        modified: The reading's own timestamp, in µs since 1970.
-        fingerprint: What it showed; None where it could not be told.
-        change: The change that it came to, where it came to one.
-    """
-
-    key: str
-    finding: Finding
-    modified: int | None = None
-    fingerprint: bytes | None = None
-    change: Change | None = None
-
-
-class Held(NamedTuple):
-    """A reading to hold."""
-
-    row: int
-    hold: Hold
-    body: bytes
-
-
-class Pending(NamedTuple):
-    """A change whose event waits for the record's detail.
-
-    Attributes:
-        key: Its key string.
-        row: Its row; None where it is new.
-        raw: What the list showed.
-        kind: What the change is.
-        since: S of the last complete run that would have shown it.
-        until: The service's time of this reading.
-        modified: The record's own timestamp.
-        late: An earlier complete run covered it and did not show it.
-        via: Which kind of reading showed it.
-        is_first: Nothing was known of the record before: its event has no ``before``, whatever is stored by then.
-    """
-
-    key: str
-    row: int | None
-    raw: bytes
-    kind: ChangeKind
-    since: datetime | None
-    until: datetime
-    modified: datetime | None
-    late: bool
-    via: Via
-    is_first: bool
-
-
-class Amended(NamedTuple):
-    """What a record looks like now: a change of it that waits for its detail already comes to this."""
-
-    row: int
-    raw: bytes
-    modified: datetime | None
-
-
-class Bad(NamedTuple):
-    """A record that cannot be told apart, or not be read.
-
-    Attributes:
-        digest: Of its key string, or of its raw text where it has none.
-        key: Its key string, where it has one.
-        problem: What is wrong with it.
-        raw: Its raw text.
-        known: It is in quarantine already.
-    """
-
-    digest: bytes
-    key: str
-    problem: str
-    raw: bytes
-    known: bool = False
-
-
-@dataclass(slots=True)
-class Judgement:
-    """What one page comes to.
-
-    Attributes:
-        writes: Snapshots to store.
-        changes: What to publish, in the order of the page.
-        pending: Changes to publish when their details have come.
-        amended: Records that are stored silently, though a change of them may wait for its detail.
-        notes: Findings to keep.
-        seen: Rows that the page showed, new ones excepted.
-        cleared: Seen rows that were missed.
-        holds: Readings to hold.
-        released: Rows whose held reading is settled.
-        bad: Records that were left out, and why.
-        drift: Drift that the page shows for the first time.
-        drifted: Readings that were held as drift.
-        oldest_unseen: The oldest timestamp among new and changed records, a change of the timestamp alone included.
-        lateness: How long after their timestamps changes were still not visible, by proof of an earlier run.
-        on_time: Changes that were not late.
-        missed: Changes that polls should have shown before, and did not.
-        silent: Changes whose timestamp did not move.
-        dates: The timestamps of all its records by key, in the order of the page, in µs; None for one that has none.
-    """
-
-    writes: list[Write] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
-    pending: list[Pending] = field(default_factory=list)
-    amended: list[Amended] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
-    seen: list[int] = field(default_factory=list)
-    cleared: list[int] = field(default_factory=list)
-    holds: list[Held] = field(default_factory=list)
-    released: list[int] = field(default_factory=list)
-    bad: list[Bad] = field(default_factory=list)
-    drift: Drift | None = None
-    drifted: int = 0
-    oldest_unseen: datetime | None = None
-    lateness: list[timedelta] = field(default_factory=list)
-    on_time: int = 0
-    missed: int = 0
-    silent: int = 0
-    dates: dict[str, int | None] = field(default_factory=dict)
-
-    def meet_unseen(self, modified: datetime | None) -> None:
-        """Take in the timestamp of a record that no earlier reading had shown like this."""
-        if modified is not None and (self.oldest_unseen is None or modified < self.oldest_unseen):
-            self.oldest_unseen = modified
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether there is nothing to store."""
-        return not (self.writes or self.changes or self.notes or self.cleared or self.holds or self.released)
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How a page was read, as far as its judgement depends on it.
-
-    Attributes:
-        via: The kind of run.
-        first_asked_at: S0, the service's time of the feed's first request, or of the first under its present reading.
-        baseline: No complete pass has ended yet: unknown records dated before ``first_asked_at`` are no news.
-        settling: Only one pass has ended, and its pages may have shifted: until a second has ended too, the same holds
-            for records that are dated.
-        emit: Publish each baseline record as a ``snapshot``.
-        provisional: The key was learned and is not proven unique: nothing is published.
-        rebaselining: The feed is read differently than what is stored was: a difference alone is no change.
-        last_poll: The last complete poll: its ``updated_since``, and its S.
-        last_pass: S of the last complete pass.
-        covered_until: Complete runs have shown everything dated before, as far as it was visible then.
-        polled_from: What becomes visible before this is out of sight of polls; a change dated before, and found by
-            another run, is one that they missed.
-        stale_window: How long a reading must last that looks like a lagging replica's.
-        drift: What is known of the service's new schema.
-    """
-
-    via: Via
-    first_asked_at: datetime
-    baseline: bool = False
-    settling: bool = False
-    emit: bool = False
-    provisional: bool = False
-    rebaselining: bool = False
-    last_poll: tuple[datetime, datetime] | None = None
-    last_pass: datetime | None = None
-    covered_until: datetime | None = None
-    polled_from: datetime | None = None
-    stale_window: timedelta = timedelta(0)
-    drift: Drift | None = None
-
-    @property
-    def emits(self) -> bool:
-        """Whether baseline records are published one by one as they are read."""
-        return self.emit and not self.provisional
-
-    def unseen_since(self, modified: datetime | None) -> datetime | None:
-        """Return the start of the last complete run that would have shown a record of this date."""
-        if self.last_poll is not None:
-            since, asked_at = self.last_poll
-            if modified >= since if modified is not None else self.via is Via.POLL:
-                return asked_at if self.last_pass is None else max(asked_at, self.last_pass)
-        return self.last_pass
-
-    def lateness(self, modified: datetime | None, before: int | None) -> timedelta | None:
-        """Return how long a change was dated but not visible, by proof of earlier runs that covered it; None: not.
-
-        A record that they did show, with the same date (``before``, in µs) and other content, changed silently: that
-        says nothing of when it became visible.
-        """
-        if modified is None or self.covered_until is None or to_micros(modified) == before:
-            return None
-        late = self.covered_until - modified
-        return late if late > timedelta(0) else None
-
-
-class Collision(ValueError):
-    """Two records of one page have the same key: the key does not tell them apart."""
 
 
 class Judge:
@@ -423,7 +138,7 @@ class Judge:
         verdict.dates = dict.fromkeys(sightings)
         verdict.dates |= {text: known.modified for text, known in stored.items()}
         verdict.dates |= {write.key: write.modified for write in verdict.writes}
-        verdict.dates |= {each.key.text: _micros(each.modified) for each in candidates}
+        verdict.dates |= {each.key.text: micros(each.modified) for each in candidates}
         self._judge_all(candidates, page, reading, snapshots, verdict)
         if verdict.bad:
             known_digests = snapshots.quarantined([bad.digest for bad in verdict.bad])
@@ -431,9 +146,9 @@ class Judge:
             verdict.notes += [Note(bad.key, Finding.QUARANTINED) for bad in verdict.bad if bad.key and not bad.known]
         return verdict
 
-    def _identify_all(self, page: Page, verdict: Judgement) -> dict[str, _Sighting]:
+    def _identify_all(self, page: Page, verdict: Judgement) -> dict[str, Sighting]:
         """Return the records of a page by their keys; without text where a key stands with two of them."""
-        sightings: dict[str, _Sighting] = {}
+        sightings: dict[str, Sighting] = {}
         for position, raw in enumerate(page.records, start=1):
             try:
                 head = self._read_head(raw)
@@ -443,12 +158,12 @@ class Judge:
                 continue
             first = sightings.get(key.text)
             if first is None:
-                sightings[key.text] = _Sighting(key, raw, head)
+                sightings[key.text] = Sighting(key, raw, head)
             elif first.raw != raw and (first.raw is None or not self._is_same(first.raw, raw)):
                 fact = f"key {key.text}: stands twice on one page with different content"
                 if self._learned:
                     raise Collision(fact)
-                sightings[key.text] = _Sighting(key, None, head)
+                sightings[key.text] = Sighting(key, None, head)
                 verdict.bad += [_bad(each, key.text, fact) for each in (first.raw, raw) if each is not None]
         return sightings
 
@@ -460,10 +175,10 @@ class Judge:
             return False
 
     def _sift(
-        self, sightings: Mapping[str, _Sighting], stored: Mapping[str, Stored], verdict: Judgement
-    ) -> list[_Reading]:
+        self, sightings: Mapping[str, Sighting], stored: Mapping[str, Stored], verdict: Judgement
+    ) -> list[Differing]:
         """Return the records that are not byte for byte as stored, and note all that are there."""
-        differing: list[_Reading] = []
+        differing: list[Differing] = []
         for text, (key, raw, head) in sightings.items():
             known = stored.get(text)
             if known is not None:
@@ -473,16 +188,16 @@ class Judge:
                     verdict.notes.append(Note(text, Finding.SEEN_AGAIN))
             if raw is None:
                 continue  # it stands there twice: which is true cannot be told
-            raw_hash = blake2b(raw, digest_size=_DIGEST_SIZE).digest()
+            raw_hash = blake2b(raw, digest_size=DIGEST_SIZE).digest()
             if known is None or known.gone_at is not None or known.raw_hash != raw_hash:
-                differing.append(_Reading(key, raw, raw_hash, head, known))
+                differing.append(Differing(key, raw, raw_hash, head, known))
             elif known.held:
                 verdict.released.append(known.row)
         return differing
 
     def _take_baseline(
-        self, readings: Sequence[_Reading], page: Page, reading: Reading, verdict: Judgement
-    ) -> list[_Reading]:
+        self, readings: Sequence[Differing], page: Page, reading: Reading, verdict: Judgement
+    ) -> list[Differing]:
         """Store what is baseline and silent; return the other readings.
 
         Nobody has compared these records yet, so that nothing of them is decoded but key and timestamp: the hash of
@@ -492,7 +207,7 @@ class Judge:
         began, answered = to_micros(reading.first_asked_at), to_micros(page.answered_at)
         oldest = None
         for each in readings:
-            modified = None if self._updated_at is None else _micros(self._time(each.head, self._updated_at))
+            modified = None if self._updated_at is None else micros(self._time(each.head, self._updated_at))
             is_silent = (
                 reading.baseline if modified is None else modified < began or (reading.baseline and modified > answered)
             )
@@ -505,7 +220,7 @@ class Judge:
         verdict.oldest_unseen = None if oldest is None else from_micros(oldest)
         return others
 
-    def _read_all(self, readings: Sequence[_Reading], verdict: Judgement) -> list[_Candidate]:
+    def _read_all(self, readings: Sequence[Differing], verdict: Judgement) -> list[Candidate]:
         candidates = []
         for key, raw, raw_hash, _, known in readings:
             try:
@@ -514,12 +229,12 @@ class Judge:
                 verdict.bad.append(_bad(raw, key.text, f"key {key.text}: {error}"))
                 continue
             fingerprint, modified = self._canon.fingerprint(document), self._time(document, self._updated_at)
-            candidates.append(_Candidate(key, raw, raw_hash, document, fingerprint, modified, known))
+            candidates.append(Candidate(key, raw, raw_hash, document, fingerprint, modified, known))
         return candidates
 
     def _judge_all(
         self,
-        candidates: Sequence[_Candidate],
+        candidates: Sequence[Candidate],
         page: Page,
         reading: Reading,
         snapshots: Snapshots,
@@ -561,15 +276,15 @@ class Judge:
             hold = None if known is None else holds.get(known.row)
             self._state(difference, hold, drift, verdict, page=page, reading=reading)
 
-    def _compare(self, candidate: _Candidate, before: bytes | None, verdict: Judgement) -> _Difference | None:
+    def _compare(self, candidate: Candidate, before: bytes | None, verdict: Judgement) -> Difference | None:
         """Return how a record differs from the stored one; None where it does not by today's rules."""
         known = candidate.known
         if known is None or before is None or known.is_met:
-            return _Difference(candidate, None, None, None, b"")
+            return Difference(candidate, None, None, None, b"")
         try:
             previous = self._take_list_part(decode(before), candidate.document)
         except ValueError:  # a baseline that nobody had to read yet
-            return _Difference(candidate, None, None, None, known.fingerprint)
+            return Difference(candidate, None, None, None, known.fingerprint)
         # A stored fingerprint may be that of other rules than today's: only what differs by these has changed.
         fingerprint = self._canon.fingerprint(previous)
         if fingerprint == candidate.fingerprint and not (self._touch and candidate.has_moved):
@@ -579,9 +294,9 @@ class Judge:
             self._store_silently(candidate, write, before, verdict)
             verdict.notes.append(candidate.note(Finding.TOUCHED if candidate.has_moved else Finding.QUIET))
             return None
-        return _Difference(candidate, before, previous, diff(previous, candidate.document), fingerprint)
+        return Difference(candidate, before, previous, diff(previous, candidate.document), fingerprint)
 
-    def _store_silently(self, candidate: _Candidate, write: Write, before: bytes | None, verdict: Judgement) -> None:
+    def _store_silently(self, candidate: Candidate, write: Write, before: bytes | None, verdict: Judgement) -> None:
         """Store a record that has no event, without taking from the stored one what the list does not show.
 
         Args:
@@ -604,7 +319,7 @@ class Judge:
 
     def _state(
         self,
-        difference: _Difference,
+        difference: Difference,
         hold: Hold | None,
         drift: Drift | None,
         verdict: Judgement,
@@ -643,19 +358,20 @@ class Judge:
         elif finding is not None and known is not None:
             verdict.notes.append(candidate.note(finding))
 
-    def _meet(self, candidate: _Candidate, verdict: Judgement, reading: Reading) -> None:
+    def _meet(self, candidate: Candidate, verdict: Judgement, reading: Reading) -> None:
         """Leave a record to the first poll, which begins before it; note that one was met that was unknown."""
         known = candidate.known
         if known is None:
             mark = _MET if reading.baseline else _MET_LATER
             verdict.writes.append(candidate.write(0)._replace(raw_hash=mark))
+            verdict.notes.append(candidate.note(Finding.POSTPONED))
         elif known.is_met and known.fingerprint != candidate.fingerprint:
             write = candidate.write(0)._replace(raw_hash=known.raw_hash, is_unexplained=not candidate.has_advanced)
             verdict.writes.append(write)
 
     def _publish(
         self,
-        difference: _Difference,
+        difference: Difference,
         kind: ChangeKind,
         revision: int,
         verdict: Judgement,
@@ -691,7 +407,7 @@ class Judge:
 
     def _await_detail(
         self,
-        candidate: _Candidate,
+        candidate: Candidate,
         kind: ChangeKind,
         late: timedelta | None,
         verdict: Judgement,
@@ -722,7 +438,7 @@ class Judge:
 
     def _hold(
         self,
-        candidate: _Candidate,
+        candidate: Candidate,
         known: Stored,
         hold: Hold | None,
         verdict: Judgement,
@@ -741,7 +457,7 @@ class Judge:
             verdict.released.append(known.row)
         return False
 
-    def _is_stale(self, candidate: _Candidate, known: Stored, hold: Hold | None, page: Page, reading: Reading) -> bool:
+    def _is_stale(self, candidate: Candidate, known: Stored, hold: Hold | None, page: Page, reading: Reading) -> bool:
         """Return whether a reading is to be held: older than what is stored, and not so for long enough."""
         window, fingerprint = reading.stale_window, candidate.fingerprint
         if known.gone_at is not None:
@@ -764,7 +480,7 @@ class Judge:
             )
         return stale and not is_believed(hold, fingerprint, page.asked_at, window)
 
-    def _silence(self, difference: _Difference, drift: Drift | None, reading: Reading) -> Finding | None:
+    def _silence(self, difference: Difference, drift: Drift | None, reading: Reading) -> Finding | None:
         """Return why a difference is no change to publish; None where it is one."""
         candidate, known = difference.candidate, difference.candidate.known
         if reading.provisional:
@@ -783,7 +499,7 @@ class Judge:
             return Finding.ABSORBED if drift.decision is Decision.ABSORB else Finding.DRIFT
         return None
 
-    def _count(self, candidate: _Candidate, late: timedelta | None, verdict: Judgement, reading: Reading) -> None:
+    def _count(self, candidate: Candidate, late: timedelta | None, verdict: Judgement, reading: Reading) -> None:
         """Count what a change says of the feed's timestamps and of the polls before."""
         modified, known = candidate.modified, candidate.known
         if modified is None:
@@ -805,7 +521,7 @@ class Judge:
             return None
         return touched(diff(self._canon.form(previous), self._canon.form(document))) or touched(patch)
 
-    def _is_baseline(self, candidate: _Candidate, page: Page, reading: Reading) -> bool:
+    def _is_baseline(self, candidate: Candidate, page: Page, reading: Reading) -> bool:
         """Return whether a reading of the first pass says nothing of a change since that began, by its date.
 
         A date of the service's future says nothing of that for a record that was never seen: in an API whose records
@@ -816,7 +532,7 @@ class Judge:
             return True
         return reading.baseline and candidate.known is None and modified > page.answered_at
 
-    def _kind(self, candidate: _Candidate, page: Page, reading: Reading) -> ChangeKind | None:
+    def _kind(self, candidate: Candidate, page: Page, reading: Reading) -> ChangeKind | None:
         """Return what to call the difference; None for a silent baseline."""
         known = candidate.known
         if known is not None and (known.gone_at is not None or not known.is_met):
@@ -935,94 +651,6 @@ class Judge:
         return None if tokens is None else parse_moment(pointer.resolve(document, tokens))
 
 
-class _Sighting(NamedTuple):
-    """A record of the page; without text where two stand under its key."""
-
-    key: Key
-    raw: bytes | None
-    head: dict[str, JSON]
-
-
-class _Reading(NamedTuple):
-    """A record of the page that is not byte for byte as stored."""
-
-    key: Key
-    raw: bytes
-    raw_hash: bytes
-    head: dict[str, JSON]
-    known: Stored | None
-
-
-class _Candidate(NamedTuple):
-    """The same, decoded."""
-
-    key: Key
-    raw: bytes
-    raw_hash: bytes
-    document: JSON
-    fingerprint: bytes
-    modified: datetime | None
-    known: Stored | None
-
-    @property
-    def has_moved(self) -> bool:
-        """Whether its timestamp is another than the stored one."""
-        known = self.known
-        return known is not None and self.modified is not None and to_micros(self.modified) != known.modified
-
-    @property
-    def has_advanced(self) -> bool:
-        """Whether its timestamp is later than the stored one: the service itself calls it modified."""
-        known, modified = self.known, self.modified
-        if known is None or modified is None:
-            return False
-        return known.modified is None or to_micros(modified) > known.modified
-
-    def is_older(self, page: Page, window: timedelta) -> bool:
-        """Whether its timestamp is before the stored one, which is no date of the future."""
-        stored = None if self.known is None else self.known.modified
-        if stored is None or self.modified is None:
-            return False
-        return to_micros(self.modified) < stored <= to_micros(page.answered_at + window)
-
-    def write(self, revision: int, superseded: bytes | None = None) -> Write:
-        return Write(
-            row=None if self.known is None else self.known.row,
-            key=self.key.text,
-            raw_hash=self.raw_hash,
-            fingerprint=self.fingerprint,
-            modified=_micros(self.modified),
-            revision=revision,
-            body=self.raw,
-            superseded=superseded,
-        )
-
-    def note(self, finding: Finding, change: Change | None = None) -> Note:
-        return Note(self.key.text, finding, _micros(self.modified), self.fingerprint, change)
-
-
-class _Difference(NamedTuple):
-    """A record that is new, back, or differs from the stored body.
-
-    Attributes:
-        candidate: The record.
-        before: What is stored of it; None where there is nothing to compare with.
-        previous: The part of that which the list shows, decoded.
-        patch: From there to the record.
-        fingerprint: Of what is stored, by today's rules.
-    """
-
-    candidate: _Candidate
-    before: bytes | None
-    previous: JSON
-    patch: list[dict[str, JSON]] | None
-    fingerprint: bytes
-
-
-def _micros(moment: datetime | None) -> int | None:
-    return None if moment is None else to_micros(moment)
-
-
 def _is_plain(raw: bytes) -> bool:
     """Return whether a record can be read for certain, as far as can be told cheaply."""
     return raw.count(b"[") + raw.count(b"{") <= DEPTH_MAX and b"\\ud" not in raw
@@ -1030,7 +658,7 @@ def _is_plain(raw: bytes) -> bool:
 
 def _bad(raw: bytes, key: str, problem: str) -> Bad:
     # By its key where it has one: its text may be another each time.
-    return Bad(blake2b(key.encode() or raw, digest_size=_DIGEST_SIZE).digest(), key, problem, raw)
+    return Bad(blake2b(key.encode() or raw, digest_size=DIGEST_SIZE).digest(), key, problem, raw)
 
 
 def _head_decoder(key: Sequence[pointer.Tokens]) -> msgspec.json.Decoder[dict[str, JSON]]:

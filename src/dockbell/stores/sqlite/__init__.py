@@ -23,7 +23,7 @@ import anyio.to_thread
 
 from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.drift import Decision
-from dockbell.core.comparing.judge import Finding, Judgement, Pending, Snapshots
+from dockbell.core.comparing.judgement import Finding, Judgement, Pending, Snapshots
 from dockbell.core.model import JSON, Change, Event, Feed, Statement, Via
 from dockbell.core.moment import to_micros
 from dockbell.core.publishing.ledger import Blocked, Place, Settlement

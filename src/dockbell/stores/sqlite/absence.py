@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Final
 
 from dockbell.core.comparing.absence import SeenRows
-from dockbell.core.comparing.judge import Finding, Note
+from dockbell.core.comparing.judgement import Finding, Note
 from dockbell.core.model import Change, RunKind, Statement, Via
 from dockbell.core.moment import to_micros
 from dockbell.core.reading.lateness import Lateness

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from dockbell.core.comparing.judge import Amended, Finding, Note, Pending
+from dockbell.core.comparing.judgement import Amended, Finding, Note, Pending
 from dockbell.core.model import Change, ChangeKind, Via
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.ports import Awaited, Compose

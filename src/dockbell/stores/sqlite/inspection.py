@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from dockbell.core.comparing.judge import Finding
+from dockbell.core.comparing.judgement import Finding
 from dockbell.core.model import Event, Feed, Via
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.publishing.ledger import Blocked, DeadLetter

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from dockbell.core.comparing.holding import Hold
-from dockbell.core.comparing.judge import Bad, Judgement, Snapshots, Stored, Write
+from dockbell.core.comparing.judgement import Bad, Judgement, Snapshots, Stored, Write
 from dockbell.core.model import Change, Statement, Via
 from dockbell.core.moment import to_micros
 from dockbell.ports import Committed, Compose
@@ -97,7 +97,7 @@ def commit_page(
     judge read still holds when the transaction begins.
     """
     judgement = judge(FeedSnapshots(connection, feed_id))
-    if judgement.is_idle and not judgement.bad and judgement.drift is None:
+    if judgement.is_idle:
         return Committed(judgement, 0)
     at = to_micros(now)
     with transaction(connection):

@@ -1,0 +1,318 @@
+"""What is known when a page is judged, and what the judgement comes to: the nouns that judge and store share.
+
+What each record needs one of is a tuple: a frozen dataclass takes twice as long to make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
+
+from dockbell.core.comparing.drift import Drift
+from dockbell.core.comparing.holding import Hold
+from dockbell.core.model import Change, ChangeKind, Via
+from dockbell.core.moment import to_micros
+
+DIGEST_SIZE: Final = 16
+"""Bytes of every hash of a record, its raw text or its canonical form."""
+
+
+class Stored(NamedTuple):
+    """The narrow part of a snapshot: what most comparisons need.
+
+    Attributes:
+        row: Its number in the store, stable for the life of the store.
+        raw_hash: Hash of the raw slice as last committed.
+        fingerprint: Hash of the canonical form; of its text for a baseline record whose content never changed.
+        modified: The record's own timestamp in µs since 1970.
+        revision: Its change count.
+        gone_at: Since when it is a tombstone, by our clock, in µs since 1970; None where it is none.
+        missed: A complete pass did not show it, or it is not expected to be shown.
+        superseded: What it replaced lately, see :mod:`~dockbell.core.comparing.holding`.
+        held: A reading of it is held.
+        key: Its key string.
+    """
+
+    row: int
+    raw_hash: bytes
+    fingerprint: bytes
+    modified: int | None
+    revision: int
+    gone_at: int | None = None
+    missed: bool = False
+    superseded: bytes | None = None
+    held: bool = False
+    key: str = ""
+
+    @property
+    def is_met(self) -> bool:
+        """Whether it was only met while the key was not proven: nobody was told of it, and it is no baseline."""
+        return len(self.raw_hash) < DIGEST_SIZE
+
+
+class Snapshots(Protocol):
+    """Stored snapshots of one feed, read inside the transaction that the judgement is committed in."""
+
+    def find(self, keys: Sequence[str]) -> Mapping[str, Stored]:
+        """Return what is stored of these keys."""
+        ...
+
+    def bodies(self, rows: Sequence[int]) -> Mapping[int, bytes]:
+        """Return the raw JSON of these rows."""
+        ...
+
+    def holds(self, rows: Sequence[int]) -> Mapping[int, Hold]:
+        """Return the held readings of these rows."""
+        ...
+
+    def quarantined(self, digests: Sequence[bytes]) -> Collection[bytes]:
+        """Return those of these digests whose records are in quarantine."""
+        ...
+
+
+class Write(NamedTuple):
+    """One snapshot to insert (``row`` is None) or to replace.
+
+    Attributes:
+        body: None leaves what is stored: its detail is still to come.
+        superseded: What it replaced lately.
+        is_unexplained: Its content is another, and no later date of the record says why.
+    """
+
+    row: int | None
+    key: str
+    raw_hash: bytes
+    fingerprint: bytes
+    modified: int | None
+    revision: int
+    body: bytes | None
+    superseded: bytes | None = None
+    is_unexplained: bool = False
+
+
+class Finding(StrEnum):
+    """What a reading of a record came to; those that have an event are named by its change."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    DELETED = "deleted"
+    RESTORED = "restored"
+    SNAPSHOT = "snapshot"
+    TOUCHED = "only its timestamp moved"
+    QUIET = "differs only in what is ignored"
+    HELD = "held: older than what is stored, maybe a lagging replica's"
+    DRIFT = "held: many records differ by the same fields"
+    AWAITED = "a change whose event waits for its detail"
+    ABSORBED = "stored silently: the operator absorbed the new fields"
+    REBASELINED = "stored silently: the feed is read differently now"
+    UNPROVEN = "stored silently: the key is not proven unique yet"
+    POSTPONED = "left to the first poll: the key is not proven unique yet"
+    QUARANTINED = "in quarantine: it cannot be read"
+    SUSPECTED = "absent from a complete pass"
+    SEEN_AGAIN = "seen again, after it was absent"
+    THERE = "absent from a pass, but there when asked for"
+    KEPT = "absent, and kept on the operator's word"
+
+
+class Note(NamedTuple):
+    """One finding, for ``dockbell why``.
+
+    Attributes:
+        key: The record's key string.
+        finding: What the reading came to.
+        modified: The reading's own timestamp, in µs since 1970.
+        fingerprint: What it showed; None where it could not be told.
+        change: The change that it came to, where it came to one.
+    """
+
+    key: str
+    finding: Finding
+    modified: int | None = None
+    fingerprint: bytes | None = None
+    change: Change | None = None
+
+
+class Held(NamedTuple):
+    """A reading to hold."""
+
+    row: int
+    hold: Hold
+    body: bytes
+
+
+class Pending(NamedTuple):
+    """A change whose event waits for the record's detail.
+
+    Attributes:
+        key: Its key string.
+        row: Its row; None where it is new.
+        raw: What the list showed.
+        kind: What the change is.
+        since: S of the last complete run that would have shown it.
+        until: The service's time of this reading.
+        modified: The record's own timestamp.
+        late: An earlier complete run covered it and did not show it.
+        via: Which kind of reading showed it.
+        is_first: Nothing was known of the record before: its event has no ``before``, whatever is stored by then.
+    """
+
+    key: str
+    row: int | None
+    raw: bytes
+    kind: ChangeKind
+    since: datetime | None
+    until: datetime
+    modified: datetime | None
+    late: bool
+    via: Via
+    is_first: bool
+
+
+class Amended(NamedTuple):
+    """What a record looks like now: a change of it that waits for its detail already comes to this."""
+
+    row: int
+    raw: bytes
+    modified: datetime | None
+
+
+class Bad(NamedTuple):
+    """A record that cannot be told apart, or not be read.
+
+    Attributes:
+        digest: Of its key string, or of its raw text where it has none.
+        key: Its key string, where it has one.
+        problem: What is wrong with it.
+        raw: Its raw text.
+        known: It is in quarantine already.
+    """
+
+    digest: bytes
+    key: str
+    problem: str
+    raw: bytes
+    known: bool = False
+
+
+@dataclass(slots=True)
+class Judgement:
+    """What one page comes to.
+
+    Attributes:
+        writes: Snapshots to store.
+        changes: What to publish, in the order of the page.
+        pending: Changes to publish when their details have come.
+        amended: Records that are stored silently, though a change of them may wait for its detail.
+        notes: Findings to keep.
+        seen: Rows that the page showed, new ones excepted.
+        cleared: Seen rows that were missed.
+        holds: Readings to hold.
+        released: Rows whose held reading is settled.
+        bad: Records that were left out, and why.
+        drift: Drift that the page shows for the first time.
+        drifted: Readings that were held as drift.
+        oldest_unseen: The oldest timestamp among new and changed records, a change of the timestamp alone included.
+        lateness: How long after their timestamps changes were still not visible, by proof of an earlier run.
+        on_time: Changes that were not late.
+        missed: Changes that polls should have shown before, and did not.
+        silent: Changes whose timestamp did not move.
+        dates: The timestamps of all its records by key, in the order of the page, in µs; None for one that has none.
+    """
+
+    writes: list[Write] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    pending: list[Pending] = field(default_factory=list)
+    amended: list[Amended] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    seen: list[int] = field(default_factory=list)
+    cleared: list[int] = field(default_factory=list)
+    holds: list[Held] = field(default_factory=list)
+    released: list[int] = field(default_factory=list)
+    bad: list[Bad] = field(default_factory=list)
+    drift: Drift | None = None
+    drifted: int = 0
+    oldest_unseen: datetime | None = None
+    lateness: list[timedelta] = field(default_factory=list)
+    on_time: int = 0
+    missed: int = 0
+    silent: int = 0
+    dates: dict[str, int | None] = field(default_factory=dict)
+
+    def meet_unseen(self, modified: datetime | None) -> None:
+        """Take in the timestamp of a record that no earlier reading had shown like this."""
+        if modified is not None and (self.oldest_unseen is None or modified < self.oldest_unseen):
+            self.oldest_unseen = modified
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to store."""
+        kept = (self.writes, self.changes, self.notes, self.cleared, self.holds, self.released, self.bad, self.drift)
+        return not any(kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a page was read, as far as its judgement depends on it.
+
+    Attributes:
+        via: The kind of run.
+        first_asked_at: S0, the service's time of the feed's first request, or of the first under its present reading.
+        baseline: No complete pass has ended yet: unknown records dated before ``first_asked_at`` are no news.
+        settling: Only one pass has ended, and its pages may have shifted: until a second has ended too, the same holds
+            for records that are dated.
+        emit: Publish each baseline record as a ``snapshot``.
+        provisional: The key was learned and is not proven unique: nothing is published.
+        rebaselining: The feed is read differently than what is stored was: a difference alone is no change.
+        last_poll: The last complete poll: its ``updated_since``, and its S.
+        last_pass: S of the last complete pass.
+        covered_until: Complete runs have shown everything dated before, as far as it was visible then.
+        polled_from: What becomes visible before this is out of sight of polls; a change dated before, and found by
+            another run, is one that they missed.
+        stale_window: How long a reading must last that looks like a lagging replica's.
+        drift: What is known of the service's new schema.
+    """
+
+    via: Via
+    first_asked_at: datetime
+    baseline: bool = False
+    settling: bool = False
+    emit: bool = False
+    provisional: bool = False
+    rebaselining: bool = False
+    last_poll: tuple[datetime, datetime] | None = None
+    last_pass: datetime | None = None
+    covered_until: datetime | None = None
+    polled_from: datetime | None = None
+    stale_window: timedelta = timedelta(0)
+    drift: Drift | None = None
+
+    @property
+    def emits(self) -> bool:
+        """Whether baseline records are published one by one as they are read."""
+        return self.emit and not self.provisional
+
+    def unseen_since(self, modified: datetime | None) -> datetime | None:
+        """Return the start of the last complete run that would have shown a record of this date."""
+        if self.last_poll is not None:
+            since, asked_at = self.last_poll
+            if modified >= since if modified is not None else self.via is Via.POLL:
+                return asked_at if self.last_pass is None else max(asked_at, self.last_pass)
+        return self.last_pass
+
+    def lateness(self, modified: datetime | None, before: int | None) -> timedelta | None:
+        """Return how long a change was dated but not visible, by proof of earlier runs that covered it; None: not.
+
+        A record that they did show, with the same date (``before``, in µs) and other content, changed silently: that
+        says nothing of when it became visible.
+        """
+        if modified is None or self.covered_until is None or to_micros(modified) == before:
+            return None
+        late = self.covered_until - modified
+        return late if late > timedelta(0) else None
+
+
+class Collision(ValueError):
+    """Two records of one page have the same key: the key does not tell them apart."""

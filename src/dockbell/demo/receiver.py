@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-import anyio
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +16,7 @@ from starlette.routing import Route
 from dockbell.core.publishing.signature import Finding, parse_secret, verify
 from dockbell.demo.arrival import HOOK, Arrival
 from dockbell.demo.broker import HOST
+from dockbell.sandbox.listening import listening
 
 _NO_CONTENT, _UNAUTHORIZED = 204, 401
 
@@ -53,36 +52,5 @@ async def receive(secret: str, take: Callable[[Arrival], None], refuse: Callable
     listener = socket.create_server((HOST, 0), backlog=128)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio leaves it off for sockets made by others
     app = Starlette(routes=[Route("/", answer, methods=["POST"])])
-    server = _Server(
-        uvicorn.Config(
-            app,
-            http="h11",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            timeout_keep_alive=75,  # uvicorn's 5 s are httpx's too: a request could meet the end of its connection
-            timeout_graceful_shutdown=1,
-        )
-    )
-    async with anyio.create_task_group() as group:
-        group.start_soon(_run, server, listener)
-        try:
-            yield f"http://{HOST}:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            group.cancel_scope.cancel()
-
-
-async def _run(server: uvicorn.Server, listener: socket.socket) -> None:
-    with anyio.CancelScope(shield=True):
-        await server.serve(sockets=[listener])
-
-
-class _Server(uvicorn.Server):
-    """Leaves the process's signals to those who own the process."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
-        yield
+    async with listening(app, listener, http="h11"):
+        yield f"http://{HOST}:{listener.getsockname()[1]}"

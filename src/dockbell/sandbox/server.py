@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dockbell.sandbox.faults import HANG_UP
+from dockbell.sandbox.listening import listening
 from dockbell.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -38,42 +38,16 @@ async def serve(sandbox: Sandbox, host: str = "127.0.0.1", port: int = 0) -> Asy
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=1024)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio leaves it off for sockets made by others
-    config = uvicorn.Config(
-        sandbox.app,
-        http=_Connection,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        date_header=False,
-        server_header=False,
-        timeout_keep_alive=75,  # uvicorn's 5 s are httpx's too: a request could meet the end of its connection
-        timeout_graceful_shutdown=1,
-    )
-    server = _Server(config)
     shown_host = f"[{host}]" if family == socket.AF_INET6 else host
-    async with anyio.create_task_group() as group:
-        group.start_soon(_run, server, listener)
+    async with (
+        listening(sandbox.app, listener, http=_Connection, date_header=False, server_header=False),
+        anyio.create_task_group() as group,
+    ):
         group.start_soon(sandbox.live)
         try:
             yield f"http://{shown_host}:{listener.getsockname()[1]}"
         finally:
-            server.should_exit = True
             group.cancel_scope.cancel()
-
-
-async def _run(server: uvicorn.Server, listener: socket.socket) -> None:
-    with anyio.CancelScope(shield=True):
-        await server.serve(sockets=[listener])
-
-
-class _Server(uvicorn.Server):
-    """Leaves the process's signals to those who own the process."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
-        yield
 
 
 class _Connection(H11Protocol):

@@ -14,8 +14,8 @@ from typing import Final
 
 import anyio
 
-from dockbell.core.comparing.canon import decode
 from dockbell.core.comparing.judgement import Pending
+from dockbell.core.document import decode
 from dockbell.core.model import Change, Urgency
 from dockbell.errors import SourceError
 from dockbell.ports import Awaited

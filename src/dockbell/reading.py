@@ -18,9 +18,10 @@ import anyio
 
 from dockbell.config import ResourceSettings
 from dockbell.core.comparing.absence import SeenRows
-from dockbell.core.comparing.canon import Canon, decode
+from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.judge import Judge
 from dockbell.core.comparing.judgement import Collision, Judgement, Reading
+from dockbell.core.document import decode
 from dockbell.core.model import JSON, RESOURCES, ClockSource, Feed, Page, RunKind, Statement, Urgency, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.named import read_named

@@ -12,7 +12,7 @@ import anyio
 
 from dockbell.config import Config, FeedSettings
 from dockbell.core import pointer
-from dockbell.core.comparing.canon import decode
+from dockbell.core.document import decode
 from dockbell.core.key import key_of
 from dockbell.core.model import RESOURCES, ClockSource, Feed, Page, Urgency
 from dockbell.core.reading.request import MAX_LIMIT

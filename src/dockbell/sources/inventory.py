@@ -14,7 +14,7 @@ import httpx
 
 from dockbell import __version__
 from dockbell.config import SourceSettings
-from dockbell.core.comparing.canon import decode
+from dockbell.core.document import decode
 from dockbell.core.model import JSON, Page, Urgency
 from dockbell.core.reading.clock import ServiceClock
 from dockbell.core.reading.request import MAX_LIMIT, Request, list_request, order_request, shipment_request

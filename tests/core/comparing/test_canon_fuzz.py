@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dockbell.core.comparing.canon import DEPTH_MAX, Canon, decode, encode
+from dockbell.core.comparing.canon import Canon
+from dockbell.core.document import DEPTH_MAX, decode, encode
 from dockbell.core.model import JSON
 
 MB: Final = 1_000_000

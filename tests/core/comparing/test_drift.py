@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dockbell.core.comparing.diff import diff
 from dockbell.core.comparing.drift import (
     Decision,
     Difference,
@@ -19,6 +18,7 @@ from dockbell.core.comparing.drift import (
     is_structural,
     outline,
 )
+from dockbell.core.diff import diff
 
 ADDED: list[dict[str, Any]] = [{"op": "add", "path": "/bin", "value": None}]
 REMOVED = [{"op": "remove", "path": "/bin"}]

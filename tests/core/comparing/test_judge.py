@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.diff import apply
 from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.comparing.holding import Hold
 from dockbell.core.comparing.judge import Judge
 from dockbell.core.comparing.judgement import Collision, Finding, Judgement, Reading, Stored
+from dockbell.core.diff import apply
 from dockbell.core.model import ChangeKind, ClockSource, DeletionReason, Feed, Key, Page, Via
 from dockbell.core.moment import to_micros
 

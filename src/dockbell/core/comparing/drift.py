@@ -71,7 +71,7 @@ def is_structural(patch: Iterable[Mapping[str, Any]], before: JSON) -> bool:
     """Return whether a patch does nothing but add and remove members of objects, and write values in another form.
 
     Args:
-        patch: As :func:`~dockbell.core.comparing.diff.diff` makes it: what it replaces stands in the record before.
+        patch: As :func:`~dockbell.core.diff.diff` makes it: what it replaces stands in the record before.
         before: That record.
     """
     return all(_is_structural(operation, before) for operation in patch)

@@ -20,8 +20,7 @@ import msgspec
 
 from dockbell.core import pointer
 from dockbell.core.comparing.candidate import Candidate, Difference, Differing, Sighting, micros
-from dockbell.core.comparing.canon import DEPTH_MAX, Canon, decode
-from dockbell.core.comparing.diff import diff, touched
+from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.drift import Decision, Drift, extend_drift
 from dockbell.core.comparing.holding import Hold, is_believed, keep, looks_stale, supersede
 from dockbell.core.comparing.judgement import (
@@ -39,6 +38,8 @@ from dockbell.core.comparing.judgement import (
     Stored,
     Write,
 )
+from dockbell.core.diff import diff, touched
+from dockbell.core.document import DEPTH_MAX, decode
 from dockbell.core.key import KeyMissing, key_of
 from dockbell.core.model import JSON, Change, ChangeKind, DeletionReason, Feed, Key, Page, Via
 from dockbell.core.moment import from_micros, parse_moment, to_micros

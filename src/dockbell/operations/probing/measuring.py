@@ -11,7 +11,7 @@ import anyio
 
 from dockbell.config import ResourceSettings
 from dockbell.core import pointer
-from dockbell.core.comparing.canon import decode
+from dockbell.core.document import decode
 from dockbell.core.key import key_of
 from dockbell.core.model import JSON, RESOURCES, Feed, Page
 from dockbell.core.moment import parse_moment

@@ -14,7 +14,7 @@ from copy import deepcopy
 from typing import TypeAlias
 
 from dockbell.core import pointer
-from dockbell.core.comparing.canon import encode
+from dockbell.core.document import encode
 from dockbell.core.model import JSON
 
 Operation: TypeAlias = dict[str, JSON]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dockbell.core.comparing.canon import DEPTH_MAX, encode
-from dockbell.core.comparing.diff import Operation, apply, diff, touched
+from dockbell.core.diff import Operation, apply, diff, touched
+from dockbell.core.document import DEPTH_MAX, encode
 from dockbell.core.model import JSON
 
 # Few names and few values, so that two documents have much in common.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from dockbell.listening import listening
 from dockbell.sandbox.faults import HANG_UP
-from dockbell.sandbox.listening import listening
 from dockbell.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.comparing.judgement import Bad, Finding, Judgement, Note, Pending, Snapshots
 from dockbell.core.model import Change, Event, Feed, RunKind, Statement, StatementKind, Via
-from dockbell.core.publishing.ledger import Blocked, DeadLetter, Settlement
+from dockbell.core.publishing.settlement import Beginning, Blocked, DeadLetter, Settlement
 from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
@@ -972,6 +972,60 @@ async def test_what_a_sink_settled_is_what_it_begins_from(store: Store, state: F
     positions, blocked = await store.load_ledger("erp")
     assert positions == {FEED: 7}
     assert list(blocked) == [entries[FEED, "b"]]
+
+
+async def test_a_sink_that_begins_with_the_state_is_told_from_where_it_was_told_before(
+    store: Store, state: FeedState
+) -> None:
+    await commit(store, state, *({"id": key} for key in "abc"))
+    await store.enroll("erp", "state")
+    begun = (await store.load_beginnings("erp"))[FEED]
+    assert begun == Beginning(3, NOON, 0)
+    assert await store.read_told(FEED, begun, 0, 2) is None
+    await store.save_shape(state.id, Shape(("/id",), None, None), proven=True)
+    await close_pass(store, state)
+    first, row, is_all = await store.read_told(FEED, begun, 0, 2) or ((), 0, True)
+    assert ([each.key.text for each in first], is_all) == (["a", "b"], False)
+    await store.settle("erp", Settlement(told={FEED: row}, origins={FEED: 3}))
+    assert (await store.load_beginnings("erp"))[FEED].told == row
+    rest, _, is_all = await store.read_told(FEED, begun, row, 2) or ((), 0, False)
+    assert ([each.key.text for each in rest], is_all) == (["c"], True)
+    await store.settle("erp", Settlement({FEED: 3}, told={FEED: None}, origins={FEED: 3}))
+    assert (await store.load_beginnings("erp"))[FEED].told is None
+    assert await store.find_told(FEED, begun, "b") == first[1]
+
+
+async def test_dead_letters_that_are_taken_back_are_none_and_those_of_one_number_are_told_apart(
+    store: Store, state: FeedState
+) -> None:
+    await commit(store, state, *({"id": key} for key in "abc"))
+    await store.enroll("erp", "now")
+    letters = [DeadLetter(FEED, key, 3, 1, NOON, "HTTP 422") for key in "ab"]
+    await store.settle("erp", Settlement(dead=letters))
+    again = DeadLetter(FEED, "a", 3, 2, NOON, "HTTP 400")
+    await store.settle("erp", Settlement(revived=letters, dead=[again]))
+    await store.prune_events(NOON + DAY, ["erp"], 10)
+    assert await count_events(store) == [3]
+    await store.settle("erp", Settlement(revived=[again]))
+    await store.prune_events(NOON + DAY, ["erp"], 10)
+    assert await count_events(store) == []
+
+
+async def test_a_pause_is_kept_with_its_first_reason(store: Store, state: FeedState) -> None:
+    await store.enroll("erp", "now")
+    assert (await store.load_controls("erp")).paused is None
+    for reason in ("HTTP 410", "again"):
+        await store.pause("erp", reason)
+    assert (await store.load_controls("erp")).paused == "HTTP 410"
+    assert (await store.load_controls("other")).paused is None
+
+
+async def test_held_keys_are_counted_and_kept_as_held(store: Store, state: FeedState) -> None:
+    await store.enroll("erp", "now")
+    entries = {(FEED, key): Blocked(FEED, key, 3, 2, NOON, "", held=key == "a") for key in "ab"}
+    await store.settle("erp", Settlement(blocked=entries))
+    assert (await store.load_controls("erp")).held == 1
+    assert sorted((await store.load_ledger("erp"))[1], key=lambda entry: entry.key) == list(entries.values())
 
 
 async def count_events(store: Store) -> list[int]:

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from dockbell.app import now
-from dockbell.core.publishing.ledger import Blocked, Settlement
+from dockbell.core.publishing.settlement import Blocked, Settlement
 from dockbell.errors import StoreError, StoreIncompatible, StoreInUse
 from dockbell.stores.sqlite import SqliteStore, SqliteView
 from dockbell.stores.sqlite.schema import MIGRATIONS

@@ -121,3 +121,9 @@ async def test_there_must_be_a_store_to_leave_wishes_in(tmp_path: Path) -> None:
     with pytest.raises(StoreIncompatible, match="another program's"):
         await SqliteDesk.open(tmp_path / "theirs.db")
     assert not (tmp_path / "none.db").exists()
+
+
+async def test_a_store_that_must_not_be_written_is_told_as_such(store: SqliteStore, desk: SqliteDesk) -> None:
+    desk._connection.execute("PRAGMA query_only = true")
+    with pytest.raises(StoreError, match=r"a.db: attempt to write a readonly database; try again, as the user that"):
+        await desk.pause("erp", "by an operator", NOON)

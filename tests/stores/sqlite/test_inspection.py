@@ -17,7 +17,7 @@ from dockbell.core.comparing.judge import Judge
 from dockbell.core.comparing.judgement import Finding, Reading
 from dockbell.core.model import ClockSource, Feed, Page, RunKind, Via
 from dockbell.core.publishing.event import Composer
-from dockbell.core.publishing.ledger import Blocked, DeadLetter, Settlement
+from dockbell.core.publishing.settlement import Blocked, DeadLetter, Settlement
 from dockbell.core.publishing.statement import GapReason, gap
 from dockbell.ports import FeedState, Quarantined, RunRecord, Standing
 from dockbell.stores.sqlite import SqliteStore, SqliteView

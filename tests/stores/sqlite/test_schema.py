@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from dockbell.core.comparing.canon import Canon, decode
+from dockbell.core.comparing.canon import Canon
+from dockbell.core.document import decode
 from dockbell.core.model import Feed, RunKind
 from dockbell.core.moment import to_micros
-from dockbell.core.publishing.ledger import Blocked
+from dockbell.core.publishing.settlement import Blocked, DeadLetter
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
 from dockbell.errors import StoreError, StoreIncompatible
-from dockbell.ports import RunRecord
+from dockbell.ports import RunRecord, Selection
 from dockbell.stores.sqlite import SqliteStore, SqliteView, schema
 from dockbell.stores.sqlite.desk import SqliteDesk
 from tests.fakes import NOON
@@ -138,7 +139,8 @@ async def test_an_old_store_is_not_looked_at_before_it_is_brought_up_to_date(tmp
     make_old(path)
     before = path.read_bytes()
     remedy = '"dockbell run" brings it up to date'
-    with pytest.raises(StoreIncompatible, match=f"has schema version 1, this dockbell works with 2; {remedy}"):
+    versions = f"has schema version 1, this dockbell works with {len(schema.MIGRATIONS)}"
+    with pytest.raises(StoreIncompatible, match=f"{versions}; {remedy}"):
         await SqliteView.open(path)
     with pytest.raises(StoreIncompatible, match=remedy):
         await SqliteDesk.open(path)
@@ -166,3 +168,27 @@ async def test_a_migration_that_breaks_leaves_the_store_as_it_was(
     store = await SqliteStore.open(path, now=lambda: NOON)  # nobody holds it, nor a lock in it
     assert (await store.open_feed(FEED)).sequence == 4
     await store.aclose()
+
+
+async def test_what_sinks_had_settled_and_owed_stays_as_it_was_and_no_event_counts_as_lost(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    make_old(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM events WHERE sequence = 3")  # pruned: it was not owed like those around it
+    store = await SqliteStore.open(path, now=lambda: NOON)
+    assert (await store.find_extents())[FEED].pruned == 3
+    assert (await store.find_extents())[OTHER].pruned == 0
+    assert await store.enroll("erp", "state") == []
+    assert await store.load_ledger("erp") == (
+        {FEED: 3, OTHER: 0, Feed("main", "items"): 0},
+        [Blocked(FEED, "a", 2, 1, NOON, "HTTP 500")],
+    )
+    begun = await store.load_beginnings("erp")
+    assert (begun[FEED].origin, begun[FEED].told, begun[FEED].lost_since) == (0, None, None)
+    controls = await store.load_controls("erp")
+    assert (controls.paused, controls.held, controls.replay_at) == (None, 0, None)
+    await store.aclose()
+    desk = await SqliteDesk.open(path)
+    ((sink, letter),) = [(each.sink, each.letter) for each in await desk.read_dead(None, Selection(), 10)]
+    assert (sink, letter) == ("erp", DeadLetter(FEED, "a", 1, 10, NOON, "HTTP 422"))
+    await desk.aclose()

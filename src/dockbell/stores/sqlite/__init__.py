@@ -11,7 +11,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import datetime
 from functools import partial
@@ -26,11 +26,11 @@ from dockbell.core.comparing.drift import Decision
 from dockbell.core.comparing.judgement import Finding, Judgement, Pending, Snapshots
 from dockbell.core.model import JSON, Change, Event, Feed, Statement, Via
 from dockbell.core.moment import to_micros
-from dockbell.core.publishing.ledger import Blocked, Place, Settlement
+from dockbell.core.publishing.settlement import Beginning, Blocked, Place, Replay, Settlement
 from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
-from dockbell.errors import StoreError, StoreIncompatible, StoreInUse
+from dockbell.errors import StoreError, StoreInUse
 from dockbell.ports import (
     Absentees,
     Awaited,
@@ -38,26 +38,30 @@ from dockbell.ports import (
     Checkpoint,
     Committed,
     Compose,
+    Controls,
+    Extent,
     FeedState,
-    Noted,
-    Quarantined,
+    Footprint,
+    Kept,
     RunRecord,
-    SinkState,
-    Standing,
-    StoredRecord,
+    Told,
     Wished,
 )
-from dockbell.stores.sqlite import absence, delivery, details, feeds, inspection, snapshots
+from dockbell.stores.sqlite import absence, delivery, details, feeds, pruning, snapshots, telling
+from dockbell.stores.sqlite.connection import connect
 from dockbell.stores.sqlite.life import Life, LifeFile, begin_anew, end_beginning, last_entry, look_back
-from dockbell.stores.sqlite.schema import MIGRATIONS, check_version, migrate
+from dockbell.stores.sqlite.schema import check_version, migrate
 from dockbell.stores.sqlite.transaction import transaction
+from dockbell.stores.sqlite.view import SqliteView
+
+__all__ = ["SqliteStore", "SqliteView"]
 
 Clock: TypeAlias = Callable[[], datetime]
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
 
-_BUSY_TIMEOUT_SECONDS: Final = 30
-_CACHED_STATEMENTS: Final = 512
+_PRUNED_AT_ONCE: Final = 1000
+"""Events per transaction: a commit of a page never waits long."""
 _ASKING_SECONDS: Final = 0.1
 """More than anybody takes to ask whether the store is held."""
 
@@ -383,9 +387,63 @@ class SqliteStore:
     def _save_life(self, writer: sqlite3.Connection) -> None:
         self._life.write(Life(self.epoch, last_entry(writer)))
 
-    async def enroll(self, sink: str, start: Literal["now", "beginning"]) -> None:
+    async def enroll(self, sink: str, start: Literal["now", "beginning", "state"]) -> Sequence[Feed]:
         """See the port."""
-        await self._write(delivery.enroll, sink, start)
+        return await self._write(delivery.enroll, sink, start, self._now())
+
+    async def overrun(self, sink: str, before: datetime) -> Mapping[Feed, datetime]:
+        """See the port."""
+        return await self._write(delivery.overrun, sink, before, self._now())
+
+    async def find_owing(self, sinks: Sequence[str], before: datetime) -> Sequence[str]:
+        """See the port."""
+        return await self._read(pruning.find_owing, sinks, before)
+
+    async def measure(self) -> Footprint:
+        """See the port."""
+        return await self._read(pruning.measure, self.path)
+
+    async def find_left(self, sinks: Collection[str]) -> Mapping[str, int]:
+        """See the port."""
+        return await self._read(delivery.find_left, sinks)
+
+    async def load_beginnings(self, sink: str) -> Mapping[Feed, Beginning]:
+        """See the port."""
+        return await self._read(delivery.load_beginnings, sink)
+
+    async def load_controls(self, sink: str) -> Controls:
+        """See the port."""
+        return await self._read(delivery.load_controls, sink)
+
+    async def pause(self, sink: str, reason: str) -> None:
+        """See the port."""
+        await self._write(delivery.pause, sink, reason, self._now())
+
+    async def load_replays(self, sink: str, now: datetime, limit: int) -> Sequence[Replay]:
+        """See the port."""
+        return await self._read(delivery.load_replays, sink, now, limit)
+
+    async def read_told(
+        self, feed: Feed, beginning: Beginning, after: int, limit: int
+    ) -> tuple[Sequence[Told], int, bool] | None:
+        """See the port."""
+        return await self._read(telling.read_told, feed, beginning, after, limit)
+
+    async def find_told(self, feed: Feed, beginning: Beginning, key: str) -> Told | None:
+        """See the port."""
+        return await self._read(telling.find_told, feed, beginning, key)
+
+    async def read_kept(self, feed: Feed, after: int, limit: int) -> tuple[Sequence[Kept], int]:
+        """See the port."""
+        return await self._read(telling.read_kept, feed, after, limit)
+
+    async def read_changed(self, feed: Feed, after: int, limit: int) -> tuple[Sequence[Kept], int]:
+        """See the port."""
+        return await self._read(telling.read_changed, feed, after, limit)
+
+    async def find_extents(self) -> Mapping[Feed, Extent]:
+        """See the port."""
+        return await self._read(delivery.find_extents)
 
     async def load_ledger(self, sink: str) -> tuple[Mapping[Feed, int], Sequence[Blocked]]:
         """See the port."""
@@ -411,13 +469,27 @@ class SqliteStore:
         """See the port."""
         await self._write(delivery.settle, sink, settlement)
 
-    async def prune_events(self, before: datetime, sinks: Sequence[str], limit: int) -> int:
+    async def prune_events(self, before: datetime, sinks: Sequence[str], limit: int | None = None) -> int:
         """See the port."""
-        return await self._write(delivery.prune_events, before, sinks, limit)
+        pruned, place = 0, (0, 0)
+        while limit is None or pruned < limit:
+            most = _PRUNED_AT_ONCE if limit is None else min(limit - pruned, _PRUNED_AT_ONCE)
+            prunable, further = await self._read(pruning.find_prunable, before, sinks, place, most)
+            if prunable.events:
+                await self._write(pruning.prune_events, prunable, sinks)
+                pruned += len(prunable.events)
+            if further is None:
+                break
+            place = further
+        return pruned
+
+    async def forget_letters(self, before: datetime) -> Mapping[str, int]:
+        """See the port."""
+        return await self._write(pruning.forget_letters, before, self._now())
 
     async def prune_history(self, before: datetime, limit: int) -> int:
         """See the port."""
-        return await self._write(delivery.prune_history, before, limit)
+        return await self._write(pruning.prune_history, before, limit)
 
     async def aclose(self) -> None:
         """See the port."""
@@ -426,80 +498,6 @@ class SqliteStore:
             await self._read(sqlite3.Connection.close)
         self._life.close()
         os.close(self._lock)
-
-
-class SqliteView:
-    """A look at the file, for which nothing is locked and nothing written."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        (self.epoch,) = connection.execute("SELECT epoch FROM life").fetchone()
-        self._reading = anyio.CapacityLimiter(1)
-
-    @classmethod
-    async def open(cls, path: Path) -> SqliteView:
-        """Open a store to look at it.
-
-        Raises:
-            StoreIncompatible: It is not a store, or one of a newer dockbell.
-            StoreError: There is none, or it cannot be opened.
-        """
-        return cls(await anyio.to_thread.run_sync(look, path))
-
-    async def _read(self, function: Callable[[sqlite3.Connection, *_Args], _T], *args: *_Args) -> _T:
-        return await anyio.to_thread.run_sync(function, self._connection, *args, limiter=self._reading)
-
-    async def load_feeds(self) -> Sequence[FeedState]:
-        """See the port."""
-        return await self._read(feeds.load_feeds)
-
-    async def load_sinks(self) -> Sequence[SinkState]:
-        """See the port."""
-        return await self._read(inspection.load_sinks)
-
-    async def count_records(self) -> Mapping[Feed, int]:
-        """See the port."""
-        return await self._read(inspection.count_records)
-
-    async def read_latest(self, after: int, limit: int) -> Sequence[tuple[int, Event]]:
-        """See the port."""
-        return await self._read(inspection.read_latest, after, limit)
-
-    async def find_record(self, feed_id: int, key: str) -> StoredRecord | None:
-        """See the port."""
-        return await self._read(inspection.find_record, feed_id, key)
-
-    async def find_suspected(self, feed_id: int, limit: int) -> Sequence[StoredRecord]:
-        """See the port."""
-        return await self._read(inspection.find_suspected, feed_id, limit)
-
-    async def find_quarantined(self, feed_id: int, limit: int, *, key: str | None = None) -> Sequence[Quarantined]:
-        """See the port."""
-        return await self._read(inspection.find_quarantined, feed_id, limit, key)
-
-    async def read_notes(self, feed_id: int, key: str, limit: int) -> Sequence[Noted]:
-        """See the port."""
-        return await self._read(inspection.read_notes, feed_id, key, limit)
-
-    async def read_covering_runs(
-        self, feed_id: int, modified: datetime | None, after: datetime, limit: int
-    ) -> Sequence[RunRecord]:
-        """See the port."""
-        return await self._read(inspection.read_covering_runs, feed_id, modified, after, limit)
-
-    async def read_events_of(
-        self, feed_id: int, key: str, limit: int, *, change: str | None = None
-    ) -> Sequence[tuple[datetime, Event]]:
-        """See the port."""
-        return await self._read(inspection.read_events_of, feed_id, key, limit, change)
-
-    async def load_standings(self, feed_id: int, key: str) -> Sequence[Standing]:
-        """See the port."""
-        return await self._read(inspection.load_standings, feed_id, key)
-
-    async def aclose(self) -> None:
-        """See the port."""
-        await self._read(sqlite3.Connection.close)
 
 
 def _open(cls: type[SqliteStore], path: Path, now: Clock, epoch: str) -> SqliteStore:
@@ -538,30 +536,6 @@ def _begin_life(path: Path, writer: sqlite3.Connection, *, epoch: str, now: int)
     return life
 
 
-def look(path: Path) -> sqlite3.Connection:
-    """Open a store to read it.
-
-    Raises:
-        StoreIncompatible: It is not a store, or one of another dockbell.
-        StoreError: There is none, or it cannot be opened.
-    """
-    if not path.is_file():
-        raise StoreError(f'store {path}: not found; "dockbell run" makes it')
-    try:
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY_TIMEOUT_SECONDS, check_same_thread=False
-        )
-        version = check_version(connection, path)
-    except sqlite3.Error as error:
-        raise StoreError(f"store {path}: {error}; check its permissions") from error
-    if version < len(MIGRATIONS):
-        raise StoreIncompatible(
-            f"store {path}: has schema version {version}, this dockbell works with {len(MIGRATIONS)};"
-            ' "dockbell run" brings it up to date'
-        )
-    return connection
-
-
 def _take_lock(path: Path) -> int:
     """Hold the store for this process until it ends, however it ends."""
     lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -578,14 +552,3 @@ def _take_lock(path: Path) -> int:
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"process {os.getpid()}".encode(), 0)
     return lock
-
-
-def connect(path: Path) -> sqlite3.Connection:
-    """Return a connection whose transactions are begun by hand."""
-    return sqlite3.connect(
-        path,
-        timeout=_BUSY_TIMEOUT_SECONDS,
-        isolation_level=None,
-        check_same_thread=False,
-        cached_statements=_CACHED_STATEMENTS,
-    )

@@ -82,7 +82,8 @@ def suspect(connection: sqlite3.Connection, feed_id: int, rows: Sequence[int], a
 def end_baseline(connection: sqlite3.Connection, feed_id: int, *, proven: bool, newest: datetime | None) -> None:
     """Note that a pass has come to the end of the list."""
     connection.execute(
-        "UPDATE feeds SET passes = passes + 1, rebaselining = 0, proven = max(proven, ?), newest = coalesce(newest, ?),"
+        "UPDATE feeds SET baselines = baselines + (passes = 0 OR rebaselining), passes = passes + 1, rebaselining = 0,"
+        " proven = max(proven, ?), newest = coalesce(newest, ?),"
         " emitted = iif(?, NULL, emitted) WHERE id = ?",
         (proven, micros(newest), proven, feed_id),
     )

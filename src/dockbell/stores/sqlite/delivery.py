@@ -1,34 +1,98 @@
-"""Statements of delivery: reading the outbox, positions, blocked keys, dead letters, and the pruning of events."""
+"""Statements of delivery: reading the outbox, positions, blocked keys, dead letters, replays, pauses."""
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Literal
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import astuple
+from datetime import UTC, datetime
+from typing import Final, Literal
 
 from dockbell.core.model import Event, Feed
 from dockbell.core.moment import from_micros, to_micros
-from dockbell.core.publishing.ledger import Blocked, Place, Settlement
+from dockbell.core.publishing.settlement import Beginning, Blocked, Place, Replay, Settlement
+from dockbell.ports import Controls, Extent
 from dockbell.stores.sqlite.life import STORE_LOST
-from dockbell.stores.sqlite.transaction import transaction
+from dockbell.stores.sqlite.transaction import moment, reading, transaction
+
+_FEED_ID: Final = "(SELECT id FROM feeds WHERE source = ? AND resource = ?)"
+OWED: Final = """
+    SELECT sink, feed, (SELECT recorded_at FROM events WHERE events.feed = positions.feed
+        AND events.sequence > positions.sequence ORDER BY events.sequence LIMIT 1) AS recorded_at FROM positions
+    UNION ALL
+    SELECT sink, feed, (SELECT recorded_at FROM events WHERE events.feed = blocked.feed AND events.key = blocked.key
+        AND events.sequence >= blocked.sequence AND events.sequence > origin ORDER BY events.sequence LIMIT 1)
+        FROM blocked JOIN positions USING (sink, feed) WHERE NOT held
+"""
+"""When the oldest event was recorded that a sink owes, by sink and feed; NULL where it owes none.
+
+Not because of a key that is held: that one waits for an operator, the sink takes events.
+"""
+_UNKNOWN: Final = datetime.fromtimestamp(0, UTC)
+"""When the first event was recorded that a sink has lost, where nobody knows."""
 
 
-def enroll(connection: sqlite3.Connection, sink: str, start: Literal["now", "beginning"]) -> None:
-    """Give a sink a position in every feed that it has none in: at ``start`` when the sink is new, else at 0.
+def enroll(
+    connection: sqlite3.Connection, sink: str, start: Literal["now", "beginning", "state"], now: datetime
+) -> Sequence[Feed]:
+    """Give a sink a position in every feed that it has none in: at ``start`` when the sink is new, else at the first.
 
-    Where the store was lost nobody knows which sinks are new: all hear of the gap with which each feed began.
+    Where the store was lost nobody knows which sinks are new: all hear of the gap with which each feed began. A sink
+    that was away for so long that events were pruned that it had not settled begins again with the stored records.
+
+    Returns:
+        The feeds in which it has lost events.
     """
     with transaction(connection):
         (reason,) = connection.execute("SELECT reason FROM life").fetchone()
         (known,) = connection.execute("SELECT count(*) FROM positions WHERE sink = ?", (sink,)).fetchone()
-        at_the_end = start == "now" and not known and reason != STORE_LOST
+        at_the_end = start != "beginning" and not known and reason != STORE_LOST
         connection.execute(
-            f"INSERT INTO positions SELECT ?, id, {'sequence' if at_the_end else '0'} FROM feeds WHERE true"
-            " ON CONFLICT DO NOTHING",
-            (sink,),
+            "INSERT INTO positions (sink, feed, sequence, origin, began_at, told)"
+            " SELECT :sink, id, iif(:end, sequence, pruned), iif(:end, sequence, pruned), :now, iif(:state, 0, NULL)"
+            " FROM feeds WHERE true ON CONFLICT DO NOTHING",
+            {"sink": sink, "end": at_the_end, "state": start == "state", "now": to_micros(now)},
         )
+        behind = connection.execute(
+            "SELECT feeds.id, source, resource FROM positions JOIN feeds ON feeds.id = feed"
+            " WHERE sink = ? AND positions.sequence < pruned AND ?",
+            (sink, bool(known)),
+        ).fetchall()
+        for feed_id, _, _ in behind:
+            _begin_again(connection, sink, feed_id, _UNKNOWN, now)
+    return [Feed(source, resource) for _, source, resource in behind]
+
+
+def overrun(connection: sqlite3.Connection, sink: str, before: datetime, now: datetime) -> Mapping[Feed, datetime]:
+    """Let a sink lose what it owes in each feed where the oldest of it was recorded before then; see the port."""
+    with transaction(connection):
+        rows = connection.execute(
+            f"SELECT feed, source, resource, min(owed.recorded_at) FROM ({OWED}) AS owed JOIN feeds ON feeds.id = feed"
+            " WHERE sink = ? GROUP BY feed HAVING min(owed.recorded_at) < ?",
+            (sink, to_micros(before)),
+        ).fetchall()
+        for feed_id, _, _, oldest in rows:
+            _begin_again(connection, sink, feed_id, from_micros(oldest), now)
+    return {Feed(source, resource): from_micros(oldest) for _, source, resource, oldest in rows}
+
+
+def _begin_again(connection: sqlite3.Connection, sink: str, feed_id: int, lost_since: datetime, now: datetime) -> None:
+    """Move a sink to the end of a feed, to be told of the stored records first."""
+    connection.execute("DELETE FROM blocked WHERE sink = ? AND feed = ?", (sink, feed_id))
+    connection.execute(
+        "UPDATE positions SET (sequence, origin) = (SELECT sequence, sequence FROM feeds WHERE id = :feed),"
+        " began_at = :now, lost_since = :lost, told = 0 WHERE sink = :sink AND feed = :feed",
+        {"sink": sink, "feed": feed_id, "lost": to_micros(lost_since), "now": to_micros(now)},
+    )
+
+
+def find_left(connection: sqlite3.Connection, sinks: Collection[str]) -> Mapping[str, int]:
+    """Return the sinks that have a position, are owed events, and are not among these; each with how many."""
+    owed = connection.execute(
+        "SELECT sink, sum(feeds.sequence - positions.sequence) FROM positions"
+        " JOIN feeds ON feeds.id = feed GROUP BY sink"
+    )
+    return {sink: count for sink, count in owed if count and sink not in sinks}
 
 
 def load_ledger(connection: sqlite3.Connection, sink: str) -> tuple[Mapping[Feed, int], Sequence[Blocked]]:
@@ -41,14 +105,58 @@ def load_ledger(connection: sqlite3.Connection, sink: str) -> tuple[Mapping[Feed
         )
     }
     blocked = [
-        Blocked(Feed(source, resource), key, sequence, attempts, from_micros(due), error)
-        for source, resource, key, sequence, attempts, due, error in connection.execute(
-            "SELECT source, resource, blocked.key, blocked.sequence, attempts, due, error"
-            " FROM blocked JOIN feeds ON feeds.id = feed WHERE sink = ?",
+        Blocked(Feed(source, resource), key, sequence, attempts, from_micros(due), error, bool(held))
+        for source, resource, key, sequence, attempts, due, error, held in connection.execute(
+            "SELECT source, resource, blocked.key, blocked.sequence, attempts, due, error, blocked.held FROM blocked"
+            " JOIN feeds ON feeds.id = feed WHERE sink = ?",
             (sink,),
         )
     ]
     return positions, blocked
+
+
+def load_beginnings(connection: sqlite3.Connection, sink: str) -> Mapping[Feed, Beginning]:
+    """Return where a sink began in each feed; ``told`` is None where it knows of all that was stored then."""
+    return {
+        Feed(source, resource): Beginning(origin, from_micros(began_at or 0), told, moment(lost_since))
+        for source, resource, origin, began_at, told, lost_since in connection.execute(
+            "SELECT source, resource, origin, began_at, told, lost_since FROM positions"
+            " JOIN feeds ON feeds.id = feed WHERE sink = ?",
+            (sink,),
+        )
+    }
+
+
+def load_controls(connection: sqlite3.Connection, sink: str) -> Controls:
+    """Return what an operator, or the janitor, has decided of a sink."""
+    with reading(connection):
+        pause = connection.execute("SELECT reason FROM pauses WHERE sink = ?", (sink,)).fetchone()
+        (held,) = connection.execute("SELECT count(*) FROM blocked WHERE sink = ? AND held = 1", (sink,)).fetchone()
+        (due,) = connection.execute("SELECT min(due) FROM replays WHERE sink = ?", (sink,)).fetchone()
+        origins = {
+            Feed(source, resource): origin
+            for source, resource, origin in connection.execute(
+                "SELECT source, resource, origin FROM positions JOIN feeds ON feeds.id = feed WHERE sink = ?", (sink,)
+            )
+        }
+    return Controls(None if pause is None else pause[0], held, moment(due), origins)
+
+
+def pause(connection: sqlite3.Connection, sink: str, reason: str, now: datetime) -> None:
+    """Note that a sink takes nothing until it is resumed; what was noted before stays."""
+    connection.execute("INSERT OR IGNORE INTO pauses VALUES (?, ?, ?)", (sink, to_micros(now), reason))
+
+
+def load_replays(connection: sqlite3.Connection, sink: str, now: datetime, limit: int) -> Sequence[Replay]:
+    """Return replays that are due, in the order in which they were asked for."""
+    return [
+        Replay(number, Feed(source, resource), sequence, key, attempts, from_micros(due), error)
+        for number, source, resource, sequence, key, attempts, due, error in connection.execute(
+            "SELECT replays.id, source, resource, replays.sequence, replays.key, attempts, due, error FROM replays"
+            " JOIN feeds ON feeds.id = feed WHERE sink = ? AND due <= ? ORDER BY due, replays.id LIMIT ?",
+            (sink, to_micros(now), limit),
+        )
+    ]
 
 
 def read_events(
@@ -102,41 +210,60 @@ def read_states(connection: sqlite3.Connection, places: Sequence[Place]) -> Mapp
     return states
 
 
+def find_extents(connection: sqlite3.Connection) -> Mapping[Feed, Extent]:
+    """Return which events of every feed there are."""
+    return {
+        Feed(source, resource): Extent(pruned, sequence, baselines, bool(is_complete))
+        for source, resource, pruned, sequence, baselines, is_complete in connection.execute(
+            "SELECT source, resource, pruned, sequence, baselines, passes > 0 AND NOT rebaselining FROM feeds"
+        )
+    }
+
+
 def settle(connection: sqlite3.Connection, sink: str, settlement: Settlement) -> None:
     """Save what a sink has settled."""
-    feed_id = "(SELECT id FROM feeds WHERE source = ? AND resource = ?)"
     with transaction(connection):
+        begun = {feed: beginning.origin for feed, beginning in load_beginnings(connection, sink).items()}
+        lost = {feed for feed, origin in settlement.origins.items() if begun.get(feed) != origin}
         connection.executemany(
-            f"UPDATE positions SET sequence = ? WHERE sink = ? AND feed = {feed_id}",
-            ((sequence, sink, feed.source, feed.resource) for feed, sequence in settlement.positions.items()),
+            f"UPDATE positions SET sequence = ? WHERE sink = ? AND feed = {_FEED_ID}",
+            ((sequence, sink, *astuple(feed)) for feed, sequence in settlement.positions.items() if feed not in lost),
         )
         connection.executemany(
-            f"DELETE FROM blocked WHERE sink = ? AND feed = {feed_id} AND key = ?",
-            ((sink, feed.source, feed.resource, key) for feed, key in settlement.freed),
+            f"UPDATE positions SET told = ? WHERE sink = ? AND feed = {_FEED_ID}",
+            ((row, sink, *astuple(feed)) for feed, row in settlement.told.items() if feed not in lost),
         )
         connection.executemany(
-            f"INSERT OR REPLACE INTO blocked VALUES (?, {feed_id}, ?, ?, ?, ?, ?)",
+            f"DELETE FROM blocked WHERE sink = ? AND feed = {_FEED_ID} AND key = ?",
+            ((sink, *astuple(feed), key) for feed, key in settlement.freed if feed not in lost),
+        )
+        connection.executemany(
+            f"INSERT OR REPLACE INTO blocked VALUES (?, {_FEED_ID}, ?, ?, ?, ?, ?, ?)",
             (
                 (
                     sink,
-                    entry.feed.source,
-                    entry.feed.resource,
+                    *astuple(entry.feed),
                     entry.key,
                     entry.sequence,
                     entry.attempts,
                     to_micros(entry.due),
                     entry.error,
+                    entry.held,
                 )
                 for entry in settlement.blocked.values()
+                if entry.feed not in lost
             ),
         )
         connection.executemany(
-            f"INSERT OR REPLACE INTO dead_letters VALUES (?, {feed_id}, ?, ?, ?, ?, ?)",
+            f"DELETE FROM dead_letters WHERE sink = ? AND feed = {_FEED_ID} AND sequence = ? AND key = ?",
+            ((sink, *astuple(letter.feed), letter.sequence, letter.key) for letter in settlement.revived),
+        )
+        connection.executemany(
+            f"INSERT OR REPLACE INTO dead_letters VALUES (?, {_FEED_ID}, ?, ?, ?, ?, ?)",
             (
                 (
                     sink,
-                    letter.feed.source,
-                    letter.feed.resource,
+                    *astuple(letter.feed),
                     letter.sequence,
                     letter.key,
                     letter.attempts,
@@ -146,66 +273,8 @@ def settle(connection: sqlite3.Connection, sink: str, settlement: Settlement) ->
                 for letter in settlement.dead
             ),
         )
-
-
-def prune_events(connection: sqlite3.Connection, before: datetime, sinks: Sequence[str], limit: int) -> int:
-    """Delete up to ``limit`` events recorded before then that none of the sinks owes; return how many.
-
-    A sink owes what is after its position, and of a blocked key what is from its entry on. Sinks that are not named
-    have left the configuration and owe nothing. Dead letters keep their event.
-    """
-    pruned = 0
-    with transaction(connection):
-        for (feed,) in connection.execute("SELECT id FROM feeds").fetchall():
-            # Events are recorded in the order of their numbers: what follows the first young one is not looked at.
-            young = connection.execute(
-                "SELECT sequence FROM events WHERE feed = ? AND recorded_at >= ? ORDER BY sequence LIMIT 1",
-                (feed, to_micros(before)),
-            ).fetchone()
-            pruned += connection.execute(
-                """
-                DELETE FROM events WHERE feed = :feed AND sequence IN (
-                    SELECT sequence FROM events AS old
-                    WHERE feed = :feed AND sequence < coalesce(:young, sequence + 1)
-                    AND sequence <= coalesce((SELECT min(sequence) FROM positions WHERE feed = :feed
-                        AND sink IN (SELECT value FROM json_each(:sinks))), sequence)
-                    AND NOT EXISTS (SELECT 1 FROM blocked WHERE feed = :feed AND blocked.key = old.key
-                        AND blocked.sequence <= old.sequence AND sink IN (SELECT value FROM json_each(:sinks)))
-                    AND NOT EXISTS (SELECT 1 FROM dead_letters WHERE feed = :feed
-                        AND dead_letters.sequence = old.sequence AND sink IN (SELECT value FROM json_each(:sinks)))
-                    ORDER BY sequence LIMIT :most
-                )
-                """,
-                {
-                    "feed": feed,
-                    "young": None if young is None else young[0],
-                    "sinks": json.dumps(sinks),
-                    "most": limit - pruned,
-                },
-            ).rowcount
-    return pruned
-
-
-def prune_history(connection: sqlite3.Connection, before: datetime, limit: int) -> int:
-    """Delete up to ``limit`` runs and notes, and as many bodies of tombstones, from before then; return how many.
-
-    The last complete run of each kind stays, whatever its age.
-    """
-    values = {"before": to_micros(before), "most": limit}
-    with transaction(connection):
-        return sum(
-            connection.execute(statement, values).rowcount
-            for statement in (
-                "DELETE FROM notes WHERE id IN (SELECT id FROM notes WHERE at < :before ORDER BY at LIMIT :most)",
-                """
-                DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE ended_at < :before
-                    AND id NOT IN (SELECT max(id) FROM runs GROUP BY feed, kind, complete)
-                    ORDER BY ended_at LIMIT :most)
-                """,
-                """
-                DELETE FROM bodies WHERE record IN (SELECT id FROM records JOIN bodies ON record = id
-                    WHERE gone_at < :before LIMIT :most)
-                """,
-                "DELETE FROM wishes WHERE done_at < :before",
-            )
+        connection.executemany(
+            "UPDATE replays SET attempts = ?, due = ?, error = ? WHERE id = ?",
+            ((each.attempts, to_micros(each.due), each.error, each.id) for each in settlement.postponed),
         )
+        connection.executemany("DELETE FROM replays WHERE id = ?", ((number,) for number in settlement.replayed))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from datetime import datetime
 from typing import Any, Final
 
 from dockbell.core.comparing.judgement import Finding
 from dockbell.core.model import Event, Feed, Via
 from dockbell.core.moment import from_micros, to_micros
-from dockbell.core.publishing.ledger import Blocked, DeadLetter
-from dockbell.ports import Noted, Quarantined, RunRecord, SinkState, Standing, StoredRecord
+from dockbell.core.publishing.settlement import Blocked, DeadLetter
+from dockbell.ports import Extent, Kept, Noted, Quarantined, RunRecord, SinkState, Standing, StoredRecord
+from dockbell.stores.sqlite.delivery import find_extents
 from dockbell.stores.sqlite.feeds import RUN, read_run
-from dockbell.stores.sqlite.transaction import micros, moment
+from dockbell.stores.sqlite.transaction import micros, moment, reading
 
 _RECORD: Final = (
     "SELECT records.key, records.modified, records.fingerprint, revision, gone_at, suspected_at, there_at, dormant,"
@@ -25,8 +27,8 @@ _RECORD: Final = (
 def load_sinks(connection: sqlite3.Connection) -> Sequence[SinkState]:
     """Return how far each sink has come that the store knows, by name."""
     return [
-        SinkState(name, owed, blocked, dead, None if oldest is None else from_micros(oldest), error)
-        for name, owed, blocked, dead, oldest, error in connection.execute(
+        SinkState(name, owed, blocked, dead, moment(oldest), error, held, replays, paused or "", moment(paused_at))
+        for name, owed, blocked, dead, oldest, error, held, replays, paused, paused_at in connection.execute(
             """
             SELECT name,
                 (SELECT coalesce(sum(feeds.sequence - positions.sequence), 0) FROM positions
@@ -47,8 +49,13 @@ def load_sinks(connection: sqlite3.Connection) -> Sequence[SinkState]:
                         ON events.feed = blocked.feed AND events.sequence = blocked.sequence
                         WHERE blocked.sink = name)),
                 coalesce((SELECT error FROM blocked WHERE blocked.sink = name AND error <> ''
-                    ORDER BY due LIMIT 1), '')
-            FROM (SELECT DISTINCT sink AS name FROM positions) ORDER BY name
+                    ORDER BY due LIMIT 1), ''),
+                (SELECT count(*) FROM blocked WHERE blocked.sink = name AND held = 1),
+                (SELECT count(*) FROM replays WHERE replays.sink = name),
+                (SELECT reason FROM pauses WHERE pauses.sink = name),
+                (SELECT paused_at FROM pauses WHERE pauses.sink = name)
+            FROM (SELECT sink AS name FROM positions UNION SELECT sink FROM replays UNION SELECT sink FROM pauses)
+            ORDER BY name
             """
         )
     ]
@@ -84,6 +91,43 @@ def read_latest(connection: sqlite3.Connection, after: int, limit: int) -> Seque
             (after, limit),
         )
     ]
+
+
+# What the pull feeds show ---------------------------------------------------------------------------------------------
+
+
+def find_extent(connection: sqlite3.Connection, feed: Feed) -> Extent | None:
+    """Return which events of a feed there are; None where nothing is known of the feed."""
+    return find_extents(connection).get(feed)
+
+
+def read_records(connection: sqlite3.Connection, feed: Feed, after: int, limit: int) -> tuple[int, Sequence[Kept]]:
+    """Return records that are there, by place, after a place; and the number of the feed's last event by then."""
+    with reading(connection):
+        sequence, feed_id = _find_sequence(connection, feed)
+        rows = connection.execute(
+            "SELECT id, key, revision, body FROM records NOT INDEXED JOIN bodies ON record = id"
+            " WHERE feed = ? AND gone_at IS NULL AND id > ? AND instr(key, ' ') = 0 ORDER BY id LIMIT ?",
+            (feed_id, after, limit),
+        ).fetchall()
+    return sequence, [Kept(row, feed, key, revision, body) for row, key, revision, body in rows]
+
+
+def read_record(connection: sqlite3.Connection, feed: Feed, key: str) -> tuple[int, Kept | None]:
+    """Return one record, if anything was ever stored of it, and the number of the feed's last event by then."""
+    with reading(connection):
+        sequence, feed_id = _find_sequence(connection, feed)
+        found = connection.execute(
+            "SELECT id, revision, CASE WHEN gone_at IS NULL THEN body END FROM records LEFT JOIN bodies ON record = id"
+            " WHERE feed = ? AND key = ?",
+            (feed_id, key),
+        ).fetchone()
+    return sequence, None if found is None else Kept(found[0], feed, key, found[1], found[2])
+
+
+def _find_sequence(connection: sqlite3.Connection, feed: Feed) -> tuple[int, int]:
+    found = connection.execute("SELECT sequence, id FROM feeds WHERE source = ? AND resource = ?", astuple(feed))
+    return found.fetchone() or (0, 0)
 
 
 # One record ----------------------------------------------------------------------------------------------------------
@@ -187,21 +231,24 @@ def load_standings(connection: sqlite3.Connection, feed_id: int, key: str) -> Se
     source, resource = connection.execute("SELECT source, resource FROM feeds WHERE id = ?", (feed_id,)).fetchone()
     feed, place = Feed(source, resource), (feed_id, key)
     blocked = {
-        sink: Blocked(feed, key, sequence, attempts, from_micros(due), error)
-        for sink, sequence, attempts, due, error in connection.execute(
-            "SELECT sink, sequence, attempts, due, error FROM blocked WHERE feed = ? AND key = ?", place
+        sink: Blocked(feed, key, sequence, attempts, from_micros(due), error, bool(held))
+        for sink, sequence, attempts, due, error, held in connection.execute(
+            "SELECT sink, sequence, attempts, due, error, held FROM blocked"
+            " WHERE sink IN (SELECT DISTINCT sink FROM positions) AND feed = ? AND key = ?",
+            place,
         )
     }
     dead: dict[str, list[DeadLetter]] = {}
     for sink, sequence, attempts, died_at, error in connection.execute(
-        "SELECT sink, sequence, attempts, died_at, error FROM dead_letters WHERE feed = ? AND key = ?"
+        "SELECT sink, sequence, attempts, died_at, error FROM dead_letters"
+        " WHERE sink IN (SELECT DISTINCT sink FROM positions) AND feed = ? AND key = ?"
         " ORDER BY sequence",
         place,
     ):
         dead.setdefault(sink, []).append(DeadLetter(feed, key, sequence, attempts, from_micros(died_at), error))
     return [
-        Standing(sink, position, blocked.get(sink), tuple(dead.get(sink, ())))
-        for sink, position in connection.execute(
-            "SELECT sink, sequence FROM positions WHERE feed = ? ORDER BY sink", (feed_id,)
+        Standing(sink, position, blocked.get(sink), tuple(dead.get(sink, ())), origin)
+        for sink, position, origin in connection.execute(
+            "SELECT sink, sequence, origin FROM positions WHERE feed = ? ORDER BY sink", (feed_id,)
         )
     ]

@@ -234,6 +234,56 @@ MIGRATIONS: Final = (
         outcome TEXT NOT NULL DEFAULT ''
     ) STRICT;
     """,
+    """
+    ALTER TABLE feeds ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0;     -- events up to here may be gone
+    UPDATE feeds SET pruned = coalesce((SELECT max(sequence) - 1 FROM events WHERE feed = feeds.id AND NOT EXISTS
+        (SELECT 1 FROM events AS prior WHERE prior.feed = feeds.id AND prior.sequence = events.sequence - 1)
+    ), sequence);
+
+    ALTER TABLE feeds ADD COLUMN baselines INTEGER NOT NULL DEFAULT 0;  -- how often all was stored, or stored otherwise
+
+    -- Where a sink began, or began again, in a feed; and how far it has been told what was stored then.
+    ALTER TABLE positions ADD COLUMN origin INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE positions ADD COLUMN began_at INTEGER;
+    ALTER TABLE positions ADD COLUMN lost_since INTEGER;               -- when the first event was recorded that it lost
+    ALTER TABLE positions ADD COLUMN told INTEGER;                      -- records up to this row; NULL: none is to be
+
+    ALTER TABLE blocked ADD COLUMN held INTEGER NOT NULL DEFAULT 0;     -- until an operator decides
+    CREATE INDEX blocked_held ON blocked (sink) WHERE held = 1;
+
+    -- Sinks that take nothing until they are resumed.
+    CREATE TABLE pauses (sink TEXT PRIMARY KEY, paused_at INTEGER NOT NULL, reason TEXT NOT NULL) STRICT;
+
+    -- Stored records that a sink was told of have one number, that of its origin: their keys tell them apart.
+    ALTER TABLE dead_letters RENAME TO old_dead_letters;
+    CREATE TABLE dead_letters (
+        sink     TEXT NOT NULL,
+        feed     INTEGER NOT NULL REFERENCES feeds,
+        sequence INTEGER NOT NULL,
+        key      TEXT NOT NULL,
+        attempts INTEGER NOT NULL,
+        died_at  INTEGER NOT NULL,
+        error    TEXT NOT NULL,
+        PRIMARY KEY (sink, feed, sequence, key)
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO dead_letters SELECT * FROM old_dead_letters;
+    DROP TABLE old_dead_letters;
+    CREATE INDEX dead_letters_died ON dead_letters (died_at);
+
+    -- Events to be sent again, or for the first time, on an operator's request.
+    CREATE TABLE replays (
+        id       INTEGER PRIMARY KEY AUTOINCREMENT,
+        sink     TEXT NOT NULL,
+        feed     INTEGER NOT NULL REFERENCES feeds,
+        sequence INTEGER NOT NULL,
+        key      TEXT NOT NULL,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        due      INTEGER NOT NULL DEFAULT 0,
+        error    TEXT NOT NULL DEFAULT '',
+        UNIQUE (sink, feed, sequence, key)
+    ) STRICT;
+    CREATE INDEX replays_due ON replays (sink, due, id);
+    """,
 )
 
 

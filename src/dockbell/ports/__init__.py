@@ -1,0 +1,56 @@
+"""What the agents need of the world outside, as protocols, with their nouns.
+
+- ``source``: an API account that is read. ``sink``: where events go.
+- ``store``: where snapshots, events and progress are kept; ``runs`` and ``delivery`` are its nouns.
+- ``view``: a look at a store from beside. ``desk``: what operators ask of a daemon, by way of its store.
+- ``bell``: who waits, and what wakes them.
+"""
+
+from __future__ import annotations
+
+from dockbell.ports.bell import Alarm, Bell
+from dockbell.ports.delivery import Controls, Extent, Footprint, Kept, SinkState, Standing, Told
+from dockbell.ports.desk import Candidate, DeadGroup, Desk, Offered, Reach, Selection, Undelivered, Wish, Wished
+from dockbell.ports.runs import Absentees, Awaited, Checkpoint, Committed, FeedState, RunRecord, Tally
+from dockbell.ports.sink import Shelf, Sink, StateKeeper
+from dockbell.ports.source import Source
+from dockbell.ports.store import Compose, Store
+from dockbell.ports.view import Noted, Quarantined, StoredRecord, View
+
+__all__ = [
+    "Absentees",
+    "Alarm",
+    "Awaited",
+    "Bell",
+    "Candidate",
+    "Checkpoint",
+    "Committed",
+    "Compose",
+    "Controls",
+    "DeadGroup",
+    "Desk",
+    "Extent",
+    "FeedState",
+    "Footprint",
+    "Kept",
+    "Noted",
+    "Offered",
+    "Quarantined",
+    "Reach",
+    "RunRecord",
+    "Selection",
+    "Shelf",
+    "Sink",
+    "SinkState",
+    "Source",
+    "Standing",
+    "StateKeeper",
+    "Store",
+    "StoredRecord",
+    "Tally",
+    "Told",
+    "Undelivered",
+    "View",
+    "Wish",
+    "Wished",
+]

@@ -1,0 +1,142 @@
+"""What a store tells of sinks, and of the records that they are told of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from dockbell.core.model import (
+    Feed,
+    Key,
+)
+from dockbell.core.publishing.settlement import Blocked, DeadLetter
+
+
+@dataclass(frozen=True, slots=True)
+class SinkState:
+    """How far a sink has come.
+
+    Attributes:
+        name: As in ``[sinks.NAME]``.
+        owed: Events that it has not settled; those that its filters will hold back count until the position passes.
+        blocked: Keys that wait for another attempt.
+        dead: Dead letters.
+        oldest: When the oldest event that it owes was recorded.
+        error: Why a blocked key's last attempt did not succeed.
+        held: Blocked keys that wait for an operator, because of a dead letter.
+        replays: Events that wait to be sent on an operator's request.
+        paused: Why it takes nothing until an operator resumes it; empty while it is not paused.
+        paused_at: Since when.
+    """
+
+    name: str
+    owed: int
+    blocked: int
+    dead: int
+    oldest: datetime | None
+    error: str
+    held: int = 0
+    replays: int = 0
+    paused: str = ""
+    paused_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Which events of a feed the outbox holds.
+
+    Attributes:
+        pruned: Events up to this number may be gone; every later one is there.
+        last: The number of the last event.
+        baselines: How often all records were stored without events, for the first time or because they are read
+            differently.
+        is_complete: That is not going on now: what is stored of the feed is all that there is.
+    """
+
+    pruned: int
+    last: int
+    baselines: int = 0
+    is_complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A record as it is stored.
+
+    Attributes:
+        row: Its place: rows are read in the order of their places, and a record never changes its own.
+        feed: Its feed.
+        key: Its key string.
+        revision: Its change count.
+        body: Its raw JSON; None when it is gone.
+    """
+
+    row: int
+    feed: Feed
+    key: str
+    revision: int
+    body: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A record as a sink is told of it that begins with what is stored.
+
+    Attributes:
+        row: Its place.
+        key: Its key.
+        revision: Its change count then.
+        body: Its raw JSON then; None when it was gone.
+        modified: Its own timestamp, where that is known.
+    """
+
+    row: int
+    key: Key
+    revision: int
+    body: bytes | None
+    modified: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What was decided of a sink beside its relay.
+
+    Attributes:
+        paused: Why it takes nothing; None while it is not paused.
+        held: How many of its keys wait for an operator.
+        replay_at: When the next replay is due; None where none waits.
+        origins: Where it began in each feed.
+    """
+
+    paused: str | None
+    held: int
+    replay_at: datetime | None
+    origins: Mapping[Feed, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """How much of its disk a store uses, in bytes."""
+
+    used: int
+    disk: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a sink has come with the events of one key.
+
+    Attributes:
+        sink: As in ``[sinks.NAME]``.
+        position: Behind this sequence of the feed all is settled but for blocked keys.
+        blocked: From where on the key's events are owed, where it waits for another attempt.
+        dead: Its dead letters.
+        origin: Where it began: it was never owed what is up to this sequence.
+    """
+
+    sink: str
+    position: int
+    blocked: Blocked | None = None
+    dead: tuple[DeadLetter, ...] = ()
+    origin: int = 0

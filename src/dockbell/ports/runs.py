@@ -1,0 +1,197 @@
+"""What runs over a feed leave behind: counts, how far they came, what is known of the feed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from dockbell.core.comparing.absence import SeenRows
+from dockbell.core.comparing.drift import Drift
+from dockbell.core.comparing.judgement import Judgement, Pending
+from dockbell.core.model import (
+    JSON,
+    Feed,
+    RunKind,
+    Statement,
+)
+from dockbell.core.reading.lateness import Lateness
+from dockbell.core.reading.shape import Shape
+from dockbell.core.reading.window import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a run found, counted in records.
+
+    Attributes:
+        created: New ones.
+        updated: Changed ones.
+        deleted: Gone ones.
+        restored: Ones that were back.
+        missed: Changes among these that polls should have shown before.
+        silent: Changes among these whose timestamp did not move.
+        held: Readings older than what is stored, newly held.
+        drifted: Readings held because many differ by the same fields.
+        bad: Ones that could not be told apart or read.
+        repeated: Ones that the run showed more than once: its pages shifted.
+    """
+
+    created: int = 0
+    updated: int = 0
+    deleted: int = 0
+    restored: int = 0
+    missed: int = 0
+    silent: int = 0
+    held: int = 0
+    drifted: int = 0
+    bad: int = 0
+    repeated: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """How a run ended.
+
+    Attributes:
+        kind: Poll, trailing poll or pass.
+        asked_at: S of its first request.
+        since: Its ``updated_since``; None for a pass.
+        ended_at: Our time of its end.
+        problem: Why it is incomplete; empty when it is complete.
+        tally: What it found.
+    """
+
+    kind: RunKind
+    asked_at: datetime
+    since: datetime | None
+    ended_at: datetime
+    pages: int
+    records: int
+    events: int
+    problem: str = ""
+    tally: Tally = field(default_factory=Tally)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """How far a pass has come that a crash may interrupt.
+
+    Attributes:
+        cursor: Of the page to read next.
+        walk: Its bounds and counts, as JSON.
+        seen: The rows that any request showed since the pass began.
+        rows: Those that the pass itself showed.
+        saved_at: Our time.
+    """
+
+    cursor: str
+    walk: bytes
+    seen: SeenRows
+    rows: SeenRows
+    saved_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FeedState:
+    """What is stored about a feed.
+
+    Attributes:
+        id: The feed's number in this store.
+        shape: What identifies and dates its records; None before the first record was seen.
+        signature: How its records are read: what makes readings comparable; None before the first start.
+        proven: The key was unique over a whole complete pass, or is configured.
+        rebaselining: It is read differently than what is stored was, until a pass is complete.
+        first_asked_at: S0, the service's time of the first request; None before it.
+        progress: What its polls have proven.
+        lateness: How late its records become visible.
+        habits: What was learned of its listing, as JSON; empty before it.
+        passes: How many passes came to the end of the list.
+        sequence: The number of its last event.
+        held: Absent records that are not believed to be deleted, at the end of the last pass.
+        holds: Readings that are held as older than what is stored.
+        quarantined: Records that cannot be told apart or read.
+        drift: Fields that came or went in many records at once; None where none did.
+        drift_at: When that was found, by our clock.
+        drifted: How many readings the last run held as drift.
+        emitted: The last row whose snapshot was published; None when no snapshots are due.
+        blind: Why a gap is to be stated; empty when none is.
+        confirm_at: When a pass is due that confirms the suspected absences; None when there are none.
+        problem: What stops it now, for the operator; empty when nothing does.
+        poll: The last complete poll.
+        full: The last complete pass.
+        failed: The last incomplete run, of the kinds whose last run was incomplete.
+    """
+
+    id: int
+    feed: Feed
+    shape: Shape | None = None
+    signature: Mapping[str, JSON] | None = None
+    proven: bool = False
+    rebaselining: bool = False
+    first_asked_at: datetime | None = None
+    progress: Progress = field(default_factory=Progress)
+    lateness: Lateness = field(default_factory=Lateness)
+    habits: str = ""
+    passes: int = 0
+    sequence: int = 0
+    held: int = 0
+    holds: int = 0
+    quarantined: int = 0
+    drift: Drift | None = None
+    drift_at: datetime | None = None
+    drifted: int = 0
+    emitted: int | None = None
+    blind: str = ""
+    confirm_at: datetime | None = None
+    problem: str = ""
+    poll: RunRecord | None = None
+    full: RunRecord | None = None
+    failed: RunRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What one page came to in the store.
+
+    Attributes:
+        judgement: What was decided.
+        events: How many events its changes gave.
+        inserted: The rows that are new.
+        statement: What was stated with it.
+    """
+
+    judgement: Judgement
+    events: int
+    inserted: range = range(0)
+    statement: Statement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Absentees:
+    """What a complete pass did not show.
+
+    Attributes:
+        rows: Each with when it was first suspected, by our clock, and how many passes in a row had missed it before.
+        digest: Of the keys and fingerprints of all records that are there, whatever their order, as hexadecimal.
+        stored: How many records are stored, tombstones and those that nobody misses left out.
+    """
+
+    rows: Sequence[tuple[int, datetime | None, int]]
+    digest: str
+    stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A change whose event waits for its record's detail.
+
+    Attributes:
+        row: The record's.
+        pending: The change.
+        queued_at: Since when it waits, by our clock.
+    """
+
+    row: int
+    pending: Pending
+    queued_at: datetime

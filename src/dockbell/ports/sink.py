@@ -1,0 +1,78 @@
+"""Where events go."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
+
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from dockbell.core.model import (
+    Delivery,
+    Outcome,
+)
+from dockbell.ports.delivery import Kept
+
+
+class Shelf(Protocol):
+    """The stored records, for a sink that keeps a copy of each of them with its receiver."""
+
+    async def mark(self, since: str) -> tuple[str, bool]:
+        """Return how far the sink has settled, as is saved: a line to be left with the receiver.
+
+        Args:
+            since: The mark at which the receiver was left last; empty where it was left at none.
+
+        Returns:
+            The mark, and whether the receiver must be given what :meth:`read_since` yields before it is left at it:
+            records have been stored since without events that would tell of them.
+        """
+        ...
+
+    def read_since(self, mark: str) -> AsyncIterator[Sequence[Kept]]:
+        """Yield in portions what a receiver lacks that was left at a mark, each as it is stored when it is yielded.
+
+        That is what has changed since; of a feed that the mark does not tell of, every record, those that are gone
+        included: also where it cannot be read, is of another life of the store, older than the kept events, or older
+        than a change of how the feed is read. A feed that is being read whole for the first time comes later. A record
+        may come more than once.
+        """
+        ...
+
+
+class StateKeeper(Protocol):
+    """What a sink is besides, whose ``keeps_state`` is true."""
+
+    def attach(self, shelf: Shelf) -> None:
+        """Take the stored records, before :meth:`Sink.run`."""
+        ...
+
+
+class Sink(Protocol):
+    """Where events go; one instance serves one ``[sinks.NAME]``."""
+
+    name: str
+    window: int
+    """The most deliveries that may be in flight; each has another key."""
+    keeps_state: bool
+    """Whether deliveries must carry the latest committed record; such a sink is a :class:`StateKeeper` too."""
+
+    async def run(
+        self, deliveries: MemoryObjectReceiveStream[Delivery], settle: Callable[[Delivery, Outcome], None]
+    ) -> None:
+        """Attempt each delivery once and settle it exactly once, in any order, until the stream ends.
+
+        A sink with a connection goes on trying to connect while nobody answers, and keeps what it has taken. A failure
+        of a delivery is an outcome, never an exception. At the end of the stream it settles what it has taken, says
+        goodbye where the protocol has a word for it, and returns.
+        """
+        ...
+
+    async def probe(self) -> str:
+        """Connect without delivering; say in a few words what was found.
+
+        Raises:
+            SinkUnavailable: Nobody answers, or not in the protocol.
+            SinkRejected: The other side refuses us: credentials, certificate, client id.
+        """
+        ...

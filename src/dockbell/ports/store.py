@@ -1,0 +1,387 @@
+"""Where snapshots, events and progress are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Literal, Protocol, TypeAlias
+
+from dockbell.core.comparing.absence import SeenRows
+from dockbell.core.comparing.drift import Decision
+from dockbell.core.comparing.judgement import Finding, Judgement, Pending, Snapshots
+from dockbell.core.model import (
+    JSON,
+    Change,
+    Event,
+    Feed,
+    Statement,
+    Via,
+)
+from dockbell.core.publishing.settlement import Beginning, Blocked, Place, Replay, Settlement
+from dockbell.core.reading.lateness import Lateness
+from dockbell.core.reading.shape import Shape
+from dockbell.core.reading.window import Progress
+from dockbell.ports.bell import Bell
+from dockbell.ports.delivery import Controls, Extent, Footprint, Kept, Told
+from dockbell.ports.desk import Wished
+from dockbell.ports.runs import Absentees, Awaited, Checkpoint, Committed, FeedState, RunRecord
+
+Compose: TypeAlias = Callable[[Change | Statement, int], Sequence[Event]]
+"""Returns the events of a change or a statement, the first of which has the given sequence."""
+
+
+class Store(Protocol):
+    """Where snapshots, events and progress are kept; every method is one transaction."""
+
+    epoch: str
+    """Random mark of one life of this store; part of every event's id."""
+    outbox: Bell
+    """Rings when events were added."""
+
+    async def open_feed(self, feed: Feed) -> FeedState:
+        """Return a feed's state, making the feed if it is new."""
+        ...
+
+    async def begin_feed(self, feed_id: int, first_asked_at: datetime) -> None:
+        """Store S0, the service's time of a feed's first request; the watermark begins there."""
+        ...
+
+    async def save_signature(
+        self,
+        feed_id: int,
+        signature: Mapping[str, JSON],
+        *,
+        rebaseline: Statement | None = None,
+        compose: Compose | None = None,
+    ) -> None:
+        """Store how a feed is read; with a statement, what is stored was read differently, and that is stated."""
+        ...
+
+    async def save_shape(self, feed_id: int, shape: Shape, *, proven: bool) -> None:
+        """Store what was learned from the first page with records, and whether its key needs no proof."""
+        ...
+
+    async def save_habits(self, feed_id: int, habits: str) -> None:
+        """Store what was learned of a feed's listing."""
+        ...
+
+    async def save_problem(self, feed_id: int, problem: str) -> None:
+        """Store what stops a feed, or the empty string when nothing does any more."""
+        ...
+
+    async def last_row(self, feed_id: int) -> int:
+        """Return the highest row in use: rows above it are newer than now."""
+        ...
+
+    async def commit_page(
+        self,
+        feed_id: int,
+        judge: Callable[[Snapshots], Judgement],
+        compose: Compose,
+        *,
+        via: Via,
+        announce: Callable[[Judgement], Statement | None] | None = None,
+    ) -> Committed:
+        """Judge one page and store its snapshots and events together.
+
+        Args:
+            feed_id: The feed.
+            judge: Judges the page; in the store's own thread, like the other two.
+            compose: Gives a change or a statement its number.
+            via: Which kind of reading showed the page.
+            announce: Returns what is to be stated, after its changes, of a judgement that is not idle.
+        """
+        ...
+
+    async def close_run(
+        self,
+        feed_id: int,
+        run: RunRecord,
+        progress: Progress | None = None,
+        *,
+        lateness: Lateness | None = None,
+        statements: Sequence[Statement] = (),
+        compose: Compose | None = None,
+    ) -> None:
+        """Store how a run ended, what it proves about the watermark and about lateness, and what is to be stated."""
+        ...
+
+    async def publish(self, feed_id: int, statements: Sequence[Statement], compose: Compose) -> None:
+        """Publish statements; a gap that waited to be stated is so then."""
+        ...
+
+    async def save_checkpoint(self, feed_id: int, checkpoint: Checkpoint) -> None:
+        """Store how far a pass has come."""
+        ...
+
+    async def load_checkpoint(self, feed_id: int) -> Checkpoint | None:
+        """Return how far an interrupted pass had come."""
+        ...
+
+    async def drop_checkpoint(self, feed_id: int) -> None:
+        """Forget how far a pass had come."""
+        ...
+
+    async def find_absent(self, feed_id: int, seen: SeenRows) -> Absentees:
+        """Return the rows that ``seen`` does not hold, tombstones and those that nobody misses left out."""
+        ...
+
+    async def count_deleted(self, feed_id: int, since: datetime) -> int:
+        """Return how many of a feed's records were deleted since then."""
+        ...
+
+    async def suspect(self, feed_id: int, rows: Sequence[int], at: datetime) -> None:
+        """Note that a complete pass did not show rows, and when the first did not."""
+        ...
+
+    async def close_pass(
+        self,
+        feed_id: int,
+        run: RunRecord,
+        *,
+        held: int,
+        confirm_at: datetime | None,
+        proven: bool,
+        newest: datetime | None,
+        lateness: Lateness | None,
+        statements: Sequence[Statement],
+        compose: Compose,
+        drift_before: datetime | None = None,
+    ) -> None:
+        """Store the end of a complete pass.
+
+        Args:
+            feed_id: The feed.
+            run: The pass.
+            held: How many absent records it holds.
+            confirm_at: When a pass is due that confirms suspected absences.
+            proven: See :meth:`end_baseline`.
+            newest: See :meth:`end_baseline`.
+            lateness: How late records become visible, where that is to be stored.
+            statements: What is stated at its end.
+            compose: Gives them their number.
+            drift_before: Our time when it began, None where that is not known: drift that was found since stays, even
+                if the pass held nothing for it.
+        """
+        ...
+
+    async def end_baseline(self, feed_id: int, *, proven: bool, newest: datetime | None) -> None:
+        """Note that an incomplete pass has come to the end of the list all the same.
+
+        Args:
+            feed_id: The feed.
+            proven: The pass proves that the key tells all records apart.
+            newest: Where the records' clock stood when it began; kept where no poll has told it.
+        """
+        ...
+
+    async def read_bodies(self, rows: Sequence[int]) -> Mapping[int, bytes]:
+        """Return the raw JSON of rows."""
+        ...
+
+    async def spare(self, feed_id: int, rows: Sequence[int], finding: Finding, *, dormant: bool = False) -> None:
+        """End the suspicion of rows; dormant ones are not missed until they are seen again."""
+        ...
+
+    async def find_suspected(self, feed_id: int) -> Sequence[int]:
+        """Return the rows that are suspected to be gone."""
+        ...
+
+    async def bury(
+        self,
+        feed_id: int,
+        rows: Sequence[int],
+        judge: Callable[[bytes, int, datetime | None], Change],
+        compose: Compose,
+    ) -> int:
+        """Turn suspected rows into tombstones with an event each; return how many.
+
+        ``judge`` takes body, revision, and S of the last complete pass before the first that did not show the record.
+        """
+        ...
+
+    async def load_awaited(self, feed_id: int, limit: int) -> Sequence[Awaited]:
+        """Return changes that wait for the details of their records, the least often postponed and oldest first."""
+        ...
+
+    async def postpone(self, row: int) -> None:
+        """Note that a detail was asked for in vain: its change lets all others go first that were less often."""
+        ...
+
+    async def complete(
+        self,
+        feed_id: int,
+        row: int,
+        judge: Callable[[Pending, bytes | None, int], Change | None],
+        compose: Compose,
+        *,
+        listed: bytes | None = None,
+    ) -> int:
+        """Publish a change that waited, and store the record with its detail; return how many events it gave.
+
+        Args:
+            feed_id: The feed.
+            row: The record's.
+            judge: Takes the change as it is now, the body that was published last, and the revision.
+            compose: Makes the events.
+            listed: What the list showed when the detail was asked for: the change goes on waiting where it has shown
+                something else since. None: whatever it shows.
+        """
+        ...
+
+    async def complete_overdue(
+        self,
+        feed_id: int,
+        before: datetime,
+        judge: Callable[[Pending, bytes | None, int], Change | None],
+        compose: Compose,
+        limit: int,
+    ) -> datetime | None:
+        """Publish the oldest changes that wait since ``before`` or longer, as :meth:`complete` does, ``limit`` at most.
+
+        Return since when the oldest waits that is left; None when none does.
+        """
+        ...
+
+    async def begin_emitting(self, feed_id: int) -> None:
+        """Note that a snapshot of each stored record is due."""
+        ...
+
+    async def emit_snapshots(
+        self, feed_id: int, judge: Callable[[bytes, datetime | None], Change], compose: Compose, limit: int
+    ) -> int:
+        """Publish the next due snapshots of records that nothing was published of; 0 when all are."""
+        ...
+
+    async def decide_drift(self, feed_id: int, decision: Decision) -> None:
+        """Store what becomes of the drift that is held."""
+        ...
+
+    async def take_wishes(self) -> Sequence[Wished]:
+        """Return the wishes that wait; cheap to ask again and again."""
+        ...
+
+    async def fulfil(self, wish: Wished, outcome: str) -> None:
+        """Store what came of a wish."""
+        ...
+
+    async def enroll(self, sink: str, start: Literal["now", "beginning", "state"]) -> Sequence[Feed]:
+        """Give a sink a position in every feed that it has none in: at ``start`` when the sink is new, else at 0.
+
+        One that was away while events were pruned that it had not settled begins again, with the stored records.
+
+        Returns:
+            The feeds in which it has lost events.
+        """
+        ...
+
+    async def load_ledger(self, sink: str) -> tuple[Mapping[Feed, int], Sequence[Blocked]]:
+        """Return a sink's positions and blocked keys."""
+        ...
+
+    async def find_left(self, sinks: Collection[str]) -> Mapping[str, int]:
+        """Return the sinks that have a position, are owed events, and are not among these; each with how many."""
+        ...
+
+    async def load_beginnings(self, sink: str) -> Mapping[Feed, Beginning]:
+        """Return where a sink began in each feed; ``told`` is None where it knows of all that was stored then."""
+        ...
+
+    async def load_controls(self, sink: str) -> Controls:
+        """Return what was decided of a sink beside its relay: by an operator, in another process, or by the janitor."""
+        ...
+
+    async def pause(self, sink: str, reason: str) -> None:
+        """Note that a sink takes nothing until an operator resumes it."""
+        ...
+
+    async def load_replays(self, sink: str, now: datetime, limit: int) -> Sequence[Replay]:
+        """Return replays that are due by a time, in the order in which they were asked for."""
+        ...
+
+    async def read_told(
+        self, feed: Feed, beginning: Beginning, after: int, limit: int
+    ) -> tuple[Sequence[Told], int, bool] | None:
+        """Return records as they were at a sink's beginning, by row, after a row.
+
+        Where the sink has lost events, those that are gone since are among them.
+
+        Returns:
+            The records, the last row that was looked at, and whether it was the last of all; None while the feed was
+            never read whole: what is stored of it is not all that there is.
+        """
+        ...
+
+    async def find_told(self, feed: Feed, beginning: Beginning, key: str) -> Told | None:
+        """Return one record as it was at a sink's beginning; None where there was none."""
+        ...
+
+    async def read_kept(self, feed: Feed, after: int, limit: int) -> tuple[Sequence[Kept], int]:
+        """Return up to ``limit`` records by row, after a row, those that are gone included, and the last row.
+
+        Keys that the feed's records had while they were identified otherwise count as gone.
+        """
+        ...
+
+    async def read_changed(self, feed: Feed, after: int, limit: int) -> tuple[Sequence[Kept], int]:
+        """Return the records of up to ``limit`` events after a sequence, as they are now, and the last sequence."""
+        ...
+
+    async def find_extents(self) -> Mapping[Feed, Extent]:
+        """Return which events of every feed there are."""
+        ...
+
+    async def read_events(
+        self, feed: Feed, after: int, limit: int, *, key: str | None = None, until: int | None = None
+    ) -> Sequence[Event]:
+        """Return events of a feed after a sequence, in order; of one key only, and up to a sequence, where given."""
+        ...
+
+    async def last_sequences(self) -> Mapping[Feed, int]:
+        """Return the number of the last event of every feed."""
+        ...
+
+    async def read_states(self, places: Sequence[Place]) -> Mapping[Place, bytes]:
+        """Return the latest committed raw JSON of these keys; those that are gone or unknown are left out."""
+        ...
+
+    async def settle(self, sink: str, settlement: Settlement) -> None:
+        """Save what a sink has settled."""
+        ...
+
+    async def prune_events(self, before: datetime, sinks: Sequence[str], limit: int | None = None) -> int:
+        """Delete events recorded before then that none of the sinks owes, in portions; return how many.
+
+        Dead letters and replays keep their event.
+        """
+        ...
+
+    async def forget_letters(self, before: datetime) -> Mapping[str, int]:
+        """Delete dead letters that died before then, and let keys go on that were held behind one; count by sink."""
+        ...
+
+    async def overrun(self, sink: str, before: datetime) -> Mapping[Feed, datetime]:
+        """Let a sink lose what it owes in each feed where the oldest of it was recorded before then.
+
+        It begins again at the end of these feeds, with the stored records; its relay must begin anew.
+
+        Returns:
+            When the first event was recorded that it lost, by feed.
+        """
+        ...
+
+    async def find_owing(self, sinks: Sequence[str], before: datetime) -> Sequence[str]:
+        """Return which of the sinks owe events recorded before then; the one that owes the oldest first."""
+        ...
+
+    async def measure(self) -> Footprint:
+        """Return how much of its disk the store uses."""
+        ...
+
+    async def prune_history(self, before: datetime, limit: int) -> int:
+        """Delete up to ``limit`` runs, notes, and bodies of tombstones from before then; return how many."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close it and let it go."""
+        ...

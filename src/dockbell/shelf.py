@@ -1,0 +1,98 @@
+"""The stored records as one sink may see them, for one that keeps a copy of each with its receiver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
+from math import inf
+from typing import Any, Final
+
+from dockbell.core.model import Feed
+from dockbell.ports import Extent, Kept, Store
+
+_AT_ONCE: Final = 200
+
+
+class StoreShelf:
+    """See :class:`dockbell.ports.Shelf`.
+
+    Args:
+        sink: The sink's name.
+        store: Where the records are.
+        wants: Whether the sink takes events of a feed.
+        render: Returns what the sink may see of a record's raw JSON.
+    """
+
+    def __init__(
+        self, sink: str, store: Store, *, wants: Callable[[Feed], bool], render: Callable[[bytes], bytes]
+    ) -> None:
+        self._sink = sink
+        self._store = store
+        self._wants = wants
+        self._render = render
+
+    async def mark(self, since: str) -> tuple[str, bool]:
+        """See the port."""
+        known = _read_mark(since, self._store.epoch)
+        positions, blocked = await self._store.load_ledger(self._sink)
+        beginnings = await self._store.load_beginnings(self._sink)
+        told = {feed for feed, beginning in beginnings.items() if beginning.told is None}
+        settled: dict[str, list[float]] = {}
+        must_read = False
+        for feed, extent in sorted((await self._store.find_extents()).items()):
+            if self._wants(feed) and extent.is_complete and feed in told:
+                # The position passes blocked keys. One that is blocked for longer than events are kept does not count:
+                # all would be read again and again.
+                owed = (each.sequence for each in blocked if each.feed == feed and each.sequence > extent.pruned)
+                settled[str(feed)] = [extent.baselines, min(positions[feed], min(owed, default=inf) - 1)]
+                must_read |= _find_position(known.get(str(feed)), extent) is None
+        return json.dumps({"epoch": self._store.epoch, "settled": settled}), must_read
+
+    async def read_since(self, mark: str) -> AsyncIterator[Sequence[Kept]]:
+        """See the port."""
+        known = _read_mark(mark, self._store.epoch)
+        for feed, extent in (await self._store.find_extents()).items():
+            if not (self._wants(feed) and extent.is_complete):
+                continue
+            position = _find_position(known.get(str(feed)), extent)
+            portions = self._read_all(feed) if position is None else self._read_changed(feed, position)
+            async for portion in portions:
+                yield [kept if kept.body is None else replace(kept, body=self._render(kept.body)) for kept in portion]
+
+    async def _read_changed(self, feed: Feed, after: int) -> AsyncIterator[Sequence[Kept]]:
+        while True:
+            portion, end = await self._store.read_changed(feed, after, _AT_ONCE)
+            if end == after:
+                return
+            after = end
+            yield portion
+
+    async def _read_all(self, feed: Feed) -> AsyncIterator[Sequence[Kept]]:
+        row = 0
+        while True:
+            portion, end = await self._store.read_kept(feed, row, _AT_ONCE)
+            if end == row:
+                return
+            row = end
+            yield portion
+
+
+def _read_mark(mark: str, epoch: str) -> Mapping[str, Any]:
+    """Return what a mark says of each feed; nothing where it cannot be read, or is of another life of the store."""
+    try:
+        read = json.loads(mark)
+    except ValueError:
+        return {}
+    if not isinstance(read, dict) or read.get("epoch") != epoch or not isinstance(read.get("settled"), dict):
+        return {}
+    settled: Mapping[str, Any] = read["settled"]
+    return settled
+
+
+def _find_position(known: Any, extent: Extent) -> int | None:
+    """Return the number of the event from which on events tell all that has changed since; None where they do not."""
+    match known:
+        case [extent.baselines, int(position)] if extent.pruned <= position <= extent.last:
+            return position
+    return None

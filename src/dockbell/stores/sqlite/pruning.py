@@ -1,0 +1,179 @@
+"""Statements that keep the store bounded."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import takewhile
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from dockbell.core.moment import to_micros
+from dockbell.ports import Footprint
+from dockbell.stores.sqlite.delivery import OWED
+from dockbell.stores.sqlite.transaction import reading, transaction
+
+Place: TypeAlias = tuple[int, int]
+"""A feed and a sequence in it, after which events are looked at."""
+_LAST: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Prunable:
+    """Events of a feed that nobody owes: their numbers and keys, in order."""
+
+    feed: int
+    events: Sequence[tuple[int, str]]
+
+
+def find_prunable(
+    connection: sqlite3.Connection, before: datetime, sinks: Sequence[str], place: Place, limit: int
+) -> tuple[Prunable, Place | None]:
+    """Look at up to ``limit`` events of one feed from a place on, for those recorded before then that no sink owes.
+
+    A sink owes what is after its position, and of a blocked key what is from its entry on. Sinks that are not named
+    have left the configuration and owe nothing. Dead letters and replays keep their event.
+
+    Returns:
+        The events, and the place to go on from; None when all was looked at.
+    """
+    with reading(connection):
+        found = connection.execute("SELECT min(id) FROM feeds WHERE id >= ?", (place[0],)).fetchone()
+        feed = found[0]
+        if feed is None:
+            return Prunable(0, []), None
+        named = json.dumps(sinks)
+        (settled,) = connection.execute(
+            "SELECT min(sequence) FROM positions WHERE feed = ? AND sink IN (SELECT value FROM json_each(?))",
+            (feed, named),
+        ).fetchone()
+        rows = connection.execute(
+            "SELECT sequence, key, recorded_at FROM events WHERE feed = ? AND sequence > ? AND sequence <= ?"
+            " ORDER BY sequence LIMIT ?",
+            (feed, place[1] if feed == place[0] else 0, _LAST if settled is None else settled, limit),
+        ).fetchall()
+        # Events are recorded in the order of their numbers: what follows the first young one is not looked at.
+        old = [(sequence, key) for sequence, key, at in takewhile(lambda row: row[2] < to_micros(before), rows)]
+        further = (feed, rows[-1][0]) if len(old) == limit else (feed + 1, 0)
+        return Prunable(feed, _find_unowed(connection, feed, old, named)), further
+
+
+def _find_unowed(
+    connection: sqlite3.Connection, feed: int, events: Sequence[tuple[int, str]], sinks: str
+) -> list[tuple[int, str]]:
+    if not events:
+        return []
+    kept = {
+        sequence
+        for table in ("dead_letters", "replays")
+        for (sequence,) in connection.execute(
+            f"SELECT sequence FROM json_each(?) AS named CROSS JOIN {table}"
+            f" ON {table}.sink = named.value AND feed = ? AND sequence BETWEEN ? AND ?",
+            (sinks, feed, events[0][0], events[-1][0]),
+        )
+    }
+    owed = dict(
+        connection.execute(
+            "SELECT blocked.key, min(sequence) FROM json_each(?) AS found CROSS JOIN json_each(?) AS named"
+            " CROSS JOIN blocked ON blocked.sink = named.value AND feed = ? AND blocked.key = found.value GROUP BY 1",
+            (json.dumps(list({key for _, key in events})), sinks, feed),
+        ).fetchall()
+    )
+    return [(sequence, key) for sequence, key in events if sequence not in kept and sequence < owed.get(key, _LAST)]
+
+
+def prune_events(connection: sqlite3.Connection, prunable: Prunable, sinks: Sequence[str]) -> None:
+    """Delete events that were found to be owed by nobody."""
+    feed, events = prunable.feed, prunable.events
+    with transaction(connection):
+        connection.executemany(
+            "DELETE FROM events WHERE feed = ? AND sequence = ?", ((feed, sequence) for sequence, _ in events)
+        )
+        connection.execute("UPDATE feeds SET pruned = max(pruned, ?) WHERE id = ?", (events[-1][0], feed))
+        _take_back_positions(connection, feed, events, sinks)
+
+
+def _take_back_positions(
+    connection: sqlite3.Connection, feed: int, gone: Sequence[tuple[int, str]], sinks: Sequence[str]
+) -> None:
+    """Let the position of a sink that left show which events of its blocked keys it has lost, should it come back."""
+    connection.execute(
+        """
+        UPDATE positions SET sequence = lost.first - 1 FROM (
+            SELECT away.sink, min(json_extract(went.value, '$[0]')) AS first FROM positions AS away
+                CROSS JOIN json_each(:gone) AS went
+                CROSS JOIN blocked ON blocked.sink = away.sink AND blocked.feed = :feed
+                    AND blocked.key = json_extract(went.value, '$[1]')
+                    AND blocked.sequence <= json_extract(went.value, '$[0]')
+            WHERE away.feed = :feed AND away.sink NOT IN (SELECT value FROM json_each(:sinks)) GROUP BY away.sink
+        ) AS lost WHERE positions.sink = lost.sink AND feed = :feed AND positions.sequence >= lost.first
+        """,
+        {"feed": feed, "gone": json.dumps(gone), "sinks": json.dumps(sinks)},
+    )
+
+
+def forget_letters(connection: sqlite3.Connection, before: datetime, now: datetime) -> Mapping[str, int]:
+    """Delete dead letters that died before then, and let keys go on that were held behind one; count by sink."""
+    died, counts = to_micros(before), Counter[str]()
+    with transaction(connection):
+        connection.execute(
+            """
+            UPDATE blocked SET held = 0, attempts = 0, due = ?, sequence = sequence + 1 WHERE held = 1 AND EXISTS (
+                SELECT 1 FROM dead_letters AS letter WHERE letter.sink = blocked.sink AND letter.feed = blocked.feed
+                    AND letter.sequence = blocked.sequence AND letter.key = blocked.key AND died_at < ?)
+            """,
+            (to_micros(now), died),
+        )
+        counts.update(
+            sink for (sink,) in connection.execute("DELETE FROM dead_letters WHERE died_at < ? RETURNING sink", (died,))
+        )
+    return counts
+
+
+def prune_history(connection: sqlite3.Connection, before: datetime, limit: int) -> int:
+    """Delete up to ``limit`` runs and notes, and as many bodies of tombstones, from before then; return how many.
+
+    The last complete run of each kind stays, whatever its age.
+    """
+    values = {"before": to_micros(before), "most": limit}
+    with transaction(connection):
+        return sum(
+            connection.execute(statement, values).rowcount
+            for statement in (
+                "DELETE FROM notes WHERE id IN (SELECT id FROM notes WHERE at < :before ORDER BY at LIMIT :most)",
+                """
+                DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE ended_at < :before
+                    AND id NOT IN (SELECT max(id) FROM runs GROUP BY feed, kind, complete)
+                    ORDER BY ended_at LIMIT :most)
+                """,
+                """
+                DELETE FROM bodies WHERE record IN (SELECT id FROM records JOIN bodies ON record = id
+                    WHERE gone_at < :before LIMIT :most)
+                """,
+                "DELETE FROM wishes WHERE done_at < :before",
+            )
+        )
+
+
+def measure(connection: sqlite3.Connection, path: Path) -> Footprint:
+    """Return how much of its disk the store uses, free pages of the file left out."""
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    disk = os.statvfs(path)
+    return Footprint((pages - free) * size, disk.f_blocks * disk.f_frsize)
+
+
+def find_owing(connection: sqlite3.Connection, sinks: Sequence[str], before: datetime) -> Sequence[str]:
+    """Return which of the sinks owe events that were recorded before then; the one that owes the oldest first."""
+    found = connection.execute(
+        f"SELECT sink FROM ({OWED}) WHERE sink IN (SELECT value FROM json_each(?)) AND recorded_at < ?"
+        " GROUP BY sink ORDER BY min(recorded_at)",
+        (json.dumps(sinks), to_micros(before)),
+    )
+    return [sink for (sink,) in found]

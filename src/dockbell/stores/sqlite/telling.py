@@ -1,0 +1,159 @@
+"""Statements about stored records as sinks are told of them: those of a moment in the past, and those of now."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import astuple
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from dockbell.core import pointer
+from dockbell.core.document import decode
+from dockbell.core.key import KeyMissing, key_of
+from dockbell.core.key import decode as split_key
+from dockbell.core.model import NOTICES, ChangeKind, Feed, Key
+from dockbell.core.moment import parse_moment, to_micros
+from dockbell.core.publishing.settlement import Beginning
+from dockbell.ports import Kept, Told
+from dockbell.stores.sqlite.transaction import reading
+
+_Shape: TypeAlias = tuple[str, str | None]
+"""Where a feed's records have their key, a JSON array of pointers, and their own timestamp, a pointer."""
+_NONE: Final = b"null"
+_KNOWN: Final = """
+    records.id, records.key, records.revision, gone_at, bodies.body,
+    length(raw_hash) < 16 OR (details.record IS NOT NULL AND (details.kind <> 'updated' OR details.is_first))
+"""
+"""What is read of a record; last, whether its first event is still to come: it was only met, or waits for its detail.
+
+A key with a space is of a time when the feed's key was another, see ``feeds.save_signature``.
+"""
+_MAKES: Final = (ChangeKind.CREATED, ChangeKind.RESTORED, ChangeKind.SNAPSHOT)
+"""Changes before which there was no record that could be told of."""
+
+
+class _Data(msgspec.Struct):
+    revision: int
+    before: msgspec.Raw = msgspec.Raw(_NONE)
+
+
+class _Body(msgspec.Struct):
+    data: _Data
+
+
+_DECODER: Final = msgspec.json.Decoder(_Body)
+
+
+def read_told(
+    connection: sqlite3.Connection, feed: Feed, beginning: Beginning, after: int, limit: int
+) -> tuple[Sequence[Told], int, bool] | None:
+    """Return records as they were at a sink's beginning, by row, after a row; see the port."""
+    with reading(connection):
+        found = connection.execute(
+            "SELECT id, passes, key, updated_at FROM feeds WHERE source = ? AND resource = ?", astuple(feed)
+        ).fetchone()
+        if found is None or not (found[1] or feed == NOTICES):  # of which nothing is read, or stored
+            return None
+        feed_id, _, *shape = found
+        rows = connection.execute(
+            # By row, from where the last look ended: the index by key would sort the whole feed.
+            f"SELECT {_KNOWN} FROM records NOT INDEXED LEFT JOIN bodies ON bodies.record = records.id"
+            " LEFT JOIN details ON details.record = records.id"
+            " WHERE records.feed = ? AND records.id > ? AND instr(records.key, ' ') = 0 ORDER BY records.id LIMIT ?",
+            (feed_id, after, limit),
+        ).fetchall()
+        told = [_look_back(connection, feed_id, (shape[0], shape[1]), beginning, row) for row in rows]
+    end = rows[-1][0] if rows else after
+    return [each for each in told if each is not None], end, len(rows) < limit
+
+
+def find_told(connection: sqlite3.Connection, feed: Feed, beginning: Beginning, key: str) -> Told | None:
+    """Return one record as it was at a sink's beginning; None where there was none."""
+    with reading(connection):
+        row = connection.execute(
+            f"SELECT {_KNOWN}, records.feed, feeds.key, updated_at FROM records JOIN feeds ON feeds.id = records.feed"
+            " LEFT JOIN bodies ON bodies.record = records.id LEFT JOIN details ON details.record = records.id"
+            " WHERE source = ? AND resource = ? AND records.key = ?",
+            (*astuple(feed), key),
+        ).fetchone()
+        return None if row is None else _look_back(connection, row[-3], (row[-2], row[-1]), beginning, row[:-3])
+
+
+def _look_back(
+    connection: sqlite3.Connection, feed_id: int, shape: _Shape, beginning: Beginning, row: Sequence[Any]
+) -> Told | None:
+    """Return the record of a row as it was then: what its first later event tells of it, else as it is now."""
+    place, key, revision, gone_at, body, is_unpublished = row
+    later = connection.execute(
+        "SELECT change, body FROM events WHERE feed = ? AND key = ? AND sequence > ? ORDER BY sequence LIMIT 1",
+        (feed_id, key, beginning.origin),
+    ).fetchone()
+    if later is not None:
+        change, event = later
+        data = _DECODER.decode(event).data
+        before = bytes(data.before)
+        if change in _MAKES or before == _NONE:
+            return None
+        return _tell(place, key, shape, data.revision - 1, before)
+    if is_unpublished:
+        return None
+    if gone_at is None:
+        return _tell(place, key, shape, revision, body)
+    if beginning.lost_since is not None and gone_at >= to_micros(beginning.lost_since):
+        return _tell(place, key, shape, revision, body, is_gone=True)
+    return None
+
+
+def _tell(row: int, text: str, shape: _Shape, revision: int, body: bytes | None, *, is_gone: bool = False) -> Told:
+    """Return what is told of a record: its own timestamp and the typed original of its key, as it has them itself."""
+    pointers, updated_at = shape
+    document = decode(body or b"{}")
+    try:
+        key = key_of(document, [pointer.parse(each) for each in json.loads(pointers)])
+    except KeyMissing:
+        parts = split_key(text)
+        key = Key(text, parts[0] if len(parts) == 1 else list(parts))
+    if is_gone:
+        return Told(row, key, revision, None)
+    # Not as it is stored beside the record, for that is only known of the record as it is now.
+    modified = None if updated_at is None else parse_moment(pointer.resolve(document, pointer.parse(updated_at)))
+    return Told(row, key, revision, body, modified)
+
+
+def read_kept(connection: sqlite3.Connection, feed: Feed, after: int, limit: int) -> tuple[Sequence[Kept], int]:
+    """Return records by row, after a row, and the last row that was looked at; see the port."""
+    with reading(connection):
+        rows = connection.execute(
+            "SELECT id, feed, key, revision, CASE WHEN gone_at IS NULL THEN body END FROM records NOT INDEXED"
+            " LEFT JOIN bodies ON record = id"
+            " WHERE feed = (SELECT id FROM feeds WHERE source = ? AND resource = ?) AND id > ? ORDER BY id LIMIT ?",
+            (*astuple(feed), after, limit),
+        ).fetchall()
+        kept = []
+        for row, feed_id, text, revision, body in rows:
+            key = text.rpartition(" ")[2]
+            if key == text:
+                kept.append(Kept(row, feed, key, revision, body))
+            # One that was stored under another key, see feeds.save_signature: it is gone, unless the key is used again.
+            elif not connection.execute("SELECT 1 FROM records WHERE feed = ? AND key = ?", (feed_id, key)).fetchone():
+                kept.append(Kept(row, feed, key, revision, None))
+    return kept, rows[-1][0] if rows else after
+
+
+def read_changed(connection: sqlite3.Connection, feed: Feed, after: int, limit: int) -> tuple[Sequence[Kept], int]:
+    """Return the records of the events after a sequence, as they are now, and the number of the last of these."""
+    with reading(connection):
+        found = connection.execute("SELECT id FROM feeds WHERE source = ? AND resource = ?", astuple(feed)).fetchone()
+        rows = connection.execute(
+            "SELECT events.sequence, records.id, records.key, records.revision,"
+            " CASE WHEN gone_at IS NULL THEN bodies.body END"
+            " FROM events LEFT JOIN records ON records.feed = events.feed AND records.key = events.key"
+            " LEFT JOIN bodies ON record = records.id"
+            " WHERE events.feed = ? AND events.sequence > ? ORDER BY events.sequence LIMIT ?",
+            (found[0] if found else 0, after, limit),
+        ).fetchall()
+    kept = {row[1]: Kept(row[1], feed, *row[2:]) for row in rows if row[1] is not None}
+    return list(kept.values()), rows[-1][0] if rows else after

@@ -1,0 +1,204 @@
+"""What may go, what a sink that is overrun loses, and what one is told that was away."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from dockbell.core.publishing.settlement import Beginning, Blocked, DeadLetter, Settlement
+from dockbell.core.reading.shape import Shape
+from dockbell.stores.sqlite import SqliteStore
+from tests.fakes import NOON, Clock
+from tests.stores.pages import FEED, OTHER, close_pass, commit, later
+from tests.stores.standings import read, write
+
+EPOCH = datetime.fromtimestamp(0, NOON.tzinfo)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def store(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteStore]:
+    """Return a store with six events, an hour apart, of the keys a, b, c in turn, and a sink that owes them all."""
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock, epoch="epoch")
+    state = await store.open_feed(FEED)
+    await store.open_feed(OTHER)
+    await store.save_shape(state.id, Shape(("/id",), None, None), proven=True)
+    await store.enroll("erp", "beginning")
+    for number in range(6):
+        await commit(store, state, {"id": "abc"[number % 3], "x": number})
+        clock.pass_(3600)
+    await close_pass(store, state)
+    yield store
+    await store.aclose()
+
+
+async def kept(store: SqliteStore) -> list[int]:
+    return [event.sequence for event in await store.read_events(FEED, 0, 100)]
+
+
+def blocked(key: str, sequence: int, *, held: bool = False) -> Settlement:
+    return Settlement(positions={FEED: 6}, blocked={(FEED, key): Blocked(FEED, key, sequence, 1, NOON, held=held)})
+
+
+# Pruning -------------------------------------------------------------------------------------------------------------
+
+
+async def test_blocked_keys_dead_letters_and_replays_keep_their_events_and_no_others(store: SqliteStore) -> None:
+    settlement = blocked("a", 1)
+    settlement.dead.append(DeadLetter(FEED, "b", 2, 1, NOON, "HTTP 422"))
+    await store.settle("erp", settlement)
+    write(store.path, "INSERT INTO replays (sink, feed, sequence, key) VALUES ('erp', 1, 6, 'c')")
+    assert await store.prune_events(later(days=9), ["erp"], 100) == 2
+    assert await kept(store) == [1, 2, 4, 6]
+    assert (await store.find_extents())[FEED].pruned == 5
+
+
+async def test_what_is_recorded_after_the_first_young_event_is_not_pruned(store: SqliteStore) -> None:
+    assert await store.prune_events(later(hours=2), [], 100) == 2
+    assert await kept(store) == [3, 4, 5, 6]
+    assert await store.prune_events(later(hours=9), [], 3) == 3
+    assert await kept(store) == [6]
+
+
+# Sinks that are overrun ----------------------------------------------------------------------------------------------
+
+
+async def test_a_sink_loses_what_it_owes_where_the_oldest_of_it_is_too_old(store: SqliteStore) -> None:
+    assert await store.overrun("erp", NOON) == {}
+    assert await store.overrun("erp", later(seconds=1)) == {FEED: NOON}
+    assert (await store.load_beginnings("erp"))[FEED] == Beginning(6, later(hours=6), 0, NOON)
+    assert (await store.load_beginnings("erp"))[OTHER].told is None
+    assert await store.load_ledger("erp") == ({FEED: 6, OTHER: 0}, [])
+    assert await store.overrun("erp", later(days=99)) == {}
+
+
+@pytest.mark.parametrize("sequence", [1, 2, 4])
+async def test_a_blocked_key_is_as_old_as_the_first_of_its_events_that_is_owed(
+    store: SqliteStore, sequence: int
+) -> None:
+    """Its entry may have the number after one that is settled, which is another key's."""
+    await store.settle("erp", blocked("a", sequence))
+    at = later(hours=0 if sequence == 1 else 3)
+    assert await store.overrun("erp", at) == {}
+    assert await store.overrun("erp", at + timedelta(seconds=1)) == {FEED: at}
+    assert (await store.load_ledger("erp"))[1] == []
+
+
+async def test_a_key_that_waits_for_an_operator_makes_no_sink_lose_events(store: SqliteStore) -> None:
+    await store.settle("erp", blocked("a", 1, held=True))
+    assert await store.find_owing(["erp"], later(days=99)) == []
+    assert await store.overrun("erp", later(days=99)) == {}
+    assert len((await store.load_ledger("erp"))[1]) == 1
+
+
+async def test_dead_letters_that_are_too_old_are_forgotten_and_what_was_held_behind_them_goes_on(
+    store: SqliteStore,
+) -> None:
+    old, young = (
+        DeadLetter(FEED, key, number, 3, later(days=day), "x") for key, number, day in (("a", 1, 0), ("b", 3, 2))
+    )
+    held = {(FEED, each.key): Blocked(FEED, each.key, each.sequence, 3, NOON, "x", held=True) for each in (old, young)}
+    await store.settle("erp", Settlement(positions={FEED: 6}, blocked=held, dead=[old, young]))
+    assert await store.forget_letters(later(days=1)) == {"erp": 1}
+    _, entries = await store.load_ledger("erp")
+    assert {(each.key, each.sequence, each.attempts, each.held) for each in entries} == {
+        ("a", 2, 0, False),
+        ("b", 3, 3, True),
+    }
+    assert await store.forget_letters(later(days=1)) == {}
+
+
+async def test_a_stored_record_that_waits_is_not_old_because_its_last_event_is(store: SqliteStore) -> None:
+    await store.enroll("new", "state")
+    await store.settle("new", blocked("c", 6))
+    assert await store.overrun("new", later(days=9)) == {}
+
+
+async def test_the_sinks_that_owe_old_events_are_found_the_oldest_first_whether_it_waits_or_is_blocked(
+    store: SqliteStore,
+) -> None:
+    await store.enroll("late", "beginning")
+    await store.settle("late", Settlement(positions={FEED: 1}))
+    assert await store.find_owing(["late"], later(hours=1)) == []
+    assert await store.find_owing(["late", "erp"], later(hours=2)) == ["erp", "late"]
+    await store.settle("erp", blocked("c", 6))
+    assert await store.find_owing(["late", "erp"], later(hours=9)) == ["late", "erp"]
+    await store.settle("erp", blocked("a", 1))
+    assert await store.find_owing(["late", "erp"], later(hours=9)) == ["erp", "late"]
+    assert await store.find_owing([], later(hours=9)) == []
+
+
+async def test_what_was_settled_of_an_earlier_beginning_is_not_saved_but_for_single_events(
+    store: SqliteStore,
+) -> None:
+    await store.overrun("erp", later(days=1))
+    stale = blocked("a", 1)
+    stale.told[FEED] = None
+    stale.dead.append(DeadLetter(FEED, "b", 2, 1, NOON, "HTTP 422"))
+    stale.origins = {FEED: 0, OTHER: 0}
+    stale.positions[FEED] = 9
+    await store.settle("erp", stale)
+    assert await store.load_ledger("erp") == ({FEED: 6, OTHER: 0}, [])
+    assert (await store.load_beginnings("erp"))[FEED].told == 0
+    assert read(store.path, "SELECT sequence FROM dead_letters") == [(2,)]
+
+
+# Sinks that were away ------------------------------------------------------------------------------------------------
+
+
+async def test_a_sink_that_was_away_while_its_events_were_pruned_begins_again_with_the_state(
+    store: SqliteStore,
+) -> None:
+    await store.settle("erp", Settlement(positions={FEED: 2}))
+    await store.prune_events(later(hours=2), [], 100)
+    assert await store.enroll("erp", "now") == []
+    await store.prune_events(later(hours=3), [], 100)
+    assert await store.enroll("erp", "now") == [FEED]
+    assert (await store.load_beginnings("erp"))[FEED] == Beginning(6, later(hours=6), 0, EPOCH)
+    assert await store.enroll("erp", "now") == []
+
+
+@pytest.mark.parametrize(("sequence", "is_lost"), [(1, True), (4, True), (5, False)])
+async def test_a_sink_that_was_away_has_lost_what_its_blocked_keys_owed(
+    store: SqliteStore,
+    sequence: int,
+    is_lost: bool,
+) -> None:
+    """Its position is behind all events: only its entries tell."""
+    await store.settle("erp", blocked("a", sequence))
+    assert await store.prune_events(later(days=9), ["other"], 100) == 6
+    assert await store.enroll("erp", "now") == ([FEED] if is_lost else [])
+
+
+async def test_a_sink_that_stayed_loses_nothing_though_events_behind_its_blocked_keys_are_gone(
+    store: SqliteStore,
+) -> None:
+    await store.settle("erp", blocked("a", 1))
+    assert await store.prune_events(later(days=9), ["erp"], 100) == 4
+    assert await store.enroll("erp", "now") == []
+
+
+async def test_a_sink_that_begins_with_the_kept_events_has_lost_none(store: SqliteStore) -> None:
+    await store.prune_events(later(hours=2), [], 100)
+    for _ in range(2):
+        assert await store.enroll("new", "beginning") == []
+    assert (await store.load_ledger("new"))[0][FEED] == 2
+
+
+# Room ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_pruned_is_not_used_any_more(store: SqliteStore) -> None:
+    state = await store.open_feed(FEED)
+    await commit(store, state, *({"id": str(number), "x": "x" * 1000} for number in range(300)))
+    full = await store.measure()
+    assert full.disk > full.used > 300_000
+    await store.prune_events(later(days=9), [], 1000)
+    assert (await store.measure()).used < full.used - 200_000

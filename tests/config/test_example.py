@@ -18,6 +18,7 @@ from dockbell.config import (
     SinkSettings,
     SourceSettings,
     StoreSettings,
+    WebSettings,
     check_secrets,
     load,
     validate,
@@ -40,6 +41,8 @@ def _settings() -> Iterator[tuple[BaseModel, dict[str, Any]]]:
     assert config.resources.shipments is not None
     yield config, WHOLE
     yield config.store, WHOLE["store"]
+    assert config.web is not None
+    yield config.web, WHOLE["web"]
     yield config.sources["main"], WHOLE["sources"]["main"]
     yield config.resources.shipments, WHOLE["resources"]["shipments"]
     assert config.resources.stock is not None
@@ -65,6 +68,7 @@ def test_every_key_is_written_and_no_other() -> None:
     common = written[_find_model("stdout")]
     assert written[Config] == set(Config.model_fields)
     assert written[StoreSettings] == set(StoreSettings.model_fields)
+    assert written[WebSettings] == set(WebSettings.model_fields)
     assert written[SourceSettings] == set(SourceSettings.model_fields)
     assert written[NamedEventSettings] == set(NamedEventSettings.model_fields)
     assert written[ResourceSettings] == set(ResourceSettings.model_fields)

@@ -21,7 +21,7 @@ URL = 'must be a URL such as "https://api.example.com"'
 PROXY = 'must be a URL such as "http://proxy.example.com:3128"'
 STORE = 'must name a file, "sqlite:///relative.db" or "sqlite:////absolute.db"'
 DISAGREE = "libraries disagree whether 0 is Sunday or Monday; use mon, tue, wed, thu, fri, sat, sun"
-RESOURCE = 'must be "shipments", "packages", "items", "stock" or "warehouses"'
+OFFERED = 'must be "shipments", "packages", "items", "stock", "warehouses" or "notices"'
 CHANGE = 'must be "created", "updated", "deleted", "restored", "snapshot", "reconciled", "gap", "rebaselined" or "held"'
 SHIPMENTS = "does not apply: the API serves single records of shipments only; remove it"
 PASSED = "does not apply: the API takes no updated_since here, so every run reads the whole list; remove it"
@@ -108,7 +108,7 @@ def test_what_is_not_toml_is_refused_with_line_and_column(text: str, problem: st
         ('name = "Acme"\n' + SOURCE, f'name: {NAME}, got "Acme"'),
         ("name = 5\n" + SOURCE, "name: must be text, got a whole number"),
         ('nmae = "acme"\n' + SOURCE, 'nmae: unknown key; did you mean "name"?'),
-        (SOURCE + "[web]", "web: unknown table; known are name, store, sources, resources, sinks"),
+        (SOURCE + "[metrics]", "metrics: unknown table; known are name, store, web, sources, resources, sinks"),
         (SOURCE + "[resource.items]", 'resource: unknown table; did you mean "resources"?'),
     ],
 )
@@ -272,11 +272,14 @@ def test_the_table_of_sinks_is_checked(text: str, problem: str, problems: Proble
         ('pause = "3m"', 'pause: must be at most 2m, got "3m"'),
         ("sources = []", "sources: must not be empty"),
         ('sources = "man"', 'sources: "man" is no source; did you mean "main"?'),
-        ('resources = ["items", "stok"]', f'resources[1]: {RESOURCE}, got "stok"; did you mean "stock"?'),
+        ('resources = ["items", "stok"]', f'resources[1]: {OFFERED}, got "stok"; did you mean "stock"?'),
         ('resources = "stock"', 'resources: "stock" is not read from these sources; known are items'),
         ('changes = ["gapp"]', f'changes[0]: {CHANGE}, got "gapp"; did you mean "gap"?'),
         ('changes = "creatd"', f'changes: {CHANGE}, got "creatd"; did you mean "created"?'),
-        ('start = "beginnig"', 'start: must be "now" or "beginning", got "beginnig"; did you mean "beginning"?'),
+        (
+            'start = "nwo"',
+            'start: must be "now", "beginning" or "state", got "nwo"; did you mean "now"?',
+        ),
     ],
 )
 def test_a_sink_is_checked_by_the_model_of_its_type(key: str, problem: str, problems: Problems) -> None:

@@ -42,6 +42,8 @@ name = "dockbell"
 [store]
 url = "sqlite:///{folder}/dockbell.db"
 keep_events = "7d"
+max_owed = "30d"
+max_disk_share = 0.2
 
 [sources.main]
 base_url = "https://api.example.com"
@@ -86,6 +88,11 @@ events = [{{ name = "low", when = "after.bin == \\"A\\"" }}]
 [sinks.a]
 type = "pager"
 start = "now"
+payload = "full"
+fields = []
+redact = []
+max_event_size = 65536
+on_dead = "skip"
 token = "env:TOKEN"
 headers = {{ Authorization = "***", "a b" = "file:{folder}/b" }}
 spares = []

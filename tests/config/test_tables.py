@@ -9,10 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.config import Config, NamedEventSettings, ResourceSettings, Secret, SourceSettings, StoreSettings
-from dockbell.config.tables import BUILT_IN, RESERVED, ChangeName, PassedSettings, ResourceName, Resources, merge
-from dockbell.core.model import RESOURCES, ChangeKind, StatementKind
+from dockbell.config.tables import (
+    BUILT_IN,
+    RESERVED,
+    ChangeName,
+    OfferedName,
+    PassedSettings,
+    ResourceName,
+    Resources,
+    merge,
+)
+from dockbell.core.model import NOTICES, RESOURCES, ChangeKind, StatementKind
 
 Read = Callable[[str], Config]
+Problems = Callable[[str], list[str]]
 Keys = dict[str, Any]
 
 SOURCE = '[sources.main]\nbase_url = "https://api.example.com"\napi_key = "k"\n'
@@ -34,12 +44,16 @@ def test_the_resources_are_those_of_the_core() -> None:
     assert list(get_args(ResourceName)) == list(Resources.model_fields) == list(BUILT_IN) == list(RESOURCES) == FIVE
 
 
+def test_a_sink_takes_the_resources_and_the_notices() -> None:
+    assert get_args(OfferedName) == (*RESOURCES, NOTICES.resource)
+
+
 def test_the_changes_are_those_of_the_core_and_what_is_said_of_feeds() -> None:
     assert get_args(ChangeName) == (*ChangeKind, *StatementKind)
 
 
 def test_no_named_event_takes_a_name_that_has_a_meaning() -> None:
-    assert set(RESERVED) == {*ChangeKind, *StatementKind, "feed", "test"}
+    assert set(RESERVED) == {*ChangeKind, *StatementKind, "feed", "notice", "test"}
 
 
 def test_settings_for_passes_belong_to_the_resources_that_cannot_be_polled() -> None:
@@ -220,3 +234,19 @@ def test_paths_count_from_the_folder_of_the_file(read: Read, tmp_path: Path) -> 
     sink = config.sinks["a"].model_dump()
     assert sink["cert_file"] == str(tmp_path / "certs/a.pem")
     assert sink["token"] == f"file:{tmp_path}/../token"
+
+
+UNORDERED = (
+    SOURCE + '[resources.shipments]\nunordered = ["/tags", "/lines"]\n[resources.items]\n[sinks.a]\ntype = "pager"\n'
+)
+
+
+def test_patches_are_refused_of_feeds_whose_arrays_change_their_order_without_an_event(problems: Problems) -> None:
+    places = "their order counts for nothing in main/shipments (/tags)"
+    problem = f'[sinks.a] payload: "patch" names places in arrays, and {places}; use "full" or "thin"'
+    assert problems(UNORDERED + 'payload = "patch"\n') == [problem]
+
+
+def test_patches_of_other_feeds_are_not(read: Read) -> None:
+    assert read(UNORDERED + 'payload = "patch"\nresources = "items"\n').sinks["a"].payload == "patch"
+    assert read(UNORDERED + 'payload = "thin"\n').sinks["a"].payload == "thin"

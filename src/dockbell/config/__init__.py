@@ -4,7 +4,8 @@
   conditions on changes.
 - ``wording``: the base of every table, and plain words for what does not fit it.
 - ``secret``: values that must not be seen.
-- ``tables``: what each table holds, and how the settings of a feed are merged.
+- ``web``: what ``[web]`` holds, and on which addresses that is safe.
+- ``tables``: what each other table holds, and how the settings of a feed are merged.
 - ``loading``: from a file to a :class:`Config`, or to every problem at once. ``printing``: back, without the secrets.
 
 Every key that the models hold works, and stands in ``config.example.toml`` with its default and its meaning. Errors
@@ -38,6 +39,7 @@ from dockbell.config.values import (
     format_duration,
     parse_duration,
 )
+from dockbell.config.web import WebSettings
 from dockbell.config.wording import Settings, suggest
 
 __all__ = [
@@ -61,6 +63,7 @@ __all__ = [
     "SourceSettings",
     "StoreSettings",
     "Table",
+    "WebSettings",
     "check_secrets",
     "find",
     "format_duration",

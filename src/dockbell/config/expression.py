@@ -21,8 +21,8 @@ from dockbell.config.wording import suggest
 if TYPE_CHECKING:
     import cel
 
-VARIABLES: Final = ("before", "after", "change", "changed", "key")
-"""What an expression may name: two records, ``created`` and so on, the pointers that changed, the key string."""
+VARIABLES: Final = ("before", "after", "change", "changed", "key", "resource", "source")
+"""What an expression may name: two records, ``created`` and so on, the pointers that changed, key string and feed."""
 
 _LENGTH_MAX: Final = 1000  # some thousand operators in a row would overflow the library's stack
 _STEPS_MAX: Final = 1_000_000  # a third of a second
@@ -55,11 +55,16 @@ class Answer(StrEnum):
         """Whether it is yes or no; every other answer counts as a no, and is worth counting."""
         return self in (Answer.YES, Answer.NO)
 
+    @property
+    def is_held_back(self) -> bool:
+        """Whether it is a no, or counts as one; what cannot be judged at all is neither yes nor no."""
+        return self in (Answer.NO, Answer.MISSING, Answer.MISMATCH)
+
 
 LooksAt: TypeAlias = Mapping[str, frozenset[str] | None]
 """Variables, each with the members that are selected from it; None for all of them."""
 
-_ANSWERS: Final = {KeyError: Answer.MISSING, TypeError: Answer.MISMATCH}
+_ANSWERS: Final = {KeyError: Answer.MISSING, IndexError: Answer.MISSING, TypeError: Answer.MISMATCH}
 
 
 class Expression:

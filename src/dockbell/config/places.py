@@ -18,7 +18,7 @@ def split_place(place: Place) -> tuple[Place, Place]:
             depth = 4
         case ["sources" | "resources" | "sinks", _, *_]:
             depth = 2
-        case ["store" | "sources" | "resources" | "sinks", *_]:
+        case ["store" | "web" | "sources" | "resources" | "sinks", *_]:
             depth = 1
         case _:
             depth = 0

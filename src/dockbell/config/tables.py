@@ -41,14 +41,19 @@ from dockbell.config.values import (
     Table,
     name_kind,
 )
+from dockbell.config.web import WebSettings
 from dockbell.config.wording import Settings, misfit, suggest
 from dockbell.errors import ConfigError
 
 ResourceName: TypeAlias = Literal["shipments", "packages", "items", "stock", "warehouses"]
+OfferedName: TypeAlias = Literal["shipments", "packages", "items", "stock", "warehouses", "notices"]
+"""What a sink may take: the resources, and dockbell's own notices to its operator."""
 ChangeName: TypeAlias = Literal[
     "created", "updated", "deleted", "restored", "snapshot", "reconciled", "gap", "rebaselined", "held"
 ]
-RESERVED: Final = (*get_args(ChangeName), "feed", "test")
+NOTICES: Final = "notices"
+"""What ``resources`` of a sink calls dockbell's own notices to its operator."""
+RESERVED: Final = (*get_args(ChangeName), "feed", "notice", "test")
 """What no event of an operator may be called: these names have a meaning in types, topics and filters."""
 
 
@@ -61,6 +66,8 @@ class StoreSettings(Settings):
 
     url: StoreUrl = Field(default=f"{SQLITE}dockbell.db", validate_default=True)
     keep_events: Duration = timedelta(days=7)
+    max_owed: Interval = timedelta(days=30)
+    max_disk_share: float = Field(default=0.2, gt=0, le=1)
 
     @property
     def path(self) -> Path:
@@ -198,9 +205,20 @@ class SinkSettings(Settings):
 
     type: str
     sources: Annotated[Names, *OneOrMore] | None = None
-    resources: Annotated[tuple[ResourceName, ...], *OneOrMore] | None = None
+    resources: Annotated[tuple[OfferedName, ...], *OneOrMore] | None = None
     changes: Annotated[tuple[ChangeName, ...], *OneOrMore] | None = None
-    start: Literal["now", "beginning"] = "now"
+    where: Condition | None = None
+    start: Literal["now", "beginning", "state"] = "now"
+    payload: Literal["full", "patch", "thin"] = "full"
+    fields: Pointers = ()
+    redact: Pointers = ()
+    max_event_size: int = Field(default=65_536, ge=1024)
+    on_dead: Literal["skip", "hold"] = "skip"
+
+    def owned_by(self, dockbell: str, sink: str) -> Self:
+        """Return settings for the sink of this name of one of several dockbells, which may share a receiver."""
+        del dockbell, sink
+        return self
 
     def aside(self) -> Self:
         """Return settings for a short run beside the daemon's, such as a test: changed where the two would clash."""
@@ -278,6 +296,7 @@ class Config(Settings):
 
     name: Name = "dockbell"
     store: StoreSettings = Field(default_factory=StoreSettings)
+    web: WebSettings | None = None
     sources: dict[Name, SourceSettings] = Field(default_factory=dict, validate_default=True)
     resources: Resources = Resources()
     sinks: dict[Name, SerializeAsAny[Annotated[SinkSettings, WrapValidator(_choose_sink)]]] = Field(
@@ -298,7 +317,9 @@ class Config(Settings):
             return sinks  # what they hold is not known: their own problems come first
         feeds = merge_feeds(info.data["sources"], info.data["resources"])
         problems = [
-            ((name, key), words) for name, sink in sinks.items() for key, words in _find_dead_filters(sink, feeds)
+            ((name, key), words)
+            for name, sink in sinks.items()
+            for key, words in (*_find_dead_filters(sink, feeds), *_find_loose_patches(sink, feeds))
         ]
         if problems:
             raise misfit(*problems)
@@ -324,5 +345,19 @@ def _find_dead_filters(sink: SinkSettings, feeds: list[FeedSettings]) -> Iterato
             yield "sources", f'"{source}" is no source; {suggest(source, known)}'
     read = {feed.resource: None for feed in feeds if sink.sources is None or feed.source in sink.sources}
     for resource in sink.resources or ():
-        if read and resource not in read:
+        if read and resource not in read and resource != NOTICES:
             yield "resources", f'"{resource}" is not read from these sources; {suggest(resource, read)}'
+
+
+def _find_loose_patches(sink: SinkSettings, feeds: list[FeedSettings]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with patches to a sink that takes a feed whose arrays may change their order without one."""
+    if sink.payload != "patch":
+        return
+    for feed in feeds:
+        is_taken = (sink.sources is None or feed.source in sink.sources) and (
+            sink.resources is None or feed.resource in sink.resources
+        )
+        if is_taken and feed.settings.unordered:
+            order = f"their order counts for nothing in {feed.source}/{feed.resource} ({feed.settings.unordered[0]})"
+            yield "payload", f'"patch" names places in arrays, and {order}; use "full" or "thin"'
+            return

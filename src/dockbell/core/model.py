@@ -146,6 +146,7 @@ class Via(StrEnum):
     PASS = "pass"
     DETAIL = "detail"
     FIRST_PASS = "first_pass"
+    STATE = "state"
 
 
 class DeletionReason(StrEnum):
@@ -217,19 +218,35 @@ class StatementKind(StrEnum):
     HELD = "held"  # changes wait for an operator
 
 
+class NoticeKind(StrEnum):
+    """What dockbell tells its operator of itself."""
+
+    DEAD_LETTER = "dead_letter"  # a sink will not be offered an event again
+    HELD = "held"  # changes of a feed wait for the operator
+    OVERRUN = "overrun"  # a sink has lost events
+    PAUSED = "paused"  # a sink takes nothing until it is resumed
+    RECOVERED = "recovered"  # a sink, or a feed, works again
+    REFUSED = "refused"  # a feed cannot be read: the key is not accepted, or the answers do not fit
+    UNREACHABLE = "unreachable"  # a sink cannot deliver
+
+
+NOTICES: Final = Feed("dockbell", "notices")
+"""The feed of dockbell's own notices to its operator: no resource has its name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Statement:
     """Something said about a feed, not about one of its records; it is numbered and published like a change.
 
     Attributes:
-        feed: What it is about.
+        feed: What it is about; :data:`NOTICES` for a notice.
         kind: What is said.
         detected_at: Our time when it became known.
         details: What the event adds to it, plain JSON values; times are written already.
     """
 
     feed: Feed
-    kind: StatementKind
+    kind: StatementKind | NoticeKind
     detected_at: datetime
     details: dict[str, JSON]
 
@@ -270,12 +287,14 @@ class Delivery:
         event: What is delivered.
         attempt: 1 for the first.
         state: The latest committed record's raw JSON, None when it is gone; filled only for sinks that keep state.
+        state_only: The sink's filters hold the event back; a sink that keeps state publishes the state alone.
         replayed: Sent again on an operator's request; never touches retained state.
     """
 
     event: Event
     attempt: int = 1
     state: bytes | None = None
+    state_only: bool = False
     replayed: bool = False
 
 
@@ -283,9 +302,11 @@ class Fate(StrEnum):
     """What came of one attempt, as the sink saw it."""
 
     DELIVERED = "delivered"
-    REFUSED = "refused"  # this event will never be taken: a dead letter at once
+    REFUSED = "refused"  # the receiver will never take this event: a dead letter at once
+    UNFIT = "unfit"  # it cannot be sent through this sink at all: a dead letter at once, and no fault of the receiver
     FAILED = "failed"  # this attempt did not succeed; another may
     UNREACHABLE = "unreachable"  # nobody was there to judge the event
+    CLOSED = "closed"  # the receiver wants no events at all any more: the sink pauses until an operator resumes it
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,21 +16,25 @@ from jsonschema import Draft202012Validator
 
 from dockbell.config import Answer, Expression
 from dockbell.core import key
-from dockbell.core.comparing.canon import decode
-from dockbell.core.comparing.diff import apply, diff, touched
+from dockbell.core.diff import apply, diff, touched
+from dockbell.core.document import decode
 from dockbell.core.model import (
+    NOTICES,
     RESOURCES,
     Change,
     ChangeKind,
     DeletionReason,
     Event,
     Feed,
+    Key,
+    NoticeKind,
     Statement,
     StatementKind,
     Via,
 )
 from dockbell.core.publishing import event
 from dockbell.core.publishing.named import NamedEvent
+from dockbell.core.publishing.settlement import Beginning
 from dockbell.core.publishing.statement import (
     Certificate,
     GapReason,
@@ -456,3 +460,71 @@ def test_an_event_that_breaks_the_contract_is_refused(name: str, path: str, valu
 def test_records_may_hold_anything() -> None:
     body = apply(golden("created"), [{"op": "add", "path": "/data/after", "value": {"patch": [None], "": {}}}])
     VALIDATOR.validate(body)
+
+
+# What a sink is told as it begins ------------------------------------------------------------------------------------
+
+
+def make_teller(began_at: datetime = SEEN, origin: int = 41, lost_since: datetime | None = None) -> event.Teller:
+    feed = Feed("main", "shipments")
+    return event.Teller(feed, Beginning(origin, began_at, 0, lost_since), name="acme", epoch="epoch")
+
+
+SHIPMENT_KEY: Final = Key("shp_123", "shp_123")
+
+
+@pytest.mark.parametrize("lost_since", [None, SEEN - timedelta(days=30), datetime.fromtimestamp(0, UTC)])
+@pytest.mark.parametrize(("after", "change"), [(SHIPPED, "snapshot"), (None, "deleted")])
+def test_a_stored_record_is_told_by_a_valid_event_numbered_by_the_beginning(
+    after: bytes | None, change: str, lost_since: datetime | None
+) -> None:
+    told = make_teller(lost_since=lost_since).tell(SHIPMENT_KEY, 7, after, SEEN)
+    body = json.loads(told.body)
+    VALIDATOR.validate(body)
+    assert (told.type, told.change, told.sequence, told.revision) == (f"dockbell.shipment.{change}", change, 41, 7)
+    assert body["data"]["via"] == "state"
+    since = None if lost_since is None or not lost_since.timestamp() else "2026-10-22T02:30:00.123Z"
+    assert body["data"]["changed_between"] == [since, "2026-11-21T02:30:00.123Z"]
+    assert body["data"]["before"] is None
+
+
+@pytest.mark.parametrize(
+    ("lost_since", "begin"),
+    [(SEEN - timedelta(days=30), "2026-10-22T02:30:00.123Z"), (datetime.fromtimestamp(0, UTC), None)],
+)
+def test_the_gap_that_a_sink_is_told_of_is_a_valid_event(lost_since: datetime, begin: str | None) -> None:
+    told = make_teller(lost_since=lost_since).tell_gap()
+    body = json.loads(told.body)
+    VALIDATOR.validate(body)
+    assert (told.key, told.change, told.sequence) == ("", "gap", 41)
+    assert (body["data"]["from"], body["data"]["to"]) == (begin, "2026-11-21T02:30:00.123Z")
+    assert (body["data"]["reason"], body["data"]["through_sequence"]) == ("overrun", 41)
+
+
+def test_a_record_has_one_id_in_one_telling_whatever_is_stored_of_it_meanwhile() -> None:
+    first = make_teller().tell(SHIPMENT_KEY, 7, PACKED, SEEN)
+    assert make_teller().tell(SHIPMENT_KEY, 7, PACKED, SEEN) == first
+    assert make_teller().tell(SHIPMENT_KEY, 7, SHIPPED, None).id == first.id
+
+
+def test_other_records_other_tellings_and_the_gap_have_other_ids() -> None:
+    told = [
+        make_teller().tell(SHIPMENT_KEY, 7, PACKED, SEEN),
+        make_teller().tell(Key("shp_124", "shp_124"), 7, PACKED, SEEN),
+        make_teller(began_at=SEEN + timedelta(days=1)).tell(SHIPMENT_KEY, 7, PACKED, SEEN),
+        make_teller(origin=42).tell(SHIPMENT_KEY, 7, PACKED, SEEN),
+        make_teller().tell(SHIPMENT_KEY, 7, None, SEEN),
+        make_teller(lost_since=SEEN).tell_gap(),
+    ]
+    assert len({each.id for each in told}) == len(told)
+
+
+@pytest.mark.parametrize("kind", NoticeKind)
+@pytest.mark.parametrize("about", [{"sink": "erp"}, {"feed": "main/shipments"}])
+def test_a_notice_is_a_valid_event(kind: NoticeKind, about: dict[str, str]) -> None:
+    composer = event.Composer(NOTICES, name="acme", singular="notice", epoch="epoch")
+    (made,) = composer(Statement(NOTICES, kind, SEEN, {**about, "reason": "HTTP 410", "count": 2}), 1)
+    body = json.loads(made.body)
+    VALIDATOR.validate(body)
+    assert (body["type"], body["partitionkey"]) == (f"dockbell.notice.{kind}", "dockbell/notices")
+    assert not VALIDATOR.is_valid(apply(body, [{"op": "remove", "path": "/data/reason"}]))

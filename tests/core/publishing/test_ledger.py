@@ -1,24 +1,25 @@
-"""The ledger against a small outbox, a sink with a will of its own, and crashes."""
+"""What a ledger makes of single outcomes; ``test_ledger_model`` has what always holds."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from dockbell.core.model import DELIVERED, Event, Fate, Feed, Outcome
-from dockbell.core.publishing.ledger import Blocked, DeadLetter, Ledger, Settlement
+from dockbell.core.publishing.ledger import Ledger
+from dockbell.core.publishing.settlement import Beginning, Blocked, DeadLetter, Replay
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FEED = Feed("main", "shipments")
 FAILED = Outcome(Fate.FAILED, "HTTP 500")
 REFUSED = Outcome(Fate.REFUSED, "HTTP 422")
 UNREACHABLE = Outcome(Fate.UNREACHABLE, "connection refused")
+UNFIT = Outcome(Fate.UNFIT, "too large")
+CLOSED = Outcome(Fate.CLOSED, "HTTP 410")
+BUSY = Outcome(Fate.FAILED, "HTTP 429", timedelta(minutes=10))
 
 
 def make_event(sequence: int, key: str, feed: Feed = FEED) -> Event:
@@ -35,6 +36,30 @@ def make_ledger(*keys: str, window: int = 4) -> tuple[Ledger, list[Event]]:
 
 def sequences(taken: list[tuple[Event, int]]) -> list[int]:
     return [event.sequence for event, _ in taken]
+
+
+def at(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def deliver(ledger: Ledger, outcome: Outcome, now: datetime, most: int = 99) -> list[int]:
+    """Let a sink give an outcome to what can be taken, one turn after the other, ``most`` times; return what it was."""
+    got: list[int] = []
+    while len(got) < most and (taken := ledger.take(now)):
+        for event, _ in taken:
+            ledger.settle(event, outcome, now, 0)
+            got.append(event.sequence)
+        if ledger.must_save:
+            ledger.checkpoint(now)
+    return got
+
+
+def resume_all(ledger: Ledger, events: list[Event], now: datetime) -> None:
+    """Read again whatever is due."""
+    while entries := ledger.due(now, 99):
+        for entry in entries:
+            tail = (each for each in events if each.key == entry.key and each.sequence >= entry.sequence)
+            ledger.resume(entry, next(tail, None), ledger.frontier(FEED), now)
 
 
 def test_events_of_one_key_go_one_after_the_other_and_other_keys_go_on() -> None:
@@ -186,122 +211,6 @@ def test_a_delivery_that_outlasts_a_checkpoint_does_not_hold_the_position_back()
     assert entry.sequence == 2
 
 
-@dataclass
-class Saved:
-    """What a crash leaves."""
-
-    position: int = 0
-    blocked: dict[str, Blocked] = field(default_factory=dict)
-    dead: set[int] = field(default_factory=set)
-
-    def apply(self, settlement: Settlement) -> None:
-        self.position = settlement.positions.get(FEED, self.position)
-        for _, key in settlement.freed:
-            self.blocked.pop(key, None)
-        for (_, key), entry in settlement.blocked.items():
-            self.blocked[key] = entry
-        self.dead |= {letter.sequence for letter in settlement.dead}
-
-
-class LedgerMachine(RuleBasedStateMachine):
-    """Appends, deliveries, failures, checkpoints and crashes in any order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.outbox: list[Event] = []
-        self.saved = Saved()
-        self.now = NOON
-        self.delivered: dict[str, list[int]] = defaultdict(list)
-        self.settled_since: set[int] = set()
-        self.begin()
-
-    def begin(self) -> None:
-        self.ledger = Ledger(window=3, read_ahead=8)
-        self.ledger.restore({FEED: self.saved.position}, self.saved.blocked.values())
-        self.flying: list[Event] = []
-        self.settled_since.clear()
-
-    @rule(key=st.sampled_from("abcd"))
-    def something_changes(self, key: str) -> None:
-        self.outbox.append(make_event(len(self.outbox) + 1, key))
-
-    @rule(seconds=st.sampled_from([0.1, 1, 6, 400, 100_000]))
-    def time_passes(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
-
-    @rule()
-    def turn(self) -> None:
-        frontier = self.ledger.frontier(FEED)
-        more = self.outbox[frontier : frontier + max(0, self.ledger.room)]
-        if more:
-            self.ledger.admit(FEED, more, more[-1].sequence)
-        for entry in self.ledger.due(self.now, 3):
-            until = self.ledger.frontier(FEED)
-            tail = (event for event in self.outbox[entry.sequence - 1 : until] if event.key == entry.key)
-            self.ledger.resume(entry, next(tail, None), until, self.now)
-        if self.ledger.must_save:
-            self.checkpoint()
-        self.flying += [event for event, _ in self.ledger.take(self.now)]
-
-    @precondition(lambda self: self.flying)
-    @rule(choice=st.integers(0, 10), outcome=st.sampled_from([DELIVERED, DELIVERED, FAILED, UNREACHABLE, REFUSED]))
-    def something_is_settled(self, choice: int, outcome: Outcome) -> None:
-        event = self.flying.pop(choice % len(self.flying))
-        if outcome.fate is Fate.DELIVERED:
-            known = self.delivered[event.key]
-            assert not known or known[-1] <= event.sequence or event.sequence in known, "out of order"
-            if event.sequence not in known:
-                known.append(event.sequence)
-        self.settled_since.add(event.sequence)
-        self.ledger.settle(event, outcome, self.now, 0.5)
-
-    @rule()
-    def checkpoint(self) -> None:
-        self.saved.apply(self.ledger.checkpoint(self.now))
-        self.settled_since.clear()
-
-    @rule()
-    def crash(self) -> None:
-        self.begin()
-
-    @invariant()
-    def one_delivery_in_flight_per_key(self) -> None:
-        keys = [event.key for event in self.flying]
-        assert len(keys) == len(set(keys))
-        assert len(keys) <= 3
-
-    @invariant()
-    def what_is_owed_and_not_in_flight_has_a_time(self) -> None:
-        if not self.flying and (self.ledger.owed or not self.ledger.idle):
-            assert self.ledger.wake_at(self.now) is not None
-
-    @invariant()
-    def each_key_is_delivered_in_order(self) -> None:
-        for known in self.delivered.values():
-            assert known == sorted(known)
-
-    def teardown(self) -> None:
-        """Let the sink recover: everything is delivered in the end, or dead."""
-        for _ in range(500):
-            self.turn()
-            for event in list(self.flying):
-                self.flying.remove(event)
-                self.delivered[event.key].append(event.sequence)
-                self.ledger.settle(event, DELIVERED, self.now, 0.5)
-            self.saved.apply(self.ledger.checkpoint(self.now))
-            self.now += timedelta(seconds=40)
-            if self.saved.position == len(self.outbox) and not self.saved.blocked:
-                break
-            self.now = max([self.now, *(entry.due for entry in self.saved.blocked.values())])
-        done = {sequence for known in self.delivered.values() for sequence in known} | self.saved.dead
-        assert done >= {event.sequence for event in self.outbox}, "lost"
-        assert self.saved.position == len(self.outbox)
-
-
-TestLedger = LedgerMachine.TestCase
-TestLedger.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
-
-
 @given(st.lists(st.sampled_from("abc"), max_size=30))
 def test_without_failures_everything_is_delivered_once_in_order(keys: list[str]) -> None:
     ledger, events = make_ledger(*keys, window=2)
@@ -333,3 +242,143 @@ def test_resumed_events_are_probed_although_the_sink_went_down_before_their_turn
     for event, _ in taken:
         ledger.settle(event, UNREACHABLE, NOON, 0)
     assert ledger.wake_at(NOON) == NOON + timedelta(seconds=1)
+
+
+# Keys on hold --------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_on_hold_waits_behind_its_dead_letter_until_it_is_released() -> None:
+    ledger, events = make_ledger("a", "b", "a")
+    ledger.holds = True
+    ledger.take(NOON)
+    ledger.settle(events[0], REFUSED, NOON, 0)
+    ledger.settle(events[1], DELIVERED, NOON, 0)
+    settlement = ledger.checkpoint(NOON)
+    assert settlement.positions == {FEED: 3}
+    assert settlement.blocked[FEED, "a"].held
+    assert ledger.due(at(1e6), 10) == []
+    assert ledger.wake_at(NOON) is None
+    ledger.release(Blocked(FEED, "a", 2, 0, at(9)))
+    resume_all(ledger, events, at(9))
+    assert deliver(ledger, DELIVERED, at(9)) == [3]
+
+
+def test_a_key_that_is_not_on_hold_is_not_released() -> None:
+    ledger = Ledger(window=1)
+    ledger.restore({FEED: 5}, [Blocked(FEED, "a", 5, 3, at(9))])
+    ledger.release(Blocked(FEED, "a", 1, 0, NOON))
+    assert ledger.owed[FEED, "a"] == Blocked(FEED, "a", 5, 3, at(9))
+
+
+# What a sink is told as it begins ------------------------------------------------------------------------------------
+
+
+def make_telling(*keys: str) -> Ledger:
+    """Return the ledger of a sink that began after event 5 with records of these keys, in rows from 1 on."""
+    ledger = Ledger(window=3)
+    ledger.restore({FEED: 5}, (), {FEED: Beginning(5, NOON)})
+    ledger.tell(FEED, [(row, make_event(5, key)) for row, key in enumerate(keys, start=1)], len(keys), is_read=True)
+    return ledger
+
+
+def test_what_follows_the_beginning_waits_for_the_record_of_its_own_key_alone() -> None:
+    ledger = make_telling("a", "b")
+    ledger.admit(FEED, [make_event(6, "a"), make_event(7, "c")], 7)
+    assert [(event.sequence, event.key) for event, _ in ledger.take(NOON)] == [(5, "a"), (5, "b"), (7, "c")]
+    ledger.settle(make_event(5, "a"), DELIVERED, NOON, 0)
+    assert sequences(ledger.take(NOON)) == [6]
+
+
+def test_no_position_is_saved_before_all_records_are_told_and_then_both_are() -> None:
+    """Else a crash would tell a record again, and not what followed it."""
+    ledger = make_telling("a", "b")
+    ledger.admit(FEED, [make_event(6, "b")], 6)
+    ledger.take(NOON)
+    ledger.settle(make_event(5, "b"), DELIVERED, NOON, 0)
+    ledger.take(NOON)
+    ledger.settle(make_event(6, "b"), DELIVERED, NOON, 0)
+    settlement = ledger.checkpoint(NOON)
+    assert (settlement.positions, settlement.told) == ({}, {})
+    ledger.settle(make_event(5, "a"), DELIVERED, NOON, 0)
+    settlement = ledger.checkpoint(NOON)
+    assert (settlement.positions, settlement.told, settlement.origins) == ({FEED: 6}, {FEED: None}, {FEED: 5})
+
+
+def test_a_record_that_is_not_taken_blocks_its_key_and_lets_the_telling_end() -> None:
+    ledger = make_telling("a", "b")
+    for event, _ in ledger.take(NOON):
+        ledger.settle(event, FAILED if event.key == "a" else DELIVERED, NOON, 0)
+    settlement = ledger.checkpoint(NOON)
+    assert settlement.told == {FEED: None}
+    assert settlement.blocked[FEED, "a"].sequence == 5
+
+
+# Replays -------------------------------------------------------------------------------------------------------------
+
+
+def make_replay(event: Event, attempts: int = 0) -> Replay:
+    return Replay(7, event.feed, event.sequence, event.key, attempts, NOON)
+
+
+def test_a_replay_goes_when_nothing_else_does_and_its_key_waits_for_it() -> None:
+    ledger, events = make_ledger("a", window=2)
+    assert ledger.lends_at(NOON) is None
+    ledger.take(NOON)
+    assert ledger.lends_at(NOON) == NOON
+    old = make_event(0, "b")
+    assert not ledger.lend(make_replay(make_event(0, "a")), make_event(0, "a"), NOON)
+    assert ledger.lend(make_replay(old), old, NOON)
+    ledger.admit(FEED, [make_event(2, "b")], 2)
+    assert ledger.lends_at(NOON) is None
+    ledger.settle(events[0], DELIVERED, NOON, 0)
+    assert ledger.take(NOON) == []
+    assert ledger.wake_at(NOON) is None
+    ledger.settle(old, DELIVERED, NOON, 0)
+    assert sequences(ledger.take(NOON)) == [2]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "attempts", "due"),
+    [(FAILED, 1, 5), (UNREACHABLE, 0, 0), (BUSY, 0, 0), (CLOSED, 0, 0)],
+)
+def test_a_replay_that_does_not_arrive_waits_for_another_attempt(outcome: Outcome, attempts: int, due: float) -> None:
+    ledger, event = Ledger(window=1), make_event(3, "a")
+    ledger.lend(make_replay(event), event, NOON)
+    ledger.settle(event, outcome, NOON, 0)
+    assert ledger.checkpoint(NOON).postponed == [Replay(7, FEED, 3, "a", attempts, at(due), outcome.reason)]
+
+
+@pytest.mark.parametrize(("outcome", "attempts"), [(REFUSED, 1), (UNFIT, 1), (FAILED, 10)])
+def test_a_replay_that_cannot_arrive_is_a_dead_letter_again(outcome: Outcome, attempts: int) -> None:
+    ledger, event = Ledger(window=1), make_event(3, "a")
+    ledger.lend(make_replay(event, attempts - 1), event, NOON)
+    ledger.settle(event, outcome, NOON, 0)
+    settlement = ledger.checkpoint(NOON)
+    assert settlement.dead == [DeadLetter(FEED, "a", 3, attempts, NOON, outcome.reason)]
+    assert (settlement.replayed, settlement.postponed, ledger.owed) == ([7], [], {})
+
+
+def test_a_replay_is_a_probe_where_nothing_else_is_to_be_delivered() -> None:
+    ledger, event = Ledger(window=1), make_event(3, "a")
+    ledger.lend(make_replay(event), event, NOON)
+    ledger.settle(event, BUSY, NOON, 0)
+    assert ledger.lends_at(NOON) == at(600)
+    ledger.lend(make_replay(event), event, at(600))
+    ledger.settle(event, FAILED, at(600), 0)
+    assert ledger.lends_at(at(600)) == at(602)
+    ledger.lend(make_replay(event), event, at(602))
+    ledger.settle(event, DELIVERED, at(602), 0)
+    assert not ledger.breaker.is_open
+
+
+def test_a_replay_that_finds_nobody_takes_back_what_was_refused_in_a_row_before() -> None:
+    ledger, events = make_ledger("a", window=2)
+    ledger.take(NOON)
+    ledger.settle(events[0], REFUSED, NOON, 0)
+    ledger.checkpoint(NOON)
+    old = make_event(0, "b")
+    ledger.lend(make_replay(old), old, NOON)
+    ledger.settle(old, UNREACHABLE, NOON, 0)
+    settlement = ledger.checkpoint(NOON)
+    assert [letter.sequence for letter in settlement.revived] == [1]
+    assert settlement.blocked[FEED, "a"].sequence == 1

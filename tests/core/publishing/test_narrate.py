@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dockbell.core.comparing.diff import diff
+from dockbell.core.diff import diff
 from dockbell.core.publishing.narrate import narrate
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden"
@@ -89,6 +89,24 @@ def test_a_statement_tells_what_it_is_about(name: str, told: str) -> None:
     statement = json.loads((GOLDEN / f"{name}.json").read_bytes())
     assert narrate(statement) == told
     assert len(narrate(statement, width=30)) <= 30
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (
+            {"statement": "dead_letter", "sink": "erp", "reason": "main/stock a: HTTP 422", "count": 1},
+            "dead_letter: sink erp: main/stock a: HTTP 422",
+        ),
+        (
+            {"statement": "refused", "feed": "main/stock", "reason": "HTTP 401", "count": 3},
+            "refused: feed main/stock: HTTP 401, 3 times",
+        ),
+        ({"statement": "paused", "sink": "a\x1bb", "reason": "x\x9by", "count": 1}, "paused: sink a�b: x�y"),
+    ],
+)
+def test_a_notice_tells_whom_it_is_about_and_how_often(data: dict[str, Any], told: str) -> None:
+    assert narrate({"data": data | {"resource": "notices"}}) == told
 
 
 def test_a_statement_of_a_later_dockbell_is_told_by_its_name() -> None:

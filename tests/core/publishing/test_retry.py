@@ -45,7 +45,7 @@ def test_a_success_between_begins_the_row_anew() -> None:
     breaker = Breaker()
     for key in range(4):
         breaker.fail((FEED, str(key)), FAILED, NOW, NOW)
-    breaker.succeed()
+    breaker.succeed(NOW)
     assert not breaker.fail((FEED, "9"), FAILED, NOW, NOW)
 
 
@@ -81,3 +81,34 @@ def test_the_receivers_wish_to_wait_holds_for_the_whole_sink_up_to_a_day() -> No
     assert breaker.probe_at == after(420)
     breaker.fail((FEED, "1"), Outcome(Fate.FAILED, "HTTP 429", timedelta(days=7)), NOW, NOW)
     assert breaker.probe_at == NOW + timedelta(days=1)
+
+
+def test_of_several_wishes_to_wait_that_were_under_way_the_longest_holds() -> None:
+    breaker = Breaker()
+    for seconds in (60, 600, 1):
+        breaker.fail((FEED, "1"), Outcome(Fate.FAILED, "HTTP 429", timedelta(seconds=seconds)), after(1), NOW)
+    assert breaker.probe_at == after(601)
+
+
+def test_a_success_that_was_under_way_before_the_breaker_opened_does_not_close_it() -> None:
+    breaker = Breaker()
+    breaker.fail((FEED, "1"), UNREACHABLE, after(1), NOW)
+    assert not breaker.succeed(NOW)
+    assert breaker.is_open
+    assert breaker.succeed(after(2))
+    assert not breaker.is_open
+
+
+def test_a_success_ends_the_row_of_the_failures_before_it_alone() -> None:
+    breaker = Breaker()
+    for key in range(4):
+        breaker.fail((FEED, str(key)), FAILED, after(key), NOW)
+    breaker.succeed(after(1))
+    assert [breaker.fail((FEED, str(key)), FAILED, after(key), NOW) for key in range(4, 7)] == [False, False, True]
+
+
+def test_keys_that_fail_as_probes_are_not_remembered() -> None:
+    breaker = Breaker()
+    for key in range(100):
+        breaker.fail((FEED, str(key)), UNREACHABLE, after(100 * key), after(100 * key))
+    assert list(breaker.streak) == [(FEED, "0")]

@@ -16,9 +16,23 @@ import msgspec
 
 from dockbell.config import Answer
 from dockbell.core.key import encode
-from dockbell.core.model import JSON, Change, Event, Feed, Statement
+from dockbell.core.model import (
+    JSON,
+    RESOURCES,
+    Change,
+    ChangeKind,
+    DeletionReason,
+    Event,
+    Feed,
+    Key,
+    NoticeKind,
+    Statement,
+    Via,
+)
 from dockbell.core.moment import format_moment
 from dockbell.core.publishing.named import NamedEvent, NamedEvents
+from dockbell.core.publishing.settlement import Beginning
+from dockbell.core.publishing.statement import GapReason, gap
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 _TEST: Final = "test"
@@ -59,7 +73,8 @@ class Composer:
             sequence: The number of the first of these events in the feed; the others follow it.
         """
         if isinstance(item, Statement):
-            return (self._write(f"feed.{item.kind}", _describe_statement(item, sequence), sequence),)
+            subject = "notice" if isinstance(item.kind, NoticeKind) else "feed"
+            return (self._write(f"{subject}.{item.kind}", _describe_statement(item, sequence), sequence),)
         data = _describe_change(item)
         events = [self._write(f"{self._singular}.{item.kind}", data, sequence)]
         for name, answer in self._named.judge(item):
@@ -72,6 +87,67 @@ class Composer:
 
     def _write(self, kind: str, data: dict[str, JSON], sequence: int) -> Event:
         return _write_event(self._feed, kind, data, source=self._source, epoch=self._epoch, sequence=sequence)
+
+
+class Teller:
+    """Writes what a sink is told of a feed that it begins with: events for it alone, numbered by its beginning.
+
+    The same record has the same id each time, whatever it becomes meanwhile: its own timestamp, and what is ignored of
+    it, may be stored without an event.
+
+    Args:
+        feed: The feed.
+        beginning: Where the sink begins.
+        name: The name of this dockbell.
+        epoch: The mark of the store's life.
+    """
+
+    def __init__(self, feed: Feed, beginning: Beginning, *, name: str, epoch: str) -> None:
+        self._feed = feed
+        self._beginning = beginning
+        lost_since = beginning.lost_since
+        self._lost_since = lost_since if lost_since is not None and lost_since.timestamp() else None
+        self._source = event_source(name, feed)
+        self._epoch = epoch
+
+    def tell(self, key: Key, revision: int, body: bytes | None, modified: datetime | None) -> Event:
+        """Return the event of a record as it was then: a snapshot; of one that was gone by then, that it is deleted."""
+        at = self._beginning.began_at
+        change = Change(
+            feed=self._feed,
+            key=key,
+            kind=ChangeKind.DELETED if body is None else ChangeKind.SNAPSHOT,
+            revision=revision,
+            before=None,
+            after=body,
+            patch=None,
+            changed=None,
+            changed_between=(self._lost_since, at),
+            modified_at=modified,
+            detected_at=at,
+            via=Via.STATE,
+            reason=DeletionReason.ABSENT if body is None else None,
+        )
+        return self._write(f"{RESOURCES[self._feed.resource].singular}.{change.kind}", _describe_change(change))
+
+    def tell_gap(self) -> Event:
+        """Return the event that the sink has lost what was recorded since a time."""
+        beginning = self._beginning
+        statement = gap(
+            self._feed,
+            beginning.began_at,
+            began_at=self._lost_since,
+            ended_at=beginning.began_at,
+            reason=GapReason.OVERRUN,
+        )
+        return self._write(f"feed.{statement.kind}", _describe_statement(statement, beginning.origin + 1))
+
+    def _write(self, kind: str, data: dict[str, JSON]) -> Event:
+        beginning = self._beginning
+        identity: list[JSON] = [format_moment(beginning.began_at), data.get("key", "")]
+        return _write_event(
+            self._feed, kind, data, identity, source=self._source, epoch=self._epoch, sequence=beginning.origin
+        )
 
 
 def test_event(name: str, sink: str, now: datetime, nonce: str) -> Event:
@@ -125,13 +201,25 @@ def _describe_statement(statement: Statement, sequence: int) -> dict[str, JSON]:
     }
 
 
-def _write_event(feed: Feed, kind: str, data: dict[str, JSON], *, source: str, epoch: str, sequence: int) -> Event:
-    """Return an event of type ``dockbell.KIND``; the first part of the kind names its schema."""
+def _write_event(
+    feed: Feed,
+    kind: str,
+    data: dict[str, JSON],
+    identity: Sequence[JSON] | None = None,
+    *,
+    source: str,
+    epoch: str,
+    sequence: int,
+) -> Event:
+    """Return an event of type ``dockbell.KIND``; the first part of the kind names its schema.
+
+    Its id is that of its content, or of ``identity`` where that is given.
+    """
     type_ = f"dockbell.{kind}"
     content = msgspec.Raw(_ENCODER.encode(data))
     # https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
-    identity = _ENCODER.encode([epoch, feed.source, feed.resource, sequence, type_, content])
-    event_id = "evt_" + blake2b(identity, digest_size=16).hexdigest()
+    identified = _ENCODER.encode([epoch, feed.source, feed.resource, sequence, type_, identity or content])
+    event_id = "evt_" + blake2b(identified, digest_size=16).hexdigest()
     key = data.get("key", "")
     body: dict[str, JSON] = {"specversion": "1.0", "id": event_id, "source": source, "type": type_}
     if key:

@@ -12,6 +12,14 @@ Two rules give order per key and independence of keys:
 - A key becomes blocked when its delivery fails, and also when its delivery merely outlasts a checkpoint: then the
   position, which is saved at checkpoints, passes it, and a crash repeats no more than what was settled since the last.
 
+A sink that begins with the stored records is *told* of them first: one event a record, numbered by the sink's origin in
+the feed, in the order of the store's rows. They go the same way as all events, ahead of those that follow the origin.
+
+Whom does a failure speak against, the event or the receiver? The event, while others are taken: what was refused is a
+dead letter at once. Where several keys in a row fail or are refused it is the receiver: the breaker opens, the dead
+letters of that row are *taken back*, and its attempts are not counted. What fails again after the receiver has taken
+other events is to blame itself, and does not speak against the receiver any more.
+
 The ledger is told and asked, and does nothing by itself: the relay reads events, hands deliveries to the sink, and
 saves what :meth:`Ledger.checkpoint` returns, in one transaction.
 """
@@ -19,84 +27,20 @@ saves what :meth:`Ledger.checkpoint` returns, in one transaction.
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeAlias
+from typing import Final, assert_never
 
 from dockbell.core.model import Event, Fate, Feed, Outcome
-from dockbell.core.publishing.retry import Breaker, next_attempt
+from dockbell.core.publishing.lines import Line, Telling
+from dockbell.core.publishing.retry import Breaker, latest_attempt, next_attempt
+from dockbell.core.publishing.settlement import Beginning, Blocked, DeadLetter, Place, Replay, Settlement
 
-Place: TypeAlias = tuple[Feed, str]
-"""A key in its feed: what order is kept for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """A key whose head delivery waits for its next attempt.
-
-    Attributes:
-        feed: Its feed.
-        key: Its key string.
-        sequence: Its events from here on are owed.
-        attempts: How many attempts the first of them has had.
-        due: When the next may be made.
-        error: Why the last one failed.
-    """
-
-    feed: Feed
-    key: str
-    sequence: int
-    attempts: int
-    due: datetime
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """An event that a sink will not be offered again unless an operator says so."""
-
-    feed: Feed
-    key: str
-    sequence: int
-    attempts: int
-    died_at: datetime
-    error: str
-
-
-@dataclass(slots=True)
-class Settlement:
-    """What changed since the last checkpoint; to be saved in one transaction.
-
-    Attributes:
-        positions: Per feed, the sequence behind which all is settled but for the blocked keys.
-        blocked: Keys that are blocked, or whose entry changed.
-        freed: Keys that are not blocked any more.
-        dead: New dead letters.
-    """
-
-    positions: dict[Feed, int] = field(default_factory=dict)
-    blocked: dict[Place, Blocked] = field(default_factory=dict)
-    freed: set[Place] = field(default_factory=set)
-    dead: list[DeadLetter] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        """Return whether there is anything to save."""
-        return bool(self.positions or self.blocked or self.freed or self.dead)
-
-
-@dataclass(slots=True)
-class _Line:
-    """One feed as this sink sees it."""
-
-    position: int
-    frontier: int
-    unsettled: OrderedDict[int, Event] = field(default_factory=OrderedDict)
-
-    @property
-    def settled(self) -> int:
-        return next(iter(self.unsettled)) - 1 if self.unsettled else self.frontier
+_QUEUE_MOST: Final = 50
+_STALE_MOST: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +48,7 @@ class _Flight:
     event: Event
     attempt: int
     since: datetime
+    replay: Replay | None = None
 
 
 @dataclass(slots=True)
@@ -112,29 +57,61 @@ class Ledger:
 
     Args:
         window: The most deliveries in flight.
+        holds: Whether a key waits for an operator behind its dead letter; otherwise it goes on.
         read_ahead: The most events that are held in memory.
+
+    Attributes:
+        closed: Why the receiver wants no more events; empty while it takes them.
     """
 
     window: int
+    holds: bool = False
     read_ahead: int = 1000
     breaker: Breaker = field(default_factory=Breaker)
-    _lines: dict[Feed, _Line] = field(default_factory=dict)
+    closed: str = ""
+    _lines: dict[Feed, Line] = field(default_factory=dict)
     _ready: deque[tuple[Event, int]] = field(default_factory=deque)
-    _waiting: dict[Place, deque[Event]] = field(default_factory=dict)
+    _fresh: dict[Place, deque[Event]] = field(default_factory=dict)
+    """Events of keys that are not blocked; the first of each key is ready or in flight."""
     _flights: dict[Place, _Flight] = field(default_factory=dict)
     _blocked: dict[Place, Blocked] = field(default_factory=dict)
     _resuming: set[Place] = field(default_factory=set)
     _due: list[tuple[datetime, Feed, str]] = field(default_factory=list)
+    _refused: dict[Place, list[DeadLetter]] = field(default_factory=dict)
+    """The dead letters since the receiver last took an event: it may be to blame."""
+    _suspects: dict[Place, int] = field(default_factory=dict)
+    """What failed while the receiver was to blame; failing once more, it is to blame itself."""
+    _held: set[Place] = field(default_factory=set)
+    _drawn: int = 0
     _pending: Settlement = field(default_factory=Settlement)
     _checked_at: datetime | None = None
 
-    def restore(self, positions: Mapping[Feed, int], blocked: Iterable[Blocked]) -> None:
-        """Begin from what was saved; feeds that are known already are left alone."""
+    def restore(
+        self,
+        positions: Mapping[Feed, int],
+        blocked: Iterable[Blocked],
+        beginnings: Mapping[Feed, Beginning] | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Begin from what was saved; feeds that are known already are left alone.
+
+        With a time, nothing waits longer than it may from now on: the clock may have been set back meanwhile.
+        """
         for feed, position in positions.items():
-            self._lines.setdefault(feed, _Line(position, position))
+            if feed not in self._lines:
+                line = self._lines[feed] = Line(position, position)
+                beginning = (beginnings or {}).get(feed)
+                if beginning is not None:
+                    line.origin = beginning.origin
+                    if beginning.told is not None:
+                        line.telling = Telling(beginning.origin, beginning.told, beginning.told)
         for entry in blocked:
-            self._block(entry)
+            self._block(
+                entry if now is None else replace(entry, due=min(entry.due, latest_attempt(entry.attempts, now)))
+            )
         self._pending = Settlement()
+
+    # What is read ---------------------------------------------------------------------------------------------------
 
     @property
     def feeds(self) -> Sequence[Feed]:
@@ -145,10 +122,54 @@ class Ledger:
         """Return the last sequence of a feed that was read ahead."""
         return self._lines[feed].frontier
 
+    def untold(self, feed: Feed) -> int | None:
+        """Return the row after which the sink is to be told of a feed's records; None where it knows of all."""
+        line = self._lines[feed]
+        return None if line.telling is None or line.telling.is_read else line.telling.frontier
+
     @property
     def room(self) -> int:
         """How many more events may be read ahead."""
-        return self.read_ahead - sum(len(line.unsettled) for line in self._lines.values())
+        return self.read_ahead - sum(
+            len(line.unsettled) + (len(line.telling.unsettled) if line.telling else 0) for line in self._lines.values()
+        )
+
+    def tell(self, feed: Feed, events: Iterable[tuple[int, Event]], frontier: int, *, is_read: bool) -> None:
+        """Take what the sink is told of stored records, each with its row, up to a row; ``is_read``: these were all."""
+        line = self._lines[feed]
+        telling = line.telling
+        assert telling is not None
+        for row, event in events:
+            place = (feed, event.key)
+            if place not in self._blocked:
+                telling.unsettled[row] = event.key
+                telling.rows[event.key] = row
+                self._queue(place, event)
+        telling.frontier = max(telling.frontier, frontier)
+        telling.is_read = is_read
+
+    def admit(self, feed: Feed, events: Iterable[Event], frontier: int) -> None:
+        """Take the events after the frontier that the sink's filters let through, and move the frontier."""
+        line = self._lines[feed]
+        for event in events:
+            place = (feed, event.key)
+            if place not in self._blocked:  # else it is owed already: it is read again when the key's turn comes
+                line.unsettled[event.sequence] = event
+                self._queue(place, event)
+        line.frontier = max(line.frontier, frontier)
+
+    def _queue(self, place: Place, event: Event) -> None:
+        if place in self._fresh:
+            self._fresh[place].append(event)
+        else:
+            self._fresh[place] = deque((event,))
+            self._ready.append((event, 1))
+
+    def condemn(self, event: Event, now: datetime, error: str) -> None:
+        """Make a dead letter of an event that cannot be judged; its key goes on."""
+        self._pending.dead.append(DeadLetter(event.feed, event.key, event.sequence, 0, now, error))
+
+    # What is delivered ----------------------------------------------------------------------------------------------
 
     @property
     def in_flight(self) -> int:
@@ -173,130 +194,289 @@ class Ledger:
         """The blocked keys."""
         return self._blocked
 
-    def admit(self, feed: Feed, events: Iterable[Event], frontier: int) -> None:
-        """Take the events after the frontier that the sink's filters let through, and move the frontier."""
-        line = self._lines[feed]
-        for event in events:
-            place = (feed, event.key)
-            if place in self._blocked:
-                continue  # owed already: it is read again when the key's turn comes
-            line.unsettled[event.sequence] = event
-            if place in self._waiting:
-                self._waiting[place].append(event)
-            else:
-                self._waiting[place] = deque()
-                self._ready.append((event, 1))
-        line.frontier = max(line.frontier, frontier)
-
     def take(self, now: datetime) -> list[tuple[Event, int]]:
         """Return the events to deliver now, each with the number of its attempt; they count as in flight."""
-        if self.must_save:
-            return []
-        if self.breaker.probe_at is None:
-            free = self.window - len(self._flights)
-        else:
-            free = 1 if now >= self.breaker.probe_at and not self._flights else 0
         taken: list[tuple[Event, int]] = []
-        while self._ready and len(taken) < free:
+        if self.must_save:
+            return taken
+        free = self._free(now)
+        if free and self.breaker.is_open and self.breaker.is_answered:
+            # Who answers may refuse but one kind of event, and those that lie together tend to be of one kind.
+            self._ready.rotate(-(len(self._ready) * 5 // 8))
+        for _ in range(len(self._ready)):
+            if len(taken) >= free:
+                break
             event, attempt = self._ready.popleft()
-            self._flights[event.feed, event.key] = _Flight(event, attempt, now)
+            place = (event.feed, event.key)
+            if place in self._flights:  # an earlier event of the key is being replayed
+                self._ready.append((event, attempt))
+                continue
+            self._flights[place] = _Flight(event, attempt, now)
             taken.append((event, attempt))
         return taken
 
-    def settle(self, event: Event, outcome: Outcome, now: datetime, jitter: float) -> None:
-        """Note what came of a delivery that was taken."""
+    def _free(self, now: datetime) -> int:
+        if self.breaker.probe_at is None:
+            return self.window - len(self._flights)
+        return 1 if now >= self.breaker.probe_at and not self._flights else 0
+
+    def lends_at(self, now: datetime) -> datetime | None:
+        """Return from when on a replay may be lent: nothing is to be delivered before it; None: not as things are."""
+        if self.must_save or self._ready or len(self._flights) >= self.window:
+            return None
+        if self.breaker.probe_at is None:
+            return now
+        return None if self._flights else max(now, self.breaker.probe_at)  # as good a probe as any
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether replays are in flight."""
+        return any(flight.replay is not None for flight in self._flights.values())
+
+    def lend(self, replay: Replay, event: Event, now: datetime) -> bool:
+        """Count a replay as in flight, unless its key has a delivery in flight; return whether it is."""
         place = (event.feed, event.key)
-        flight = self._flights.pop(place)
+        if place in self._flights:
+            return False
+        self._flights[place] = _Flight(event, replay.attempts + 1, now, replay)
+        return True
+
+    def bury_replay(self, replay: Replay, now: datetime, error: str) -> None:
+        """Make a dead letter of an event that is not to be replayed after all."""
+        letter = DeadLetter(replay.feed, replay.key, replay.sequence, replay.attempts, now, error)
+        self._pending.dead.append(letter)
+        self._pending.replayed.append(replay.id)
+
+    def settle(self, event: Event, outcome: Outcome, now: datetime, jitter: float) -> None:
+        """Note what came of a delivery that was taken or lent."""
+        flight = self._flights.pop((event.feed, event.key))
         if outcome.fate is Fate.DELIVERED:
-            self.breaker.succeed()
-            self._go_on(event, now)
-        elif outcome.fate is Fate.REFUSED:
-            self.breaker.succeed()
+            self._trust(flight.since)
+        elif outcome.fate is Fate.CLOSED:
+            self.closed = outcome.reason
+        if flight.replay is not None:
+            self._settle_replay(flight, flight.replay, outcome, now, jitter)
+            return
+        match outcome.fate:
+            case Fate.DELIVERED:
+                self._go_on(event, now)
+            case Fate.UNFIT:
+                self._bury(event, flight.attempt, outcome, now)
+            case Fate.CLOSED:
+                self._keep(flight, outcome, now)
+            case Fate.REFUSED:
+                self._refuse(flight, outcome, now)
+            case Fate.FAILED | Fate.UNREACHABLE:
+                self._fail(flight, outcome, now, jitter)
+            case _:
+                assert_never(outcome.fate)
+
+    def _trust(self, since: datetime) -> None:
+        """The receiver takes events: what it had refused before this one went is refused for good."""
+        if self.breaker.succeed(since):
+            for place, letters in list(self._refused.items()):
+                self._refused[place] = [letter for letter in letters if letter.died_at > since]
+                if not self._refused[place]:
+                    del self._refused[place]
+
+    def _refuse(self, flight: _Flight, outcome: Outcome, now: datetime) -> None:
+        event = flight.event
+        place = (event.feed, event.key)
+        if not self.breaker.is_open and self._suspects.pop(place, None) == event.sequence:
             self._bury(event, flight.attempt, outcome, now)
+            return
+        opened = self.breaker.fail(place, outcome, now, flight.since)
+        if self.breaker.is_open:
+            self._keep(flight, outcome, now)
         else:
-            self._fail(flight, outcome, now, jitter)
+            self._refused.setdefault(place, []).append(self._bury(event, flight.attempt, outcome, now))
+        if opened:
+            self._give_back(now, settled=place)
 
     def _fail(self, flight: _Flight, outcome: Outcome, now: datetime, jitter: float) -> None:
         event, attempt = flight.event, flight.attempt
         place = (event.feed, event.key)
-        opened = self.breaker.fail(place, outcome, now, flight.since)
+        is_own = outcome.fate is Fate.FAILED and outcome.retry_after is None
+        is_own = is_own and not self.breaker.is_open and self._suspects.get(place) == event.sequence
+        opened = not is_own and self.breaker.fail(place, outcome, now, flight.since)
         if self.breaker.is_open:
-            # What fails while the sink takes nothing says nothing about the event: no attempt is used up.
-            self._block(Blocked(event.feed, event.key, event.sequence, attempt - 1, now, outcome.reason), event)
+            self._keep(flight, outcome, now)
         elif (due := next_attempt(attempt, now, jitter)) is not None:
-            self._block(Blocked(event.feed, event.key, event.sequence, attempt, due, outcome.reason), event)
+            self._block(Blocked(event.feed, event.key, event.sequence, attempt, due, outcome.reason))
         else:
             self._bury(event, attempt, outcome, now)
         if opened:
-            self._give_back(now, but=place)
+            self._give_back(now, settled=place)
 
-    def _give_back(self, now: datetime, but: Place) -> None:
-        """Return the attempts of the failures that opened the breaker: they were the sink's."""
-        for place in self.breaker.streak:
+    def _keep(self, flight: _Flight, outcome: Outcome, now: datetime) -> None:
+        """What fails while the sink takes nothing says nothing about the event: no attempt is used up."""
+        event = flight.event
+        place = (event.feed, event.key)
+        head, attempts = event.sequence, flight.attempt - 1
+        if (letter := self._take_back(place)) is not None:
+            head, attempts = letter.sequence, letter.attempts - 1
+        if outcome.fate in (Fate.REFUSED, Fate.FAILED):
+            self._suspects[place] = head
+        self._block(Blocked(event.feed, event.key, head, attempts, now, outcome.reason))
+
+    def _give_back(self, now: datetime, settled: Place | None = None) -> None:
+        """Return the attempts of the failures that opened the breaker, and the refused events: the fault is its own."""
+        given: set[Place] = set()
+        for place in dict.fromkeys((*self.breaker.streak, *self._refused)):
+            if place == settled or self._is_flying(place):
+                continue  # its own outcome sees to it
+            letter = self._take_back(place)
             entry = self._blocked.get(place)
-            if entry is not None and place != but and not self._is_moving(place):
+            if letter is not None:
+                self._suspects[place] = letter.sequence
+                given.add(place)
+                self._block(Blocked(*place, letter.sequence, letter.attempts - 1, now, letter.error))
+            elif entry is not None and not entry.held and place not in self._resuming:
+                self._suspects[place] = entry.sequence
                 self._block(replace(entry, attempts=max(0, entry.attempts - 1), due=now))
+        if given:  # what was to follow the dead letters waits behind them again
+            self._ready = deque(each for each in self._ready if (each[0].feed, each[0].key) not in given)
 
-    def _bury(self, event: Event, attempts: int, outcome: Outcome, now: datetime) -> None:
-        self._pending.dead.append(DeadLetter(event.feed, event.key, event.sequence, attempts, now, outcome.reason))
-        self._go_on(event, now)
+    def _take_back(self, place: Place) -> DeadLetter | None:
+        """Return the first dead letter that a key has had since the receiver last took an event; none is one now."""
+        letters = self._refused.pop(place, [])
+        for letter in letters:
+            if letter in self._pending.dead:
+                self._pending.dead.remove(letter)
+            else:
+                self._pending.revived.append(letter)
+        return letters[0] if letters else None
+
+    def _bury(self, event: Event, attempts: int, outcome: Outcome, now: datetime) -> DeadLetter:
+        letter = DeadLetter(event.feed, event.key, event.sequence, attempts, now, outcome.reason)
+        self._pending.dead.append(letter)
+        if self.holds:
+            self._block(Blocked(event.feed, event.key, event.sequence, attempts, now, outcome.reason, held=True))
+        else:
+            self._go_on(event, now)
+        return letter
 
     def _go_on(self, event: Event, now: datetime) -> None:
         """Let the next event of a key follow one that is settled."""
         place = (event.feed, event.key)
+        self._suspects.pop(place, None)
+        line = self._lines[event.feed]
+        line.furthest = max(line.furthest, event.sequence)
         if place in self._blocked:
             self._block(Blocked(event.feed, event.key, event.sequence + 1, 0, now))
             return
-        del self._lines[event.feed].unsettled[event.sequence]
-        waiting = self._waiting[place]
-        if waiting:
-            self._ready.append((waiting.popleft(), 1))
+        line.forget(event)
+        queue = self._fresh[place]
+        queue.popleft()
+        if queue:
+            self._ready.append((queue[0], 1))
         else:
-            del self._waiting[place]
+            del self._fresh[place]
 
-    def _block(self, entry: Blocked, head: Event | None = None) -> None:
-        """Set a key's entry; ``head`` is its first owed event where that is still held in memory."""
+    def _settle_replay(self, flight: _Flight, replay: Replay, outcome: Outcome, now: datetime, jitter: float) -> None:
+        attempt, event = flight.attempt, flight.event
+        is_failure = outcome.fate in (Fate.FAILED, Fate.REFUSED, Fate.UNREACHABLE)
+        if is_failure and self.breaker.fail((event.feed, event.key), outcome, now, flight.since):
+            self._give_back(now)
+        again: Replay | None = None
+        match outcome.fate:
+            case Fate.UNREACHABLE | Fate.CLOSED:
+                again = replace(replay, due=now, error=outcome.reason)
+            case Fate.FAILED | Fate.REFUSED if self.breaker.is_open:
+                again = replace(replay, due=now, error=outcome.reason)
+            case Fate.FAILED if (due := next_attempt(attempt, now, jitter)) is not None:
+                again = replace(replay, attempts=attempt, due=due, error=outcome.reason)
+            case Fate.FAILED | Fate.REFUSED | Fate.UNFIT:
+                letter = DeadLetter(event.feed, event.key, event.sequence, attempt, now, outcome.reason)
+                self._pending.dead.append(letter)
+        if again is None:
+            self._pending.replayed.append(replay.id)
+        else:
+            self._pending.postponed.append(again)
+
+    # What waits -----------------------------------------------------------------------------------------------------
+
+    def _block(self, entry: Blocked) -> None:
+        """Set a key's entry, and forget its events: they are read again when their turn comes."""
         place = (entry.feed, entry.key)
         self._blocked[place] = entry
         self._resuming.discard(place)
         self._pending.blocked[place] = entry
         self._pending.freed.discard(place)
-        heapq.heappush(self._due, (entry.due, entry.feed, entry.key))
-        if head is not None:
-            self._leave_to_outbox(head)
+        if entry.held:
+            self._held.add(place)
+        else:
+            self._held.discard(place)
+            heapq.heappush(self._due, (entry.due, entry.feed, entry.key))
+            if len(self._due) > 2 * len(self._blocked) + _STALE_MOST:  # of entries that were set anew before their time
+                self._due = [(each.due, *each_place) for each_place, each in self._blocked.items() if not each.held]
+                heapq.heapify(self._due)
+        for event in self._fresh.pop(place, ()):
+            self._lines[entry.feed].forget(event)
 
-    def _leave_to_outbox(self, event: Event) -> None:
-        """Forget an event and those waiting behind it: as a blocked key's they are read again when their turn comes."""
-        unsettled = self._lines[event.feed].unsettled
-        unsettled.pop(event.sequence, None)
-        for waiting in self._waiting.pop((event.feed, event.key), ()):
-            unsettled.pop(waiting.sequence, None)
+    def release(self, entry: Blocked) -> None:
+        """Let a key go on that was held, from where an operator has decided."""
+        current = self._blocked.get((entry.feed, entry.key))
+        if current is not None and current.held:
+            self._block(entry)
+
+    @property
+    def held(self) -> AbstractSet[Place]:
+        """The keys that wait for an operator."""
+        return self._held
 
     def due(self, now: datetime, most: int) -> list[Blocked]:
         """Return blocked keys whose next event is to be read from the outbox now; answer each by :meth:`resume`."""
         free = min(most, self.window - len(self._resuming))
         if self.breaker.probe_at is not None:
-            free = 1 if now >= self.breaker.probe_at and self.idle else 0
+            free = int(now >= self.breaker.probe_at and not (self._flights or self._resuming))
+            # What nobody answered is as good a probe as a fresh event, which would need an entry of its own. What the
+            # receiver did not take is not: others must have their turn.
+            if free and self.breaker.is_answered:
+                return [] if self._ready else self._draw_probe(now)
         entries: list[Blocked] = []
         while self._due and self._due[0][0] <= now and len(entries) < free:
-            due, feed, key = heapq.heappop(self._due)
-            entry = self._blocked.get((feed, key))
-            if entry is not None and entry.due == due and not self._is_moving((feed, key)):
-                self._resuming.add((feed, key))
+            entry = self._find_due(*heapq.heappop(self._due), now)
+            if entry is not None:
+                self._resuming.add((entry.feed, entry.key))
                 entries.append(entry)
         return entries
 
+    def _find_due(self, due: datetime, feed: Feed, key: str, now: datetime) -> Blocked | None:
+        entry = self._blocked.get((feed, key))
+        is_current = entry is not None and entry.due == due <= now and not entry.held
+        return entry if is_current and not self._is_moving((feed, key)) else None
+
+    def _draw_probe(self, now: datetime) -> list[Blocked]:
+        """Return one blocked key; neighbours tend to be of one kind, which may be what the receiver does not take."""
+        count = len(self._due)
+        for step in range(count):
+            entry = self._find_due(*self._due[(self._drawn + step) % count], now)
+            if entry is not None:
+                self._drawn = (self._drawn + step + count * 5 // 8 + 1) % count
+                self._resuming.add((entry.feed, entry.key))
+                return [entry]
+        return []
+
     def _is_moving(self, place: Place) -> bool:
-        return place in self._flights or place in self._resuming
+        return place in self._resuming or self._is_flying(place)
+
+    def _is_flying(self, place: Place) -> bool:
+        return place in self._flights and self._flights[place].replay is None
 
     def resume(self, entry: Blocked, event: Event | None, frontier: int, now: datetime) -> None:
         """Answer :meth:`due`: the key's first owed event up to ``frontier``, or None when there is no more."""
         place = (entry.feed, entry.key)
+        if place not in self._resuming:
+            return  # its entry was set anew meanwhile
         if event is not None:
             attempts = entry.attempts if event.sequence == entry.sequence else 0
             if event.sequence != entry.sequence:
                 self._blocked[place] = replace(entry, sequence=event.sequence, attempts=0)
-            self._ready.append((event, attempts + 1))
+            if self.breaker.is_open:
+                self._ready.appendleft((event, attempts + 1))
+            else:
+                self._ready.append((event, attempts + 1))
         elif frontier < self._lines[entry.feed].frontier:
             self._block(replace(entry, due=now))  # more was read meanwhile: look again
         else:
@@ -309,10 +489,13 @@ class Ledger:
         """Return when to look again if nothing is settled or admitted before, or None."""
         if len(self._flights) >= self.window:
             return None
-        due = now if self._ready else self._due[0][0] if self._due else None
+        is_ready = any((event.feed, event.key) not in self._flights for event, _ in self._ready)
+        due = now if is_ready else self._due[0][0] if self._due else None
         if self.breaker.probe_at is None or due is None:
             return due
         return None if self._flights else max(self.breaker.probe_at, due)
+
+    # What is saved --------------------------------------------------------------------------------------------------
 
     def checkpoint(self, now: datetime) -> Settlement:
         """Return what is to be saved, and begin anew.
@@ -322,15 +505,46 @@ class Ledger:
         """
         if self._checked_at is not None:
             for place, flight in list(self._flights.items()):
-                if flight.since < self._checked_at and place not in self._blocked:
-                    self._park(flight, now)
+                if flight.since < self._checked_at and flight.replay is None and place not in self._blocked:
+                    event = flight.event
+                    self._block(Blocked(event.feed, event.key, event.sequence, flight.attempt - 1, now))
         self._checked_at = now
         for feed, line in self._lines.items():
-            if line.settled > line.position:
+            self._pass_overtaken(line, now)
+            if (telling := line.telling) is not None:
+                self._save_told(feed, line, telling)
+            # While some records might be told again after a crash, what follows them must be, too.
+            if line.telling is None and line.settled > line.position:
                 line.position = self._pending.positions[feed] = line.settled
         settlement, self._pending = self._pending, Settlement()
+        settlement.origins = {feed: line.origin for feed, line in self._lines.items() if line.origin is not None}
         return settlement
 
-    def _park(self, flight: _Flight, now: datetime) -> None:
-        event = flight.event
-        self._block(Blocked(event.feed, event.key, event.sequence, flight.attempt - 1, now), event)
+    def _pass_overtaken(self, line: Line, now: datetime) -> None:
+        """Block the keys that hold the position back from what was settled at the previous checkpoint already.
+
+        Such are keys with many events, which wait for each other: none of their deliveries need last long.
+        """
+        overtaken: dict[Place, None] = {}
+        if self.room < self.read_ahead // 2 and not self._ready and len(self._flights) < self.window:
+            # Some keys have so many events that nothing of others can be read, although they could be delivered.
+            overtaken |= {place: None for place, events in self._fresh.items() if len(events) > _QUEUE_MOST}
+        for sequence, event in line.unsettled.items():
+            if sequence > line.overtaking:
+                break
+            overtaken[event.feed, event.key] = None
+        line.overtaking = line.furthest
+        for place in overtaken:
+            head, flight = self._fresh[place][0], self._flights.get(place)
+            attempts = flight.attempt - 1 if flight is not None and flight.event is head else 0
+            self._block(Blocked(*place, head.sequence, attempts, now))
+        if overtaken:
+            self._ready = deque(each for each in self._ready if (each[0].feed, each[0].key) not in overtaken)
+
+    def _save_told(self, feed: Feed, line: Line, telling: Telling) -> None:
+        if telling.is_read and not telling.unsettled:
+            self._pending.told[feed] = None
+            line.telling = None
+        elif telling.settled > telling.told:
+            telling.told = telling.settled
+            self._pending.told[feed] = telling.settled

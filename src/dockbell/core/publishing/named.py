@@ -46,7 +46,13 @@ class NamedEvents:
             self._looks_at,
             before=change.before or b"",
             after=change.after or b"",
-            others={"change": str(change.kind), "changed": change.changed or [], "key": change.key.text},
+            others={
+                "change": str(change.kind),
+                "changed": change.changed or [],
+                "key": change.key.text,
+                "resource": change.feed.resource,
+                "source": change.feed.source,
+            },
         )
         for each in self._named:
             yield each.name, each.when.judge(facts)

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from dockbell.core import pointer
-from dockbell.core.model import JSON, ChangeKind, StatementKind
+from dockbell.core.model import JSON, NOTICES, ChangeKind, StatementKind
 from dockbell.core.moment import format_moment, parse_moment
 
 NOTHING: Final = "∅"
@@ -73,6 +73,11 @@ def _tell_record(record: JSON, data: JSON) -> Iterator[str]:
 
 
 def _tell_statement(data: JSON) -> Iterator[str]:
+    if data.get("resource") == NOTICES.resource:
+        subject = next(f"{kind} {data[kind]}" for kind in ("sink", "feed") if kind in data)
+        times = f", {data['count']} times" if data["count"] > 1 else ""
+        yield f"{data['statement']}: {_clean(subject)}: {_clean(data['reason'])}{times}"
+        return
     match data["statement"]:
         case StatementKind.RECONCILED:
             yield f"{data['verdict']}: {data['records']} records on {data['pages']} pages"

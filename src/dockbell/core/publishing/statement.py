@@ -23,6 +23,7 @@ class GapReason(StrEnum):
     UNAVAILABLE = "unavailable"  # the API gave no usable answer
     NO_BUDGET = "no_budget"  # others used the key's requests up
     STORE_LOST = "store_lost"  # what was known is gone, or is a backup's
+    OVERRUN = "overrun"  # one sink's alone: it took nothing for so long that its events were dropped
 
 
 class HoldReason(StrEnum):

@@ -1,0 +1,101 @@
+"""``[web]``: where the daemon listens, who may ask, and under which names."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Annotated, Final, Self
+
+from pydantic import AfterValidator, BeforeValidator, model_validator
+
+from dockbell.config.secret import Secret
+from dockbell.config.values import BaseUrl, show
+from dockbell.config.wording import Settings, misfit
+
+_LISTEN: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9.-]+)):(?P<port>[0-9]{1,5})")
+_HOST: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]")
+_PORT_MOST: Final = 65_535
+
+
+def _split(listen: str) -> tuple[str, int]:
+    match = _LISTEN.fullmatch(listen)
+    assert match is not None
+    return match["v6"] or match["host"], int(match["port"])
+
+
+def _check_listen(text: str) -> str:
+    match = _LISTEN.fullmatch(text)
+    if match is None or int(match["port"]) > _PORT_MOST or (match["v6"] and _find_address(match["v6"]) is None):
+        raise ValueError(f'must be an address and a port such as "127.0.0.1:8470" or "[::1]:8470", got {show(text)}')
+    return text
+
+
+def _check_host(name: str) -> str:
+    if not _HOST.fullmatch(name):
+        raise ValueError(f'must be a name such as "dockbell.example.com", without a port, got {show(name)}')
+    return name
+
+
+def _as_tuple(value: object) -> object:
+    if isinstance(value, list):
+        return tuple(value)
+    return (value,) if isinstance(value, str) else value
+
+
+def _find_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def normalise_host(host: str) -> str:
+    """Return a host as it is compared: in lower case, without brackets, an address in its shortest form."""
+    name = host.lower().removeprefix("[").removesuffix("]").rstrip(".")
+    address = _find_address(name)
+    return name if address is None else str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host, in the form in which it is compared, can only be this machine."""
+    address = _find_address(host)
+    return host == "localhost" if address is None else address.is_loopback
+
+
+class WebSettings(Settings):
+    """``[web]``: pull feeds and stored records over HTTP; without the table nothing listens."""
+
+    listen: Annotated[str, AfterValidator(_check_listen)] = "127.0.0.1:8470"
+    token: Secret | None = None
+    hosts: Annotated[tuple[Annotated[str, AfterValidator(_check_host)], ...], BeforeValidator(_as_tuple)] = ()
+    url: BaseUrl | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where to listen: an address or a name, and a port, of which 0 is any that is free."""
+        return _split(self.listen)
+
+    @property
+    def base_url(self) -> str:
+        """How others reach it, without a slash at the end: ``url``, else what ``listen`` gives."""
+        if self.url is not None:
+            return self.url
+        host, port = self.address
+        shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # nobody can be asked at these
+        return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+
+    @property
+    def public_url(self) -> str:
+        """How other machines reach it, as far as that is known: ``url``, else what ``listen`` gives; or empty."""
+        host, port = self.address
+        address = _find_address(host)
+        is_local = is_loopback(normalise_host(host)) or (address is not None and address.is_unspecified) or not port
+        return "" if self.url is None and is_local else self.base_url
+
+    @model_validator(mode="after")
+    def _need_a_token(self) -> Self:
+        if self.token is None and not is_loopback(normalise_host(self.address[0])):
+            others = f"since others reach {self.listen}"
+            remedy = 'add token = { env = "DOCKBELL_WEB_TOKEN" }, or listen on 127.0.0.1'
+            raise misfit((("token",), f"missing, {others}; {remedy}"))
+        return self

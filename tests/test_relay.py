@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -18,88 +17,34 @@ from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.judge import Judge
 from dockbell.core.comparing.judgement import Reading
 from dockbell.core.model import DELIVERED, ClockSource, Delivery, Fate, Feed, Outcome, Page, Via
-from dockbell.core.publishing.event import Composer
-from dockbell.core.publishing.ledger import Settlement
 from dockbell.core.publishing.named import NamedEvent
-from dockbell.core.publishing.statement import GapReason, gap
+from dockbell.core.publishing.settlement import Settlement
 from dockbell.ports import Store
 from dockbell.relay import Relay
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import AgentFails, EventDied, SinkConnected, SinkFails
 from tests.fakes import NOON, Clock, Ear, FakeSink
-
-FEED = Feed("main", "shipments")
-STOCK = Feed("main", "stock")
-FAILED = Outcome(Fate.FAILED, "HTTP 500")
-UNREACHABLE = Outcome(Fate.UNREACHABLE, "connection refused")
+from tests.relaying import (
+    FAILED,
+    FEED,
+    STOCK,
+    UNREACHABLE,
+    change,
+    change_keys,
+    drain,
+    make_composer,
+    make_relay,
+    opened,
+    relaying,
+    state_gap,
+    until,
+)
 
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
-    for feed in (FEED, STOCK):
-        await store.open_feed(feed)
-    await store.enroll("screen", "beginning")
-    yield store
-    await store.aclose()
-
-
-async def change(store: Store, *records: dict[str, Any], feed: Feed = FEED) -> None:
-    """Commit a page of records to a feed."""
-    raws = tuple(json.dumps(record).encode() for record in records)
-    page = Page(raws, None, feed.resource, NOON, ClockSource.DATE, NOON, NOON)
-    judge = Judge(feed, key=("/id",), updated_at=None, created_at=None, canon=Canon())
-    state = await store.open_feed(feed)
-    judged = partial(judge.judge, page, Reading(Via.POLL, NOON))
-    await store.commit_page(state.id, judged, make_composer(feed), via=Via.POLL)
-
-
-def make_composer(feed: Feed = FEED, named: Sequence[NamedEvent] = ()) -> Composer:
-    return Composer(feed, name="acme", singular="shipment", epoch="epoch", named=named)
-
-
-async def state_gap(store: Store, feed: Feed = FEED) -> None:
-    """State something about a feed."""
-    statement = gap(feed, NOON, began_at=None, ended_at=NOON, reason=GapReason.DOWN)
-    await store.publish((await store.open_feed(feed)).id, [statement], make_composer(feed))
-
-
-async def change_keys(store: Store, keys: Iterable[str]) -> None:
-    """Change one key after the other, each time to something new."""
-    for number, key in enumerate(keys):
-        await change(store, {"id": key, "n": number})
-
-
-def make_relay(store: Store, sink: FakeSink, clock: Clock, ear: Ear, **settings: Any) -> Relay:
-    return Relay(
-        sink,
-        SinkSettings(type="fake", **settings),
-        store=store,
-        telemetry=ear.telemetry,
-        now=clock,
-        jitter=lambda: 0.0,
-    )
-
-
-@asynccontextmanager
-async def relaying(store: Store, sink: FakeSink, clock: Clock | None = None, **settings: Any) -> AsyncIterator[Relay]:
-    relay = make_relay(store, sink, clock or Clock(), Ear(), **settings)
-    async with anyio.create_task_group() as group:
-        group.start_soon(relay.run)
-        yield relay
-        relay.stop()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with anyio.fail_after(5):
-        while not condition():  # noqa: ASYNC110  # the condition is about a sink that knows no events
-            await anyio.sleep(0.002)
-
-
-async def drain(store: Store, sink: FakeSink, clock: Clock | None = None, **settings: Any) -> bool:
-    relay = make_relay(store, sink, clock or Clock(), Ear(), **settings)
-    with anyio.fail_after(5):
-        return await relay.drain(timedelta(seconds=1))
+    async with opened(tmp_path) as store:
+        yield store
 
 
 async def test_what_is_in_the_outbox_is_delivered_in_order_and_the_place_is_kept(store: Store) -> None:
@@ -387,3 +332,17 @@ async def test_stopping_settles_what_is_in_flight(store: Store) -> None:
     async with relaying(store, sink):
         await until(lambda: len(sink.got) == 2)
     assert (await store.load_ledger("screen"))[0][FEED] == 2
+
+
+async def test_of_a_feed_whose_arrays_have_no_order_no_event_is_told_by_its_patch_alone(store: Store) -> None:
+    for status in ("open", "shipped"):
+        for feed in (FEED, STOCK):
+            await change(store, {"id": "a", "status": status, "big": "x" * 3000}, feed=feed)
+    sink, settings = FakeSink(), SinkSettings(type="fake", max_event_size=2000, changes=("updated",))
+    relay = Relay(sink, settings, store=store, telemetry=Ear().telemetry, now=Clock(), unordered={FEED})
+    assert await relay.drain(timedelta(seconds=1))
+    bodies = {delivery.event.feed: json.loads(delivery.event.body)["data"] for delivery in sink.got}
+    assert {feed: data["omitted"] for feed, data in bodies.items()} == {
+        FEED: ["before", "after", "patch", "changed"],
+        STOCK: ["before", "after"],
+    }

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -16,9 +16,10 @@ from dockbell.attendant import Attendant
 from dockbell.config import Config, SinkSettings, check_secrets, load, validate
 from dockbell.core.model import RESOURCES, Feed
 from dockbell.detailer import Detailer
+from dockbell.herald import Herald
 from dockbell.janitor import Janitor
 from dockbell.poller import Poller, trailing_every
-from dockbell.ports import Desk, RunRecord, Sink, Store, View, Wish, Wished
+from dockbell.ports import Bell, Desk, RunRecord, Sink, Store, View, Wish, Wished
 from dockbell.reading import Reader, tend
 from dockbell.reconciler import Reconciler
 from dockbell.relay import Relay
@@ -27,7 +28,10 @@ from dockbell.sinks import load_sink_type
 from dockbell.sources import InventoryClient
 from dockbell.stores.sqlite import SqliteStore, SqliteView, probe
 from dockbell.stores.sqlite.desk import SqliteDesk
-from dockbell.telemetry import Started, Stopping, Telemetry
+from dockbell.telemetry import SinkLeft, SinkOverrun, Started, Stopping, Telemetry
+
+if TYPE_CHECKING:
+    from dockbell.web import Site
 
 _PRUNE_EVERY: Final = timedelta(minutes=10)
 _LOOK_EVERY: Final = timedelta(seconds=0.5)
@@ -51,6 +55,7 @@ class Agents:
     janitor: Janitor
     attendant: Attendant
     readers: dict[Feed, Reader]
+    herald: Herald
 
 
 def load_config(path: Path) -> Config:
@@ -97,7 +102,7 @@ def open_sink(config: Config, name: str, telemetry: Telemetry, *, aside: bool = 
     Raises:
         ConfigError: A secret, a template or a file that it needs cannot be used.
     """
-    settings = config.sinks[name]
+    settings = config.sinks[name].owned_by(config.name, name)
     return load_sink_type(settings.type)(name, settings.aside() if aside else settings, telemetry)
 
 
@@ -168,8 +173,13 @@ async def assemble(config: Config, telemetry: Telemetry) -> AsyncIterator[Agents
                 next_time=next_time,
             )
             await readers[feed].state()
-        for name, sink in config.sinks.items():
-            await store.enroll(name, sink.start)
+        herald = Herald(store, telemetry, name=config.name, now=now)
+        await herald.open()
+        for name, owed in (await store.find_left(tuple(config.sinks))).items():
+            telemetry.emit(SinkLeft(name, owed))
+        for name, settings in config.sinks.items():
+            for feed in await store.enroll(name, settings.start):
+                telemetry.emit(SinkOverrun(name, feed, None))
         reconcilers = {feed: Reconciler(reader) for feed, reader in readers.items()}
         yield Agents(
             store=store,
@@ -177,13 +187,39 @@ async def assemble(config: Config, telemetry: Telemetry) -> AsyncIterator[Agents
             reconcilers=reconcilers,
             detailers={feed: Detailer(reader) for feed, reader in readers.items() if reader.resource.addressable},
             relays={
-                name: Relay(sink, config.sinks[name], store=store, telemetry=telemetry, now=now)
+                name: Relay(
+                    sink,
+                    config.sinks[name],
+                    store=store,
+                    telemetry=telemetry,
+                    now=now,
+                    name=config.name,
+                    state_url="" if config.web is None else config.web.public_url,
+                    unordered={Feed(each.source, each.resource) for each in config.feeds() if each.settings.unordered},
+                )
                 for name, sink in sinks.items()
             },
-            janitor=Janitor(store, keep=config.store.keep_events, sinks=tuple(sinks), telemetry=telemetry, now=now),
+            janitor=Janitor(store, settings=config.store, sinks=tuple(sinks), telemetry=telemetry, now=now),
+            herald=herald,
             attendant=Attendant(store, reconcilers, readers, telemetry),
             readers=readers,
         )
+
+
+@asynccontextmanager
+async def _open_site(config: Config, telemetry: Telemetry, outbox: Bell) -> AsyncIterator[Site | None]:
+    """Listen on what ``[web]`` says, if it is there; see :class:`dockbell.web.Site`."""
+    if config.web is None:
+        yield None
+        return
+    from dockbell.web import Site  # noqa: PLC0415  # a daemon without [web] starts without a web server
+
+    view = await open_view(config)
+    try:
+        with closing(Site(config.web, name=config.name, view=view, outbox=outbox, telemetry=telemetry)) as site:
+            yield site
+    finally:
+        await view.aclose()
 
 
 async def run(config: Config, telemetry: Telemetry, stop: anyio.Event) -> None:
@@ -192,29 +228,42 @@ async def run(config: Config, telemetry: Telemetry, stop: anyio.Event) -> None:
     Raises:
         ConfigError, StoreError: See :func:`assemble`; nothing was started.
     """
-    async with assemble(config, telemetry) as agents, Scheduler() as scheduler:
+    async with (
+        assemble(config, telemetry) as agents,
+        _open_site(config, telemetry, agents.store.outbox) as site,
+        Scheduler() as scheduler,
+    ):
         telemetry.emit(Started(config.name, len(agents.readers), tuple(agents.relays)))
-        async with anyio.create_task_group() as delivering:
-            for relay in agents.relays.values():
-                delivering.start_soon(relay.run)
-            async with anyio.create_task_group() as detecting:
-                for feed, reconciler in agents.reconcilers.items():
-                    detecting.start_soon(reconciler.run, scheduler.alarm(f"pass {feed}"))
-                for feed, poller in agents.pollers.items():
-                    settings = agents.readers[feed].settings
-                    detecting.start_soon(poller.run, scheduler.repeat(f"poll {feed}", settings.schedule))
-                    detecting.start_soon(
-                        poller.run_trailing, scheduler.repeat(f"trail {feed}", trailing_every(settings))
-                    )
-                for detailer in agents.detailers.values():
-                    detecting.start_soon(detailer.run)
-                detecting.start_soon(agents.janitor.run, scheduler.repeat("prune", _PRUNE_EVERY))
-                detecting.start_soon(agents.attendant.run, scheduler.repeat("wishes", _LOOK_EVERY))
-                await stop.wait()
+        async with anyio.create_task_group() as telling:
+            telling.start_soon(agents.herald.run)
+            async with anyio.create_task_group() as delivering:
+                for relay in agents.relays.values():
+                    delivering.start_soon(relay.run)
+                await _detect(agents, site, scheduler, stop)
                 telemetry.emit(Stopping())
-                detecting.cancel_scope.cancel()
-            for relay in agents.relays.values():
-                relay.stop()
+                for relay in agents.relays.values():
+                    relay.stop()
+            telling.cancel_scope.cancel()
+        await agents.herald.finish()
+
+
+async def _detect(agents: Agents, site: Site | None, scheduler: Scheduler, stop: anyio.Event) -> None:
+    """Read, keep the store bounded, and answer who asks, until told to stop."""
+    async with anyio.create_task_group() as detecting:
+        if site is not None:
+            detecting.start_soon(site.run)
+        for feed, reconciler in agents.reconcilers.items():
+            detecting.start_soon(reconciler.run, scheduler.alarm(f"pass {feed}"))
+        for feed, poller in agents.pollers.items():
+            settings = agents.readers[feed].settings
+            detecting.start_soon(poller.run, scheduler.repeat(f"poll {feed}", settings.schedule))
+            detecting.start_soon(poller.run_trailing, scheduler.repeat(f"trail {feed}", trailing_every(settings)))
+        for detailer in agents.detailers.values():
+            detecting.start_soon(detailer.run)
+        detecting.start_soon(agents.janitor.run, scheduler.repeat("prune", _PRUNE_EVERY))
+        detecting.start_soon(agents.attendant.run, scheduler.repeat("wishes", _LOOK_EVERY))
+        await stop.wait()
+        detecting.cancel_scope.cancel()
 
 
 async def run_until_signal(config: Config, telemetry: Telemetry) -> None:
@@ -244,10 +293,12 @@ async def run_once(config: Config, telemetry: Telemetry) -> bool:
         async with anyio.create_task_group() as group:
             for feed in agents.readers:
                 group.start_soon(_read_once, agents, feed, read)
+        await agents.herald.finish()  # before the deliveries: what reading gave to tell goes with them
         settled: list[bool] = []
         async with anyio.create_task_group() as group:
             for relay in agents.relays.values():
                 group.start_soon(_drain, relay, settled)
+        await agents.herald.finish()
         return all(read) and all(settled)
 
 

@@ -1,13 +1,18 @@
-"""Keeps the store bounded: deletes what is old enough, and of events only those that no sink owes."""
+"""Keeps the store bounded: deletes what is old enough, and of events only those that no sink owes.
+
+A sink that owes events for too long, or whose events use too much of the disk, loses them: it is *overrun*, and begins
+again with the stored records. Only that sink; the others and detection do not notice.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
+from dockbell.config import StoreSettings
 from dockbell.ports import Alarm, Store
-from dockbell.telemetry import AgentFails, Telemetry
+from dockbell.telemetry import AgentFails, LettersForgotten, SinkOverrun, Telemetry
 
 _AT_ONCE: Final = 1000
 """Rows per transaction: a commit of a page never waits long."""
@@ -20,14 +25,14 @@ class Janitor:
         self,
         store: Store,
         *,
-        keep: timedelta,
+        settings: StoreSettings,
         sinks: Sequence[str],
         telemetry: Telemetry,
         now: Callable[[], datetime],
     ) -> None:
-        """Keep events for ``keep``; ``sinks`` are those of the configuration: only they may owe something."""
+        """Keep what ``settings`` says; ``sinks`` are those of the configuration: only they may owe something."""
         self._store = store
-        self._keep = keep
+        self._settings = settings
         self._sinks = sinks
         self._telemetry = telemetry
         self._now = now
@@ -43,9 +48,28 @@ class Janitor:
 
     async def run_once(self) -> int:
         """Prune what may go now; return how many events went."""
-        pruned, before = 0, self._now() - self._keep
-        while count := await self._store.prune_events(before, self._sinks, _AT_ONCE):
-            pruned += count
+        now = self._now()
+        before = now - self._settings.keep_events
+        too_old = now - self._settings.max_owed
+        for sink in await self._store.find_owing(self._sinks, too_old):
+            await self._overrun(sink, too_old)
+        for sink, count in (await self._store.forget_letters(too_old)).items():
+            self._telemetry.emit(LettersForgotten(sink, count))
+        pruned = await self._store.prune_events(before, self._sinks)
         while await self._store.prune_history(before, _AT_ONCE):
             pass
+        # Only what nobody owes is gone yet, and it may be enough.
+        for _ in self._sinks:
+            used = await self._store.measure()
+            if used.used <= used.disk * self._settings.max_disk_share:
+                break
+            owing = await self._store.find_owing(self._sinks, before)
+            if not owing:
+                break
+            await self._overrun(owing[0], before)
+            pruned += await self._store.prune_events(before, self._sinks)
         return pruned
+
+    async def _overrun(self, sink: str, before: datetime) -> None:
+        for feed, lost_since in (await self._store.overrun(sink, before)).items():
+            self._telemetry.emit(SinkOverrun(sink, feed, lost_since))

@@ -1,35 +1,67 @@
 """Delivers the events of the outbox to one sink: reads ahead, hands over, notes what came of it, saves where it is.
 
-What is owed, in which order and when, is decided by :mod:`dockbell.core.publishing.ledger`; how an event travels, by
-the sink. The relay stands between them and the store.
+What is owed, in which order and when, is decided by :mod:`dockbell.core.publishing.ledger`; what is read, and which
+events the sink wants, by :mod:`dockbell.intake`; in which form, by its rendering; how an event travels, by the sink.
+What an operator decides of a sink (to pause it, to replay events, to let a key go on that was held) is written to the
+store, where the relay looks for it.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from math import inf
-from typing import Final
+from typing import Final, cast
 
 import anyio
-from anyio.streams.memory import MemoryObjectSendStream
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from dockbell.config import SinkSettings
-from dockbell.core.model import Delivery, Event, Feed, Outcome
-from dockbell.core.publishing.ledger import Blocked, Ledger
-from dockbell.ports import Bell, Sink, Store
-from dockbell.telemetry import AgentFails, DeliverySettled, EventDied, SinkConnected, SinkFails, Telemetry
+from dockbell.core.model import Delivery, Event, Fate, Feed, Outcome
+from dockbell.core.publishing.filters import Filter
+from dockbell.core.publishing.ledger import Ledger
+from dockbell.core.publishing.rendering import Rendering
+from dockbell.core.publishing.settlement import Beginning, Settlement
+from dockbell.intake import Intake
+from dockbell.ports import Bell, Sink, StateKeeper, Store
+from dockbell.shelf import StoreShelf
+from dockbell.telemetry import (
+    AgentFails,
+    DeliverySettled,
+    EventDied,
+    EventsTakenBack,
+    SinkConnected,
+    SinkFails,
+    SinkPaused,
+    SinkResumed,
+    Telemetry,
+)
 
 _CHECKPOINT_EVERY: Final = timedelta(seconds=1)
-"""How much a crash may repeat: what was settled since the last checkpoint."""
-_TAIL_AT_ONCE: Final = 10
+"""How much a crash may repeat: what was settled since the last checkpoint but one."""
+_LOOK_EVERY: Final = timedelta(seconds=0.5)
 _GOODBYE: Final = timedelta(seconds=5)
 _RESTART_PAUSE: Final = timedelta(seconds=5)
+_SET_BACK_MOST: Final = timedelta(seconds=1)
+"""A clock that is set back further makes all that was planned by it worthless."""
 
 
 class Relay:
-    """Delivers to one sink."""
+    """Delivers to one sink.
+
+    Args:
+        sink: Where to.
+        settings: As configured.
+        store: Where the events are.
+        telemetry: Is told what comes of deliveries.
+        now: The time.
+        jitter: From 0 to 1, spreads attempts.
+        name: The name of this dockbell.
+        state_url: Where stored records can be read; empty where nobody could.
+        unordered: Feeds whose records have arrays without an order.
+    """
 
     def __init__(
         self,
@@ -40,21 +72,34 @@ class Relay:
         telemetry: Telemetry,
         now: Callable[[], datetime],
         jitter: Callable[[], float] = random.random,
+        name: str = "dockbell",
+        state_url: str = "",
+        unordered: Collection[Feed] = (),
     ) -> None:
         self._sink = sink
-        self._settings = settings
         self._store = store
         self._telemetry = telemetry
         self._now = now
         self._jitter = jitter
+        self._name = name
+        self._holds = settings.on_dead == "hold"
+        self._filter = Filter(settings)
+        self._rendering = Rendering(settings, state_url, unordered)
         self._bell = Bell()
         self._turns = Bell()
-        self._ends: Mapping[Feed, int] = {}
-        self._news_read = -1
         self._stopping = False
-        self._ledger = Ledger(sink.window)
+        self._paused: str | None = None
         self._saving = anyio.Lock()
-        self._is_lost = False
+        self._unsaved: Settlement | None = None
+        """What could not be saved: no later position may pass what is in it."""
+        self._must_begin_again = False
+        self._looked_at = now()
+        self._origins: Mapping[Feed, int] = {}
+        self._ledger = Ledger(sink.window)
+        self._intake = self._make_intake()
+        if sink.keeps_state:
+            shelf = StoreShelf(sink.name, store, wants=self._filter.wants, render=self._rendering.state)
+            cast("StateKeeper", sink).attach(shelf)
 
     async def run(self) -> None:
         """Deliver until :meth:`stop`; an error that nobody foresaw begins anew from what is saved."""
@@ -79,35 +124,32 @@ class Relay:
         turns = 0
         async with anyio.create_task_group() as group:
             group.start_soon(self.run)
-            while not turns or not (await self._is_drained() or self._ledger.breaker.is_open):
+            while not turns or not (await self._intake.is_empty() or self._ledger.breaker.is_open or self._is_paused):
                 with anyio.move_on_after(patience.total_seconds()) as scope:
                     turns = await self._turns.wait(turns)
                 if scope.cancelled_caught:
                     break
             self.stop()
-        return turns > 0 and await self._is_drained() and not self._ledger.owed
+        is_settled = turns > 0 and await self._intake.is_empty()
+        return is_settled and not self._ledger.owed and self._intake.replay_at is None
 
-    async def _is_drained(self) -> bool:
-        """Return whether everything was attempted that may be attempted now."""
-        ends = await self._store.last_sequences()
-        ledger, now = self._ledger, self._now()
-        wake_at = ledger.wake_at(now)
-        is_read = all(ledger.frontier(feed) >= ends.get(feed, 0) for feed in ledger.feeds)
-        return ledger.idle and is_read and (wake_at is None or wake_at > now)
+    @property
+    def _is_paused(self) -> bool:
+        return self._paused is not None
+
+    # One session, from what is saved --------------------------------------------------------------------------------
 
     async def _session(self) -> None:
-        self._news_read = -1
-        self._is_lost = False
-        ledger = Ledger(self._sink.window)
-        ledger.restore(*await self._store.load_ledger(self._sink.name))
-        self._ledger = ledger
+        await self._begin()
+        await self._look()
         send, receive = anyio.create_memory_object_stream[Delivery](self._sink.window)
         async with anyio.create_task_group() as group:
             group.start_soon(self._forward_news)
             group.start_soon(self._checkpoint_often)
+            group.start_soon(self._look_often)
             try:
                 async with send, receive, anyio.create_task_group() as sending:
-                    sending.start_soon(self._sink.run, receive, self._note)
+                    sending.start_soon(self._run_sink, send, receive)
                     await self._pump(send)
                     send.close()
                     sending.cancel_scope.deadline = anyio.current_time() + _GOODBYE.total_seconds()
@@ -116,78 +158,109 @@ class Relay:
                     await self._checkpoint()
             group.cancel_scope.cancel()
 
+    async def _begin(self) -> None:
+        if self._unsaved is not None:  # until the store takes it nothing is sent, else all would be sent ever again
+            await self._store.settle(self._sink.name, self._unsaved)
+            self._unsaved = None
+        self._must_begin_again = False
+        beginnings = await self._store.load_beginnings(self._sink.name)
+        positions, blocked = await self._store.load_ledger(self._sink.name)
+        self._origins = {feed: beginning.origin for feed, beginning in beginnings.items()}
+        self._ledger = Ledger(self._sink.window, holds=self._holds)
+        self._ledger.restore(positions, blocked, beginnings, self._now())
+        self._intake = self._make_intake(beginnings)
+
+    def _make_intake(self, beginnings: Mapping[Feed, Beginning] | None = None) -> Intake:
+        return Intake(
+            self._sink.name,
+            self._ledger,
+            beginnings or {},
+            self._filter,
+            keeps_state=self._sink.keeps_state,
+            store=self._store,
+            telemetry=self._telemetry,
+            now=self._now,
+            name=self._name,
+        )
+
+    async def _run_sink(
+        self, send: MemoryObjectSendStream[Delivery], receive: MemoryObjectReceiveStream[Delivery]
+    ) -> None:
+        await self._sink.run(receive, self._note)
+        if not send.statistics().open_send_streams:
+            return
+        raise RuntimeError("its run() returned before its deliveries ended")
+
     async def _pump(self, send: MemoryObjectSendStream[Delivery]) -> None:
         ledger = self._ledger
-        while not self._stopping:
+        while not (self._stopping or self._must_begin_again):
             rings = self._bell.rings
-            await self._read_ahead()
-            await self._resume()
+            if await self._intake.read_ahead():
+                self._bell.ring()
+            if ledger.closed:
+                await self._close(ledger.closed)
+            if not self._is_paused:
+                await self._resume()
             if ledger.must_save:
                 await self._checkpoint()
-            taken = ledger.take(self._now())
-            if taken:
-                await self._hand_over(taken, send)
+            if not self._is_paused:
+                taken = ledger.take(self._now())
+                if taken:
+                    await self._hand_over(taken, send)
+                await self._replay(send)
             self._turns.ring()
-            wake_at = ledger.wake_at(self._now())
+            wake_at = None if self._is_paused else self._intake.wake_at()
             pause = inf if wake_at is None else max(0.0, (wake_at - self._now()).total_seconds())
             with anyio.move_on_after(pause):
                 await self._bell.wait(rings)
-
-    async def _read_ahead(self) -> None:
-        """Take new events from the outbox, judging the filters once, as they pass."""
-        ledger = self._ledger
-        if ledger.room < ledger.read_ahead // 2:
-            return
-        news = self._store.outbox.rings
-        if news != self._news_read:
-            self._ends = await self._store.last_sequences()
-            self._news_read = news
-        for feed in ledger.feeds:
-            frontier, end = ledger.frontier(feed), self._ends.get(feed, 0)
-            if frontier >= end or ledger.room <= 0:
-                continue
-            if not self._wants(feed):
-                ledger.admit(feed, (), end)
-                continue
-            most = ledger.room
-            events = await self._store.read_events(feed, frontier, most, until=end)
-            through = events[-1].sequence if len(events) == most else end  # else the rest was pruned before it was owed
-            ledger.admit(feed, filter(self._passes, events), through)
-            if through < end and ledger.room >= ledger.read_ahead // 2:
-                self._bell.ring()  # hardly any passed: nothing may be in flight whose end would call for more
-
-    def _wants(self, feed: Feed) -> bool:
-        settings = self._settings
-        return (settings.sources is None or feed.source in settings.sources) and (
-            settings.resources is None or feed.resource in settings.resources
-        )
-
-    def _passes(self, event: Event) -> bool:
-        changes = self._settings.changes
-        return changes is None or event.change in changes
 
     async def _resume(self) -> None:
         """Read the owed events of blocked keys whose turn has come."""
         for entry in self._ledger.due(self._now(), most=self._sink.window):
             frontier = self._ledger.frontier(entry.feed)
-            event = await self._find_owed(entry, frontier)
+            event = await self._intake.find_owed(entry, frontier)
             self._ledger.resume(entry, event, frontier, self._now())
-
-    async def _find_owed(self, entry: Blocked, frontier: int) -> Event | None:
-        after = entry.sequence - 1
-        while True:
-            events = await self._store.read_events(entry.feed, after, _TAIL_AT_ONCE, key=entry.key, until=frontier)
-            owed = next(filter(self._passes, events), None)
-            if owed is not None or len(events) < _TAIL_AT_ONCE:
-                return owed
-            after = events[-1].sequence
 
     async def _hand_over(self, taken: Sequence[tuple[Event, int]], send: MemoryObjectSendStream[Delivery]) -> None:
         states: Mapping[tuple[Feed, str], bytes] = {}
         if self._sink.keeps_state:
             states = await self._store.read_states([(event.feed, event.key) for event, _ in taken])
         for event, attempt in taken:
-            send.send_nowait(Delivery(event, attempt, states.get((event.feed, event.key))))
+            state = states.get((event.feed, event.key))
+            shown_state = None if state is None else self._rendering.state(state)
+            state_only = self._intake.is_state_only(event)
+            shown = replace(event, body=b"")  # what the filters hold back is nothing that the sink may see
+            try:
+                shown = shown if state_only else self._rendering.event(event)
+            except ValueError as error:
+                if not (self._sink.keeps_state and event.key):
+                    self._note(Delivery(event, attempt), Outcome(Fate.UNFIT, str(error)))
+                    continue
+                self._ledger.condemn(event, self._now(), str(error))
+                state_only = True  # else the receiver would keep an older state
+            send.send_nowait(Delivery(shown, attempt, shown_state, state_only=state_only))
+
+    async def _replay(self, send: MemoryObjectSendStream[Delivery]) -> None:
+        """Send again what an operator wished for, while nothing else is to be sent."""
+        ledger, intake = self._ledger, self._intake
+        is_due = intake.replay_at is not None and intake.replay_at <= self._now()
+        if is_due and not (intake.replays or ledger.is_replaying) and intake.can_replay:
+            await self._checkpoint()
+            await intake.read_replays()
+            self._bell.ring()  # should none be sent, the next may be
+        for _ in range(len(intake.replays)):
+            if not intake.can_replay:
+                break
+            replay, event = intake.replays.popleft()
+            if not ledger.lend(replay, event, self._now()):
+                intake.replays.append((replay, event))
+                continue
+            try:
+                shown = self._rendering.event(event)
+            except ValueError as error:
+                self._note(Delivery(event, replay.attempts + 1, replayed=True), Outcome(Fate.UNFIT, str(error)))
+            else:
+                send.send_nowait(Delivery(shown, replay.attempts + 1, replayed=True))
 
     def _note(self, delivery: Delivery, outcome: Outcome) -> None:
         breaker = self._ledger.breaker
@@ -206,6 +279,56 @@ class Relay:
             rings = await self._store.outbox.wait(rings)
             self._bell.ring()
 
+    # What was decided beside the relay ------------------------------------------------------------------------------
+
+    async def _close(self, reason: str) -> None:
+        """Pause a sink whose receiver wants no more events."""
+        if not self._is_paused:
+            await self._store.pause(self._sink.name, reason)
+            self._paused = reason
+            self._telemetry.emit(SinkPaused(self._sink.name, reason))
+        self._ledger.closed = ""
+
+    async def _look_often(self) -> None:
+        while True:
+            await anyio.sleep(_LOOK_EVERY.total_seconds())
+            now = self._now()
+            if now < self._looked_at - _SET_BACK_MOST:
+                self._begin_again()
+            self._looked_at = now
+            await self._look()
+
+    async def _look(self) -> None:
+        """Look what was decided of the sink."""
+        paused, held = self._paused, set(self._ledger.held)
+        controls = await self._store.load_controls(self._sink.name)
+        if any(self._origins[feed] != origin for feed, origin in controls.origins.items()):
+            self._begin_again()
+        if controls.paused != paused and self._paused == paused and not self._ledger.closed:  # else it was just paused
+            self._paused = controls.paused
+            if controls.paused is not None:
+                self._telemetry.emit(SinkPaused(self._sink.name, controls.paused))
+            else:
+                self._ledger.breaker.forgive()  # the operator knows better
+                self._telemetry.emit(SinkResumed(self._sink.name))
+            self._bell.ring()
+        if controls.replay_at != self._intake.replay_at and not (self._intake.replays or self._ledger.is_replaying):
+            self._intake.replay_at = controls.replay_at
+            self._bell.ring()
+        if controls.held < len(held):
+            await self._checkpoint()  # else what is stored of these keys may be from before they were held
+            _, blocked = await self._store.load_ledger(self._sink.name)
+            for entry in blocked:
+                if (entry.feed, entry.key) in held and not entry.held:
+                    self._ledger.release(entry)
+            self._bell.ring()
+
+    def _begin_again(self) -> None:
+        self._must_begin_again = True
+        self._bell.ring()
+
+    # What is saved --------------------------------------------------------------------------------------------------
+
     async def _checkpoint_often(self) -> None:
         while True:
             await anyio.sleep(_CHECKPOINT_EVERY.total_seconds())
@@ -214,13 +337,16 @@ class Relay:
 
     async def _checkpoint(self) -> None:
         async with self._saving:
-            if self._is_lost:
+            if self._unsaved is not None:
                 return
             settlement = self._ledger.checkpoint(self._now())
             if settlement:
-                # Should this not be saved, no later position may pass what is in it: the session begins anew.
-                self._is_lost = True
+                self._unsaved = settlement  # should it not be saved, the session begins anew
                 await self._store.settle(self._sink.name, settlement)
-                self._is_lost = False
+                self._unsaved = None
+        if settlement:
+            self._bell.ring()  # keys that went aside have made room, or are due
         for letter in settlement.dead:
             self._telemetry.emit(EventDied(self._sink.name, letter.feed, letter.key, letter.sequence, letter.error))
+        if settlement.revived:
+            self._telemetry.emit(EventsTakenBack(self._sink.name, len(settlement.revived)))

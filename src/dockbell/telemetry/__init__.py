@@ -7,9 +7,9 @@ Nothing secret may enter a fact.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from dockbell.core.model import Delivery, Feed, Outcome, RunKind, Statement, StatementKind, Urgency
@@ -125,7 +125,7 @@ class Stated(Fact):
     @property
     def level(self) -> int:
         """Return more for what somebody should look at."""
-        return _WEIGHTS[self.statement.kind]
+        return _WEIGHTS.get(self.statement.kind, logging.INFO)
 
     def __str__(self) -> str:
         """Return the log line."""
@@ -133,7 +133,7 @@ class Stated(Fact):
         return f"{self.statement.feed}: {self.statement.kind}: {details}"
 
 
-_WEIGHTS = {
+_WEIGHTS: Mapping[str, int] = {
     StatementKind.RECONCILED: logging.INFO,
     StatementKind.GAP: logging.WARNING,
     StatementKind.REBASELINED: logging.WARNING,
@@ -240,6 +240,101 @@ class EventDied(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class EventsTakenBack(Fact):
+    """Dead letters are owed again: the receiver refuses whatever it is offered."""
+
+    weight: ClassVar[int] = logging.WARNING
+    sink: str
+    count: int
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"sink {self.sink}: {_count(self.count, 'dead letter')} taken back: it refuses whatever it is offered"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkLeft(Fact):
+    """A sink that was owed events is no longer configured."""
+
+    weight: ClassVar[int] = logging.WARNING
+    sink: str
+    owed: int
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return (
+            f"sink {self.sink}: is no longer configured; {_count(self.owed, 'event')} that it had not taken are kept"
+            " for keep_events only; under its old name it would go on with them"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LettersForgotten(Fact):
+    """Dead letters that no operator has looked after are deleted; what was held behind them goes on."""
+
+    weight: ClassVar[int] = logging.WARNING
+    sink: str
+    count: int
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"sink {self.sink}: {_count(self.count, 'dead letter')} older than max_owed, deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class FilterUnanswered(Fact):
+    """A sink's condition was neither true nor false of some events: they were held back, or are dead letters."""
+
+    weight: ClassVar[int] = logging.DEBUG
+    sink: str
+    answer: str
+    count: int
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"sink {self.sink}: where {self.answer}, for {_count(self.count, 'event')}"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPaused(Fact):
+    """A sink takes nothing until an operator resumes it; what it is owed is kept."""
+
+    weight: ClassVar[int] = logging.WARNING
+    sink: str
+    reason: str
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f'sink {self.sink}: paused, {self.reason}; "dockbell resume {self.sink}" lets it go on'
+
+
+@dataclass(frozen=True, slots=True)
+class SinkResumed(Fact):
+    """An operator let a sink go on."""
+
+    sink: str
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"sink {self.sink}: resumed"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOverrun(Fact):
+    """A sink lost events that it was owed for too long; it will be told of the stored records instead."""
+
+    weight: ClassVar[int] = logging.ERROR
+    sink: str
+    feed: Feed
+    lost_since: datetime | None
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        since = "" if self.lost_since is None else f" recorded since {self.lost_since:%Y-%m-%d %H:%M:%S}"
+        return f"sink {self.sink}: overrun: has lost the events of {self.feed}{since}; begins again with what is stored"
+
+
+@dataclass(frozen=True, slots=True)
 class AgentFails(Fact):
     """An agent met an error that nobody foresaw; it begins again."""
 
@@ -249,7 +344,10 @@ class AgentFails(Fact):
 
     def __str__(self) -> str:
         """Return the log line."""
-        return f"{self.agent}: {type(self.error).__name__}: {self.error}"
+        error = self.error
+        while isinstance(error, BaseExceptionGroup):  # of several the first: it ended the others
+            error = error.exceptions[0]
+        return f"{self.agent}: {type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +360,32 @@ class SinkConnected(Fact):
     def __str__(self) -> str:
         """Return the log line."""
         return f"sink {self.sink}: connected, {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class StateRepaired(Fact):
+    """A sink brought the states at its receiver up to what is stored, or can do so only in part."""
+
+    sink: str
+    detail: str
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"sink {self.sink}: state, {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOmits(Fact):
+    """A sink publishes nothing to a topic, because the receiver does not take it; deliveries go on."""
+
+    weight: ClassVar[int] = logging.WARNING
+    sink: str
+    topic: str
+    reason: str
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"sink {self.sink}: leaves out {self.topic}, {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,235 @@
+"""What a relay reads for its sink: new events, stored records that it is told of, events of blocked keys, replays.
+
+Filters are judged here, once, as an event passes; what is read again later was let through then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Final
+
+from dockbell.config import Answer
+from dockbell.core.model import NOTICES, Event, Feed
+from dockbell.core.publishing.event import Teller
+from dockbell.core.publishing.filters import Filter
+from dockbell.core.publishing.ledger import Ledger
+from dockbell.core.publishing.settlement import Beginning, Blocked, Replay
+from dockbell.ports import Store
+from dockbell.telemetry import FilterUnanswered, Telemetry
+
+_TAIL_AT_ONCE: Final = 10
+_TOLD_AT_ONCE: Final = 500
+_REPLAYS_AT_ONCE: Final = 500
+
+
+class Intake:
+    """Fills the ledger of one sink for one session.
+
+    Args:
+        sink: The sink's name.
+        ledger: What the sink owes, as it is saved.
+        beginnings: Where the sink began in each feed.
+        filter_: Which events the sink wants.
+        keeps_state: Whether it is given the state of records whose events it does not want, too.
+        store: Where everything is.
+        telemetry: Is told of filters that could not be judged.
+        now: The time.
+        name: The name of this dockbell.
+
+    Attributes:
+        replays: Replays that were read and are not sent yet.
+        replay_at: When the next replay that was not read is due; None where none waits.
+    """
+
+    def __init__(
+        self,
+        sink: str,
+        ledger: Ledger,
+        beginnings: Mapping[Feed, Beginning],
+        filter_: Filter,
+        *,
+        keeps_state: bool,
+        store: Store,
+        telemetry: Telemetry,
+        now: Callable[[], datetime],
+        name: str,
+    ) -> None:
+        self.replays: deque[tuple[Replay, Event]] = deque()
+        self.replay_at: datetime | None = None
+        self._sink = sink
+        self._ledger = ledger
+        self._beginnings = beginnings
+        self._filter = filter_
+        self._keeps_state = keeps_state
+        self._store = store
+        self._telemetry = telemetry
+        self._now = now
+        self._name = name
+        self._ends: Mapping[Feed, int] = {}
+        self._news_read = -1
+        self._unanswered: Counter[Answer] = Counter()
+
+    # New events -----------------------------------------------------------------------------------------------------
+
+    async def read_ahead(self) -> bool:
+        """Take new events from the outbox; return whether more is to be read although nothing calls for it."""
+        ledger = self._ledger
+        if ledger.room < ledger.read_ahead // 2:
+            return False
+        news = self._store.outbox.rings
+        if news != self._news_read:
+            self._ends = await self._store.last_sequences()
+            self._news_read = news
+        is_hungry = False
+        behind = [feed for feed in ledger.feeds if self._is_behind(feed)]
+        for number, feed in enumerate(behind):
+            # Each may fill its part of the room, and what those before it have left: no backlog delays another feed.
+            most = max(1, ledger.room // (len(behind) - number))
+            if (row := ledger.untold(feed)) is not None:
+                is_hungry |= await self._tell(feed, row, min(most, _TOLD_AT_ONCE))
+                continue
+            frontier, end = ledger.frontier(feed), self._ends[feed]
+            events = await self._store.read_events(feed, frontier, most, until=end)
+            through = events[-1].sequence if len(events) == most else end  # else the rest was pruned before it was owed
+            ledger.admit(feed, filter(self._judge_passing, events), through)
+            # Where hardly any passed, nothing may be in flight whose end would call for more.
+            is_hungry |= through < end and ledger.room >= ledger.read_ahead // 2
+        for answer, count in self._unanswered.items():
+            self._telemetry.emit(FilterUnanswered(self._sink, answer, count))
+        self._unanswered.clear()
+        return is_hungry
+
+    def _is_behind(self, feed: Feed) -> bool:
+        """Whether there is something to read of a feed; what is not wanted is passed at once."""
+        ledger, end = self._ledger, self._ends.get(feed, 0)
+        if not self._filter.wants(feed):
+            if ledger.untold(feed) is not None:
+                ledger.tell(feed, (), 0, is_read=True)
+            ledger.admit(feed, (), end)
+            return False
+        return ledger.untold(feed) is not None or ledger.frontier(feed) < end
+
+    async def _tell(self, feed: Feed, after: int, most: int) -> bool:
+        """Tell the sink of the next stored records of a feed; what follows them waits until all are known."""
+        beginning = self._beginnings[feed]
+        found = await self._store.read_told(feed, beginning, after, most)
+        if found is None:
+            return False
+        told, end, is_all = found
+        teller = Teller(feed, beginning, name=self._name, epoch=self._store.epoch)
+        events = [(each.row, teller.tell(each.key, each.revision, each.body, each.modified)) for each in told]
+        if not after and beginning.lost_since is not None and feed != NOTICES:
+            events.insert(0, (0, teller.tell_gap()))
+        passing = [each for each in events if self._judge_passing(each[1], is_told=True)]
+        self._ledger.tell(feed, passing, end, is_read=is_all)
+        return True
+
+    def _judge_passing(self, event: Event, *, is_told: bool = False) -> bool:
+        """Return whether an event goes on to the sink; make a dead letter of one that the filters cannot judge."""
+        answer = self._filter.judge(event, is_told=is_told)
+        if not answer.is_plain:
+            self._unanswered[answer] += 1
+        if not (answer is Answer.YES or answer.is_held_back):
+            self._ledger.condemn(event, self._now(), f"where {answer}")
+        return self._passes(event, answer)
+
+    def _passes(self, event: Event, answer: Answer) -> bool:
+        return answer is Answer.YES or (self._keeps_state and bool(event.key) and self._filter.wants(event.feed))
+
+    # Events that were read before -----------------------------------------------------------------------------------
+
+    async def find_owed(self, entry: Blocked, frontier: int) -> Event | None:
+        """Return the first event that a blocked key owes up to a frontier."""
+        after = entry.sequence - 1
+        beginning = self._beginnings.get(entry.feed)
+        if beginning is not None and entry.sequence == beginning.origin:
+            after = entry.sequence
+            told = await self._find_told(entry.feed, entry.key, beginning)
+            if told is not None and self._passes(told, self._filter.judge(told, is_told=True)):
+                return told
+        while True:
+            events = await self._store.read_events(entry.feed, after, _TAIL_AT_ONCE, key=entry.key, until=frontier)
+            for event in events:
+                if self._passes(event, self._filter.judge(event)):
+                    return event
+            if len(events) < _TAIL_AT_ONCE:
+                return None
+            after = events[-1].sequence
+
+    async def _find_told(self, feed: Feed, key: str, beginning: Beginning) -> Event | None:
+        teller = Teller(feed, beginning, name=self._name, epoch=self._store.epoch)
+        if not key:
+            return teller.tell_gap() if beginning.lost_since is not None else None
+        told = await self._store.find_told(feed, beginning, key)
+        return None if told is None else teller.tell(told.key, told.revision, told.body, told.modified)
+
+    def is_state_only(self, event: Event) -> bool:
+        """Whether the sink gets an event only for the state of its record."""
+        if not self._keeps_state:
+            return False
+        beginning = self._beginnings.get(event.feed)
+        is_told = beginning is not None and event.sequence == beginning.origin  # no other has its number
+        return self._filter.judge(event, is_told=is_told) is not Answer.YES
+
+    # Replays --------------------------------------------------------------------------------------------------------
+
+    @property
+    def can_replay(self) -> bool:
+        """Whether a replay may be sent now: nothing else is to be."""
+        now = self._now()
+        lends_at = self._ledger.lends_at(now)
+        return lends_at is not None and lends_at <= now
+
+    async def read_replays(self) -> None:
+        """Read the next replays that are due; what came of those before must be saved.
+
+        What is not to be sent any more becomes a dead letter, for it may have been one before.
+        """
+        replays = await self._store.load_replays(self._sink, self._now(), _REPLAYS_AT_ONCE)
+        for replay in replays:
+            event, answer = await self._find_replayed(replay)
+            if event is None:
+                self._ledger.bury_replay(replay, self._now(), "not kept any more")
+            elif answer is Answer.YES:
+                self.replays.append((replay, event))
+            else:
+                error = "held back by the sink's filters" if answer.is_held_back else f"where {answer}"
+                self._ledger.bury_replay(replay, self._now(), error)
+        if not replays:
+            self.replay_at = (await self._store.load_controls(self._sink)).replay_at
+
+    async def _find_replayed(self, replay: Replay) -> tuple[Event | None, Answer]:
+        beginning = self._beginnings.get(replay.feed)
+        events = await self._store.read_events(
+            replay.feed, replay.sequence - 1, 1, key=replay.key, until=replay.sequence
+        )
+        if events:
+            return events[0], self._filter.judge(events[0])
+        if beginning is None or replay.sequence != beginning.origin:
+            return None, Answer.NO
+        told = await self._find_told(replay.feed, replay.key, beginning)
+        return told, Answer.NO if told is None else self._filter.judge(told, is_told=True)
+
+    def wake_at(self) -> datetime | None:
+        """Return when to look again if nothing is settled before; None where that alone can change anything."""
+        now = self._now()
+        wake_at, lends_at = self._ledger.wake_at(now), self._ledger.lends_at(now)
+        replay_at = None
+        if lends_at is not None and self.replays:
+            replay_at = lends_at if lends_at > now else None
+        elif lends_at is not None and self.replay_at is not None and not self._ledger.is_replaying:
+            replay_at = max(lends_at, self.replay_at)
+        return min((moment for moment in (wake_at, replay_at) if moment is not None), default=None)
+
+    async def is_empty(self) -> bool:
+        """Return whether everything was attempted that may be attempted now."""
+        ends = await self._store.last_sequences()
+        ledger, now = self._ledger, self._now()
+        wake_at = ledger.wake_at(now)
+        is_read = all(
+            ledger.frontier(feed) >= ends.get(feed, 0) and ledger.untold(feed) is None for feed in ledger.feeds
+        )
+        is_replayed = not self.replays and (self.replay_at is None or self.replay_at > now)
+        return ledger.idle and is_read and is_replayed and (wake_at is None or wake_at > now)

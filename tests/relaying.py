@@ -1,0 +1,141 @@
+"""Relays for tests: over a real store, to sinks that do what they are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from dockbell.config import SinkSettings
+from dockbell.core.comparing.canon import Canon
+from dockbell.core.comparing.judge import Judge
+from dockbell.core.comparing.judgement import Reading
+from dockbell.core.model import DELIVERED, ClockSource, Delivery, Fate, Feed, Outcome, Page, Via
+from dockbell.core.publishing.event import Composer
+from dockbell.core.publishing.named import NamedEvent
+from dockbell.core.publishing.statement import GapReason, gap
+from dockbell.core.reading.shape import Shape
+from dockbell.ports import Store
+from dockbell.relay import Relay
+from dockbell.stores.sqlite import SqliteStore
+from tests.fakes import NOON, Clock, Ear, FakeSink
+
+FEED = Feed("main", "shipments")
+STOCK = Feed("main", "stock")
+FAILED = Outcome(Fate.FAILED, "HTTP 500")
+UNREACHABLE = Outcome(Fate.UNREACHABLE, "connection refused")
+
+
+@asynccontextmanager
+async def opened(
+    folder: Path, *, clock: Clock | None = None, start: Literal["now", "beginning", "state"] = "beginning"
+) -> AsyncIterator[SqliteStore]:
+    """Return a store with two feeds, in which a sink has a place."""
+    store = await SqliteStore.open(folder / "dockbell.db", now=clock or Clock(), epoch="epoch")
+    for feed in (FEED, STOCK):
+        state = await store.open_feed(feed)
+        await store.save_shape(state.id, Shape(("/id",), None, None), proven=True)
+    await store.enroll("screen", start)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+async def change(store: Store, *records: dict[str, Any], feed: Feed = FEED) -> None:
+    """Commit a page of records to a feed."""
+    raws = tuple(json.dumps(record).encode() for record in records)
+    page = Page(raws, None, feed.resource, NOON, ClockSource.DATE, NOON, NOON)
+    judge = Judge(feed, key=("/id",), updated_at=None, created_at=None, canon=Canon())
+    state = await store.open_feed(feed)
+    judged = partial(judge.judge, page, Reading(Via.POLL, NOON))
+    await store.commit_page(state.id, judged, make_composer(feed), via=Via.POLL)
+
+
+def make_composer(feed: Feed = FEED, named: Sequence[NamedEvent] = ()) -> Composer:
+    return Composer(feed, name="acme", singular="shipment", epoch="epoch", named=named)
+
+
+async def state_gap(store: Store, feed: Feed = FEED) -> None:
+    """State something about a feed."""
+    statement = gap(feed, NOON, began_at=None, ended_at=NOON, reason=GapReason.DOWN)
+    await store.publish((await store.open_feed(feed)).id, [statement], make_composer(feed))
+
+
+async def change_keys(store: Store, keys: Iterable[str]) -> None:
+    """Change one key after the other, each time to something new."""
+    for number, key in enumerate(keys):
+        await change(store, {"id": key, "n": number})
+
+
+def make_relay(
+    store: Store, sink: FakeSink, clock: Clock | None = None, ear: Ear | None = None, **settings: Any
+) -> Relay:
+    return Relay(
+        sink,
+        SinkSettings(type="fake", **settings),
+        store=store,
+        telemetry=(ear or Ear()).telemetry,
+        now=clock or Clock(),
+        jitter=lambda: 0.0,
+    )
+
+
+@asynccontextmanager
+async def relaying(
+    store: Store, sink: FakeSink, clock: Clock | None = None, ear: Ear | None = None, **settings: Any
+) -> AsyncIterator[Relay]:
+    """Run a relay meanwhile."""
+    relay = make_relay(store, sink, clock, ear, **settings)
+    async with anyio.create_task_group() as group:
+        group.start_soon(relay.run)
+        yield relay
+        relay.stop()
+
+
+async def until(condition: Callable[[], bool], seconds: float = 5) -> None:
+    """Wait until something is so."""
+    with anyio.fail_after(seconds):
+        while not condition():  # noqa: ASYNC110  # the condition is about a sink that knows no events
+            await anyio.sleep(0.002)
+
+
+async def drain(store: Store, sink: FakeSink, clock: Clock | None = None, **settings: Any) -> bool:
+    """Deliver what can be delivered now."""
+    relay = make_relay(store, sink, clock, **settings)
+    with anyio.fail_after(5):
+        return await relay.drain(timedelta(seconds=1))
+
+
+@dataclass
+class PatientSink(FakeSink):
+    """Leaves what it is told to leave unanswered in flight, until :meth:`finish`."""
+
+    is_left: Callable[[Delivery], bool] = lambda _: False
+    left: list[Delivery] = field(default_factory=list)
+
+    async def run(
+        self, deliveries: MemoryObjectReceiveStream[Delivery], settle: Callable[[Delivery, Outcome], None]
+    ) -> None:
+        self.settle = settle
+        async for delivery in deliveries:
+            self.got.append(delivery)
+            if self.is_left(delivery):
+                self.left.append(delivery)
+            else:
+                settle(delivery, self.answer(delivery))
+        for delivery in self.left:
+            settle(delivery, UNREACHABLE)
+        self.left.clear()
+
+    def finish(self, outcome: Outcome = DELIVERED) -> None:
+        """Answer the first that was left."""
+        self.settle(self.left.pop(0), outcome)

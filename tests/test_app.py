@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dockbell import app
+from dockbell.core.document import encode
+from dockbell.core.model import ChangeKind
+from tests.core.publishing.test_event import make, write
+from tests.fakes import Ear
+
+LARGE = write(make(ChangeKind.UPDATED, encode({"id": 7, "n": 1}), encode({"id": 7, "n": 2, "big": "x" * 3000})))
+SMALL_PATCH = write(
+    make(ChangeKind.UPDATED, encode({"id": 7, "n": 1, "big": "x" * 3000}), encode({"id": 7, "n": 2, "big": "x" * 3000}))
+)
+CONFIG = """
+[store]
+url = "sqlite:///a.db"
+[web]
+listen = "127.0.0.1:0"
+{web}
+[sources.main]
+base_url = "http://127.0.0.1:1"
+api_key = "k"
+[resources.shipments]
+unordered = {unordered}
+[sinks.out]
+type = "stdout"
+max_event_size = 2000
+"""
+
+
+async def shape(folder: Path, event: Any, *, web: str = "", unordered: str = "[]") -> Any:
+    """Return an event as a sink gets it from a daemon with this configuration."""
+    path = folder / "dockbell.toml"
+    path.write_text(CONFIG.format(web=web, unordered=unordered))
+    async with app.assemble(app.load_config(path), Ear().telemetry) as agents:
+        return json.loads(agents.relays["out"]._rendering.event(event).body)
+
+
+@pytest.mark.parametrize(
+    ("web", "dataref"), [("", None), ('url = "https://bell.example.com"', "https://bell.example.com")]
+)
+async def test_receivers_are_told_where_to_read_only_if_they_can(tmp_path: Path, web: str, dataref: str | None) -> None:
+    event = await shape(tmp_path, LARGE, web=web)
+    assert event.get("dataref") == (dataref and f"{dataref}/state/main/shipments/7")
+
+
+async def test_sinks_know_which_feeds_have_arrays_without_an_order(tmp_path: Path) -> None:
+    assert "patch" in (await shape(tmp_path, SMALL_PATCH))["data"]
+    assert "patch" not in (await shape(tmp_path, SMALL_PATCH, unordered='["/tags"]'))["data"]

@@ -7,10 +7,13 @@ import re
 import socket
 import ssl
 from collections.abc import Collection
+from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from dockbell.config.values import redact_url, show
 from dockbell.errors import ConfigError
+
+_UNKNOWN_ISSUER: Final = (2, 18, 19, 20, 21)  # OpenSSL's X509_V_ERR_… of chains that end with nobody we know
 
 
 def split_url(url: str, *, schemes: Collection[str], example: str) -> SplitResult:
@@ -51,18 +54,25 @@ def make_trust(
         raise ConfigError(f"{subject}: ca_file cannot be used, {explain(error)}, got {ca_file}") from error
     if cert_file:
         try:
-            context.load_cert_chain(cert_file, key_file)
+            context.load_cert_chain(cert_file, key_file, _refuse_password)
         except OSError as error:
             files = f"{cert_file} and {key_file}" if key_file else cert_file
             raise ConfigError(f"{subject}: client certificate cannot be used, {explain(error)}, got {files}") from error
     return context
 
 
+def _refuse_password() -> str:
+    # Otherwise OpenSSL asks on the terminal, and waits.
+    raise OSError("the key is encrypted, store it without a passphrase")
+
+
 def explain(error: BaseException) -> str:
     """Say in a few words what lies behind an error: ``connection refused``."""
     match cause := find_cause(error):
         case ssl.SSLCertVerificationError():
-            return f"certificate not accepted, {cause.verify_message}; set ca_file to the authority that signed it"
+            words = cause.verify_message.rstrip(".")
+            remedy = "; set ca_file to the authority that signed it" if cause.verify_code in _UNKNOWN_ISSUER else ""
+            return f"certificate not accepted, {words[:1].lower()}{words[1:]}{remedy}"
         case ssl.SSLError():
             return f"TLS, {(getattr(cause, 'reason', None) or str(cause)).lower().replace('_', ' ')}"
         case socket.gaierror():

@@ -1,4 +1,4 @@
-"""A receiver of webhooks that answers with anything, however wrong."""
+"""A receiver of webhooks that answers with anything, however wrong; and a sink that posts to it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 import anyio
 
+from dockbell.core.model import Outcome
+from dockbell.core.publishing.signature import mint
 from dockbell.ports import Bell
+from dockbell.sinks.webhook import WebhookSettings, WebhookSink
+from tests.sinks.conftest import Facts, make_delivery, running
+
+# Not of the same byte: HMAC fills keys up with zeros, and two of nothing else would be one.
+SECRET: Final = mint(b"s" * 24)
+OTHER: Final = mint(b"o" * 32)
 
 
 @dataclass
@@ -90,3 +98,20 @@ def respond(status: str, body: bytes = b"", **headers: str) -> bytes:
     lines = [f"HTTP/1.1 {status}", f"content-length: {len(body)}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+OK: Final = respond("200 OK", b"thanks")
+
+
+def make_sink(url: str, facts: Facts | None = None, *, secret: Any = SECRET, **settings: Any) -> WebhookSink:
+    """Return the sink ``erp``."""
+    values = {"type": "webhook", "url": url, "secret": secret} | settings
+    return WebhookSink("erp", WebhookSettings.model_validate(values), (facts or Facts()).telemetry)
+
+
+async def attempt(sink: WebhookSink) -> Outcome:
+    """Return what comes of one delivery."""
+    async with running(sink) as run:
+        run.deliver(make_delivery())
+        (outcome,) = await run.until_settled(1)
+    return outcome

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dockbell.core.model import DELIVERED, Fate, Outcome
+from dockbell.sinks.webhook import judge, parse_retry_after
+from tests.sinks.receiver import OK, attempt, make_sink, receiving, respond
+
+NOW = datetime(2026, 11, 21, 2, 30, tzinfo=UTC)
+DAY = timedelta(hours=24)
+
+
+@pytest.mark.parametrize(
+    ("status", "fate"),
+    [
+        ("200 OK", Fate.DELIVERED),
+        ("202 Accepted", Fate.DELIVERED),
+        ("204 No Content", Fate.DELIVERED),
+        ("299 Fine", Fate.DELIVERED),
+        ("302 Found", Fate.FAILED),
+        ("400 Bad Request", Fate.REFUSED),
+        ("304 Not Modified", Fate.FAILED),
+        ("401 Unauthorized", Fate.FAILED),
+        ("403 Forbidden", Fate.FAILED),
+        ("404 Not Found", Fate.FAILED),
+        ("410 Gone", Fate.CLOSED),
+        ("413 Content Too Large", Fate.REFUSED),
+        ("415 Unsupported Media Type", Fate.REFUSED),
+        ("422 Unprocessable Content", Fate.REFUSED),
+        ("429 Too Many Requests", Fate.FAILED),
+        ("500 Internal Server Error", Fate.FAILED),
+        ("503 Service Unavailable", Fate.FAILED),
+    ],
+)
+async def test_the_status_decides(status: str, fate: Fate) -> None:
+    async with receiving(respond(status)) as receiver:
+        outcome = await attempt(make_sink(receiver.url))
+    assert outcome.fate is fate
+    assert outcome.reason.startswith(f"HTTP {status[:3]}" if fate is not Fate.DELIVERED else "")
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    async with receiving(OK) as elsewhere, receiving(respond("307 Moved", location=elsewhere.url)) as receiver:
+        outcome = await attempt(make_sink(receiver.url))
+    assert outcome == Outcome(Fate.FAILED, "HTTP 307, redirects are not followed")
+    assert not elsewhere.requests
+
+
+@pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Service Unavailable"])
+async def test_a_receiver_s_wish_to_wait_is_passed_on(status: str) -> None:
+    async with receiving(respond(status, retry_after="120")) as receiver:
+        outcome = await attempt(make_sink(receiver.url))
+    assert outcome == Outcome(Fate.FAILED, f"HTTP {status[:3]}", timedelta(minutes=2))
+
+
+async def test_a_date_to_wait_for_is_obeyed_to_the_second() -> None:
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=3)
+    async with receiving(respond("429 Too Many Requests", retry_after=format_datetime(at, usegmt=True))) as receiver:
+        outcome = await attempt(make_sink(receiver.url))
+    assert outcome.retry_after is not None
+    assert abs(datetime.now(UTC) + outcome.retry_after - at) < timedelta(seconds=5)
+
+
+def test_only_429_and_503_may_ask_to_wait() -> None:
+    assert judge(500, "120", (), NOW) == Outcome(Fate.FAILED, "HTTP 500")
+
+
+async def test_which_statuses_make_a_dead_letter_at_once_can_be_chosen() -> None:
+    async with receiving(respond("404 Not Found")) as receiver:
+        assert (await attempt(make_sink(receiver.url, dead_on=[404, 409]))).fate is Fate.REFUSED
+    async with receiving(respond("422 Unprocessable Content")) as receiver:
+        assert (await attempt(make_sink(receiver.url, dead_on=[404, 409]))).fate is Fate.FAILED
+        assert (await attempt(make_sink(receiver.url, dead_on=[]))).fate is Fate.FAILED
+
+
+@given(st.integers(100, 599), st.frozensets(st.integers(300, 599)), st.text())
+def test_every_status_has_one_fate(status: int, dead_on: frozenset[int], retry_after: str) -> None:
+    outcome = judge(status, retry_after, dead_on, NOW)
+    assert (outcome == DELIVERED) == (200 <= status < 300)
+    assert (outcome.fate is Fate.CLOSED) == (status == 410)
+    assert (outcome.fate is Fate.REFUSED) == (status in dead_on - {410, 429, 503})
+    assert outcome.retry_after is None or status in (429, 503)
+
+
+@pytest.mark.parametrize(
+    ("value", "pause"),
+    [
+        ("0", timedelta(0)),
+        ("120", timedelta(minutes=2)),
+        ("999999999", timedelta(hours=24)),
+        ("Sat, 21 Nov 2026 02:31:00 GMT", timedelta(minutes=1)),
+        ("Sat, 21 Nov 2026 02:31:00 -0000", timedelta(minutes=1)),
+        ("Sat, 21 Nov 2026 02:29:00 GMT", timedelta(0)),
+        ("Sat, 28 Nov 2026 02:29:00 GMT", timedelta(hours=24)),
+        ("", None),
+        ("-1", None),
+        ("1.5", None),
+        ("soon", None),
+        ("Sat, 99 Nov 2026 02:31:00 GMT", None),
+        ("9" * 5000, DAY),
+        ("Saturday, 21-Nov-26 02:31:00 GMT", timedelta(minutes=1)),
+        ("Sat Nov 21 02:31:00 2026", timedelta(minutes=1)),
+        ("Sat, 21 Nov 2026 02:31:00 +99999999999999", None),
+        ("Fri, 31 Dec 9999 23:59:59 -2359", DAY),
+        ("٣", None),
+    ],
+)
+def test_both_forms_of_retry_after_are_read_and_bounded_by_a_day(value: str, pause: timedelta | None) -> None:
+    assert parse_retry_after(value, NOW) == pause
+
+
+@given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d{1,3} (Nov|Feb) \d{1,5} \d\d?:\d\d:\d\d ?([+-]\d{1,20}|GMT|X)?"))
+def test_no_retry_after_is_too_odd_to_be_read(value: str) -> None:
+    pause = parse_retry_after(value, NOW)
+    assert pause is None or timedelta(0) <= pause <= DAY

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from typing import Any, Final, Protocol, Self
 import anyio
 import iotcore
 from paho.mqtt import client as paho
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 MOSQUITTO: Final = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 
@@ -128,6 +129,44 @@ class Iotcore:
         self._broker.stop()
 
 
+_AMQTT: Final = """
+import asyncio, sys
+from amqtt.broker import Broker
+async def serve(port):
+    listener = {"type": "tcp", "bind": f"127.0.0.1:{port}"}
+    anonymous = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
+    await Broker({"listeners": {"default": listener}, "plugins": anonymous}).start()
+    await asyncio.Event().wait()
+asyncio.run(serve(int(sys.argv[1])))
+"""
+
+
+class Amqtt:
+    """The broker of PyPI's ``amqtt``, in a process of its own: it speaks 3.1.1 only."""
+
+    host = "127.0.0.1"
+
+    def __init__(self) -> None:
+        self.port = find_free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"mqtt://{self.host}:{self.port}"
+
+    def start(self) -> None:
+        """Start it, and return when it accepts connections."""
+        self._process = subprocess.Popen([sys.executable, "-c", _AMQTT, str(self.port)], stderr=subprocess.DEVNULL)
+        _wait_until(lambda: _accepts(self.host, self.port), "amqtt does not accept connections")
+
+    def stop(self) -> None:
+        """End it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(_PATIENCE)
+            self._process = None
+
+
 def make_broker(folder: Path) -> Broker:
     """Return Mosquitto where it is installed, otherwise iotcore unless the environment insists; not started yet."""
     if MOSQUITTO is None and os.environ.get("DOCKBELL_REQUIRE_MOSQUITTO"):
@@ -153,11 +192,14 @@ class Subscriber:
         received: All of it, in order.
     """
 
-    def __init__(self, broker: Broker, topic_filter: str = "#", **login: str) -> None:
+    def __init__(
+        self, broker: Broker, topic_filter: str = "#", *, version: int = 5, qos: int = 1, **login: str
+    ) -> None:
         self.received: list[Received] = []
         self._filter = topic_filter
+        self._qos = qos
         self._subscribed = threading.Event()
-        self._client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+        self._client = paho.Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion(version))
         if login:
             self._client.username_pw_set(**login)
         self._client.on_connect = self._on_connect
@@ -192,7 +234,7 @@ class Subscriber:
         return {topic: payload for topic, payload in latest.items() if payload}
 
     def _on_connect(self, client: paho.Client, *_: Any) -> None:
-        client.subscribe(self._filter, qos=1)
+        client.subscribe(self._filter, qos=self._qos)
 
     def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
         properties = message.properties.json() if message.properties else {}  # type: ignore[no-untyped-call]

@@ -16,7 +16,12 @@ from dockbell.telemetry import Fact, Telemetry
 
 
 def make_delivery(
-    number: int = 1, *, body: bytes | None = None, state: bytes | None = None, replayed: bool = False
+    number: int = 1,
+    *,
+    body: bytes | None = None,
+    state: bytes | None = None,
+    state_only: bool = False,
+    replayed: bool = False,
 ) -> Delivery:
     """Return the delivery of an event of its own key."""
     key = f"shp_{number}"
@@ -30,7 +35,7 @@ def make_delivery(
         revision=1,
         body=json.dumps({"subject": key}).encode() if body is None else body,
     )
-    return Delivery(event, state=state, replayed=replayed)
+    return Delivery(event, state=state, state_only=state_only, replayed=replayed)
 
 
 def make_statement(number: int = 1) -> Delivery:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, Protocol, cast
 
 from dockbell.config import SinkSettings, suggest
 from dockbell.errors import ConfigError
@@ -14,7 +14,9 @@ from dockbell.telemetry import Telemetry
 class SinkType(Protocol):
     """A kind of sink: what the entry point names."""
 
-    Settings: ClassVar[type[SinkSettings]]
+    @property
+    def Settings(self) -> type[SinkSettings]:  # noqa: N802  # a class, where it is found
+        """The model of ``[sinks.NAME]``."""
 
     def __call__(self, name: str, settings: Any, telemetry: Telemetry) -> Sink:
         """Return the sink ``[sinks.NAME]``, not yet connected.

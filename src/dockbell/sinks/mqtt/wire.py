@@ -1,6 +1,6 @@
-"""One MQTT 5 connection: paho speaks the protocol, the event loop waits; nothing is queued, nothing is sent again.
+"""One MQTT connection: paho speaks the protocol, the event loop waits; nothing is queued, nothing is sent again.
 
-The only module that imports paho. What a lost connection has not acknowledged is the caller's to publish on the next.
+What a lost connection has not acknowledged is the caller's to publish on the next.
 """
 
 from __future__ import annotations
@@ -9,43 +9,44 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache, cached_property
+from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 import anyio
 from anyio import to_thread
 from paho.mqtt import client as paho
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from dockbell.errors import SinkError, SinkRejected, SinkUnavailable
 from dockbell.network import explain
+from dockbell.sinks.mqtt.greeting import Protocol, VersionUnclear, describe, find_refusal
+from dockbell.sinks.mqtt.publication import MOST_REMAINING, Publication, packet_size, properties_of, remaining_length
 
 _DIAL_LIMIT: Final = timedelta(seconds=10)
 _PUBACK_LIMIT: Final = timedelta(seconds=30)
 _TICK: Final = timedelta(seconds=1)
 _QUICK_ACK: Final = getattr(socket, "TCP_QUICKACK", None)
 _MOST_IN_FLIGHT: Final = 65_535
-_MOST_REMAINING: Final = 268_435_455
+_TAKEN_OVER: Final = 0x8E
+# Reasons of a DISCONNECT that no single publication can be blamed for: busy, shutting down, no answer to a ping, too
+# much in flight, rate, quota, administrative action, another server, moved, connection rate, longest connection.
+_BLAMELESS: Final = frozenset({0x89, 0x8B, 0x8D, 0x93, 0x96, 0x97, 0x98, 0x9C, 0x9D, 0x9F, 0xA0})
 # What paho gives as reason when there is no DISCONNECT.
-_LOSSES: Final = {0x82: "not in MQTT 5", 0x8D: "no answer to a ping"}
-# Refusals of a CONNECT that pass: unspecified, implementation specific, unavailable, busy, quota, connection rate.
-_PASSING: Final = frozenset({0x80, 0x83, 0x88, 0x89, 0x97, 0x9F})
+_NOT_MQTT: Final = 0x82
+_NO_ANSWER: Final = 0x8D
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
-    """What one PUBLISH carries; the quality of service is always 1."""
+class Ending(Enum):
+    """How a connection came to its end."""
 
-    topic: str
-    payload: bytes
-    content_type: str = ""
-    retain: bool = False
-    expiry: timedelta | None = None
+    OURS = auto()  # we gave it up, or the broker had a reason of its own
+    DROPPED = auto()  # the broker closed it without a word, or because of what it was sent
+    TAKEN_OVER = auto()  # somebody else has connected with our client id
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class Login:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     will: Publication | None = None
+    protocol: Protocol = Protocol.V5
 
 
 class Ack(NamedTuple):
@@ -78,7 +80,9 @@ async def dial(login: Login, wake: Callable[[], None]) -> Wire:
         wake: Called in the event loop whenever the wire has news: acknowledgements, or its loss.
 
     Raises:
-        SinkUnavailable: Nobody answers, or not in MQTT 5.
+        VersionRefused, VersionUnclear: Another version of MQTT may do.
+        RetainRefused: Another will may do.
+        SinkUnavailable: Nobody answers.
         SinkRejected: The broker refuses us, or we its certificate.
     """
     client = _make_client(login)
@@ -86,28 +90,44 @@ async def dial(login: Login, wake: Callable[[], None]) -> Wire:
         with anyio.fail_after(_DIAL_LIMIT.total_seconds()):
             # It blocks (name, TCP, TLS), hence the thread; a client that nobody waits for closes when it is collected.
             await to_thread.run_sync(_connect, client, login, abandon_on_cancel=True)
-            wire = Wire(client, wake)
-            try:
-                await wire.greeted()
-            except BaseException:
-                wire.close()
-                raise
-            return wire
     except ssl.SSLCertVerificationError as error:
         raise SinkRejected(explain(error)) from error
     except (OSError, ValueError) as error:
         raise SinkUnavailable(explain(error)) from error
+    wire = Wire(client, wake, login.protocol)
+    try:
+        with anyio.fail_after(_DIAL_LIMIT.total_seconds()):
+            await wire.greeted()
+    except TimeoutError as error:
+        wire.close()
+        raise VersionUnclear(explain(error)) from error
+    except BaseException:
+        wire.close()
+        raise
+    return wire
+
+
+async def answers(login: Login) -> bool:
+    """Return whether anybody listens there at all."""
+    with anyio.move_on_after(_TICK.total_seconds()), suppress(OSError):
+        await (await anyio.connect_tcp(login.host, login.port)).aclose()
+        return True
+    return False
 
 
 def _make_client(login: Login) -> paho.Client:
-    client = paho.Client(CallbackAPIVersion.VERSION2, login.client_id, protocol=paho.MQTTv5, reconnect_on_failure=False)
+    version = MQTTProtocolVersion.MQTTv5 if login.protocol is Protocol.V5 else MQTTProtocolVersion.MQTTv311
+    clean = None if login.protocol is Protocol.V5 else True
+    client = paho.Client(
+        CallbackAPIVersion.VERSION2, login.client_id, clean_session=clean, protocol=version, reconnect_on_failure=False
+    )
     client.max_inflight_messages_set(0)  # else paho looks through all in flight at each PUBACK
     client.username_pw_set(login.username, login.password)
     if login.trust is not None:
         login.trust.sslsocket_class = _TidySocket
         client.tls_set_context(login.trust)
     if (will := login.will) is not None:
-        properties = _properties_of(will, PacketTypes.WILLMESSAGE)
+        properties = properties_of(will, PacketTypes.WILLMESSAGE) if login.protocol is Protocol.V5 else None
         client.will_set(will.topic, will.payload, qos=1, retain=will.retain, properties=properties)
     return client
 
@@ -124,7 +144,7 @@ class _TidySocket(ssl.SSLSocket):
 
 
 def _connect(client: paho.Client, login: Login) -> None:
-    client.connect(login.host, login.port, int(login.keepalive.total_seconds()), clean_start=True)
+    client.connect(login.host, login.port, int(login.keepalive.total_seconds()))  # a fresh client starts clean
     if client.socket() is None:
         raise ConnectionResetError("connection lost")
 
@@ -133,24 +153,39 @@ class Wire:
     """A connection that :func:`dial` opened, driven by the event loop it was opened in.
 
     Attributes:
+        protocol: The version that is spoken.
         lost: Why it ended; empty while it lives.
+        ending: How it ended.
         receive_maximum: How many publications the broker takes before it acknowledges one.
         packet_maximum: The largest packet that the broker takes, in bytes.
+        retains: Whether the broker retains publications.
+        is_asking: A subscription has been neither granted nor refused.
     """
 
-    def __init__(self, client: paho.Client, wake: Callable[[], None]) -> None:
+    def __init__(self, client: paho.Client, wake: Callable[[], None], protocol: Protocol = Protocol.V5) -> None:
+        self.protocol = protocol
         self.lost = ""
+        self.ending = Ending.OURS
         self.receive_maximum = _MOST_IN_FLIGHT
-        self.packet_maximum = _packet_size(_MOST_REMAINING)
+        self.packet_maximum = packet_size(MOST_REMAINING)
+        self.retains = True
+        self.is_asking = False
+        self._properties_of = properties_of if protocol is Protocol.V5 else _no_properties
         self._client = client
         self._wake = wake
         self._loop = asyncio.get_running_loop()
+        self._begun_at = self._loop.time()
+        self._lost_at = 0.0
         self._greeted = asyncio.Event()
         self._refusal: SinkError | None = None
         self._sent: dict[int, float] = {}
         self._acks: list[Ack] = []
+        self._answer: asyncio.Future[str] = self._loop.create_future()
+        self._hear: Callable[[bytes, bool], None] = lambda *_: None
         client.on_connect = self._on_connect
         client.on_publish = self._on_publish
+        client.on_subscribe = self._on_subscribe
+        client.on_message = lambda _client, _data, heard: self._hear(bytes(heard.payload), heard.retain)
         client.on_disconnect = self._on_disconnect
         client.on_socket_close = self._on_socket_close
         sock = client.socket()
@@ -164,25 +199,30 @@ class Wire:
         """Wait for the CONNACK.
 
         Raises:
+            VersionRefused, VersionUnclear, RetainRefused: See :func:`dial`.
             SinkRejected: It is a refusal that somebody must mend.
-            SinkUnavailable: It is a refusal that passes, or the connection was lost before it.
+            SinkUnavailable: It is a refusal that passes.
         """
         await self._greeted.wait()
         if self._refusal is not None:
             raise self._refusal
         if self.lost:
-            raise SinkUnavailable(self.lost)
+            is_closed = self.ending is Ending.DROPPED
+            raise VersionUnclear(self.lost, is_closed=is_closed, is_answered=not is_closed)
 
     @property
-    def room(self) -> int:
-        """How many publications the broker takes now, before it acknowledges another."""
-        return self.receive_maximum - len(self._sent)
+    def age(self) -> timedelta:
+        """How long it has lasted, until now or until it was lost."""
+        return timedelta(seconds=(self._lost_at if self.lost else self._loop.time()) - self._begun_at)
 
-    def fits(self, publication: Publication) -> bool:
-        """Whether the broker takes a packet of this size; one that is larger would cost the connection."""
-        properties = len(_properties_of(publication).packed)
-        remaining = 2 + len(publication.topic.encode()) + 2 + properties + len(publication.payload)
-        return remaining <= _MOST_REMAINING and _packet_size(remaining) <= self.packet_maximum
+    def objection(self, publication: Publication) -> str:
+        """Return why the broker cannot be sent this, empty when it can; to try would cost the connection."""
+        if publication.retain and not self.retains:
+            return "retained, which the broker does not do"
+        remaining = remaining_length(publication, self._properties_of(publication))
+        if remaining > MOST_REMAINING or packet_size(remaining) > self.packet_maximum:
+            return f"larger than the broker takes ({self.packet_maximum} bytes)"
+        return ""
 
     def publish(self, publication: Publication) -> int | None:
         """Send once; return the packet id that the :class:`Ack` will bear, or None when the connection is lost."""
@@ -191,10 +231,10 @@ class Wire:
             publication.payload,
             qos=1,
             retain=publication.retain,
-            properties=_properties_of(publication),
+            properties=self._properties_of(publication),
         )
         if info.rc != paho.MQTT_ERR_SUCCESS:
-            self._lose(f"not sent, {paho.error_string(info.rc).rstrip('.').lower()}")
+            self._lose(f"not sent, {paho.error_string(info.rc).rstrip('.').lower()}", Ending.DROPPED)
             return None
         self._sent[info.mid] = self._loop.time()
         self._write_later()
@@ -204,6 +244,33 @@ class Wire:
         """Return the acknowledgements that have arrived since the last call, in order."""
         acks, self._acks = self._acks, []
         return acks
+
+    def waited(self, packet_id: int) -> timedelta:
+        """Return how long a publication had been in flight when the connection was lost."""
+        return timedelta(seconds=self._lost_at - self._sent[packet_id])
+
+    async def subscribe(self, topic: str, hear: Callable[[bytes, bool], None]) -> str:
+        """Subscribe to one topic; return why the broker refuses, empty when it grants it.
+
+        It does not return when the connection is lost before the answer.
+
+        Args:
+            topic: No filter: without wildcards.
+            hear: Called with each payload, and whether it is the retained one.
+        """
+        self._hear = hear
+        self.is_asking = True
+        self._client.subscribe(topic, qos=1)
+        self._write_later()
+        return await self._answer
+
+    def unsubscribe(self, topic: str) -> None:
+        """Hear no more of a topic, whether or not the broker has granted it."""
+        self._hear = lambda *_: None
+        self.is_asking = False
+        if not self.lost:
+            self._client.unsubscribe(topic)
+            self._write_later()
 
     def disconnect(self) -> None:
         """Say goodbye, so that the broker forgets the will, and close."""
@@ -248,69 +315,49 @@ class Wire:
         if oldest is not None and self._loop.time() - oldest > _PUBACK_LIMIT.total_seconds():
             self._lose(f"no acknowledgement within {_PUBACK_LIMIT.total_seconds():g} s")
 
-    def _lose(self, reason: str) -> None:
-        self.lost = self.lost or reason
+    def _lose(self, reason: str, ending: Ending = Ending.OURS) -> None:
+        if not self.lost:
+            self.lost, self.ending, self._lost_at = reason, ending, self._loop.time()
         self._greeted.set()
         self._wake()
 
     # What paho calls, in the event loop.
 
     def _on_connect(self, _client: paho.Client, _data: Any, _flags: Any, code: ReasonCode, properties: Any) -> None:
-        if code.is_failure:
-            kind = SinkUnavailable if code.value in _PASSING else SinkRejected
-            self._refusal = kind(f"refused by the broker, {_describe(code)}")
+        self._refusal = find_refusal(code, properties)
         self.receive_maximum = getattr(properties, "ReceiveMaximum", self.receive_maximum)
         self.packet_maximum = getattr(properties, "MaximumPacketSize", self.packet_maximum)
+        self.retains = bool(getattr(properties, "RetainAvailable", True))
         self._greeted.set()
 
     def _on_publish(self, _client: paho.Client, _data: Any, packet_id: int, code: ReasonCode, _properties: Any) -> None:
         self._sent.pop(packet_id, None)
-        self._acks.append(Ack(packet_id, code.value, _describe(code) if code.is_failure else ""))
+        self._acks.append(Ack(packet_id, code.value, describe(code) if code.is_failure else ""))
         self._wake()
+
+    def _on_subscribe(self, _client: paho.Client, _data: Any, _id: int, codes: list[ReasonCode], _more: Any) -> None:
+        self.is_asking = False
+        if not self._answer.done():
+            self._answer.set_result(describe(codes[0]) if codes[0].is_failure else "")
 
     def _on_disconnect(
         self, _client: paho.Client, _data: Any, flags: paho.DisconnectFlags, code: ReasonCode, _properties: Any
     ) -> None:
         if flags.is_disconnect_packet_from_server:
-            self._lose(f"closed by the broker, {_describe(code)}")
+            ending = Ending.OURS if code.value in _BLAMELESS else Ending.DROPPED
+            ending = Ending.TAKEN_OVER if code.value == _TAKEN_OVER else ending
+            self._lose(f"closed by the broker, {describe(code)}", ending)
+        elif code.value == _NOT_MQTT:
+            self._lose(f"not in MQTT {self.protocol}")
+        elif code.value == _NO_ANSWER:
+            self._lose("no answer to a ping")
         else:
-            self._lose(_LOSSES.get(code.value, "connection lost"))
+            self._lose("connection lost", Ending.DROPPED)
 
     def _on_socket_close(self, *_: Any) -> None:
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
 
 
-class _Packed(Properties):
-    """Properties that are packed once: paho packs them anew for each PUBLISH, at a fifth of its cost."""
-
-    @cached_property
-    def packed(self) -> bytes:
-        return bytes(super().pack())  # type: ignore[no-untyped-call]  # paho's own are not typed
-
-    def pack(self) -> bytes:
-        return self.packed
-
-
-def _properties_of(publication: Publication, packet_type: int = PacketTypes.PUBLISH) -> _Packed:
-    return _make_properties(publication.content_type, publication.expiry, packet_type)
-
-
-@cache
-def _make_properties(content_type: str, expiry: timedelta | None, packet_type: int) -> _Packed:
-    properties = _Packed(packet_type)  # type: ignore[no-untyped-call]  # paho's own are not typed
-    if content_type:
-        properties.PayloadFormatIndicator = 1
-        properties.ContentType = content_type
-    if expiry is not None:
-        properties.MessageExpiryInterval = int(expiry.total_seconds())
-    return properties
-
-
-def _packet_size(remaining: int) -> int:
-    """Return the size of a packet by its Remaining Length, itself a number of one to four bytes (MQTT 5.0, 1.5.5)."""
-    return 2 + sum(remaining >> bits > 0 for bits in (7, 14, 21)) + remaining
-
-
-def _describe(code: ReasonCode) -> str:
-    return f"{code.getName().lower()} (0x{code.value:02x})"
+def _no_properties(_: Publication) -> None:
+    """3.1.1 knows none."""

@@ -7,7 +7,7 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,19 +17,15 @@ from paho.mqtt import client as paho
 
 from dockbell.core.model import Fate, Outcome
 from dockbell.errors import SinkRejected, SinkUnavailable
-from dockbell.sinks import mqtt
-from dockbell.sinks.mqtt import MqttSettings, MqttSink
-from dockbell.sinks.wire import Ack, Login, Publication, Wire, dial
+from dockbell.sinks.mqtt import MqttSettings, MqttSink, patience
+from dockbell.sinks.mqtt import wire as wire_module
+from dockbell.sinks.mqtt.greeting import Protocol, VersionRefused, VersionUnclear
+from dockbell.sinks.mqtt.publication import Publication
+from dockbell.sinks.mqtt.wire import Ack, Ending, Login, Wire, dial
 from dockbell.telemetry import SinkFails
 from tests.brokers import find_free_port
 from tests.sinks.conftest import Facts, make_delivery, running
-
-CONNECT, PUBLISH, PINGREQ = 1, 3, 12
-
-
-def packet(kind: int, body: bytes) -> bytes:
-    """Return an MQTT packet with a body of less than 128 bytes."""
-    return bytes([kind << 4, len(body)]) + body
+from tests.sinks.mqtt.handmade import CONNECT, PINGREQ, PUBLISH, packet, read_packet
 
 
 def connack(code: int = 0, properties: bytes = b"") -> bytes:
@@ -50,8 +46,12 @@ class Script:
 
     answer: Callable[[int, int], bytes]
     """From the kind of the packet and, for a PUBLISH, its packet id."""
+    hangs_up: bool = False
+    """It closes the connection after it has answered a packet of a kind."""
+    hangs_up_on: int = PUBLISH
     port: int = 0
     kinds: list[int] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
 
     @property
     def login(self) -> Login:
@@ -60,16 +60,15 @@ class Script:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
-                kind = (await reader.readexactly(1))[0] >> 4
-                size = shift = 0
-                while (byte := (await reader.readexactly(1))[0]) & 128:
-                    size, shift = size + ((byte & 127) << shift), shift + 7
-                body = await reader.readexactly(size + (byte << shift))
+                kind, _, body = await read_packet(reader)
                 topic_size = int.from_bytes(body[:2], "big")
                 packet_id = int.from_bytes(body[2 + topic_size : 4 + topic_size], "big") if kind == PUBLISH else 0
                 self.kinds.append(kind)
+                self.bodies.append(body)
                 writer.write(self.answer(kind, packet_id))
                 await writer.drain()
+                if self.hangs_up and kind == self.hangs_up_on:
+                    return
         except (EOFError, ConnectionError):
             pass
         finally:
@@ -77,8 +76,10 @@ class Script:
 
 
 @asynccontextmanager
-async def scripted(answer: Callable[[int, int], bytes], *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Script]:
-    script = Script(answer)
+async def scripted(
+    answer: Callable[[int, int], bytes] | Script, *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Script]:
+    script = answer if isinstance(answer, Script) else Script(answer)
     server = await asyncio.start_server(script.serve, "127.0.0.1", 0, ssl=tls)
     script.port = server.sockets[0].getsockname()[1]
     try:
@@ -119,9 +120,24 @@ async def test_a_refusal_is_told_by_whether_it_passes(code: int, error: type[Exc
 async def test_what_the_broker_grants_is_read_from_its_connack() -> None:
     properties = b"\x21" + (3).to_bytes(2, "big") + b"\x27" + (100).to_bytes(4, "big")
     async with scripted(lambda *_: connack(properties=properties)) as script, dialled(script.login) as (wire, _):
-        assert (wire.receive_maximum, wire.packet_maximum, wire.room) == (3, 100, 3)
-        assert wire.fits(Publication("t", b"x" * (100 - 2 - 2 - 1 - 2 - 1)))
-        assert not wire.fits(Publication("t", b"x" * (101 - 2 - 2 - 1 - 2 - 1)))
+        assert (wire.receive_maximum, wire.packet_maximum, wire.retains) == (3, 100, True)
+        assert not wire.objection(Publication("t", b"x" * (100 - 2 - 2 - 1 - 2 - 1)))
+        assert wire.objection(Publication("t", b"x" * (101 - 2 - 2 - 1 - 2 - 1))) == (
+            "larger than the broker takes (100 bytes)"
+        )
+
+
+async def test_a_broker_that_retains_nothing_is_sent_nothing_to_retain() -> None:
+    async with scripted(lambda *_: connack(properties=b"\x25\0")) as script, dialled(script.login) as (wire, _):
+        assert not wire.retains
+        assert "which the broker does not do" in wire.objection(Publication("t", b"x", retain=True))
+        assert not wire.objection(Publication("t", b"x"))
+
+
+async def test_a_broker_that_acknowledges_nothing_is_no_broker_for_us() -> None:
+    async with scripted(lambda *_: connack(properties=b"\x24\0")) as script:
+        with pytest.raises(SinkRejected, match="QoS 0 only"):
+            await dial(script.login, lambda: None)
 
 
 async def test_a_publication_too_large_for_the_protocol_does_not_fit() -> None:
@@ -130,7 +146,7 @@ async def test_a_publication_too_large_for_the_protocol_does_not_fit() -> None:
             return 268_435_456
 
     async with scripted(lambda *_: connack()) as script, dialled(script.login) as (wire, _):
-        assert not wire.fits(Publication("t", Large()))
+        assert "larger than the broker takes" in wire.objection(Publication("t", Large()))
 
 
 async def test_each_acknowledgement_is_told_once_with_its_code() -> None:
@@ -147,7 +163,6 @@ async def test_each_acknowledgement_is_told_once_with_its_code() -> None:
             news.clear()
             acks += wire.take_acks()
         assert ids == [1, 2, 3, 4]
-        assert wire.room == wire.receive_maximum
     assert acks == [
         (1, 0x00, ""),
         (2, 0x10, ""),
@@ -163,10 +178,71 @@ async def test_after_the_loss_nothing_is_published() -> None:
     async with scripted(answer) as script, dialled(script.login) as (wire, news):
         assert wire.publish(Publication("t", b"x")) == 1
         await news.wait()
-        assert wire.lost == "closed by the broker, administrative action (0x98)"
+        assert (wire.lost, wire.ending) == ("closed by the broker, administrative action (0x98)", Ending.OURS)
         assert wire.publish(Publication("t", b"x")) is None
         wire.close()
         assert wire.lost == "closed by the broker, administrative action (0x98)"
+
+
+@pytest.mark.parametrize(
+    ("farewell", "ending", "lost"),
+    [
+        (disconnect(0x8B), Ending.OURS, "closed by the broker, server shutting down (0x8b)"),
+        (disconnect(0x93), Ending.OURS, "closed by the broker, receive maximum exceeded (0x93)"),
+        (disconnect(0x8E), Ending.TAKEN_OVER, "closed by the broker, session taken over (0x8e)"),
+        (disconnect(0x81), Ending.DROPPED, "closed by the broker, malformed packet (0x81)"),
+        (disconnect(0x95), Ending.DROPPED, "closed by the broker, packet too large (0x95)"),
+        (packet(14, b""), Ending.DROPPED, "closed by the broker, normal disconnection (0x00)"),
+        (b"", Ending.DROPPED, "connection lost"),
+    ],
+)
+async def test_how_a_connection_ends_says_whether_a_publication_may_be_why(
+    farewell: bytes, ending: Ending, lost: str
+) -> None:
+    script = Script(lambda kind, _: connack() if kind == CONNECT else farewell, hangs_up=True)
+    async with scripted(script) as script, dialled(script.login) as (wire, news):
+        assert (packet_id := wire.publish(Publication("t", b"x"))) is not None
+        while not wire.lost:
+            news.clear()
+            await news.wait()
+        assert (wire.lost, wire.ending) == (lost, ending)
+        assert timedelta(0) <= wire.waited(packet_id) < timedelta(seconds=5)
+
+
+@pytest.mark.parametrize(
+    ("greeting", "error", "words"),
+    [
+        (packet(2, b"\0\1"), VersionRefused, r"unsupported protocol version \(0x84\)"),
+        (packet(2, b"\0\0"), VersionUnclear, "not in MQTT 5"),
+        (packet(2, b"\0\5"), VersionUnclear, "not in MQTT 5"),
+        (b"", VersionUnclear, "connection lost"),
+    ],
+)
+async def test_a_broker_of_3_1_1_is_told_by_its_greeting(greeting: bytes, error: type[Exception], words: str) -> None:
+    async with scripted(Script(lambda *_: greeting, hangs_up=True, hangs_up_on=CONNECT)) as script:
+        with pytest.raises(error, match=words):
+            await dial(script.login, lambda: None)
+
+
+async def test_silence_may_be_due_to_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire_module, "_DIAL_LIMIT", timedelta(milliseconds=100))
+    async with scripted(lambda *_: b"") as script:
+        with pytest.raises(VersionUnclear, match="no answer in time"):
+            await dial(script.login, lambda: None)
+
+
+async def test_in_3_1_1_nothing_has_properties_and_no_puback_a_reason() -> None:
+    def answer(kind: int, packet_id: int) -> bytes:
+        return packet(2, b"\0\0") if kind == CONNECT else packet(4, packet_id.to_bytes(2, "big"))
+
+    async with scripted(answer) as script:
+        login = replace(script.login, protocol=Protocol.V3, will=Publication("w", b"gone", "text/plain"))
+        async with dialled(login) as (wire, news):
+            assert wire.publish(Publication("t", b"x", "text/plain", expiry=timedelta(seconds=9))) == 1
+            await news.wait()
+            assert wire.take_acks() == [Ack(1, 0, "")]
+    will = b"\0\1w" + b"\0\4gone"
+    assert script.bodies == [b"\0\4MQTT\x04\x0e\0\1\0\4test" + will, b"\0\1t\0\1x"]
 
 
 async def test_a_broker_that_answers_no_ping_is_left() -> None:
@@ -199,7 +275,7 @@ async def test_what_tls_has_decrypted_already_is_read_as_well(certificate: Path)
 async def test_a_delivery_that_was_in_flight_at_a_loss_is_published_again_and_settled_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mqtt, "_BACKOFF_FIRST", timedelta(milliseconds=10))
+    monkeypatch.setattr(patience, "_BACKOFF_FIRST", timedelta(milliseconds=10))
     facts, connections = Facts(), 0
 
     def answer(kind: int, packet_id: int) -> bytes:
@@ -231,8 +307,8 @@ async def test_an_attempt_that_the_broker_cannot_take_now_is_a_failure() -> None
 
 
 async def test_the_end_is_noticed_between_two_attempts_to_connect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mqtt, "_BACKOFF_FIRST", timedelta(hours=1))
-    monkeypatch.setattr(mqtt, "_BACKOFF_MOST", timedelta(hours=1))
+    monkeypatch.setattr(patience, "_BACKOFF_FIRST", timedelta(hours=1))
+    monkeypatch.setattr(patience, "_BACKOFF_MOST", timedelta(hours=1))
     facts = Facts()
     settings = MqttSettings(type="mqtt", url=f"mqtt://127.0.0.1:{find_free_port()}")
     with anyio.fail_after(5):

@@ -2,56 +2,25 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from pydantic import ValidationError
 
 from dockbell.config import Secret
 from dockbell.core.model import Fate, Outcome
-from dockbell.errors import ConfigError, SinkRejected, SinkUnavailable
-from dockbell.sinks import mqtt, wire
-from dockbell.sinks.mqtt import MqttSettings, MqttSink, judge
-from dockbell.sinks.wire import Ack
+from dockbell.errors import SinkRejected, SinkUnavailable
+from dockbell.sinks import mqtt
+from dockbell.sinks.mqtt import wire
 from dockbell.telemetry import SinkConnected, SinkFails
 from tests.brokers import MOSQUITTO, Broker, Iotcore, Mosquitto, Subscriber, started
 from tests.sinks.conftest import Facts, make_delivery, make_statement, running
-
-needs_mosquitto = pytest.mark.skipif(MOSQUITTO is None, reason="Mosquitto is not installed")
-
-
-def make_sink(url: str, facts: Facts | None = None, **settings: Any) -> MqttSink:
-    return MqttSink("floor", MqttSettings(type="mqtt", url=url, **settings), (facts or Facts()).telemetry)
-
-
-@contextmanager
-def open_mosquitto(folder: Path, *lines: str) -> Iterator[Mosquitto]:
-    broker = Mosquitto(folder, lines)
-    with started(broker):
-        yield broker
-
-
-@pytest.fixture
-def quick_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mqtt, "_BACKOFF_FIRST", timedelta(milliseconds=50))
-    monkeypatch.setattr(mqtt, "_BACKOFF_MOST", timedelta(milliseconds=200))
-
+from tests.sinks.mqtt.conftest import STATUS, Records, make_sink, needs_mosquitto, open_mosquitto
 
 # Delivering ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=["mosquitto", "iotcore"])
-def each_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
-    """Mosquitto, and the broker of the demo."""
-    if request.param == "mosquitto" and MOSQUITTO is None:
-        pytest.skip("Mosquitto is not installed")
-    with started(Mosquitto(tmp_path) if request.param == "mosquitto" else Iotcore(tmp_path)) as broker:
-        yield broker
 
 
 async def test_an_event_is_published_and_settled_by_its_puback(each_broker: Broker) -> None:
@@ -118,10 +87,10 @@ async def test_the_latest_state_is_retained_and_cleared_when_the_record_is_gone(
 
 
 async def test_the_status_is_online_while_it_runs_and_offline_after_a_clean_end(each_broker: Broker) -> None:
-    with Subscriber(each_broker, "dockbell/status") as subscriber:
+    with Subscriber(each_broker, STATUS) as subscriber:
         async with running(make_sink(each_broker.url)):
             await subscriber.until(len)
-            with Subscriber(each_broker, "dockbell/status") as late:
+            with Subscriber(each_broker, STATUS) as late:
                 (retained,) = await late.until(len)
             assert retained.retain
         birth, goodbye = await subscriber.until(lambda received: len(received) == 2)
@@ -134,7 +103,7 @@ async def test_the_status_is_online_while_it_runs_and_offline_after_a_clean_end(
 
 async def test_the_will_tells_of_a_sudden_end_with_the_timestamp_of_the_birth(each_broker: Broker) -> None:
     send, receive = anyio.create_memory_object_stream[Any](1)
-    with Subscriber(each_broker, "dockbell/status") as subscriber:
+    with Subscriber(each_broker, STATUS) as subscriber:
         async with send, receive, anyio.create_task_group() as tasks:
             tasks.start_soon(make_sink(each_broker.url).run, receive, lambda *_: None)
             await subscriber.until(len)
@@ -150,6 +119,7 @@ async def test_a_replayed_event_leaves_the_state_alone(each_broker: Broker) -> N
             await run.until_settled(1)
         await subscriber.until(len)
     assert subscriber.topics == ["dockbell/event/main/shipments/shp_1/updated"]
+    assert subscriber.received[0].properties["UserProperty"] == [("dockbell-replay", "true")]
 
 
 async def test_topics_follow_their_templates_and_state_and_status_can_be_off(mosquitto: Broker) -> None:
@@ -174,81 +144,6 @@ async def test_many_are_delivered_each_settled_once(mosquitto: Broker) -> None:
     assert subscriber.topics == [f"dockbell/event/main/shipments/shp_{number}/updated" for number in range(count)]
 
 
-# Refusals ------------------------------------------------------------------------------------------------------------
-
-
-@needs_mosquitto
-async def test_an_event_that_the_broker_s_rules_deny_is_refused_and_the_others_go_on(tmp_path: Path) -> None:
-    rules = tmp_path / "acl"
-    rules.write_text("topic write #\ntopic deny dockbell/event/main/shipments/shp_2/#\n")
-    with open_mosquitto(tmp_path, f"acl_file {rules}") as broker:
-        async with running(make_sink(broker.url)) as run:
-            run.deliver(*(make_delivery(number, state=b"{}") for number in (1, 2, 3)))
-            await run.until_settled(3)
-    assert run.fates == [Fate.DELIVERED, Fate.REFUSED, Fate.DELIVERED]
-    assert [outcome.reason for _, outcome in run.settled if outcome.reason] == ["not authorized (0x87)"]
-
-
-@needs_mosquitto
-async def test_an_event_is_refused_as_well_when_only_its_state_is_denied(tmp_path: Path) -> None:
-    rules = tmp_path / "acl"
-    rules.write_text("topic write #\ntopic deny dockbell/state/#\n")
-    with open_mosquitto(tmp_path, f"acl_file {rules}") as broker:
-        async with running(make_sink(broker.url)) as run:
-            run.deliver(make_delivery(state=b"{}"))
-            assert await run.until_settled(1) == [Outcome(Fate.REFUSED, "not authorized (0x87)")]
-
-
-@needs_mosquitto
-async def test_what_is_larger_than_the_broker_takes_is_refused_and_costs_no_connection(tmp_path: Path) -> None:
-    facts = Facts()
-    with open_mosquitto(tmp_path, "max_packet_size 10000") as broker:
-        async with running(make_sink(broker.url, facts, state_topic="")) as run:
-            run.deliver(make_delivery(1, body=b"x" * 10_000), make_delivery(2, body=b"x" * 9_000))
-            await run.until_settled(2)
-    assert run.fates == [Fate.REFUSED, Fate.DELIVERED]
-    assert run.settled[0][1].reason == "larger than the broker takes (10000 bytes)"
-    assert len(facts.of(SinkConnected)) == 1
-
-
-@needs_mosquitto
-async def test_the_size_of_a_packet_is_known_to_the_byte(tmp_path: Path) -> None:
-    facts = Facts()
-    with open_mosquitto(tmp_path, "max_packet_size 300") as broker, Subscriber(broker, "t/#") as subscriber:
-        async with running(make_sink(broker.url, facts, state_topic="", topic="t/{key}")) as run:
-            run.deliver(*(make_delivery(number, body=b"x" * number) for number in range(1, 300)))
-            await run.until_settled(299)
-        await subscriber.until(lambda received: len(received) == run.fates.count(Fate.DELIVERED))
-    # Fixed header 3, topic 2 + 9, packet id 2, properties 1 + 2 + 3 + 43, payload 235.
-    assert run.fates == [Fate.DELIVERED] * 235 + [Fate.REFUSED] * 64
-    assert not facts.of(SinkFails)
-
-
-async def test_a_topic_too_long_for_mqtt_is_refused(mosquitto: Broker) -> None:
-    async with running(make_sink(mosquitto.url, topic="/".join(["x" * 60_000, "{key}" * 2000]))) as run:
-        run.deliver(make_delivery())
-        assert await run.until_settled(1) == [Outcome(Fate.REFUSED, "topic of 70001 bytes, MQTT allows 65535")]
-
-
-@pytest.mark.parametrize(
-    ("code", "fate"),
-    [
-        (0x00, Fate.DELIVERED),
-        (0x10, Fate.DELIVERED),
-        (0x80, Fate.FAILED),
-        (0x83, Fate.FAILED),
-        (0x87, Fate.REFUSED),
-        (0x90, Fate.REFUSED),
-        (0x91, Fate.FAILED),
-        (0x95, Fate.REFUSED),
-        (0x97, Fate.FAILED),
-        (0x99, Fate.REFUSED),
-    ],
-)
-def test_a_puback_s_code_decides(code: int, fate: Fate) -> None:
-    assert judge(Ack(1, code, "why")) == (Outcome(fate, "why") if fate is not Fate.DELIVERED else Outcome(fate))
-
-
 # Connecting ----------------------------------------------------------------------------------------------------------
 
 
@@ -263,6 +158,32 @@ async def test_no_more_are_in_flight_than_the_broker_grants(tmp_path: Path) -> N
         assert await sink.probe() == f"127.0.0.1:{broker.port}, MQTT 5, 1 in flight"
     assert run.fates == [Fate.DELIVERED] * 100
     assert not facts.of(SinkFails)
+
+
+@needs_mosquitto
+async def test_a_broker_that_retains_nothing_is_told_and_gets_the_events_and_the_status(tmp_path: Path) -> None:
+    facts, records = Facts(), Records()
+    records.fill(3)
+    send, receive = anyio.create_memory_object_stream[Any](1)
+    with open_mosquitto(tmp_path, "retain_available false") as broker, Subscriber(broker) as subscriber:
+        sink = make_sink(broker.url, facts)
+        sink.attach(records)
+        async with running(sink) as run:
+            run.deliver(make_delivery(1, state=b"{}"))
+            assert await run.until_settled(1) == [Outcome(Fate.DELIVERED)]
+        assert (await sink.probe()).endswith("it retains nothing: no states, and the status only for who listens")
+        async with send, receive, anyio.create_task_group() as tasks:
+            tasks.start_soon(make_sink(broker.url).run, receive, lambda *_: None)
+            await subscriber.until(lambda received: len(received) == 4)
+            tasks.cancel_scope.cancel()
+        await subscriber.until(lambda received: len(received) == 5)
+    assert subscriber.topics == [STATUS, "dockbell/event/main/shipments/shp_1/updated", STATUS, STATUS, STATUS]
+    told = [json.loads(each.payload)["online"] for each in subscriber.received if each.topic == STATUS]
+    assert told == [True, False, True, False]
+    assert len(facts.of(SinkConnected)) == 1
+    assert "it retains nothing" in facts.of(SinkConnected)[0]
+    assert not facts.of(SinkFails)
+    assert not records.read
 
 
 @pytest.mark.usefixtures("quick_backoff")
@@ -362,7 +283,7 @@ async def test_the_end_is_not_held_up_by_a_broker_that_hangs(tmp_path: Path, mon
             await run.until_settled(1)
             broker.signal(signal.SIGSTOP)
         broker.signal(signal.SIGCONT)
-        with Subscriber(broker, "dockbell/status") as subscriber:
+        with Subscriber(broker, STATUS) as subscriber:
             (status,) = await subscriber.until(len)
     assert json.loads(status.payload)["online"] is False  # by the will, or by what the broker read when it woke
 
@@ -400,7 +321,7 @@ async def test_a_wrong_password_is_told_with_the_broker_s_reason_and_tried_again
 
 async def test_a_probe_does_not_disturb_the_connection_that_runs(mosquitto: Broker) -> None:
     facts = Facts()
-    with Subscriber(mosquitto, "dockbell/status") as subscriber:
+    with Subscriber(mosquitto, STATUS) as subscriber:
         async with running(make_sink(mosquitto.url, facts)) as run:
             await subscriber.until(len)
             await make_sink(mosquitto.url).probe()
@@ -423,7 +344,8 @@ async def test_a_probe_says_when_the_other_side_does_not_speak_mqtt() -> None:
         async with stream:
             await stream.receive()
             await stream.send(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 100\r\n\r\n" + b"x" * 100)
-            await stream.receive()
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                await stream.receive()
 
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, speak_http)
@@ -431,73 +353,3 @@ async def test_a_probe_says_when_the_other_side_does_not_speak_mqtt() -> None:
         with pytest.raises(SinkUnavailable, match="not in MQTT 5"):
             await make_sink(f"mqtt://127.0.0.1:{port}").probe()
         tasks.cancel_scope.cancel()
-
-
-# TLS -----------------------------------------------------------------------------------------------------------------
-
-
-@needs_mosquitto
-async def test_over_tls_many_are_delivered_to_a_broker_of_a_known_authority(tmp_path: Path, certificate: Path) -> None:
-    lines = (f"certfile {certificate}", f"keyfile {certificate}", "max_inflight_messages 1000")
-    with open_mosquitto(tmp_path, *lines) as broker:
-        url = f"mqtts://localhost:{broker.port}"
-        async with running(make_sink(url, ca_file=str(certificate), in_flight=200)) as run:
-            run.deliver(*(make_delivery(number, state=b"{}") for number in range(500)))
-            await run.until_settled(500)
-        with pytest.raises(SinkRejected, match=r"certificate not accepted, self.signed certificate"):
-            await make_sink(url).probe()
-    assert run.fates == [Fate.DELIVERED] * 500
-
-
-def test_a_file_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"\[sinks.floor\]: ca_file cannot be used, no such file or directory, got /"):
-        make_sink("mqtts://localhost", ca_file=str(tmp_path / "none.pem"))
-    with pytest.raises(ConfigError, match=r"\[sinks.floor\]: client certificate cannot be used, no such file"):
-        make_sink("mqtts://localhost", cert_file=str(tmp_path / "none.pem"))
-
-
-# Settings ------------------------------------------------------------------------------------------------------------
-
-
-def test_the_defaults_are_those_of_the_contract() -> None:
-    settings = MqttSettings(type="mqtt", url="mqtts://broker.example.com")
-    assert settings.topic == "dockbell/event/{source}/{resource}/{key}/{change}"
-    assert settings.feed_topic == "dockbell/feed/{source}/{resource}/{change}"
-    assert settings.state_topic == "dockbell/state/{source}/{resource}/{key}"
-    assert (settings.status_topic, settings.in_flight) == ("dockbell/status", 20)
-
-
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        (
-            {"url": "http://localhost"},
-            'must be a URL such as "mqtts://broker.example.com:8883", got "http://localhost"',
-        ),
-        ({"url": "mqtt://"}, "must be a URL such as"),
-        ({"url": "mqtt://localhost:99999"}, "must be a URL such as"),
-        ({"url": "mqtt://me:secret@localhost"}, "must not hold a user or password; use the keys username and password"),
-        ({"url": "mqtt://localhost/dockbell"}, "must end with the host and port"),
-        ({"topic": "a/#"}, r"must hold no wildcard \(\+ #\), got \"a/#\""),
-        ({"feed_topic": "a/{key}"}, r"must not name \{key\}; known: \{source\} \{resource\} \{change\}"),
-        ({"feed_topic": ""}, "empty level"),
-        ({"state_topic": "a/{key}/{change}"}, r"must not name \{change\}; known: \{source\} \{resource\} \{key\}"),
-        ({"state_topic": "a/{source}"}, r"must name \{key\}, or records overwrite each other"),
-        ({"status_topic": "a/{source}"}, r"must not name \{source\}; known: none"),
-        ({"password": "secret"}, "password needs a username"),
-        ({"key_file": "key.pem"}, "key_file needs a cert_file"),
-        ({"ca_file": "ca.pem"}, 'ca_file and cert_file need a url that begins with "mqtts:"'),
-        ({"in_flight": 0}, "must be at least 1"),
-        ({"keepalive": "0s"}, "must be at least 1s"),
-    ],
-)
-def test_settings_that_cannot_work_are_told(settings: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValidationError, match=problem) as error:
-        MqttSettings.model_validate({"type": "mqtt", "url": "mqtt://localhost"} | settings)
-    assert "secret" not in str(error.value).replace("secret@", "")
-
-
-def test_a_missing_password_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_SUCH_VARIABLE", raising=False)
-    with pytest.raises(ConfigError, match="NO_SUCH_VARIABLE"):
-        make_sink("mqtt://localhost", username="dock", password=Secret(env="NO_SUCH_VARIABLE"))

@@ -1,0 +1,284 @@
+"""MQTT: events as they happen, the latest state of each record retained, and a status with a will.
+
+``wire`` is one connection and ``greeting`` what the broker says first, ``protocol`` finds the version to speak and
+``patience`` the time to dial again; ``flow`` holds what is owed and finds the culprit when a broker drops connections,
+``words`` the culprits among our own words; ``repairs`` and ``keeper`` mend what the broker retains; ``omissions`` tells
+what it does not take.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import ClassVar, Final
+from urllib.parse import urlsplit
+
+import anyio
+from anyio import to_thread
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from dockbell.core.model import DELIVERED, Delivery, Fate, Feed, Outcome
+from dockbell.core.moment import format_moment
+from dockbell.core.publishing.topic import MAX_BYTES, check_topic, render_topic
+from dockbell.errors import ConfigError, SinkError
+from dockbell.network import make_trust
+from dockbell.ports import Kept, Shelf
+from dockbell.sinks.mqtt.flow import Flow
+from dockbell.sinks.mqtt.greeting import Protocol, RetainRefused
+from dockbell.sinks.mqtt.keeper import Keeper
+from dockbell.sinks.mqtt.omissions import Omissions
+from dockbell.sinks.mqtt.patience import End, Patience
+from dockbell.sinks.mqtt.protocol import Negotiation
+from dockbell.sinks.mqtt.publication import EVENT_TYPE, STATE_TYPE, Publication
+from dockbell.sinks.mqtt.settings import PORTS, MqttSettings
+from dockbell.sinks.mqtt.wire import Ending, Login, Wire, answers
+from dockbell.telemetry import SinkConnected, SinkFails, Telemetry
+
+__all__ = ["MqttSettings", "MqttSink"]
+
+_GOODBYE_LIMIT: Final = timedelta(seconds=3)
+
+
+class MqttSink:
+    """Publishes to one broker over one connection, which it renews as often as need be.
+
+    Args:
+        name: As in ``[sinks.NAME]``.
+        settings: What it says; no two sinks that share a broker may have one ``client_id``.
+        telemetry: Told when the broker is reached, and when it is not.
+
+    Raises:
+        ConfigError: The password is missing, or a file cannot be used.
+    """
+
+    Settings: ClassVar = MqttSettings
+
+    def __init__(self, name: str, settings: MqttSettings, telemetry: Telemetry) -> None:
+        self.name = name
+        self.window = settings.in_flight
+        self.keeps_state = bool(settings.state_topic)
+        self._settings = settings
+        self._telemetry = telemetry
+        self._client_id = settings.client_id or f"dockbell-{name}"
+        self._status_topic = self._own_topic(settings.status_topic)
+        self._positions_topic = self._own_topic(settings.positions_topic)
+        self._omissions = Omissions(
+            name, telemetry, {self._status_topic: "status_topic", self._positions_topic: "positions_topic"}
+        )
+        self._negotiation = Negotiation(settings.protocol)
+        self._keeper: Keeper | None = None
+        self._make_login()
+
+    def attach(self, shelf: Shelf) -> None:
+        """Take the stored records, to repair with them what the broker retains."""
+        if self.keeps_state and self._positions_topic:
+            self._keeper = Keeper(
+                shelf,
+                topic=self._positions_topic,
+                form=repr((self._settings.state_topic, self._settings.fields, self._settings.redact)),
+                render=self._kept_publication,
+                name=self.name,
+                telemetry=self._telemetry,
+            )
+
+    async def run(
+        self, deliveries: MemoryObjectReceiveStream[Delivery], settle: Callable[[Delivery, Outcome], None]
+    ) -> None:
+        """Publish each delivery until the broker has acknowledged it, over as many connections as it takes.
+
+        It takes deliveries while there is no connection too, else it would not see the end of the stream. After that
+        it dials no more than once, and not at all where another client has its id; what is owed then was judged by
+        nobody.
+        """
+        flow = Flow(self.window, self._omissions)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._take, deliveries, settle, flow)
+            await self._keep_connected(flow)
+
+    async def probe(self) -> str:
+        """Connect beside the daemon's connection, and say what the broker grants.
+
+        Raises:
+            SinkUnavailable: Nobody answers, or not in MQTT.
+            SinkRejected: The broker refuses us, or we its certificate.
+        """
+        login = await to_thread.run_sync(self._make_login)
+        try:
+            login = replace(login, client_id=self._settings.aside().client_id or "")
+            wire = await self._negotiation.dial(login, lambda: None)
+        except SinkError as error:
+            raise type(error)(f"{self._place}: {error}") from error
+        wire.disconnect()
+        return self._describe(wire)
+
+    async def _take(
+        self,
+        deliveries: MemoryObjectReceiveStream[Delivery],
+        settle: Callable[[Delivery, Outcome], None],
+        flow: Flow,
+    ) -> None:
+        with suppress(anyio.EndOfStream):
+            while True:
+                delivery = await deliveries.receive()
+                with suppress(anyio.WouldBlock):
+                    while True:  # all that is there: one turn of the event loop for each would halve the rate
+                        self._accept(delivery, settle, flow)
+                        delivery = deliveries.receive_nowait()
+        flow.end()
+
+    def _accept(self, delivery: Delivery, settle: Callable[[Delivery, Outcome], None], flow: Flow) -> None:
+        event, settings = delivery.event, self._settings
+        has_state = self.keeps_state and bool(event.key) and not delivery.replayed
+        publications, outcome = [], DELIVERED
+        if not delivery.state_only:
+            try:
+                topic = render_topic(settings.topic if event.key else settings.feed_topic, event)
+            except ValueError as error:
+                outcome = Outcome(Fate.UNFIT, str(error))
+            else:
+                publications.append(
+                    Publication(topic, event.body, EVENT_TYPE, expiry=settings.expiry, replayed=delivery.replayed)
+                )
+        if has_state:
+            try:
+                publications.append(self._state_publication(event.feed, event.key, delivery.state))
+            except ValueError as error:
+                self._omissions.tell_state(f"{event.feed}/{event.key}", str(error))
+        if publications:
+            stated = (event.feed, event.key) if has_state else None
+            flow.add(partial(settle, delivery), *publications, stated=stated, outcome=outcome)
+        else:
+            settle(delivery, outcome)
+
+    def _state_publication(self, feed: Feed, key: str, state: bytes | None) -> Publication:
+        topic = self._settings.state_topic.format(source=feed.source, resource=feed.resource, key=key)
+        if (size := len(topic.encode())) > MAX_BYTES:
+            raise ValueError(f"topic of {size} bytes, MQTT allows {MAX_BYTES}")
+        return Publication(topic, state or b"", STATE_TYPE if state else "", retain=True)
+
+    def _kept_publication(self, kept: Kept) -> Publication:
+        return self._state_publication(kept.feed, kept.key, kept.body)
+
+    async def _keep_connected(self, flow: Flow) -> None:
+        patience = Patience()
+        while not flow.is_done:
+            end = await self._connect_once(flow)
+            problem = f"{self._place}: {end.reason}"
+            if flow.ended.is_set():
+                flow.abandon(problem)
+                return
+            pause = patience.pause(end, random.random())  # noqa: S311  # spreads those that failed together
+            if patience.is_contested:
+                others = (
+                    "another client has" if end.ending is Ending.TAKEN_OVER else "again and again; has another client"
+                )
+                problem += f', {others} client_id "{self._client_id}"; give each its own'
+            self._telemetry.emit(SinkFails(self.name, problem, pause))
+            with anyio.move_on_after(pause.total_seconds()):
+                await flow.ended.wait()
+            if patience.is_contested and flow.ended.is_set():
+                flow.abandon(problem)  # to dial now would throw the other client out
+
+    async def _connect_once(self, flow: Flow) -> End:
+        """Use one connection for as long as it lasts."""
+        flow.has_delivered = False
+        born_at = datetime.now(UTC)
+        try:
+            will = self._status(online=False, at=born_at)
+            if will is not None and flow.words.is_left_out(will):
+                will = None
+            # Files are read anew each time: passwords and certificates change while the daemon runs.
+            login = await to_thread.run_sync(self._make_login, will)
+            wire = await self._dial(login, flow)
+        except (SinkError, ConfigError) as error:
+            return End(str(error))
+        is_up = False
+        try:
+            self._telemetry.emit(SinkConnected(self.name, self._describe(wire)))
+            flow.tell(self._status(online=True, at=born_at, retain=wire.retains))
+            await self._use(wire, flow)
+            if not wire.lost:
+                await self._say_goodbye(wire, flow)
+            is_up = wire.ending is not Ending.DROPPED or await answers(login)
+        finally:
+            wire.close()
+            is_owed = flow.recall(wire, is_up=is_up)
+            if self._keeper is not None:
+                self._keeper.note_end(wire)
+        return End(wire.lost, wire.ending, wire.age, flow.has_delivered, blameless=is_up and not is_owed)
+
+    async def _dial(self, login: Login, flow: Flow) -> Wire:
+        """Connect, with a will that is not retained where the broker takes no other."""
+        try:
+            return await self._negotiation.dial(login, flow.news.set)
+        except RetainRefused:
+            if login.will is None:
+                raise
+            return await self._negotiation.dial(replace(login, will=replace(login.will, retain=False)), flow.news.set)
+
+    async def _use(self, wire: Wire, flow: Flow) -> None:
+        async with anyio.create_task_group() as tasks:
+            if self._keeper is not None and wire.retains:
+                tasks.start_soon(self._keeper.run, wire, flow)
+            await flow.run_on(wire)
+            tasks.cancel_scope.cancel()
+
+    async def _say_goodbye(self, wire: Wire, flow: Flow) -> None:
+        with anyio.move_on_after(_GOODBYE_LIMIT.total_seconds()):
+            if self._keeper is not None and wire.retains:
+                flow.tell(await self._keeper.write())
+            flow.tell(self._status(online=False, at=datetime.now(UTC), retain=wire.retains))
+            await flow.run_on(wire)
+            wire.disconnect()
+
+    def _make_login(self, will: Publication | None = None) -> Login:
+        settings, trust = self._settings, None
+        url = urlsplit(settings.url)
+        if url.scheme == "mqtts":
+            trust = self._make_trust()
+        return Login(
+            host=url.hostname or "",
+            port=url.port or PORTS[url.scheme],
+            client_id=self._client_id,
+            keepalive=settings.keepalive,
+            trust=trust,
+            username=settings.username,
+            password=settings.password.reveal() if settings.password else None,
+            will=will,
+        )
+
+    def _make_trust(self) -> ssl.SSLContext:
+        settings = self._settings
+        return make_trust(
+            f"[sinks.{self.name}]", ca_file=settings.ca_file, cert_file=settings.cert_file, key_file=settings.key_file
+        )
+
+    def _own_topic(self, template: str) -> str:
+        topic = template.replace("{client_id}", self._client_id)
+        try:
+            return topic and check_topic(topic, fields=())
+        except ValueError as error:
+            raise ConfigError(f"[sinks.{self.name}]: client_id is part of a topic, which {error}") from error
+
+    def _status(self, *, online: bool, at: datetime, retain: bool = True) -> Publication | None:
+        if not self._status_topic:
+            return None
+        payload = json.dumps({"online": online, "timestamp": format_moment(at)}).encode()
+        return Publication(self._status_topic, payload, STATE_TYPE, retain=retain)
+
+    @property
+    def _place(self) -> str:
+        return urlsplit(self._settings.url).netloc
+
+    def _describe(self, wire: Wire) -> str:
+        version = f"MQTT {wire.protocol}"
+        if wire.protocol is Protocol.V3:
+            version += " without reason codes: what the broker's rules deny counts as delivered"
+        blank = "" if wire.retains else "; it retains nothing: no states, and the status only for who listens"
+        return f"{self._place}, {version}, {min(self.window, wire.receive_maximum)} in flight{blank}"

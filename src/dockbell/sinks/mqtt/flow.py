@@ -1,0 +1,324 @@
+"""What one run has taken and not settled, over as many connections as it takes, and what goes out next.
+
+Five lanes, in this order: *words* about ourselves, which die with their connection; *suspects*, deliveries that were in
+flight when the broker dropped a connection; those *accused* already; deliveries that *wait*; and *repairs* of state.
+
+A suspect is sent with nothing else in flight. One that loses the connection like this, soon after it was sent, is
+accused; the second time it is refused as the culprit. The innocent are safe, whatever else ends connections. Whoever
+stops, hangs or takes over with a reason accuses nobody. A suspect goes out when the status that each connection begins
+with is acknowledged, an accused one only on a connection that has lasted for a while: neither a broker that goes down
+again and again nor another client with our id lets it come to that, and meanwhile all others are delivered. A broker
+that nobody can connect to right after has gone down altogether: it takes more than twice to blame one event for that.
+
+Words that were in flight when the broker dropped a connection are sent alone too. What costs two connections like this
+is left out from then on, and told: the rest must not wait for it.
+
+Instead of a state that the broker does not take it retains none: absent is better than old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final, Protocol
+
+import anyio
+
+from dockbell.core.model import DELIVERED, Fate, Outcome
+from dockbell.core.publishing.settlement import Place
+from dockbell.sinks.mqtt.omissions import Omissions
+from dockbell.sinks.mqtt.publication import Publication
+from dockbell.sinks.mqtt.repairs import Repairs
+from dockbell.sinks.mqtt.wire import Ack, Ending, Wire
+from dockbell.sinks.mqtt.words import FORBIDDEN, Words
+
+_SOON: Final = timedelta(seconds=5)
+_LULL_LIMIT: Final = timedelta(seconds=1)
+_PROVEN: Final = timedelta(seconds=2)
+_CULPRIT: Final = Outcome(Fate.REFUSED, f"{FORBIDDEN}, with nothing else in flight")
+# How much a drop speaks against what was alone in flight: twice is enough, or five times where the broker was gone too.
+_GUILT_OF_DROP: Final = 5
+_GUILT_OF_CRASH: Final = 2
+_GUILTY: Final = 10
+_FAILURES_FROM: Final = 0x80
+# Not authorized, topic name invalid, packet too large, payload format invalid: so it will be whenever it is sent.
+_REFUSALS: Final = frozenset({0x87, 0x90, 0x95, 0x99})
+_SEVERITY: Final = (Fate.DELIVERED, Fate.FAILED, Fate.UNFIT, Fate.REFUSED)
+
+
+def judge(ack: Ack) -> Outcome:
+    """Return what a PUBACK says of a publication."""
+    if ack.code < _FAILURES_FROM:
+        return DELIVERED
+    return Outcome(Fate.REFUSED if ack.code in _REFUSALS else Fate.FAILED, ack.reason)
+
+
+class _Owner(Protocol):
+    """Who is told what came of a publication."""
+
+    def note(self, outcome: Outcome) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class _Parcel:
+    """A delivery: what is published together, and settled when the last of it is acknowledged."""
+
+    unacknowledged: int
+    settle: Callable[[Outcome], None]
+    outcome: Outcome = DELIVERED
+
+    def note(self, outcome: Outcome) -> None:
+        self.outcome = max(self.outcome, outcome, key=lambda each: _SEVERITY.index(each.fate))
+        self.unacknowledged -= 1
+        if not self.unacknowledged:
+            self.settle(self.outcome)
+
+
+@dataclass(slots=True, eq=False)
+class _Word:
+    """Something about ourselves."""
+
+    note: Callable[[Outcome], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Sending:
+    """One publication on its way."""
+
+    publication: Publication
+    owner: _Owner
+    is_suspect: bool = False
+    guilt: int = 0
+
+
+class Flow:
+    """Everything between what was handed over and the wire; see the module's text.
+
+    Args:
+        window: The most publications in flight.
+        omissions: Told what is left out.
+
+    Attributes:
+        news: There is something to do for :meth:`run_on`.
+        ended: No more deliveries will come.
+        has_delivered: The broker has acknowledged a part of a delivery since this was last unset.
+        repairs: The lowest lane.
+        words: Which words may be said.
+    """
+
+    def __init__(self, window: int, omissions: Omissions) -> None:
+        self.news = asyncio.Event()  # anyio's cannot be cleared
+        self.ended = asyncio.Event()
+        self.has_delivered = False
+        self.repairs = Repairs()
+        self.words = Words(omissions.tell_word)
+        self._omissions = omissions
+        self._window = window
+        self._words: deque[_Sending] = deque()
+        self._suspects: deque[_Sending] = deque()
+        self._accused: deque[_Sending] = deque()
+        self._waiting: deque[_Sending] = deque()
+        self._repairing: deque[_Sending] = deque()
+        self._in_flight: dict[int, _Sending] = {}
+        self._is_alone = False
+        self._calm = asyncio.Event()
+        self._idle = asyncio.Event()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is owed, and nothing will come."""
+        return self.ended.is_set() and not (self._words or self._in_flight or any(self._owed))
+
+    @property
+    def _owed(self) -> tuple[deque[_Sending], ...]:
+        return self._suspects, self._accused, self._waiting
+
+    def add(
+        self,
+        settle: Callable[[Outcome], None],
+        *publications: Publication,
+        stated: Place | None = None,
+        outcome: Outcome = DELIVERED,
+    ) -> None:
+        """Take a delivery, to be settled when all of it is acknowledged.
+
+        Args:
+            settle: Called then.
+            publications: What is published, one or more.
+            stated: Whose state is among them.
+            outcome: What is known already of the rest of it.
+        """
+        parcel = _Parcel(len(publications), settle, outcome)
+        for publication in publications:
+            self._waiting.append(_Sending(publication, parcel))
+        if stated is not None:
+            self.repairs.overtake(stated)
+        self.news.set()
+
+    def tell(self, word: Publication | None, note: Callable[[Outcome], None] = lambda _: None) -> None:
+        """Publish something about ourselves before all else, on this connection only."""
+        if word is None:
+            return
+        if self.words.is_left_out(word):
+            note(Outcome(Fate.REFUSED, FORBIDDEN))
+            return
+        self._words.append(_Sending(word, _Word(note), is_suspect=self.words.is_suspect(word)))
+        self.news.set()
+
+    async def say(self, word: Publication) -> Outcome:
+        """Publish something about ourselves; return what came of it, unless the connection is lost."""
+        heard: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.tell(word, lambda outcome: None if heard.done() else heard.set_result(outcome))
+        return await heard
+
+    def end(self) -> None:
+        """Note that no more deliveries will come."""
+        self.ended.set()
+        self.news.set()
+
+    async def calm(self) -> None:
+        """Wait until what the connection begins with is sent, and nobody is under suspicion."""
+        while self._words or self._suspects or self._accused or self._is_alone:
+            self._calm.clear()
+            await self._calm.wait()
+
+    async def lull(self) -> None:
+        """Wait until no delivery waits or is in flight, but not for long."""
+        with anyio.move_on_after(_LULL_LIMIT.total_seconds()):
+            while self._is_busy or self._waiting:
+                self._idle.clear()
+                await self._idle.wait()
+
+    @property
+    def _is_busy(self) -> bool:
+        return len(self._in_flight) > self.repairs.in_flight
+
+    async def run_on(self, wire: Wire) -> None:
+        """Publish and settle until the wire is lost, or everything is done."""
+        proven = asyncio.get_running_loop().call_later(_PROVEN.total_seconds(), self.news.set)
+        try:
+            while True:
+                self.news.clear()
+                for ack in wire.take_acks():
+                    self._acknowledge(ack)
+                self._publish(wire)
+                if wire.lost or self.is_done:
+                    return
+                await self.news.wait()
+        finally:
+            proven.cancel()
+
+    def recall(self, wire: Wire, *, is_up: bool) -> bool:
+        """Let what was in flight on a connection that is gone wait for the next, and say who may be to blame.
+
+        Args:
+            wire: The connection.
+            is_up: Somebody still listens where the broker is.
+
+        Returns:
+            Whether the broker was asked for anything that it had not answered.
+        """
+        flights = list(self._in_flight.items())
+        self._in_flight.clear()
+        self._is_alone = False
+        self._words.clear()
+        self._repairing.clear()
+        is_dropped = wire.ending is Ending.DROPPED
+        culprit: _Sending | None = None
+        if is_dropped and len(flights) == 1 and not wire.is_asking and wire.waited(flights[0][0]) <= _SOON:
+            culprit = flights[0][1]
+        for _, sending in flights:
+            if is_dropped and isinstance(sending.owner, _Word):
+                self.words.note_drop(sending.publication, is_culprit=is_up and sending is culprit)
+        deliveries = [sending for _, sending in flights if isinstance(sending.owner, _Parcel)]
+        for sending in reversed(deliveries):
+            if sending is culprit:
+                sending.guilt += _GUILT_OF_DROP if is_up else _GUILT_OF_CRASH
+            self._take_back(sending, is_dropped=is_dropped)
+        self.repairs.interrupt(
+            suspected=is_dropped and any(sending.owner is self.repairs for _, sending in flights),
+            culprit=culprit.publication.topic if is_up and culprit and culprit.owner is self.repairs else "",
+        )
+        return bool(flights) or wire.is_asking
+
+    def _take_back(self, sending: _Sending, *, is_dropped: bool) -> None:
+        if sending.guilt >= _GUILTY:
+            sending.owner.note(_CULPRIT)
+            return
+        sending.is_suspect |= is_dropped
+        lane = self._accused if sending.guilt else self._suspects if sending.is_suspect else self._waiting
+        lane.appendleft(sending)
+
+    def abandon(self, problem: str) -> None:
+        """Settle all that waits: nobody was there to judge it."""
+        for owner in dict.fromkeys(sending.owner for lane in self._owed for sending in lane):
+            assert isinstance(owner, _Parcel)
+            owner.settle(Outcome(Fate.UNREACHABLE, problem))
+        for lane in self._owed:
+            lane.clear()
+
+    def _publish(self, wire: Wire) -> None:
+        most = min(self._window, wire.receive_maximum)
+        while len(self._in_flight) < most and not wire.lost and (lane := self._find_lane(wire, most)):
+            sending = lane[0]
+            publication: Publication | None = sending.publication
+            if objection := wire.objection(sending.publication):
+                publication = self._find_substitute(sending, wire, objection)
+            if publication is None:
+                lane.popleft()
+            elif (packet_id := wire.publish(publication)) is not None:
+                self._in_flight[packet_id] = lane.popleft()
+                self._is_alone = sending.is_suspect or (lane is self._repairing and self.repairs.must_be_alone)
+        self._calm.set()
+        if not (self._is_busy or self._waiting):
+            self._idle.set()
+
+    def _find_substitute(self, sending: _Sending, wire: Wire, objection: str) -> Publication | None:
+        """Return what to send instead of what the broker does not take; None where that is nothing: it is settled."""
+        given = sending.publication
+        if not given.retain or isinstance(sending.owner, _Word):
+            sending.owner.note(Outcome(Fate.UNFIT, objection))
+            return None
+        if wire.retains:  # else it was told when the connection was made
+            self._omissions.tell_state(given.topic, objection)
+        cleared = replace(given, payload=b"", content_type="")
+        if not wire.objection(cleared):
+            return cleared
+        sending.owner.note(DELIVERED)
+        return None
+
+    def _find_lane(self, wire: Wire, most: int) -> deque[_Sending] | None:
+        """Return where the next comes from; None or an empty lane when nothing may be sent now."""
+        if self._is_alone and self._in_flight:
+            return None
+        if self._words:
+            return None if self._words[0].is_suspect and self._in_flight else self._words
+        if tried := self._suspects or (self._accused and wire.age >= _PROVEN and self._accused):
+            return None if self._in_flight else tried
+        return self._waiting or self._find_repair(most)
+
+    def _find_repair(self, most: int) -> deque[_Sending] | None:
+        if self.ended.is_set() or self.repairs.in_flight >= self._most_repairs(most):
+            return None
+        if (state := self.repairs.take()) is not None:
+            self._repairing.append(_Sending(state, self.repairs))
+        return self._repairing
+
+    def _most_repairs(self, most: int) -> int:
+        """Return how many repairs may be in flight: half the window, a single one beside anything else."""
+        if self.repairs.must_be_alone:
+            return 0 if self._in_flight else 1
+        return 1 if self._is_busy else max(1, most // 2)
+
+    def _acknowledge(self, ack: Ack) -> None:
+        sending = self._in_flight.pop(ack.packet_id)
+        if not self._in_flight:
+            self._is_alone = False
+        if isinstance(sending.owner, _Parcel):
+            self.has_delivered = True
+        elif isinstance(sending.owner, _Word):
+            self.words.acquit(sending.publication)
+        sending.owner.note(judge(ack))

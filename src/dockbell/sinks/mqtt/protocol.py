@@ -1,0 +1,91 @@
+"""Which version of MQTT to speak: 5, and 3.1.1 with a broker that does not know it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final, Literal
+
+import anyio
+
+from dockbell.errors import SinkError, SinkRejected
+from dockbell.sinks.mqtt.greeting import Protocol, VersionRefused, VersionUnclear
+from dockbell.sinks.mqtt.wire import Login, Wire, dial
+
+_LOOK_AGAIN: Final = timedelta(hours=1)
+"""How long a broker is taken for one of 3.1.1: it may be renewed one day."""
+_CLOSINGS_MOST: Final = 5
+"""How often in a row one that has spoken 5 may not greet us in it: it may be ill, or busy."""
+
+_clock: Final = anyio.current_time
+
+
+class Negotiation:
+    """Dials in the version that a broker speaks, and remembers which that is."""
+
+    def __init__(self, wanted: Literal["auto", "5", "3.1.1"]) -> None:
+        self._wanted = None if wanted == "auto" else Protocol(wanted)
+        self._old_until = float("-inf")
+        self._has_spoken_5 = False
+        self._closings = 0
+
+    async def dial(self, login: Login, wake: Callable[[], None]) -> Wire:
+        """Connect as :func:`dockbell.sinks.mqtt.wire.dial` does, whatever version the login names.
+
+        Raises:
+            SinkUnavailable, SinkRejected: See there.
+        """
+        if self._wanted is not None:
+            return await dial(replace(login, protocol=self._wanted), wake)
+        if _clock() < self._old_until:
+            try:
+                return await dial(replace(login, protocol=Protocol.V3), wake)
+            except (VersionRefused, VersionUnclear):
+                self._old_until = float("-inf")
+                raise
+        try:
+            return await self._dial_5(login, wake)
+        except (VersionRefused, VersionUnclear) as refusal:
+            self._closings += 1
+            if isinstance(refusal, VersionUnclear) and self._has_spoken_5 and self._closings < _CLOSINGS_MOST:
+                raise
+            return await self._dial_old(login, wake, refusal)
+
+    async def _dial_5(self, login: Login, wake: Callable[[], None]) -> Wire:
+        wire = await dial(replace(login, protocol=Protocol.V5), wake)
+        self._has_spoken_5, self._closings = True, 0
+        return wire
+
+    async def _dial_old(self, login: Login, wake: Callable[[], None], refusal: VersionRefused | VersionUnclear) -> Wire:
+        """Connect in 3.1.1, once it is clear that the broker does not speak 5."""
+        wire = await _dial_3(login, wake, refusal)
+        if _is_doubtful(refusal):
+            # It may have hung or been about to stop, and this connection would last for weeks without reason codes.
+            wire.disconnect()
+            try:
+                return await self._dial_5(login, wake)
+            except (VersionRefused, VersionUnclear) as second:
+                refusal = second
+            wire = await _dial_3(login, wake, refusal)
+        # One that closes the connection without a word is asked for 5 every time.
+        if not (isinstance(refusal, VersionUnclear) and refusal.is_closed):
+            self._old_until = _clock() + _LOOK_AGAIN.total_seconds()
+        return wire
+
+
+def _is_doubtful(refusal: VersionRefused | VersionUnclear) -> bool:
+    """Return whether a refusal of 5 may have nothing to do with it."""
+    return isinstance(refusal, VersionUnclear) and not refusal.is_answered
+
+
+async def _dial_3(login: Login, wake: Callable[[], None], refusal: SinkError) -> Wire:
+    """Connect in 3.1.1; where that is no better, the refusal of 5 says more."""
+    try:
+        return await dial(replace(login, protocol=Protocol.V3), wake)
+    except VersionRefused:
+        raise refusal from None
+    except SinkRejected:
+        raise  # it speaks 3.1.1, and does not want us
+    except SinkError:
+        raise refusal from None

@@ -1,0 +1,107 @@
+"""States that wait to be published again: the lane below all live traffic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from dockbell.core.model import Fate, Outcome
+from dockbell.core.publishing.settlement import Place
+from dockbell.sinks.mqtt.publication import Publication
+
+_DROPS_MOST: Final = 2
+
+
+class Repairs:
+    """States that wait to be published again, each unless its record is delivered meanwhile.
+
+    Attributes:
+        in_flight: How many are on their way.
+        refused: How many the broker will not have.
+        has_failed: One of them may succeed on another connection, or in another life of this process.
+        must_be_alone: One of them may be why a connection was dropped: they go out one at a time, nothing beside them.
+    """
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self.refused = 0
+        self.has_failed = False
+        self.must_be_alone = False
+        self._waiting: dict[Place, Publication] = {}
+        self._overtaken: set[Place] | None = None
+        self._drops: Counter[str] = Counter()
+        self._done = asyncio.Event()
+
+    def watch(self) -> None:
+        """Remember from here on whose states are delivered: more are being read, for :meth:`offer`."""
+        self._overtaken = set()
+
+    def overtake(self, place: Place) -> None:
+        """Note that a delivery with the state of this record was handed over."""
+        if not self._waiting and self._overtaken is None:
+            return  # most of the time nothing is to be repaired: to hash the place would cost more
+        if self._overtaken is not None:
+            self._overtaken.add(place)
+        if self._waiting.pop(place, None) is not None:
+            self._look_whether_done()
+
+    async def offer(self, states: Mapping[Place, Publication], wake: Callable[[], None]) -> int:
+        """Publish states that were read since :meth:`watch`, and wait until all are settled; return how many they are.
+
+        No older state overwrites a newer one. A delivery that was handed over before these were read has a state as
+        old or older, and goes out before them, as all deliveries do. One that was handed over while they were read, or
+        waits with them, may have a newer one: it is published alone. Whatever is sent on one connection stays in order,
+        and nothing here outlives its connection.
+        """
+        overtaken, self._overtaken = self._overtaken or set(), None
+        self._waiting = {
+            place: publication
+            for place, publication in states.items()
+            if place not in overtaken and self._drops[publication.topic] < _DROPS_MOST
+        }
+        offered = len(self._waiting)
+        if offered:
+            self._done.clear()
+            wake()
+            await self._done.wait()
+        return offered
+
+    def take(self) -> Publication | None:
+        """Return the next to be sent, in flight from now on; None where none waits."""
+        place = next(iter(self._waiting), None)
+        if place is None:
+            return None
+        self.in_flight += 1
+        return self._waiting.pop(place)
+
+    def note(self, outcome: Outcome) -> None:
+        """Note what came of one that was in flight."""
+        self.in_flight -= 1
+        self.has_failed |= outcome.fate is Fate.FAILED
+        self.refused += outcome.fate is Fate.REFUSED
+        self._look_whether_done()
+
+    def interrupt(self, *, suspected: bool = False, culprit: str = "") -> None:
+        """Forget all: the connection is gone, and the next begins anew.
+
+        Args:
+            suspected: One of those in flight may be why.
+            culprit: The topic of the one that was in flight alone when the broker closed the connection.
+        """
+        if culprit:
+            self._drops[culprit] += 1
+        self.must_be_alone |= suspected
+        self.in_flight = 0
+        self._waiting.clear()
+        self._overtaken = None
+
+    def reset(self) -> None:
+        """Begin to count what comes of them."""
+        self.refused = sum(count >= _DROPS_MOST for count in self._drops.values())
+        self.has_failed = self.refused > 0
+
+    def _look_whether_done(self) -> None:
+        if not self._waiting and not self.in_flight:
+            self._done.set()

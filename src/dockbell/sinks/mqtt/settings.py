@@ -1,0 +1,101 @@
+"""What ``[sinks.NAME]`` with ``type = "mqtt"`` may say."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import timedelta
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from dockbell.config import ConfigPath, Duration, Secret, SinkSettings
+from dockbell.core.model import NOTICES
+from dockbell.core.publishing.topic import FEED_FIELDS, check_topic
+from dockbell.network import split_url
+
+PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
+OWN_FIELDS: Final = ("client_id",)
+"""What the templates of dockbell's own topics may name: no two clients of a broker have one client id."""
+
+
+def _check_url(url: str) -> str:
+    parts = split_url(url, schemes=PORTS, example='"mqtts://broker.example.com:8883"')
+    if "@" in parts.netloc:
+        raise ValueError("must not hold a user or password; use the keys username and password")
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError("must end with the host and port")
+    return url
+
+
+def _check_state_topic(template: str) -> str:
+    return template and check_topic(template, fields=("source", "resource", "key"), required=("key",))
+
+
+def _check_feed_topic(template: str) -> str:
+    return check_topic(template, fields=FEED_FIELDS)
+
+
+def _check_own_topic(template: str) -> str:
+    return template and check_topic(template, fields=OWN_FIELDS)
+
+
+class MqttSettings(SinkSettings):
+    """``[sinks.NAME]`` with ``type = "mqtt"``."""
+
+    type: Literal["mqtt"]
+    url: Annotated[str, AfterValidator(_check_url)]
+    protocol: Literal["auto", "5", "3.1.1"] = "auto"
+    username: str | None = None
+    password: Secret | None = None
+    ca_file: ConfigPath | None = None
+    cert_file: ConfigPath | None = None
+    key_file: ConfigPath | None = None
+    client_id: str | None = Field(default=None, min_length=1)
+    keepalive: Annotated[Duration, Field(ge=timedelta(seconds=1), le=timedelta(hours=18))] = timedelta(seconds=30)
+    topic: Annotated[str, AfterValidator(check_topic)] = "dockbell/event/{source}/{resource}/{key}/{change}"
+    feed_topic: Annotated[str, AfterValidator(_check_feed_topic)] = "dockbell/feed/{source}/{resource}/{change}"
+    state_topic: Annotated[str, AfterValidator(_check_state_topic)] = "dockbell/state/{source}/{resource}/{key}"
+    positions_topic: Annotated[str, AfterValidator(_check_own_topic)] = "dockbell/positions/{client_id}"
+    status_topic: Annotated[str, AfterValidator(_check_own_topic)] = "dockbell/status/{client_id}"
+    expiry: Annotated[Duration, Field(ge=timedelta(seconds=1))] | None = None
+    in_flight: int = Field(default=20, ge=1, le=1000)
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.password is not None and self.username is None:
+            raise ValueError("password needs a username")
+        if self.key_file and not self.cert_file:
+            raise ValueError("key_file needs a cert_file")
+        if (self.ca_file or self.cert_file) and not self.url.startswith("mqtts:"):
+            raise ValueError('ca_file and cert_file need a url that begins with "mqtts:"')
+        if self.protocol == "3.1.1" and self.expiry is not None:
+            raise ValueError('expiry needs MQTT 5; leave protocol out, or set it to "5"')
+        return self
+
+    @model_validator(mode="after")
+    def _check_topics(self) -> Self:
+        if self.state_topic:
+            self._check_state()
+        if self.status_topic and self.status_topic == self.positions_topic:
+            raise ValueError(f'status_topic and positions_topic must differ, got "{self.status_topic}" twice')
+        return self
+
+    def _check_state(self) -> None:
+        """Refuse a topic on which the states of several feeds, or states and events, would overwrite each other."""
+        if self.state_topic == self.topic:
+            raise ValueError(f'state_topic must differ from topic, got "{self.topic}" twice')
+        resources = [each for each in self.resources or () if each != NOTICES.resource]  # which have no state
+        for field, taken in (("source", self.sources or ()), ("resource", resources)):
+            if len(taken) != 1 and f"{{{field}}}" not in self.state_topic:
+                raise ValueError(
+                    f"state_topic must name {{{field}}}, or feeds overwrite each other's records, got"
+                    f' "{self.state_topic}"; or let {field}s name exactly one'
+                )
+
+    def owned_by(self, dockbell: str, sink: str) -> Self:
+        """Return settings with a client id of the sink's own, where none is chosen."""
+        return self.model_copy(update={"client_id": self.client_id or f"{dockbell}-{sink}"})
+
+    def aside(self) -> Self:
+        """Return settings for a short second connection: one as the daemon's client would throw the daemon's out."""
+        return self.model_copy(update={"client_id": f"dockbell-{secrets.token_hex(4)}", "status_topic": ""})

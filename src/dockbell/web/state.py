@@ -1,0 +1,141 @@
+"""``GET /state/{source}/{resource}[/{key}]``: the stored records, to begin a feed from, or to repair what was missed.
+
+A reader reads all pages, then the feed after the position that each of them repeats from the first, and drops every
+event whose revision is not above that of the record it has: a page may be newer than the position.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import unquote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dockbell.config.values import show
+from dockbell.core import key
+from dockbell.core.model import JSON, NOTICES, Feed
+from dockbell.ports import Kept, View
+from dockbell.web import question
+from dockbell.web.position import Cursor, Position
+from dockbell.web.problem import Problem
+
+_MEDIA_TYPE: Final = "application/json"
+_BYTES_MOST: Final = 4_000_000
+_AT_ONCE: Final = 50
+
+
+class State:
+    """The endpoints.
+
+    Args:
+        view: Of the store.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    async def answer_page(self, request: Request) -> Response:
+        """Answer with some of the records of a feed.
+
+        Raises:
+            Problem: 400, 404, 410.
+        """
+        given = question.read_parameters(request, "cursor", "limit")
+        limit = question.read_limit(given)
+        feed = question.read_feed(request)
+        cursor = question.read("cursor", given["cursor"], Cursor.parse) if "cursor" in given else None
+        extent = await question.find_extent(self._view, feed)
+        if cursor is not None:
+            question.check_position(feed, self._view.epoch, extent, cursor.position)
+        is_complete = await self._is_complete(feed)
+        records, sequence, has_more = await self._read(feed, 0 if cursor is None else cursor.row, limit)
+        is_complete &= await self._is_complete(feed)  # the feed may be read differently from this very moment on
+        position = Position(self._view.epoch, sequence) if cursor is None else cursor.position
+        follow = f"../../feeds/{feed}?after={position}"
+        following = f"?cursor={Cursor(position, records[-1].row)}&limit={limit}" if has_more else None
+        body = {
+            "position": str(position),
+            "complete": is_complete,
+            "records": [_describe(record) for record in records],
+            "next": following,
+            "feed": follow,
+        }
+        links = f'<{follow}>; rel="monitor"'
+        if following is not None:
+            links = f'<{following}>; rel="next", {links}'
+        return _answer(body, position, {"Link": links})
+
+    async def answer_one(self, request: Request) -> Response:
+        """Answer with one record.
+
+        Raises:
+            Problem: 404, nothing was ever stored of it; 410, it was deleted.
+        """
+        question.read_parameters(request)
+        feed = question.read_feed(request)
+        await question.find_extent(self._view, feed)
+        part = request.path_params["key"]
+        for text in _possible_keys(part):
+            sequence, record = await self._view.read_record(feed, text)
+            if record is not None:
+                break
+        else:
+            detail = f"record {show(unquote(part))}: nothing is known of it in {feed}; /state/{feed} has them all"
+            raise Problem(HTTPStatus.NOT_FOUND, "unknown-record", detail)
+        position = Position(self._view.epoch, sequence)
+        if record.body is None:
+            members = {"key": record.key, "revision": record.revision, "position": str(position)}
+            detail = f"record {show(record.key)}: was deleted"
+            raise Problem(HTTPStatus.GONE, "record-gone", detail, members=members)
+        return _answer({"position": str(position), **_describe(record)}, position, {})
+
+    async def _is_complete(self, feed: Feed) -> bool:
+        """Return whether a whole pass stands behind the records: until then they come and change without an event."""
+        extent = await self._view.find_extent(feed)
+        return feed == NOTICES or (extent is not None and extent.is_complete)
+
+    async def _read(self, feed: Feed, row: int, limit: int) -> tuple[list[Kept], int, bool]:
+        """Return records after a row, the number of the last event before the first was read, whether there are more.
+
+        At most ``limit`` and one; no more once they are 4 MB together.
+        """
+        records: list[Kept] = []
+        size, first = 0, None
+        while len(records) <= limit and size < _BYTES_MOST:
+            most = min(limit + 1 - len(records), _AT_ONCE)
+            sequence, found = await self._view.read_records(feed, records[-1].row if records else row, most)
+            first = sequence if first is None else first
+            records += found
+            size += sum(len(record.body or b"") for record in found)
+            if len(found) < most:
+                return records, first, False
+        assert first is not None
+        return records[:limit], first, True
+
+
+def _possible_keys(part: str) -> list[str]:
+    """Return the key strings that a part of a path can mean, the likelier first.
+
+    A key string is percent-encoded like everything in a path, although it holds ``%`` itself; but many will paste it as
+    it is. Where both can be meant, what is stored decides: a key with another number of components never is.
+    """
+    components = part.split(",")
+    try:
+        pasted = key.encode([unquote(component, errors="strict") for component in components])
+        encoded = unquote(part, errors="strict")
+    except ValueError:
+        return []
+    return [encoded] if encoded == pasted else [encoded, pasted]
+
+
+def _describe(record: Kept) -> dict[str, JSON]:
+    assert record.body is not None
+    return {"key": record.key, "revision": record.revision, "record": msgspec.Raw(record.body)}
+
+
+def _answer(body: JSON, position: Position, headers: dict[str, str]) -> Response:
+    headers = {"Dockbell-Position": str(position), **headers}
+    return Response(msgspec.json.encode(body), headers=headers, media_type=_MEDIA_TYPE)

@@ -1,0 +1,85 @@
+"""The same events as server-sent events, without end: https://html.spec.whatwg.org/multipage/server-sent-events.html."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from dockbell.core.model import Event, Feed
+from dockbell.ports import View
+from dockbell.web.position import Position
+from dockbell.web.waiting import WaitingRoom
+
+MEDIA_TYPE: Final = "text/event-stream"
+_AT_ONCE: Final = 50
+_COMMENT: Final = b":\n\n"
+_GOODBYE_SECONDS: Final = 0.3
+
+
+def wants_stream(request: Request) -> bool:
+    """Return whether a request accepts a stream by name."""
+    accepted = ",".join(request.headers.getlist("accept")).split(",")
+    return any(each.partition(";")[0].strip().lower() == MEDIA_TYPE for each in accepted)
+
+
+class EventStream(Response):
+    """An answer that goes on until the client or the daemon ends it.
+
+    It ends too when events were pruned that the client has not taken yet; what it asks next is answered with 410.
+    """
+
+    def __init__(self, view: View, room: WaitingRoom, feed: Feed, after: Position, *, keep_alive: timedelta) -> None:
+        super().__init__(headers={"Content-Type": MEDIA_TYPE, "Dockbell-Position": str(after)})
+        del self.headers["content-length"]
+        self._view = view
+        self._room = room
+        self._feed = feed
+        self._epoch = after.epoch
+        self._sequence = after.sequence
+        self._keep_alive = keep_alive
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # ASGI's signature
+        """Stream to one client.
+
+        Raises:
+            Problem: 503, too many wait already; nothing was sent.
+        """
+        async with self._room.attend(receive):
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await self._stream(send)
+        with anyio.move_on_after(_GOODBYE_SECONDS):  # a client that takes nothing is not waited for
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _stream(self, send: Send) -> None:
+        text = _COMMENT  # a first word at once: the client knows that it is connected
+        while True:
+            if text:
+                await send({"type": "http.response.body", "body": text, "more_body": True})
+            with anyio.move_on_after(self._keep_alive.total_seconds()) as silence:
+                await self._room.wait(self._feed, self._sequence)
+            events = await self._view.read_events(self._feed, self._sequence, _AT_ONCE)
+            extent = await self._view.find_extent(self._feed)
+            if extent is None or extent.pruned > self._sequence:
+                return
+            text = self._write(events) or (_COMMENT if silence.cancelled_caught else b"")
+
+    def _write(self, events: Sequence[Event]) -> bytes:
+        if events:
+            self._sequence = events[-1].sequence
+        return b"".join(
+            [
+                # Events are one line each; should one be not, its line breaks are between the tokens of JSON.
+                b"id: %s\n%s\n" % (str(Position(self._epoch, event.sequence)).encode(), _data(event.body))
+                for event in events
+            ]
+        )
+
+
+def _data(body: bytes) -> bytes:
+    return b"".join([b"data: %s\n" % line for line in body.splitlines()])

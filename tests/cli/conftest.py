@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.filled import Filled, fill
 from tests.cli.programs import started
 
 
@@ -31,3 +32,9 @@ def configure(tmp_path: Path) -> Callable[..., Path]:
         return tmp_path
 
     return write
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Filled:
+    """Return a store with some events that no daemon holds."""
+    return fill(tmp_path)

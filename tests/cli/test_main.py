@@ -14,7 +14,8 @@ from dockbell.core.publishing.signature import parse_secret
 from tests.cli.programs import run
 
 COMMANDS = (
-    *("demo", "run", "check", "once", "status", "events", "why", "reconcile", "deletes", "drift", "test", "secret"),
+    *("demo", "run", "check", "once", "status", "events", "why", "reconcile", "deletes", "drift"),
+    *("replay", "dead", "pause", "resume", "catalogue", "test", "secret"),
     *("sandbox", "probe"),
 )
 CONFIGURED = tuple(command for command in COMMANDS if command not in {"demo", "secret", "sandbox"})

@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from dockbell.cli.printing import format_event, print_json, print_table
-from dockbell.core.comparing.diff import diff
+from dockbell.core.diff import diff
 from dockbell.core.model import Event, Feed
 
 HEADINGS = ("what", "count", "detail")

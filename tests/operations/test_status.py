@@ -152,7 +152,15 @@ def test_what_is_worth_knowing_of_a_feed_is_said(status: FeedStatus, remarks: li
 @pytest.mark.parametrize(
     ("sink", "reasons"),
     [
-        (replace(QUIET, dead=2), ["sink erp: 2 dead letters"]),
+        (replace(QUIET, dead=2), ['sink erp: 2 dead letters; "dockbell dead erp" lists them']),
+        (
+            replace(QUIET, dead=2, held=1),
+            ['sink erp: 2 dead letters, 1 of them hold their key back; "dockbell dead erp" lists them'],
+        ),
+        (
+            replace(QUIET, owed=9, oldest=NOON - 9 * MINUTE, paused="HTTP 410", paused_at=NOON - 2 * MINUTE),
+            ['sink erp: paused 2m ago, 9 events owed: HTTP 410; "dockbell resume erp" lets it go on'],
+        ),
         (replace(QUIET, owed=9, oldest=NOON - 5 * MINUTE), []),
         (
             replace(QUIET, owed=9, oldest=NOON - 6 * MINUTE),

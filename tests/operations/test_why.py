@@ -14,7 +14,7 @@ from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.comparing.judgement import Finding
 from dockbell.core.key import decode, encode
 from dockbell.core.model import Event, Feed, RunKind, Via
-from dockbell.core.publishing.ledger import Blocked, DeadLetter
+from dockbell.core.publishing.settlement import Blocked, DeadLetter
 from dockbell.core.reading.shape import Shape
 from dockbell.operations.why import (
     Account,

@@ -76,7 +76,7 @@ def format_event(event: Event, *, width: int | None, with_source: bool) -> str:
         width: Of the terminal; None for a pipe.
         with_source: Write the source before the key.
     """
-    from dockbell.core.comparing.canon import decode
+    from dockbell.core.document import decode
     from dockbell.core.moment import parse_moment
     from dockbell.core.publishing.narrate import narrate
 

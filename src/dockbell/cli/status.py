@@ -28,8 +28,8 @@ def status(ctx: click.Context, config_path: str | None, *, as_json: bool, verbos
     """Print how feeds and sinks stand; for monitoring too.
 
     Exits with 1, and says why, when no daemon runs, a feed was not read completely for three intervals and a minute,
-    has a problem, holds deletions or drift or has records in quarantine, or a sink has dead letters or owes an event
-    for more than five minutes.
+    has a problem, holds deletions or drift or has records in quarantine, or a sink is paused, has dead letters or owes
+    an event for more than five minutes.
 
     \b
     read      since the last complete reading of the feed, poll or pass
@@ -38,6 +38,7 @@ def status(ctx: click.Context, config_path: str | None, *, as_json: bool, verbos
     lookback  how far before that time polls begin; two minutes at least where the API does not tell its time
     owed      events that the sink has not taken yet
     blocked   records whose next event waits for another attempt
+    replays   events that wait to be sent because "dockbell replay" or "dockbell dead retry" chose them
     waiting   since the oldest owed event was recorded
 
     \b
@@ -90,7 +91,7 @@ def _print(found: Status, *, verbose: bool) -> None:
     _print_remarks(found, verbose=verbose)
     if found.sinks:
         print_table(
-            ("sink", "owed", "blocked", "dead", "waiting", "last error"),
+            ("sink", "owed", "blocked", "dead", "replays", "waiting", "last error"),
             [_sink_row(each, found.at) for each in found.sinks],
         )
         click.echo()
@@ -133,7 +134,7 @@ def _feed_row(each: FeedStatus, at: datetime) -> tuple[object, ...]:
 
 
 def _sink_row(each: SinkState, at: datetime) -> tuple[object, ...]:
-    return (each.name, each.owed, each.blocked, each.dead, _age(each.oldest, at), each.error)
+    return (each.name, each.owed, each.blocked, each.dead, each.replays, _age(each.oldest, at), each.error)
 
 
 def _age(moment: datetime | None, at: datetime) -> str:
@@ -155,6 +156,10 @@ def _describe(found: Status, reasons: Sequence[str]) -> dict[str, Any]:
                 "owed": each.owed,
                 "blocked": each.blocked,
                 "dead": each.dead,
+                "held": each.held,
+                "replays": each.replays,
+                "paused": each.paused or None,
+                "paused_at": each.paused_at,
                 "oldest": each.oldest,
                 "error": each.error,
             }

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dockbell.config import FeedSettings, ResourceSettings, format_duration
-from dockbell.core.comparing.canon import decode
 from dockbell.core.comparing.drift import Decision
+from dockbell.core.document import decode
 from dockbell.core.model import RESOURCES, ClockSource, Feed, StatementKind
 from dockbell.core.moment import parse_moment
 from dockbell.core.reading.habits import Habits
@@ -248,8 +248,12 @@ def _write_paths(state: FeedState) -> str:
 
 def _judge_sink(state: SinkState, at: datetime) -> Iterator[str]:
     if state.dead:
-        yield f"{state.dead} dead letters"
-    if state.oldest is not None and at - state.oldest > OWED_MOST:
+        holding = f", {state.held} of them hold their key back" if state.held else ""
+        yield f'{state.dead} dead letters{holding}; "dockbell dead {state.name}" lists them'
+    if state.paused:
+        ago = "" if state.paused_at is None else f" {format_age(at - state.paused_at)} ago"
+        yield f'paused{ago}, {state.owed} events owed: {state.paused}; "dockbell resume {state.name}" lets it go on'
+    elif state.oldest is not None and at - state.oldest > OWED_MOST:
         error = f"; last error: {state.error}" if state.error else ""
         waiting = f"{state.owed} events owed, {state.blocked} keys blocked"
         yield f"an event waits for {format_age(at - state.oldest)}, {waiting}{error}"

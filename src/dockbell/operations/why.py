@@ -9,11 +9,12 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import unquote
 
-from dockbell.config import FeedSettings, ResourceSettings, SinkSettings, format_duration
+from dockbell.config import Answer, FeedSettings, ResourceSettings, SinkSettings, format_duration
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.comparing.judgement import Finding
 from dockbell.core.key import decode, encode
 from dockbell.core.model import Event, Feed
+from dockbell.core.publishing.filters import Filter
 from dockbell.ports import FeedState, Noted, Quarantined, RunRecord, Standing, StoredRecord, View
 
 _NOTES_MOST: Final = 100
@@ -43,6 +44,8 @@ class Stage(StrEnum):
     DEAD = "dead"
     FILTERED = "filtered"
     UNBEGUN = "not begun"  # the sink is newer than the daemon's last start
+    PRIOR = "before its beginning"  # the sink began after it, or began again
+    HELD = "held"  # behind its dead letter, until an operator decides
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +225,6 @@ def _tell_events(
 def find_transits(events: Sequence[Event], standing: Standing, settings: SinkSettings) -> Sequence[Transit]:
     """Return how far the events of one key are with a sink, in their order.
 
-    What was recorded before the sink began counts as delivered, for nobody notes where that was.
-
     Args:
         events: In the order of their sequences.
         standing: How far the sink has come.
@@ -231,6 +232,7 @@ def find_transits(events: Sequence[Event], standing: Standing, settings: SinkSet
     """
     dead = {letter.sequence: letter for letter in standing.dead}
     blocked = standing.blocked
+    sieve = Filter(settings)
     is_first = True
     transits = []
     for event in events:
@@ -238,11 +240,13 @@ def find_transits(events: Sequence[Event], standing: Standing, settings: SinkSet
         if event.sequence in dead:
             letter = dead[event.sequence]
             transit = Transit(standing.sink, Stage.DEAD, letter.attempts, letter.error, letter.died_at)
-        elif not wants(settings, event):
+        elif sieve.judge(event) is not Answer.YES:
             transit = Transit(standing.sink, Stage.FILTERED)
+        elif event.sequence <= standing.origin:
+            transit = Transit(standing.sink, Stage.PRIOR)
         elif blocked is not None and event.sequence >= blocked.sequence:
-            transit = Transit(standing.sink, Stage.WAITING)
-            if is_first:
+            transit = Transit(standing.sink, Stage.HELD if blocked.held else Stage.WAITING)
+            if is_first and not blocked.held:
                 attempts = blocked.attempts if event.sequence == blocked.sequence else 0
                 transit = Transit(standing.sink, Stage.BLOCKED, attempts, blocked.error, blocked.due)
             is_first = False
@@ -250,18 +254,6 @@ def find_transits(events: Sequence[Event], standing: Standing, settings: SinkSet
             transit = Transit(standing.sink, Stage.OWED)
         transits.append(transit)
     return transits
-
-
-def wants(settings: SinkSettings, event: Event) -> bool:
-    """Return whether a sink's filters let an event through."""
-    return all(
-        wanted is None or value in wanted
-        for wanted, value in (
-            (settings.sources, event.feed.source),
-            (settings.resources, event.feed.resource),
-            (settings.changes, event.change),
-        )
-    )
 
 
 # Runs ----------------------------------------------------------------------------------------------------------------

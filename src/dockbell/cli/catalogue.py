@@ -1,0 +1,77 @@
+"""``dockbell catalogue``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dockbell.cli.options import config_option, read_config
+from dockbell.cli.printing import print_json
+
+if TYPE_CHECKING:
+    from dockbell.config import Config
+    from dockbell.core.publishing.catalogue.document import Catalogue
+
+_SCHEMA_SUFFIX = ".schema.json"
+
+
+@click.command()
+@config_option
+@click.option("--format", "form", type=click.Choice(["asyncapi", "schemas"]), default="asyncapi", show_default=True)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write asyncapi.json, or NAME.schema.json for each schema, into this folder.",
+)
+def catalogue(config_path: str | None, *, form: str, output: Path | None) -> None:
+    """Describe what this configuration publishes, and where.
+
+    An AsyncAPI 3.0.0 document of every channel, message and schema, or the JSON Schemas alone. Those of records are
+    learned from the records that are stored, their names and kinds only; without a store they stay open. Works while
+    the daemon runs.
+
+    \b
+    Examples:
+      dockbell catalogue > asyncapi.json
+      dockbell catalogue --format schemas --output schemas/
+    """
+    import anyio
+
+    found = anyio.run(_find, read_config(config_path))
+    if output is None:
+        if form == "asyncapi":
+            print_json(found.write_document())
+        else:
+            print_json({"definitions": found.write_schemas(lambda name: f"#/definitions/{name}")})
+        return
+    output.mkdir(parents=True, exist_ok=True)
+    if form == "asyncapi":
+        _write(output / "asyncapi.json", found.write_document())
+        return
+    for name, schema in found.write_schemas(lambda name: name + _SCHEMA_SUFFIX).items():
+        _write(output / (name + _SCHEMA_SUFFIX), schema)
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    import json
+
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+async def _find(config: Config) -> Catalogue:
+    from dockbell import app
+    from dockbell.errors import StoreError
+    from dockbell.operations.catalogue import find_catalogue
+
+    try:
+        view = await app.open_view(config)
+    except StoreError as error:
+        click.echo(f"{error}; the schemas of records stay open", err=True)
+        return await find_catalogue(config, None)
+    try:
+        return await find_catalogue(config, view)
+    finally:
+        await view.aclose()

@@ -1,0 +1,236 @@
+"""Where events go: the servers, channels and operations of one sink, and of the pull feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from dockbell.config import SinkSettings, Table
+from dockbell.core.model import JSON, NOTICES, Feed
+from dockbell.core.publishing.catalogue.messages import EVENT_TYPE
+
+_HTTP: Final = {"bindingVersion": "0.3.0"}
+_MQTT: Final = {"bindingVersion": "0.2.0"}
+_AT_LEAST_ONCE: Final = 1
+_WEB: Final = "Web"  # no sink can have this name: theirs are in lower case
+_PARAMETERS: Final = {
+    "source": "The name of a source.",
+    "resource": "The name of a resource.",
+    "key": "The record's key, percent-encoded: `data.key` of its events.",
+    "change": "The last part of the event's type.",
+    "client_id": "The client id of this dockbell.",
+}
+_ABOUT_SIZES: Final = (
+    "An event above `max_event_size` comes without `before`, else with its patch alone (never where arrays have no"
+    " order), else without content; `data.omitted` lists what is missing."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a sink takes, by the names of messages.
+
+    Attributes:
+        feeds: Whose events.
+        changes: Of the records of each resource.
+        statements: About feeds.
+        notices: To the operator.
+        states: For each resource, of the record itself.
+    """
+
+    feeds: Sequence[Feed]
+    changes: Mapping[str, Sequence[str]]
+    statements: Sequence[str]
+    notices: Sequence[str]
+    states: Mapping[str, str]
+
+    @property
+    def sources(self) -> list[str]:
+        """The sources of the feeds, each once."""
+        return list(dict.fromkeys(feed.source for feed in self.feeds))
+
+    @property
+    def resources(self) -> list[str]:
+        """The resources of the feeds, each once."""
+        return list(dict.fromkeys(feed.resource for feed in self.feeds))
+
+    @property
+    def all_changes(self) -> list[str]:
+        """Those of all resources."""
+        return [name for names in self.changes.values() for name in names]
+
+
+@dataclass(slots=True)
+class Outlets:
+    """The servers, channels and operations of an AsyncAPI document, as they are added."""
+
+    servers: dict[str, JSON] = field(default_factory=dict)
+    channels: dict[str, JSON] = field(default_factory=dict)
+    operations: dict[str, JSON] = field(default_factory=dict)
+
+    def add_sink(self, name: str, settings: SinkSettings, offer: Offer) -> None:
+        """Add a sink; of a kind that is not known here only what it takes, not where."""
+        match settings.type:
+            case "mqtt":
+                self._add_mqtt(name, settings.model_dump(), offer, _describe(settings))
+            case "webhook":
+                self._add_webhook(name, settings.model_dump(), offer, _describe(settings))
+            case kind:
+                names = [*offer.all_changes, *offer.statements, *offer.notices]
+                self._add(
+                    name, None, names, server=None, description=f"A sink of the kind {kind}. {_describe(settings)}"
+                )
+
+    def add_pull_feeds(self, url: str, offer: Offer) -> None:
+        """Add what ``[web]`` serves.
+
+        Args:
+            url: Where, without a slash at the end.
+            offer: All that there is.
+        """
+        self._add_server(
+            _WEB, url, {"http": "http", "https": "https"}, "Pull feeds, and the records as they are stored."
+        )
+        for resource in offer.changes:
+            sources = [feed.source for feed in offer.feeds if feed.resource == resource]
+            self._add(
+                f"{_WEB}.{resource}",
+                f"/feeds/{{source}}/{resource}",
+                offer.changes[resource],
+                server=_WEB,
+                parameters={"source": sources},
+                description="All events in order, after a position; with `Accept: text/event-stream` one by one.",
+                binding={"http": {"method": "GET", "query": _QUERY, **_HTTP}},
+            )
+            self._add(
+                f"{_WEB}.{resource}.state",
+                f"/state/{{source}}/{resource}",
+                [offer.states[resource]],
+                server=_WEB,
+                parameters={"source": sources},
+                description="The records as they are stored, page by page, with the position to read the feed from.",
+                binding={"http": {"method": "GET", **_HTTP}},
+            )
+
+    def _add_mqtt(self, name: str, given: Table, offer: Offer, description: str) -> None:
+        self._add_server(name, given["url"], {"mqtt": "mqtt", "mqtts": "secure-mqtt"}, "")
+        self.servers[name]["protocolVersion"] = "3.1.1" if given.get("protocol") == "3.1.1" else "5.0"
+        expiry = {} if given["expiry"] is None else {"messageExpiryInterval": int(given["expiry"].total_seconds())}
+        once = {"mqtt": {"qos": _AT_LEAST_ONCE, "retain": False, **expiry, **_MQTT}}
+        kept = {"mqtt": {"qos": _AT_LEAST_ONCE, "retain": True, **_MQTT}}
+
+        def add(
+            part: str, template: str, names: Sequence[str], text: str, binding: JSON, **known: Iterable[str]
+        ) -> None:
+            self._add(
+                f"{name}.{part}", template, names, server=name, parameters=known, description=text, binding=binding
+            )
+
+        for part, resource, changes in _split(given["topic"], offer.changes):
+            topic, sources = _fill(given["topic"], resource), _sources_of(offer, resource)
+            ends = {each.rpartition(".")[2] for each in changes}
+            add(part, topic, changes, description, once, source=sources, resource=offer.changes, change=sorted(ends))
+        if offer.statements:
+            about = "What is said about a feed as a whole."
+            ends = {each.rpartition(".")[2] for each in offer.statements}
+            known = {"source": offer.sources, "resource": offer.resources, "change": sorted(ends)}
+            add("feeds", given["feed_topic"], offer.statements, about, once, **known)
+        if offer.notices:
+            topic = given["feed_topic"].replace("{source}", NOTICES.source).replace("{resource}", NOTICES.resource)
+            ends = {each.rpartition(".")[2] for each in offer.notices}
+            add("notices", topic, offer.notices, "What the operator should know.", once, change=sorted(ends))
+        if given["state_topic"]:
+            about = "Retained: each record as it is stored now; an empty payload, which clears it, when it is deleted."
+            states = {resource: [state] for resource, state in offer.states.items()}
+            for part, resource, names in _split(given["state_topic"], states):
+                topic, sources = _fill(given["state_topic"], resource), _sources_of(offer, resource)
+                add(f"{part}.state", topic, names, about, kept, source=sources, resource=offer.states)
+        if given["status_topic"]:
+            add("status", given["status_topic"], ["status"], "Retained: whether dockbell is connected.", kept)
+
+    def _add_webhook(self, name: str, given: Table, offer: Offer, description: str) -> None:
+        self._add_server(name, given["url"], {"http": "http", "https": "https"}, "")
+        names = [*offer.all_changes, *offer.statements, *offer.notices]
+        binding = {"http": {"method": "POST", **_HTTP}}
+        # Without an address: the path of a webhook may hold a token, and its receiver knows it.
+        self._add(name, None, names, server=name, description=description, binding=binding)
+
+    def _add_server(self, name: str, url: str, protocols: Mapping[str, str], description: str) -> None:
+        parts = urlsplit(url)
+        self.servers[name] = {"host": parts.netloc.rpartition("@")[2], "protocol": protocols[parts.scheme]}
+        if description:
+            self.servers[name]["description"] = description
+
+    def _add(
+        self,
+        name: str,
+        address: str | None,
+        messages: Sequence[str],
+        *,
+        server: str | None,
+        description: str,
+        parameters: Mapping[str, Iterable[str]] | None = None,
+        binding: JSON = None,
+    ) -> None:
+        """Add a channel, and that dockbell sends there."""
+        channel: dict[str, JSON] = {
+            "address": address,
+            "title": name,
+            "description": description,
+            "messages": {each: {"$ref": f"#/components/messages/{each}"} for each in messages},
+        }
+        if server is not None:
+            channel["servers"] = [{"$ref": f"#/servers/{server}"}]
+        known = parameters or {}
+        used = [each for each in _PARAMETERS if address is not None and f"{{{each}}}" in address]
+        if used:
+            channel["parameters"] = {
+                each: {"description": _PARAMETERS[each]} | ({"enum": [*known[each]]} if each in known else {})
+                for each in used
+            }
+        self.channels[name] = channel
+        self.operations[f"send.{name}"] = {
+            "action": "send",
+            "channel": {"$ref": f"#/channels/{name}"},
+            "summary": f"dockbell sends to {name}.",
+        } | ({} if binding is None else {"bindings": binding})
+
+
+_QUERY: Final = {
+    "type": "object",
+    "properties": {
+        "after": {"type": "string", "description": "EPOCH.SEQUENCE: the position after which to begin."},
+        "limit": {"type": "integer", "minimum": 1, "description": "The most events."},
+        "wait": {"type": "string", "description": "How long to wait for the first of them, such as 30s."},
+    },
+    "additionalProperties": False,
+}
+
+
+def _split(template: str, names: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, str, Sequence[str]]]:
+    """Yield a channel's name, its resource and its messages: one for each resource where the topic tells them apart."""
+    if "{resource}" in template:
+        for resource, each in names.items():
+            yield resource, resource, each
+    elif names:
+        yield "records", "", [name for each in names.values() for name in each]
+
+
+def _fill(template: str, resource: str) -> str:
+    return template.replace("{resource}", resource) if resource else template
+
+
+def _sources_of(offer: Offer, resource: str) -> list[str]:
+    return [feed.source for feed in offer.feeds if feed.resource == resource] if resource else offer.sources
+
+
+def _describe(settings: SinkSettings) -> str:
+    """Return what a reader of the sink should know."""
+    parts = [f"Events as {EVENT_TYPE}, at least once, in order for each record; payload {settings.payload}."]
+    if settings.where is not None:
+        parts.append(f"Only changes for which this holds: {settings.where}.")
+    if settings.fields or settings.redact:
+        parts.append("Some members of the records are left out.")
+    return " ".join([*parts, _ABOUT_SIZES])

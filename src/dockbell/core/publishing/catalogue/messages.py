@@ -1,0 +1,258 @@
+"""The events of a resource, statements about a feed, and notices: the schema of each, and its message.
+
+They are made from ``event.schema.json``, which is exact and one; here each type of event has a plain schema of its own,
+with the record in it, as generators of code want it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from dockbell.core.model import JSON, ChangeKind, Resource, StatementKind
+from dockbell.core.publishing.catalogue.learning import name_type
+
+EVENT_TYPE: Final = "application/cloudevents+json"
+BATCH_TYPE: Final = "application/cloudevents-batch+json"
+RECORD_TYPE: Final = "application/json"
+
+_SHARED: Final = (
+    *("component", "count", "key", "moment", "moment_or_null", "operation", "pointer", "resource", "through_sequence"),
+)
+"""The parts of the contract that the schemas of events refer to."""
+
+_OWN: Final = {
+    "event": ("type", "dataschema", "data"),
+    "change": ("resource", "change", "before", "after", "name"),
+}
+"""The members that each event describes for itself."""
+
+_SUMMARIES: Final = {
+    "created": "A record that was not there before",
+    "updated": "A record with other content",
+    "deleted": "A record that is gone, or out of what is asked for",
+    "restored": "A record that is back after it was deleted",
+    "snapshot": "A record as it was first met, or as it is stored when a sink begins: no change",
+    "reconciled": "A pass over the whole list is complete",
+    "gap": "dockbell was blind for a while",
+    "rebaselined": "The feed is read differently from now on",
+    "held": "Changes wait for an operator",
+}
+
+
+def point(name: str) -> dict[str, JSON]:
+    """Return a reference to a schema of the catalogue."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def adapt(schema: JSON) -> JSON:
+    """Return a schema of the contract as draft 7 has it, where nothing may stand beside a reference."""
+    if isinstance(schema, list):
+        return [adapt(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    adapted = {name: adapt(each) for name, each in schema.items() if name not in ("$ref", "prefixItems")}
+    if "prefixItems" in schema:
+        adapted["items"], adapted["additionalItems"] = adapt(schema["prefixItems"]), adapted.pop("items")
+    if "$ref" in schema:
+        reference = point(schema["$ref"].removeprefix("#/$defs/"))
+        adapted = reference if not adapted else {**adapted, "allOf": [reference]}
+    return adapted
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One type of event, or whatever else is sent.
+
+    Attributes:
+        name: As in the catalogue: ``shipment.created``.
+        content: The AsyncAPI message.
+        schemas: By name, those that it has for itself.
+    """
+
+    name: str
+    content: dict[str, JSON]
+    schemas: Mapping[str, JSON]
+
+
+class Messages:
+    """Writes messages.
+
+    Args:
+        contract: ``event.schema.json``, decoded.
+    """
+
+    def __init__(self, contract: JSON) -> None:
+        self._contract = contract
+        self._parts = contract["$defs"]
+
+    @property
+    def shared(self) -> dict[str, JSON]:
+        """The schemas that those of all events refer to."""
+        found = {name: self._parts[name] for name in _SHARED}
+        rooms = {"event": self._contract["properties"], "change": self._parts["change"]["properties"]}
+        for room, properties in rooms.items():
+            found |= {f"{room}.{name}": schema for name, schema in properties.items() if name not in _OWN[room]}
+        return {name: {"title": name_type(name), **adapt(schema)} for name, schema in found.items()}
+
+    def write_changes(self, resource: Resource, named: Iterable[str], *, prefix: str = "") -> list[Message]:
+        """Return the messages of a resource's changes and of the operator's own events.
+
+        Args:
+            resource: Whose.
+            named: The names of the operator's own events.
+            prefix: Stands before the names of all messages and schemas, where a sink sees records in a way of its own.
+        """
+        kinds = [(str(kind), self._describe_change(resource, kind, prefix)) for kind in ChangeKind]
+        own = [(name, self._describe_named(resource, name, prefix)) for name in named]
+        return [
+            self._write(f"{resource.singular}.{name}", data, key=True, prefix=prefix, summary=_SUMMARIES.get(name))
+            for name, data in kinds + own
+        ]
+
+    def write_statements(self) -> list[Message]:
+        """Return the messages of what is said about a feed."""
+        return [
+            self._write(f"feed.{kind}", adapt(self._parts[kind]), summary=_SUMMARIES[kind]) for kind in StatementKind
+        ]
+
+    def write_notices(self) -> list[Message]:
+        """Return the messages of dockbell's notices to its operator."""
+        notice = adapt(self._parts["notice"])
+        return [
+            self._write(
+                f"notice.{name}",
+                notice | {"properties": notice["properties"] | {"statement": {"const": name}}},
+                summary=f"What an operator should know: {name.replace('_', ' ')}",
+            )
+            for name in notice["properties"]["statement"]["enum"]
+        ]
+
+    def _describe_change(self, resource: Resource, kind: ChangeKind, prefix: str) -> dict[str, JSON]:
+        special = self._parts[kind]
+        properties = {}
+        for name, schema in self._parts["change"]["properties"].items():
+            more = special["properties"].get(name, {})
+            if more is False or name == "name":
+                continue
+            properties[name] = adapt({**schema, **more}) if more else point(f"change.{name}")
+        record = point(f"{prefix}{resource.singular}.record")
+        for name in ("before", "after"):
+            match properties[name].get("type"):
+                case "object":
+                    properties[name] = record
+                case None:
+                    properties[name] = {"anyOf": [record, {"type": "null"}]}
+        properties["resource"] = {"const": resource.name}
+        required = [*self._parts["change"]["required"], *special.get("required", ())]
+        description = special["description"]
+        return _close({"description": description, "type": "object", "required": required, "properties": properties})
+
+    def _describe_named(self, resource: Resource, name: str, prefix: str) -> dict[str, JSON]:
+        record = {"anyOf": [point(f"{prefix}{resource.singular}.record"), {"type": "null"}]}
+        properties = {each: point(f"change.{each}") for each in self._parts["change"]["properties"]}
+        properties |= {
+            "resource": {"const": resource.name},
+            "change": {"enum": [str(kind) for kind in ChangeKind]},
+            "before": record,
+            "after": record,
+            "name": {"const": name},
+        }
+        required = [*self._parts["change"]["required"], "name"]
+        description = self._parts["named"]["description"]
+        return _close({"description": description, "type": "object", "required": required, "properties": properties})
+
+    def _write(
+        self, name: str, data: dict[str, JSON], *, key: bool = False, prefix: str = "", summary: str | None
+    ) -> Message:
+        full, type_ = prefix + name, f"dockbell.{name}"
+        title = name_type(full)
+        room = name.partition(".")[0]
+        properties = {each: point(f"event.{each}") for each in self._contract["properties"]}
+        properties |= {
+            "type": {"const": type_},
+            "dataschema": {"const": f"urn:dockbell:schema:{room}:1"},
+            "data": point(f"{full}.data"),
+        }
+        required = [*self._contract["required"]]
+        if key:
+            required.append("subject")
+        else:
+            properties = {each: schema for each, schema in properties.items() if each not in ("subject", "dataref")}
+        summary = summary or f"What the operator calls {name.partition('.')[2]!r}"
+        payload = {"title": title, "description": summary + ".", "type": "object", "required": required}
+        return Message(
+            full,
+            {
+                "name": type_,
+                "title": title,
+                "summary": summary + ".",
+                "contentType": EVENT_TYPE,
+                "payload": point(full),
+                "bindings": {"$ref": "#/components/messageBindings/event"},
+            },
+            {
+                full: _close({**payload, "properties": properties}),
+                f"{full}.data": {"title": f"{title}Data", **data},
+            },
+        )
+
+
+def write_state(resource: Resource, prefix: str) -> Message:
+    """Return the message of a record as it is stored; what it holds is the schema of the records."""
+    record = f"{prefix}{resource.singular}.record"
+    content = {"summary": f"A record of {resource.name} as it is stored.", "contentType": RECORD_TYPE}
+    return _write_plain(f"{prefix}{resource.singular}.state", content, record, {})
+
+
+def write_batch(resource: Resource, events: Iterable[Message]) -> Message:
+    """Return the message of some events of a pull feed."""
+    name = f"{resource.singular}.batch"
+    schema = {"title": name_type(name), "type": "array", "items": {"anyOf": [point(each.name) for each in events]}}
+    content = {"summary": f"Events of {resource.name}, in order.", "contentType": f"{BATCH_TYPE}; charset=utf-8"}
+    return _write_plain(name, content, name, {name: schema})
+
+
+def write_page(resource: Resource) -> Message:
+    """Return the message of some stored records."""
+    name = f"{resource.singular}.page"
+    members = {
+        "key": point("key"),
+        "revision": {"type": "integer", "minimum": 0},
+        "record": point(f"{resource.singular}.record"),
+    }
+    record = {"title": f"{name_type(name)}Record", "type": "object", "required": [*members], "properties": members}
+    schema = {
+        "title": name_type(name),
+        "type": "object",
+        "required": ["position", "records", "next", "feed"],
+        "properties": {
+            "position": {"type": "string", "description": "Where to begin in the feed after the last page."},
+            "records": {"type": "array", "items": record},
+            "next": {"type": ["string", "null"], "description": "The following page, relative to this one."},
+            "feed": {"type": "string", "description": "The feed from the position on, relative to this page."},
+        },
+    }
+    content = {"summary": f"Records of {resource.name} as they are stored.", "contentType": RECORD_TYPE}
+    return _write_plain(name, content, name, {name: schema})
+
+
+def write_status() -> Message:
+    """Return the message that says whether dockbell is connected to a broker."""
+    schema = {
+        "title": "Status",
+        "type": "object",
+        "required": ["online", "timestamp"],
+        "properties": {"online": {"type": "boolean"}, "timestamp": point("moment")},
+    }
+    summary = "Whether dockbell is connected; the broker says that it is not when it loses it."
+    return _write_plain("status", {"summary": summary, "contentType": RECORD_TYPE}, "status", {"status": schema})
+
+
+def _write_plain(name: str, content: dict[str, JSON], payload: str, schemas: Mapping[str, JSON]) -> Message:
+    return Message(name, {"name": name, "title": name_type(name), **content, "payload": point(payload)}, schemas)
+
+
+def _close(schema: dict[str, JSON]) -> dict[str, JSON]:
+    return {**schema, "additionalProperties": False}

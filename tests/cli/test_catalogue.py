@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft7Validator
+
+from tests.cli.programs import run, started
+from tests.node.packages import run_node
+
+Configure = Callable[..., Path]
+
+EVERYTHING = """
+[sinks.floor]
+type = "mqtt"
+url = "mqtts://broker.example.com"
+resources = ["shipments", "stock", "notices"]
+topic = "all/{resource}/{key}/{change}"
+state_topic = "state/{source}/{resource}/{key}"
+
+[sinks.erp]
+type = "webhook"
+url = "https://erp.example.com/hooks?token=x"
+secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+redact = ["/ship_to/name"]
+payload = "patch"
+where = "after.status == 'shipped'"
+
+[sinks.out]
+type = "stdout"
+changes = ["created", "gap"]
+
+[[sources.main.resources.stock.events]]
+name = "low"
+when = "after.available < 10"
+
+[web]
+"""
+
+
+def test_what_a_real_run_publishes_is_valid_against_the_catalogue(
+    sandbox: str, configure: Configure, tmp_path: Path
+) -> None:
+    folder = configure(sandbox, '[sinks.out]\ntype = "stdout"\n')
+    with started(folder, "run") as daemon:
+        daemon.until(r'"dockbell\.shipment\.updated"(?s:.*)"dockbell\.stock\.updated"')
+        recorded = run("events", "--json", "--last", "500", cwd=folder)
+        described = run("catalogue", cwd=folder)  # while the daemon holds the store
+        schemas = run("catalogue", "--format", "schemas", "--output", str(tmp_path / "schemas"), cwd=folder)
+    assert (described.returncode, described.stderr, schemas.returncode, recorded.returncode) == (0, "", 0, 0)
+    document = json.loads(described.stdout)
+    assert document["components"]["schemas"]["shipment.record"]["properties"]["status"] == {"type": "string"}
+    bodies = [json.loads(line) for line in recorded.stdout.splitlines()]
+    assert {body["type"] for body in bodies} >= {"dockbell.shipment.updated", "dockbell.stock.updated"}
+    for body in bodies:
+        message = document["components"]["messages"][body["type"].removeprefix("dockbell.")]
+        Draft7Validator({**message["payload"], "components": document["components"]}).validate(body)
+    files = {path.name for path in (tmp_path / "schemas").iterdir()}
+    assert files == {f"{name}.schema.json" for name in document["components"]["schemas"]}
+
+
+def test_without_a_store_there_is_a_catalogue_all_the_same(configure: Configure) -> None:
+    folder = configure("http://127.0.0.1:9")
+    done = run("catalogue", "--output", "made/here", cwd=folder)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.endswith("the schemas of records stay open\n")
+    assert json.loads((folder / "made/here/asyncapi.json").read_text(encoding="utf-8"))["asyncapi"] == "3.0.0"
+    assert not (folder / "dockbell.db").exists()
+
+
+@pytest.mark.parametrize("form", ["asyncapi", "schemas"])
+def test_it_prints_json(configure: Configure, form: str) -> None:
+    done = run("catalogue", "--format", form, cwd=configure("http://127.0.0.1:9"))
+    found = json.loads(done.stdout)
+    if form == "schemas":
+        Draft7Validator.check_schema(found)
+        assert found["definitions"]["shipment.created"]["properties"]["data"] == {
+            "$ref": "#/definitions/shipment.created.data"
+        }
+    else:
+        assert list(found["channels"]) == ["out"]
+
+
+def test_the_parser_of_asyncapi_finds_nothing_wrong(configure: Configure) -> None:
+    folder = configure("http://127.0.0.1:9", EVERYTHING)
+    assert run("catalogue", "--output", ".", cwd=folder).returncode == 0
+    parsed = run_node("parse_asyncapi.mjs", str(folder / "asyncapi.json"))
+    *problems, told = parsed.stdout.splitlines()
+    assert (parsed.returncode, parsed.stderr) == (0, "")
+    assert [problem for problem in problems if "asyncapi-latest-version" not in problem] == []
+    assert told == "AsyncAPI 3.0.0: 3 servers, 12 channels, 12 operations, 40 messages"

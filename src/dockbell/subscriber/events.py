@@ -1,0 +1,319 @@
+"""Events as typed values.
+
+They are msgspec structs: decoded and checked by the library that dockbell has already, at a tenth of the import time of
+pydantic, and they pass over members that they do not know. What later versions add is in :attr:`Event.members`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import ClassVar, Final, TypeAlias
+
+import msgspec
+
+from dockbell.core.document import decode
+from dockbell.core.model import JSON
+from dockbell.subscriber.errors import NotAnEvent
+
+SNAPSHOT: Final = "snapshot"
+DELETED: Final = "deleted"
+RESTORED: Final = "restored"
+STORE_LOST: Final = "store_lost"
+VIA_STATE: Final = "state"
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one record.
+
+    Attributes:
+        resource: ``shipments``, ``packages``, ``items``, ``stock`` or ``warehouses``.
+        key: The record's key string.
+        id: The key as the API wrote it: a string, an integer, or a list of them.
+        change: ``created``, ``updated``, ``deleted``, ``restored`` or ``snapshot``; perhaps more in later versions.
+        revision: The record's change count.
+        before: The record before; None where there was none, or where ``omitted`` says that it was left out.
+        after: The record after; None where there is none (``deleted``), or where ``omitted`` says so.
+        patch: RFC 6902 operations from ``before`` to ``after``, of ``updated``.
+        changed: The pointers to what changed, of ``updated``.
+        changed_between: The API's time: the start of the last complete run that would have shown it, and this reading.
+        modified_at: The record's own timestamp, where it has one.
+        detected_at: When dockbell saw it.
+        via: Which kind of reading showed it, ``poll``, ``pass`` …; ``state`` where a sink is told how records are.
+        late: An earlier complete run covered it and did not show it.
+        reason: Of ``deleted``: ``absent``, ``not_found`` or ``left``.
+        detail_missing: The record's detail was wanted and did not come.
+        omitted: Which of ``before``, ``after``, ``patch``, ``changed`` were left out on the way to this sink.
+    """
+
+    resource: str
+    key: str
+    id: JSON
+    change: str
+    revision: int
+    before: dict[str, JSON] | None = None
+    after: dict[str, JSON] | None = None
+    patch: list[dict[str, JSON]] | None = None
+    changed: list[str] | None = None
+    changed_between: tuple[datetime | None, datetime | None] | None = None
+    modified_at: datetime | None = None
+    detected_at: datetime
+    via: str = ""
+    late: bool = False
+    reason: str | None = None
+    detail_missing: bool = False
+    omitted: tuple[str, ...] = ()
+
+
+class Named(Change, frozen=True, kw_only=True):
+    """What the operator calls a change that matters; it repeats the change that it follows, revision included.
+
+    Attributes:
+        name: The last part of the event's type.
+    """
+
+    name: str
+
+
+class Statement(msgspec.Struct, frozen=True, kw_only=True):
+    """Something said about a feed as a whole; of a kind that has no class here, unless it is a subclass.
+
+    Attributes:
+        resource: Of the feed.
+        statement: The last part of the event's type.
+        through_sequence: It holds for all events of the feed up to this one.
+        detected_at: When it became known.
+    """
+
+    resource: str
+    statement: str
+    through_sequence: int
+    detected_at: datetime
+
+
+class Reconciled(Statement, frozen=True, kw_only=True):
+    """A pass over the whole list is complete.
+
+    Attributes:
+        began_at: The API's time of its first request.
+        ended_at: The API's time of its last answer.
+        pages: How many pages it read.
+        records: How many records they held.
+        created: How many changes of this kind it found.
+        updated: As ``created``.
+        deleted: As ``created``.
+        restored: As ``created``.
+        missed: How many of these changes the polls should have shown.
+        digest: Hash of all keys and contents: the same one later means that nothing changed between.
+        verdict: ``equal``, ``repaired`` or ``doubtful``.
+    """
+
+    began_at: datetime = msgspec.field(name="from")
+    ended_at: datetime = msgspec.field(name="to")
+    pages: int
+    records: int
+    created: int = 0
+    updated: int = 0
+    deleted: int = 0
+    restored: int = 0
+    missed: int = 0
+    digest: str = ""
+    verdict: str
+
+
+class Gap(Statement, frozen=True, kw_only=True):
+    """Dockbell was blind for a while: versions that came and went meanwhile have no event.
+
+    Attributes:
+        began_at: Until when it had seen everything; None where nobody knows.
+        ended_at: From when on it sees again.
+        reason: ``down``, ``refused``, ``unavailable``, ``no_budget``; ``store_lost``: revisions begin anew;
+            ``overrun``: this sink alone has lost events, and is told of each record as it is.
+    """
+
+    began_at: datetime | None = msgspec.field(name="from")
+    ended_at: datetime = msgspec.field(name="to")
+    reason: str
+
+
+class Rebaselined(Statement, frozen=True, kw_only=True):
+    """The feed is read differently from now on; what differs only for that has no event.
+
+    Attributes:
+        parts: What differs, by its names in the configuration.
+    """
+
+    parts: tuple[str, ...]
+
+
+class Held(Statement, frozen=True, kw_only=True):
+    """Changes wait for an operator.
+
+    Attributes:
+        reason: ``deletions`` or ``drift``.
+        count: How many records wait.
+        paths: The pointers that changed, of ``drift``.
+        since: When the first of them began to.
+    """
+
+    reason: str
+    count: int
+    paths: tuple[str, ...] = ()
+    since: datetime
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """Something about dockbell itself, for its operator; ``resources`` of the sink must name ``notices``.
+
+    Attributes:
+        notice: The last part of the event's type: ``dead_letter``, ``overrun``, ``unreachable``, …
+        sink: About which sink; None where it is about a feed.
+        feed: About which feed, ``SOURCE/RESOURCE``; None where it is about a sink.
+        reason: In words.
+        count: How often, since the last notice of the kind about it.
+        detected_at: When it became known.
+    """
+
+    notice: str = msgspec.field(name="statement")
+    sink: str | None = None
+    feed: str | None = None
+    reason: str = ""
+    count: int = 1
+    detected_at: datetime
+
+
+class Test(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``dockbell test`` sends; no record stands behind it.
+
+    Attributes:
+        after: A note.
+    """
+
+    __test__: ClassVar = False  # pytest takes it for none of its own
+
+    after: dict[str, JSON] | None = None
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """Of a later version; all of it stands in :attr:`Event.members`."""
+
+
+Data: TypeAlias = Change | Statement | Notice | Test | Unknown
+"""What an event says. Each is one class or a subclass, so that ``match event.data`` tells them apart."""
+
+_STATEMENTS: Final[dict[str, type[Statement]]] = {
+    "reconciled": Reconciled,
+    "gap": Gap,
+    "rebaselined": Rebaselined,
+    "held": Held,
+}
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One event.
+
+    Attributes:
+        id: The same however often it comes, and on whatever way.
+        source: ``dockbell://NAME/SOURCE/RESOURCE``.
+        type: ``dockbell.shipment.updated`` and so on.
+        time: When dockbell saw what it tells.
+        partitionkey: ``SOURCE/RESOURCE/KEY``, or ``SOURCE/RESOURCE`` where it is about no record.
+        sequence: Its number in its feed, contiguous from 1; 0 for a test.
+        subject: The record's key; None where it is about none.
+        dataref: Where the record can be read, when the event was too large to carry it.
+        data: What it says.
+        members: All of it as it came, also what this version does not know.
+    """
+
+    id: str
+    source: str
+    type: str
+    time: datetime
+    partitionkey: str
+    sequence: int
+    subject: str | None = None
+    dataref: str | None = None
+    data: Data
+    members: dict[str, JSON]
+
+    @property
+    def feed(self) -> str:
+        """``SOURCE/RESOURCE``: what ``sequence`` counts in, and where the pull feed is."""
+        return "/".join(self.partitionkey.split("/", 2)[:2])
+
+
+class _Envelope(msgspec.Struct):
+    """The members that every event has."""
+
+    id: str
+    source: str
+    type: str
+    time: datetime
+    partitionkey: str
+    sequence: str
+    data: dict[str, JSON]
+    subject: str | None = None
+    dataref: str | None = None
+
+
+def parse(body: bytes | str) -> Event:
+    """Return the event of a structured CloudEvent: the body of a webhook, the payload of an MQTT publication.
+
+    Integers are exact, other numbers are :class:`~decimal.Decimal`.
+
+    Raises:
+        NotAnEvent: It is none of dockbell.
+    """
+    try:
+        document = decode(body.encode() if isinstance(body, str) else body)
+    except ValueError as error:
+        raise NotAnEvent(f"event: {error}") from error
+    return _read(document)
+
+
+def parse_batch(body: bytes) -> list[Event]:
+    """Return the events of a CloudEvents batch, as pull feeds answer.
+
+    Raises:
+        NotAnEvent: It is none of events of dockbell.
+    """
+    try:
+        documents = decode(body)
+    except ValueError as error:
+        raise NotAnEvent(f"batch: {error}") from error
+    if not isinstance(documents, list):
+        raise NotAnEvent(f"batch: must be an array of events, got {type(documents).__name__}")
+    return [_read(document) for document in documents]
+
+
+def _read(document: JSON) -> Event:
+    try:
+        envelope = msgspec.convert(document, _Envelope)
+        return Event(
+            id=envelope.id,
+            source=envelope.source,
+            type=envelope.type,
+            time=envelope.time,
+            partitionkey=envelope.partitionkey,
+            sequence=int(envelope.sequence),
+            subject=envelope.subject,
+            dataref=envelope.dataref,
+            data=_read_data(envelope.type, envelope.data),
+            members=document,
+        )
+    except ValueError as error:  # msgspec's own is one
+        raise NotAnEvent(f"event: {error}; is this a structured CloudEvent of dockbell?") from error
+
+
+def _read_data(kind: str, data: dict[str, JSON]) -> Data:
+    domain, _, rest = kind.removeprefix("dockbell.").partition(".")
+    if not kind.startswith("dockbell."):
+        raise NotAnEvent(f'event: type must begin with "dockbell.", got {kind[:80]!r}')
+    if kind == "dockbell.test":
+        return msgspec.convert(data, Test)
+    if domain == "feed":
+        return msgspec.convert(data, _STATEMENTS.get(rest, Statement))
+    if domain == "notice":
+        return msgspec.convert(data, Notice)
+    if {"key", "change", "revision"} <= data.keys():
+        return msgspec.convert(data, Named if "name" in data else Change)
+    return Unknown()

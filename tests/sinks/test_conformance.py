@@ -1,0 +1,53 @@
+"""The sinks that come with dockbell do what every sink promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
+
+import pytest
+
+from dockbell.sinks import stdout
+from dockbell.sinks.mqtt import MqttSink
+from dockbell.sinks.stdout import StdoutSink
+from dockbell.sinks.webhook import WebhookSink
+from dockbell.testing import Ability, Receiver, SinkConformance
+from tests.sinks.conforming import BrokerReceiver, PipeReceiver, WebhookReceiver
+
+
+class TestWebhook(SinkConformance):
+    sink_type = WebhookSink
+    lacks: ClassVar = {Ability.REJECT: "any answer in HTTP will do for a probe; certificates are tried with the sink"}
+
+    def make_receiver(self, folder: Path) -> Receiver:
+        return WebhookReceiver()
+
+
+class TestMqtt(SinkConformance):
+    sink_type = MqttSink
+
+    def make_receiver(self, folder: Path) -> Receiver:
+        return BrokerReceiver(folder)
+
+
+class TestStdout(SinkConformance):
+    sink_type = StdoutSink
+    lacks: ClassVar = {
+        Ability.REFUSE: "a pipe takes what is written",
+        Ability.FAIL: "a pipe takes what is written",
+        Ability.DROP: "a pipe that broke is not connected again",
+        Ability.REJECT: "a pipe does not ask who writes",
+    }
+
+    @pytest.fixture(autouse=True)
+    def _pipe(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        self.pipe = PipeReceiver()
+        # pytest puts its own sys.stdout in place again after the fixtures.
+        monkeypatch.setattr(stdout, "sys", SimpleNamespace(stdout=self.pipe))
+        yield
+        self.pipe.close()
+
+    def make_receiver(self, folder: Path) -> Receiver:
+        return self.pipe

@@ -1,4 +1,7 @@
-"""Figures for docs/benchmarks.md: ``python -m tests.bench [passes] [delivery] [startup]``; printed, not asserted."""
+"""Figures for docs/benchmarks.md, printed, not asserted.
+
+``python -m tests.bench [passes] [delivery] [backlog] [endpoints] [latency] [startup]``
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.bench.delivery import measure_delivery
+from tests.bench.delivery import measure_backlog, measure_delivery, measure_endpoints
+from tests.bench.latency import measure_latency
 from tests.bench.reading import measure_reading
 from tests.bench.startup import measure_startup
 
@@ -18,14 +22,24 @@ from tests.bench.startup import measure_startup
 def main() -> None:
     """Measure what is asked for, everything when nothing is, and print it as Markdown."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="part", help="passes, delivery, startup; all when left out")
+    parser.add_argument(
+        "parts",
+        nargs="*",
+        metavar="part",
+        help="passes, delivery, backlog, endpoints, latency, startup; all when left out",
+    )
     parser.add_argument("--records", type=int, default=300_000, help="records read, over all five feeds")
     parser.add_argument("--events", type=int, default=20_000, help="events delivered to each kind of sink")
+    parser.add_argument("--backlog", type=int, default=1_000_000, help="events that wait for a sink")
+    parser.add_argument("--seconds", type=int, default=30, help="how long changes are timed")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured in turn; medians are shown")
     options = parser.parse_args()
     parts = {
         "passes": lambda: measure_reading(options.records, options.rounds),
         "delivery": lambda: measure_delivery(options.events, options.rounds),
+        "backlog": lambda: measure_backlog(options.backlog),
+        "endpoints": lambda: measure_endpoints(options.events // 10, options.rounds),
+        "latency": lambda: measure_latency(options.seconds),
         "startup": measure_startup,
     }
     if unknown := set(options.parts) - parts.keys():

@@ -37,6 +37,17 @@ def serve_receiver(parent: Connection) -> None:
     asyncio.run(run())
 
 
+def serve_silence(parent: Connection) -> None:
+    """Take every request and never answer."""
+
+    async def run() -> None:
+        server = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
+        parent.send(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook")
+        await server.serve_forever()
+
+    asyncio.run(run())
+
+
 class _Receiver(asyncio.Protocol):
     """One connection, with requests one after the other."""
 

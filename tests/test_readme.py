@@ -60,7 +60,7 @@ def test_every_command_that_is_shown_exists() -> None:
     shown = set(re.findall(r"`dockbell ([a-z]+)", README))
     assert shown == {
         *("demo", "check", "run", "once", "status", "events", "test", "secret", "sandbox"),
-        *("why", "probe", "reconcile", "deletes"),
+        *("why", "probe", "reconcile", "deletes", "dead", "replay", "pause", "catalogue"),
     }
     for command in sorted(shown):
         assert run(command, "--help").returncode == 0

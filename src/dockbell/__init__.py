@@ -4,13 +4,18 @@ The tree is the architecture; imports run downward only:
 
 - ``cli``: the commands. ``demo``: everything embedded, no configuration.
 - ``app``: puts the parts together and runs them.
-- ``poller``, ``reconciler``, ``relay``, ``janitor``: the agents, each ``run()`` around ``run_once()``;
-  ``scheduler``: when they run; ``sources``, ``stores``, ``sinks``: the API, the database, the receivers.
-- ``reading``: one run over a feed, from the first page to the last, which poller and reconciler share.
+- ``poller``, ``reconciler``, ``detailer``, ``relay``, ``herald``, ``janitor``: the agents, each ``run()`` around
+  ``run_once()``; ``scheduler``: when they run. ``sources``, ``stores``, ``sinks``: the API, the database, the
+  receivers.
+- ``web``: pull feeds and stored records, over HTTP.
+- ``reading``: one run over a feed, from the first page to the last, which poller and reconciler share. ``shelf``: the
+  stored records as a sink may see them.
 - ``operations``: what an operator may ask and do. ``telemetry``: a fact once, to logs and metrics.
-- ``ports``: what agents need of the outside. ``network``: whom to trust, and words for what goes wrong.
+- ``ports``: what agents need of the outside. ``network``, ``listening``: whom to trust, words for what goes wrong,
+  and a quiet server on a socket.
 - ``core``: the decisions, pure. ``config``, ``errors``.
 - ``sandbox``: the whole API, served with activity; a program of its own.
+- ``subscriber``: for those who receive events. ``testing``: for those who write sinks.
 """
 
 from __future__ import annotations

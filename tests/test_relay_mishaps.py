@@ -12,6 +12,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dockbell.core.model import DELIVERED, Delivery, Fate, Outcome
 from dockbell.core.publishing.settlement import Settlement
+from dockbell.relay import Relay
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.stores.sqlite.desk import SqliteDesk
 from dockbell.telemetry import AgentFails, EventDied
@@ -121,3 +122,18 @@ async def test_an_operator_who_resumes_a_sink_need_not_wait_for_its_next_probe(s
         await desk.resume("screen")
         await until(lambda: sorted({each.event.sequence for each in sink.got[-2:]}) == [1, 2], seconds=1.5)
     await desk.aclose()
+
+
+async def test_a_relay_that_is_stopped_while_its_sink_breaks_does_not_wait_to_begin_again(store: SqliteStore) -> None:
+    await change_keys(store, "a")
+    ear = Ear()
+    relay: list[Relay] = []
+
+    def stop_and_break(_: Delivery) -> Outcome:
+        relay[0].stop()
+        raise ZeroDivisionError
+
+    relay.append(make_relay(store, FakeSink(answer=stop_and_break), ear=ear))
+    with anyio.fail_after(2):
+        await relay[0].run()
+    assert any(isinstance(fact, AgentFails) for fact in ear.facts)

@@ -108,8 +108,9 @@ class Relay:
                 await self._session()
             except Exception as error:  # noqa: BLE001  # the other sinks go on, and so will this one
                 self._telemetry.emit(AgentFails(f"sink {self._sink.name}", error))
-                with anyio.move_on_after(_RESTART_PAUSE.total_seconds()):
-                    await self._bell.wait(self._bell.rings)
+                if not self._stopping:  # else nobody would end the pause
+                    with anyio.move_on_after(_RESTART_PAUSE.total_seconds()):
+                        await self._bell.wait(self._bell.rings)
 
     def stop(self) -> None:
         """Hand over nothing more; :meth:`run` ends when what is in flight is settled, or after a few seconds."""

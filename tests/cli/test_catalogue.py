@@ -90,4 +90,4 @@ def test_the_parser_of_asyncapi_finds_nothing_wrong(configure: Configure) -> Non
     *problems, told = parsed.stdout.splitlines()
     assert (parsed.returncode, parsed.stderr) == (0, "")
     assert [problem for problem in problems if "asyncapi-latest-version" not in problem] == []
-    assert told == "AsyncAPI 3.0.0: 3 servers, 12 channels, 12 operations, 40 messages"
+    assert told == "AsyncAPI 3.0.0: 3 servers, 13 channels, 13 operations, 40 messages"

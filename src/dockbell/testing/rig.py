@@ -262,6 +262,7 @@ class Rig:
                     assert life.problems == []  # they explain whatever else went wrong
             life.relay.stop()
             group.cancel_scope.deadline = anyio.current_time() + _PATIENCE
+        assert life.problems == []
         assert life.is_dead or not group.cancel_scope.cancelled_caught, "the sink cannot be cut off"
 
     async def drain(self, *, dies_at: int | None = None) -> Life:

@@ -53,7 +53,7 @@ def until(condition: Callable[[], bool]) -> None:
 def test_the_first_commands_run_the_demo_and_the_second_the_tests() -> None:
     demo, tests = blocks("sh")
     assert demo.splitlines()[-1] == ".venv/bin/dockbell demo"
-    assert tests.splitlines()[-1] == ".venv/bin/python -m pytest -n 2 --dist worksteal"
+    assert tests.splitlines()[-1] == ".venv/bin/python -m pytest -n 3 --dist worksteal"
 
 
 def test_every_command_that_is_shown_exists() -> None:

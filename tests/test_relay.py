@@ -193,8 +193,8 @@ async def test_a_blocked_key_goes_on_in_order_when_its_time_has_come(store: Stor
     await drain(store, refused, clock)
     clock.pass_(5)
     sink = FakeSink()
-    async with relaying(store, sink, clock):
-        await until(lambda: len(sink.got) == 3)
+    async with relaying(store, sink, clock) as relay:
+        await until(lambda: len(sink.got) == 3 and not relay._ledger.owed)
     assert [(delivery.event.sequence, delivery.attempt) for delivery in sink.got] == [(1, 2), (3, 1), (4, 1)]
     assert (await store.load_ledger("screen"))[1] == []
 

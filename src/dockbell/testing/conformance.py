@@ -46,7 +46,7 @@ class SinkConformance:
 
     def make_receiver(self, folder: Path) -> Receiver:
         """Return a receiver that is not started yet; it may keep files in the folder."""
-        raise NotImplementedError
+        raise NotImplementedError("override it: return the receiver that the sink is tried against")
 
     @pytest.fixture
     def anyio_backend(self) -> str:

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from time import monotonic
-from typing import Any
+from typing import Any, Final
+
+_REMEDY: Final = "implement it, or say in SinkConformance.lacks why the receiver cannot"
 
 
 class Ability(StrEnum):
@@ -141,28 +143,28 @@ class Receiver(ABC):
 
     async def refuse(self, key: str) -> None:
         """Refuse every delivery of a key from now on, as an event that will never be taken."""
-        raise NotImplementedError
+        raise NotImplementedError(_REMEDY)
 
     async def fail(self, key: str) -> None:
         """Fail every delivery of a key from now on, as an attempt that may succeed another time."""
-        raise NotImplementedError
+        raise NotImplementedError(_REMEDY)
 
     async def accept(self, key: str) -> None:
         """Take the deliveries of a key again, after :meth:`refuse` or :meth:`fail`."""
-        raise NotImplementedError
+        raise NotImplementedError(_REMEDY)
 
     async def hang(self) -> None:
         """Answer nothing any more, neither what is connected nor what will be, but keep connections open."""
-        raise NotImplementedError
+        raise NotImplementedError(_REMEDY)
 
     async def resume(self) -> None:
         """Go on after :meth:`hang`."""
-        raise NotImplementedError
+        raise NotImplementedError(_REMEDY)
 
     async def drop(self) -> None:
         """Break all connections, as they are, and accept new ones. Harmless when there are none."""
-        raise NotImplementedError
+        raise NotImplementedError(_REMEDY)
 
     async def reject(self) -> None:
         """Refuse the sink itself from now on: its credentials, its certificate; as an operator must mend it."""
-        raise NotImplementedError
+        raise NotImplementedError(_REMEDY)

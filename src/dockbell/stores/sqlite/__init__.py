@@ -47,7 +47,7 @@ from dockbell.ports import (
     Told,
     Wished,
 )
-from dockbell.stores.sqlite import absence, delivery, details, feeds, pruning, snapshots, telling
+from dockbell.stores.sqlite import absence, delivery, details, feeds, pruning, replays, snapshots, telling
 from dockbell.stores.sqlite.connection import connect
 from dockbell.stores.sqlite.life import Life, LifeFile, begin_anew, end_beginning, last_entry, look_back
 from dockbell.stores.sqlite.schema import check_version, migrate
@@ -417,7 +417,7 @@ class SqliteStore:
 
     async def pause(self, sink: str, reason: str) -> None:
         """See the port."""
-        await self._write(delivery.pause, sink, reason, self._now())
+        await self._write(replays.pause, sink, reason, self._now())
 
     async def load_replays(self, sink: str, now: datetime, limit: int) -> Sequence[Replay]:
         """See the port."""

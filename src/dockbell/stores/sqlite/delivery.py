@@ -142,11 +142,6 @@ def load_controls(connection: sqlite3.Connection, sink: str) -> Controls:
     return Controls(None if pause is None else pause[0], held, moment(due), origins)
 
 
-def pause(connection: sqlite3.Connection, sink: str, reason: str, now: datetime) -> None:
-    """Note that a sink takes nothing until it is resumed; what was noted before stays."""
-    connection.execute("INSERT OR IGNORE INTO pauses VALUES (?, ?, ?)", (sink, to_micros(now), reason))
-
-
 def load_replays(connection: sqlite3.Connection, sink: str, now: datetime, limit: int) -> Sequence[Replay]:
     """Return replays that are due, in the order in which they were asked for."""
     return [

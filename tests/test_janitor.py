@@ -10,6 +10,7 @@ import pytest
 from dockbell.config import StoreSettings
 from dockbell.core.model import RunKind
 from dockbell.core.publishing.settlement import Settlement
+from dockbell.errors import StoreFull
 from dockbell.janitor import Janitor
 from dockbell.ports import Footprint
 from dockbell.stores.sqlite import SqliteStore
@@ -29,6 +30,9 @@ class Bells:
             await anyio.sleep_forever()
         self.rings -= 1
 
+    def ring_in(self, delay: timedelta) -> None:
+        raise AssertionError(delay)
+
 
 async def test_events_are_kept_for_their_time_and_while_a_sink_owes_them(tmp_path: Path) -> None:
     clock = Clock()
@@ -47,6 +51,64 @@ async def test_events_are_kept_for_their_time_and_while_a_sink_owes_them(tmp_pat
     assert await owing.run_once() == 0
     assert await free.run_once() == 2500
     assert await store.read_events(FEED, 0, 10) == []
+    await store.aclose()
+
+
+async def test_a_store_of_which_no_more_is_asked_does_not_grow_over_the_months(tmp_path: Path) -> None:
+    clock = Clock()
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock)
+    state = await store.open_feed(FEED)
+    janitor = Janitor(store, settings=StoreSettings(), sinks=[], telemetry=Ear().telemetry, now=clock)
+    sizes = []
+    for day in range(60):
+        await commit(store, state, *({"id": str(each), "x": f"{day}" * 500} for each in range(60)))
+        for _ in range(10):
+            await store.close_run(state.id, a_run(RunKind.POLL, hours=24 * day))
+        clock.pass_(86_400)
+        await janitor.run_once()
+        used = await store.measure()
+        sizes.append(used.used + used.free)
+    assert max(sizes[20:]) <= 1.05 * max(sizes[:20])
+    await store.aclose()
+
+
+async def test_a_store_that_cannot_be_written_any_more_has_it_make_room_at_once(tmp_path: Path) -> None:
+    clock, ear = Clock(), Ear()
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock)
+    state = await store.open_feed(FEED)
+    await commit(store, state, {"id": "a"})
+    janitor = Janitor(store, settings=StoreSettings(), sinks=(), telemetry=ear.telemetry, now=clock)
+    clock.pass_(8 * 86_400)
+    never = Bells()
+    never.rings = 0
+    async with anyio.create_task_group() as group:
+        group.start_soon(janitor.run, never)
+        await anyio.wait_all_tasks_blocked()
+        assert len(await store.read_events(FEED, 0, 10)) == 1
+        store.stalled.ring()
+        with anyio.fail_after(5):
+            while await store.read_events(FEED, 0, 10):  # noqa: ASYNC110  # the janitor tells nobody
+                await anyio.sleep(0.01)
+        group.cancel_scope.cancel()
+    await store.aclose()
+
+
+async def test_what_the_store_tells_of_itself_is_not_told_by_the_janitor_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, ear = Clock(), Ear()
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock)
+    janitor = Janitor(store, settings=StoreSettings(), sinks=(), telemetry=ear.telemetry, now=clock)
+
+    async def fail(*_: object) -> None:
+        raise StoreFull("store dockbell.db: disk full; free some space")
+
+    monkeypatch.setattr(store, "forget_letters", fail)
+    async with anyio.create_task_group() as group:
+        group.start_soon(janitor.run, Bells())
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+    assert ear.facts == []
     await store.aclose()
 
 
@@ -79,7 +141,7 @@ async def test_a_janitor_that_fails_says_so_and_goes_on(tmp_path: Path) -> None:
     ear = Ear()
     janitor = Janitor(store, settings=StoreSettings(), sinks=[], telemetry=ear.telemetry, now=Clock())
     with anyio.move_on_after(0.1):
-        await janitor.run(Bells())  # type: ignore[arg-type]
+        await janitor.run(Bells())
     assert [type(fact) for fact in ear.facts] == [AgentFails]
 
 

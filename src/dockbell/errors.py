@@ -1,9 +1,9 @@
 """Errors, typed by who must act.
 
 The operator before start: :class:`ConfigError`. The operator later: :class:`SourceRefused`, :class:`SinkRejected`,
-:class:`SchemaMismatch`, :class:`StoreInUse`, :class:`StoreIncompatible`. Nobody, it passes by itself:
-:class:`SourceUnavailable`, :class:`PageUnreadable`, :class:`RateLimited`, :class:`CursorExpired`,
-:class:`SinkUnavailable`.
+:class:`SchemaMismatch`, :class:`StoreInUse`, :class:`StoreIncompatible`, :class:`StoreFull`. Nobody, it passes by
+itself: :class:`SourceUnavailable`, :class:`PageUnreadable`, :class:`RateLimited`, :class:`CursorExpired`,
+:class:`SinkUnavailable`, :class:`StoreUnavailable`.
 
 Messages read *subject: fact, got value; remedy*, in lower case, and never hold a secret or a query string.
 """
@@ -81,9 +81,24 @@ class StoreError(DockbellError):
     """The store could not be used."""
 
 
+class StoreUnavailable(StoreError):
+    """The store cannot be used for now; nothing is lost, and it will be tried again."""
+
+
+class StoreFull(StoreUnavailable):
+    """The disk of the store is full."""
+
+
 class StoreInUse(StoreError):
     """Another process holds the store."""
 
 
 class StoreIncompatible(StoreError):
     """The file is not a dockbell store, or belongs to a newer dockbell."""
+
+
+def is_due_to(error: BaseException, kind: type[Exception]) -> bool:
+    """Return whether an error, or one of a group that task groups have nested, is of a kind."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(is_due_to(each, kind) for each in error.exceptions)
+    return isinstance(error, kind)

@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
+import anyio
+
 from dockbell.config import StoreSettings
 from dockbell.ports import Alarm, Store
-from dockbell.telemetry import AgentFails, LettersForgotten, SinkOverrun, Telemetry
+from dockbell.telemetry import LettersForgotten, SinkOverrun, Telemetry
 
 _AT_ONCE: Final = 1000
 """Rows per transaction: a commit of a page never waits long."""
@@ -36,15 +38,30 @@ class Janitor:
         self._sinks = sinks
         self._telemetry = telemetry
         self._now = now
+        self._turn = anyio.Lock()
 
     async def run(self, alarm: Alarm) -> None:
-        """Prune whenever the alarm rings, until cancelled."""
+        """Prune whenever the alarm rings, and when the disk is full, until cancelled."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._make_room)
+            while True:
+                await alarm.wait()
+                await self._try()
+
+    async def _make_room(self) -> None:
+        """Prune when the store cannot be written: the reserve of the disk lets the janitor do it even then."""
+        stalled = self._store.stalled
+        rings = stalled.rings
         while True:
-            await alarm.wait()
-            try:
+            rings = await stalled.wait(rings)
+            await self._try()
+
+    async def _try(self) -> None:
+        try:
+            async with self._turn:
                 await self.run_once()
-            except Exception as error:  # noqa: BLE001  # detection and delivery go on, and so will this one
-                self._telemetry.emit(AgentFails("janitor", error))
+        except Exception as error:  # noqa: BLE001  # detection and delivery go on, and so will this one
+            self._telemetry.emit_failure("janitor", error)
 
     async def run_once(self) -> int:
         """Prune what may go now; return how many events went."""

@@ -106,7 +106,14 @@ def test_expressions_are_as_equal_as_their_texts() -> None:
     [
         ("", 'must be CEL, got "": column 1: it ends too early'),
         ("after.n >", 'must be CEL, got "after.n >": column 10: it ends too early'),
-        ("after.n = 1", 'must be CEL, got "after.n = 1": column 9: token recognition error'),
+        (
+            "after.n = 1",
+            'must be CEL, got "after.n = 1": column 9: "=" alone means nothing here; write "=="',
+        ),
+        ("after.n == 1 & after.m == 2", 'column 14: "&" alone means nothing here; write "&&"'),
+        ("size(changed)", "which is always a whole number"),
+        ("change", "which is always text"),
+        ("null", "which is always null"),
         ("true &&\n after.in", "line 2, column 8: no viable alternative"),
         ("afer.n == 1", 'unknown variable "afer"; did you mean "after"?'),
         ("status == 'x'", 'unknown variable "status"; known are before, after, change, changed, key'),
@@ -183,3 +190,28 @@ def test_the_library_is_loaded_only_for_those_who_use_it() -> None:
 def test_facts_are_put_into_the_librarys_form_once() -> None:
     facts: Any = Facts({"after": None}, before=b"", after=b"{}", others={})
     assert facts.context() is facts.context()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("after.n == 1 && after.tags.size() == 2", ""),
+        ("after.n == 1 && after.tags.size() == 3", "after.tags.size() == 3 does not hold"),
+        ("(after.n == 2 && true) && after.m == 3", "(after.n == 2 && true) does not hold"),
+        ("after.n == 2 || after.n == 3 && true", "after.n == 2 || after.n == 3 && true does not hold"),
+        ("after.n == 2 ? true : after.n == 3", "after.n == 2 ? true : after.n == 3 does not hold"),
+        ("'a && b' in after.tags && true", "'a && b' in after.tags does not hold"),
+        ("after.n == 1 && after.tags[0]", "after.tags[0] is text, neither true nor false"),
+        ("after.n == 1 && after.s == 'x'", "after.s == 'x' names a member that is not there"),
+        ("after.n == 1 && // && after.m\n after.n == 2", "after.n == 1 && // && after.m\n after.n == 2 does not hold"),
+    ],
+)
+def test_the_part_that_does_not_hold_is_found(text: str, told: str) -> None:
+    expression = Expression(text)
+    facts = Facts(expression.looks_at, before=b"", after=b'{"n":1,"tags":["a","b"]}', others=EACH)
+    assert expression.find_obstacle(facts) == told
+    assert (expression.judge(facts) is Answer.YES) == (told == "")
+
+
+def test_one_that_chooses_is_not_refused_for_what_it_gives_of_nothing() -> None:
+    assert ask("has(after.n) ? after.n == 1 : 'none'") is Answer.YES

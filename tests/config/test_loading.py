@@ -60,7 +60,7 @@ def _problem_of(path: Path) -> str:
 
 def test_a_file_that_is_not_there_is_named_with_two_ways_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    remedy = 'not found; run "dockbell demo" to look around, or copy config.example.toml'
+    remedy = 'not found; run "dockbell init" to make one, or "dockbell demo" to look around'
     assert _problem_of(Path("dockbell.toml")) == f"./dockbell.toml: {remedy}"
     assert _problem_of(tmp_path / "a.toml") == f"{tmp_path}/a.toml: {remedy}"
 
@@ -399,12 +399,13 @@ def test_secrets_that_cannot_be_looked_up_are_told_with_their_places(
     )
     with pytest.raises(ConfigError) as caught:
         check_secrets(config)
+    file = "dockbell.toml"
     remedy = f"export it, or name another source of the value: {SECRET.removeprefix('text, ')}"
     assert caught.value.problems == (
-        f"[sources.main] api_key: environment variable DOCKBELL_TEST_KEY is not set; {remedy}",
-        f"[sinks.a] token: file {tmp_path}/token: no such file or directory; make it readable, or name another",
-        f"[sinks.a] headers.B: environment variable DOCKBELL_TEST_KEY is not set; {remedy}",
-        f"[sinks.a] spares[1]: environment variable DOCKBELL_TEST_KEY is not set; {remedy}",
+        f"{file}: [sources.main] api_key: environment variable DOCKBELL_TEST_KEY is not set; {remedy}",
+        f"{file}: [sinks.a] token: file {tmp_path}/token: no such file or directory; make it readable, or name another",
+        f"{file}: [sinks.a] headers.B: environment variable DOCKBELL_TEST_KEY is not set; {remedy}",
+        f"{file}: [sinks.a] spares[1]: environment variable DOCKBELL_TEST_KEY is not set; {remedy}",
     )
 
 

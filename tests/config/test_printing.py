@@ -61,6 +61,7 @@ first_pass = "baseline"
 key = ["/sku", "/lot"]
 ignore = []
 unordered = []
+drop = []
 query = {{ status = "all" }}
 expand = []
 detail = []
@@ -76,6 +77,7 @@ lookback = "auto"
 first_pass = "baseline"
 ignore = []
 unordered = []
+drop = []
 query = {{}}
 expand = []
 detail = []
@@ -93,8 +95,8 @@ fields = []
 redact = []
 max_event_size = 65536
 on_dead = "skip"
-token = "env:TOKEN"
-headers = {{ Authorization = "***", "a b" = "file:{folder}/b" }}
+token = {{ env = "TOKEN" }}
+headers = {{ Authorization = "***", "a b" = {{ file = "{folder}/b" }} }}
 spares = []
 lanes = 1
 pause = "1s"

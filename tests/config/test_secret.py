@@ -76,8 +76,7 @@ def test_it_is_printed_as_where_it_comes_from(given: dict[str, str], shown: str)
     console.print(Pretty(secret))
     assert str(secret) == f"{secret}" == shown
     assert repr(secret) == f"Secret('{shown}')"
-    assert secret.model_dump_json() == f'"{shown}"'
-    assert f"{secret.model_dump()}" == shown
+    assert secret.model_dump() == (given if "value" not in given else shown)
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue() == f"Secret('{shown}')\n"
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -233,7 +234,7 @@ def test_paths_count_from_the_folder_of_the_file(read: Read, tmp_path: Path) -> 
     assert config.sources["main"].ca_file == "/etc/ca.pem"
     sink = config.sinks["a"].model_dump()
     assert sink["cert_file"] == str(tmp_path / "certs/a.pem")
-    assert sink["token"] == f"file:{tmp_path}/../token"
+    assert sink["token"] == {"file": f"{tmp_path}/../token"}
 
 
 UNORDERED = (
@@ -250,3 +251,32 @@ def test_patches_are_refused_of_feeds_whose_arrays_change_their_order_without_an
 def test_patches_of_other_feeds_are_not(read: Read) -> None:
     assert read(UNORDERED + 'payload = "patch"\nresources = "items"\n').sinks["a"].payload == "patch"
     assert read(UNORDERED + 'payload = "thin"\n').sinks["a"].payload == "thin"
+
+
+# What is never stored ------------------------------------------------------------------------------------------------
+
+
+def test_pointers_to_what_is_never_stored_may_name_any_member(read: Read) -> None:
+    config = read(SOURCE + '[resources.shipments]\nkey = "/id"\ndrop = ["/to/email", "/packages/*/phone", "/ids"]\n')
+    assert _settings(config, "shipments").drop == ("/to/email", "/packages/*/phone", "/ids")
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ('key = "/id"\ndrop = ["/id"]', 'must not hold "/id": key of main/shipments is /id; remove it'),
+        ('key = ["/a/b", "/c"]\ndrop = ["/a"]', 'must not hold "/a": key of main/shipments is /a/b; remove it'),
+        ('updated_at = "/m/0"\ndrop = ["/m"]', 'must not hold "/m": updated_at of main/shipments is /m/0; remove it'),
+        ('key = "/m/1"\ndrop = ["/m/0"]', 'must not hold "/m/0": key of main/shipments is /m/1; remove it'),
+        ('key = "/m/1/x"\ndrop = ["/m/*/x"]', 'must not hold "/m/*/x": key of main/shipments is /m/1/x; remove it'),
+    ],
+)  # fmt: skip
+def test_what_tells_records_apart_or_dates_them_cannot_be_left_out(problems: Problems, keys: str, problem: str) -> None:
+    assert problems(SOURCE + f"[resources.shipments]\n{keys}\n") == [f"[resources.shipments] drop: {problem}"]
+
+
+def test_tables_that_go_together_badly_are_told_where_they_meet(problems: Problems) -> None:
+    own = '[sources.main.resources.shipments]\ndrop = ["/id"]\n'
+    assert problems(SOURCE + own + '[resources.shipments]\nkey = "/id"\n') == [
+        '[sources.main.resources.shipments] drop: must not hold "/id": key of main/shipments is /id; remove it'
+    ]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.config import format_duration, parse_duration
-from dockbell.config.values import redact_url, show
+from dockbell.config.values import find_taken, redact_url, show
 
 DURATIONS = st.timedeltas(min_value=timedelta(), max_value=timedelta(days=36_500))
 
@@ -89,7 +89,34 @@ def test_a_value_is_shown_or_its_kind_named(value: object, shown: str) -> None:
         ("https://token@host", "https://***@host"),
         ("https://a:p@ss@host", "https://***@host"),
         ("https://host/x@y?token=1#part", "https://host/x@y?***#part"),
+        ("https://host:8443/x@y", "https://host:8443/x@y"),
+        ("https://[::1]:80/x", "https://[::1]:80/x"),
+        ("https://user:pa/ss@host:1", "https://***@host:1"),
+        ("https://user:pa#s?s@host:1/path", "https://***@host:1/path"),
+        ("https://user:pass", "https://user:***"),
     ],
 )
 def test_a_url_is_shown_without_user_password_and_query(url: str, redacted: str) -> None:
     assert redact_url(url) == redacted
+
+
+@pytest.mark.parametrize(
+    ("drop", "place", "taken"),
+    [
+        (["/id"], "/id", "/id"),
+        (["/x", "/a"], "/a/b/c", "/a"),
+        (["/a/b"], "/a", None),
+        (["/a/*/b"], "/a/3/b", "/a/*/b"),
+        (["/a/*/b"], "/a/x/b", None),
+        (["/a/*"], "/a/3/b", "/a/*"),
+        (["/a/7"], "/a/3", "/a/7"),
+        (["/a/7/b"], "/a/3/b", None),
+        (["/a~1b"], "/a~1b", "/a~1b"),
+        (["/ab"], "/a", None),
+        ([], "/a", None),
+    ],
+)
+def test_a_place_is_taken_by_what_holds_it_or_moves_it_in_its_array(
+    drop: list[str], place: str, taken: str | None
+) -> None:
+    assert find_taken(drop, place) == taken

@@ -29,6 +29,7 @@ class Oracle:
         self._last: dict[str, dict[str, Any]] = {}
         self._place: dict[str, int] = defaultdict(lambda: -1)  # the version last told of, in the key's history
         self._contents: dict[str, list[Any]] = defaultdict(list)
+        self._purged: set[str] = set()  # and not come back
         self._silent: dict[str, Any] = {}  # what was stored without an event
         self._judged = 0  # listings
         self._provisional = self._was_provisional = True  # at the last look, and at the one before
@@ -52,6 +53,10 @@ class Oracle:
     def _hear(self, key: str, event: Event, data: dict[str, Any]) -> None:
         told = f"event {event.sequence}, {key} {event.change} {event.revision}"
         last = self._last.get(key)
+        if data.get("reason") == "purged":
+            self._hear_purge(key, event, data, told)
+            return
+        self._purged.discard(key)
         before, after = read(data["before"]), read(data["after"])
         if last is None:
             assert event.revision == (0 if event.change == "snapshot" else 1), f"{told}: does not begin the count"
@@ -80,6 +85,21 @@ class Oracle:
             self._place[key] -= 1  # it may return as it was
         self._last[key] = data
         self._contents[key].append(after)
+
+    def _hear_purge(self, key: str, event: Event, data: dict[str, Any], told: str) -> None:
+        """It is told once, without content; what the API shows of the record may be as it was."""
+        last = self._last.get(key)
+        assert key in self._silent or last is not None, f"{told}: nothing was stored"
+        assert key not in self._purged, f"{told}: it was purged before"
+        assert event.revision == (0 if last is None else last["revision"]) + 1, f"{told}: is not the next revision"
+        assert event.change == "deleted", f"{told}: is no deletion"
+        assert data["before"] is data["after"] is None, f"{told}: with content"
+        if not self._api.deployment.stamped and self._api.deployment.lag:
+            self._place[key] = -1  # nothing is left that tells a lagging replica's reading
+        elif last is not None and last["after"] is not None:
+            self._place[key] -= 1
+        self._purged.add(key)
+        self._last[key] = data
 
     def _find(self, key: str, content: Any, start: int, told: str) -> int:
         """Return the first version from ``start`` on that had this content and has been visible."""
@@ -216,7 +236,9 @@ class Oracle:
         return sum(version.key in self._api.slipped(listing) for listing in covering) >= SLIPS_EXCUSED
 
     def _may_be_held(self, version: Version) -> bool:
-        """Return whether a version looks like one of a lagging replica."""
+        """Return whether a version looks like one of a lagging replica, or of a record that was gone a moment ago."""
+        if version.key in self._purged:  # what is there comes back, at rest at the latest
+            return True
         versions = self._api.history[version.key]
         earlier = versions[: versions.index(version)]
         future = self._api.clock.service + TOLERATED

@@ -13,9 +13,10 @@ from typing import Any
 
 from dockbell.config import ResourceSettings
 from dockbell.core.model import RESOURCES, Event, Feed
+from dockbell.operations.purging import purge_record
 from dockbell.poller import Poller
 from dockbell.ports import FeedState
-from dockbell.reading import Reader
+from dockbell.reader import Reader
 from dockbell.reconciler import Reconciler
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import Fact, Telemetry
@@ -142,6 +143,12 @@ class Rig:
     async def read_whole(self) -> str:
         """Make a pass; return why it is incomplete."""
         return (await self.reconciler.run_once()).problem
+
+    async def purge(self, key: str) -> None:
+        """Erase what is stored of a record of the model, as the program does when an operator says so."""
+        await self.reader.state()
+        await purge_record(self._store, self.feed, self.text(key), name="acme")
+        await self.reader.reload()
 
     # What is to be seen of it -----------------------------------------------------------------------------------------
 

@@ -159,3 +159,25 @@ async def test_a_lagging_replica_is_not_believed_where_stamps_run_ahead_of_the_s
         await story.poll(after=1)
         await story.poll(Step(stale=True), after=1)
         assert await story.told() == ["a updated 1"]
+
+
+async def test_a_purged_record_comes_back_under_the_next_revision_wherever_it_was(tmp_path: Path) -> None:
+    story = Story(tmp_path, Deployment(resource="packages", page_most=50), key="/id")
+    async with story.running():
+        await story.read_whole()
+        story.api.remove("b")
+        for _ in range(2):
+            await story.read_whole(after=130)
+        for key in "abb":  # one that is there, one that is gone, and nothing that is left
+            await story.rig.purge(key)
+            await story.look()
+        await story.read_whole(after=130)
+        story.api.put("b")
+        await story.poll(after=130)
+        assert await story.told() == [
+            "b deleted 1",
+            "a deleted 1",
+            "b deleted 2",
+            "a restored 2",
+            "b restored 3",
+        ]

@@ -264,6 +264,16 @@ class Machine(RuleBasedStateMachine):
         self.plan(script, "run that dies")
         self.do(self.run(self.rig.read_whole if whole or not self.rig.polled else self.rig.poll, awaits=awaits))
 
+    @rule(key=keys)
+    def purge(self, key: str) -> None:
+        """Erase a record, be it there or gone."""
+        self.do(self.erase(key))
+
+    async def erase(self, key: str) -> None:
+        if key in self.api.history and not await self.rig.is_provisional():
+            await self.rig.purge(key)
+            await self.oracle.look()
+
     @rule()
     def restart(self) -> None:
         self.do(self.rig.restart())

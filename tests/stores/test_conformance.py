@@ -141,7 +141,7 @@ async def test_the_last_run_is_the_last_although_our_clock_has_gone_back(store: 
 async def test_the_end_of_a_run_is_stored_with_what_it_proved(store: Store, state: FeedState) -> None:
     progress = Progress(NOON, later(seconds=15), later(seconds=14), later(seconds=13), 2)
     lateness = Lateness().observe([timedelta(seconds=90)], 3, NOON)
-    run = a_run(RunKind.POLL, tally=Tally(created=1, updated=2, missed=3, bad=4))
+    run = a_run(RunKind.POLL, tally=Tally(created=1, updated=2, missed=3, bad=4), sent_at=later(hours=7))
     await store.close_run(state.id, run, progress, lateness=lateness)
     await store.close_run(state.id, a_run(RunKind.POLL, "cut short"))
     state = await reload(store)
@@ -283,6 +283,15 @@ async def test_events_can_be_read_of_one_key_up_to_a_sequence(store: Store, stat
     events = await store.read_events(FEED, 2, 10, key="a", until=6)
     assert [(event.sequence, event.key) for event in events] == [(3, "a"), (5, "a")]
     assert len(await store.read_events(FEED, 0, 3)) == 3
+
+
+async def test_events_are_read_with_the_times_at_which_their_changes_were_made(store: Store, state: FeedState) -> None:
+    first, second = (later(microseconds=number) for number in (1, 2))
+    for at, value in ((first, 1), (first, 2), (second, 3)):
+        await commit(store, state, {"id": "a", "at": at.isoformat(), "x": value}, compose=make_composer(own="true"))
+    await store.publish(state.id, [a_statement()], COMPOSE)
+    events = await store.read_events(FEED, 0, 10)
+    assert [event.made_at for event in events] == [first, first, None, None, second, second, None]
 
 
 async def test_the_latest_state_of_a_key_is_what_was_committed_last(store: Store, state: FeedState) -> None:
@@ -616,6 +625,22 @@ async def test_a_second_change_joins_the_one_that_waits(store: Store, state: Fee
     assert (awaited.pending.kind, awaited.pending.until) == ("created", later(seconds=5))
     await complete(store, state, 1, {"id": "a", "x": 2, "lines": []})
     assert [(data["change"], data["after"]["x"]) for data in await datas(store)] == [("created", 2)]
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [((1, 2), 2), ((1, 1), 1), ((1, None), 1), ((None, 2), 2), ((None, None), None)],
+    ids=["both say when", "the second is silent", "the second is undated", "the first is undated", "none says"],
+)
+async def test_changes_that_waited_together_were_made_when_the_last_was_that_says_it(
+    store: Store, state: FeedState, at: tuple[int | None, ...], expected: int | None
+) -> None:
+    for number, second in enumerate(at):
+        record = {"id": "a", "x": number, "at": None if second is None else later(seconds=second).isoformat()}
+        await commit(store, state, record, judge=DETAILED)
+    await complete(store, state, 1, {"id": "a", "lines": []})
+    [event] = await store.read_events(FEED, 0, 10)
+    assert event.made_at == (None if expected is None else later(seconds=expected))
 
 
 async def test_a_change_that_is_undone_while_it_waits_is_none(store: Store, state: FeedState) -> None:

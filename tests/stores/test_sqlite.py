@@ -9,15 +9,19 @@ import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from dockbell.app import now
+from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.publishing.settlement import Blocked, Settlement
-from dockbell.errors import StoreError, StoreIncompatible, StoreInUse
+from dockbell.errors import StoreError, StoreFull, StoreIncompatible, StoreInUse
+from dockbell.ports import Checkpoint, Reached
 from dockbell.stores.sqlite import SqliteStore, SqliteView
 from dockbell.stores.sqlite.schema import MIGRATIONS
+from tests.fakes import NOON
 from tests.stores.pages import FEED, OTHER, commit, told
 
 ROOT = Path(__file__).parents[2]
@@ -187,13 +191,13 @@ async def test_a_full_disk_loses_nothing_and_what_comes_after_it_is_stored(tmp_p
     state = await store.open_feed(FEED)
     store._writer.execute("PRAGMA max_page_count = 120")
     stored = 0
-    with suppress(sqlite3.OperationalError):
+    with suppress(StoreFull):
         while stored < 1000:
             await commit(store, state, {"id": str(stored), "x": "x" * 5000}, {"id": "same", "x": stored})
             stored += 1
     assert 10 < stored < 1000
     for _ in range(2):
-        with pytest.raises(sqlite3.OperationalError, match="full"):
+        with pytest.raises(StoreFull, match="disk full; free some space"):
             await commit(store, state, {"id": "one", "x": "x" * 500_000})
     assert (await store.open_feed(FEED)).sequence == len(await told(store)) == 2 * stored
     assert (await commit(store, state, {"id": "same", "x": stored - 1})).events == 0
@@ -243,7 +247,39 @@ async def test_a_write_that_breaks_when_it_is_committed_loses_nothing_either(tmp
     stored, failed, after = map(int, done.stdout.split())
     assert stored > 0
     assert (failed, after) == (3, 1)
-    assert done.stderr.count(b"OperationalError disk I/O error") == 3
+    assert done.stderr.count(b"StoreUnavailable store %b: disk I/O error; look at its disk" % bytes(path)) == 3
     store = await SqliteStore.open(path, now=now)
     assert len(await told(store)) == 2 * stored + 1
+    await store.aclose()
+
+
+async def test_how_far_a_pass_has_come_is_seen_from_beside(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
+    state = await store.open_feed(FEED)
+    await store.open_feed(OTHER)
+    view = await SqliteView.open(tmp_path / "a.db")
+    assert await view.load_reached() == {}
+    walk = b'{"pages": 100, "records": 20000, "events": 3}'
+    await store.save_checkpoint(state.id, Checkpoint("c", walk, SeenRows(3), SeenRows(3), NOON))
+    assert await view.load_reached() == {FEED: Reached(100, 20_000, 3, NOON)}
+    await view.aclose()
+    await store.aclose()
+
+
+async def test_whoever_waits_for_events_is_woken_even_if_who_committed_them_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
+    state = await store.open_feed(FEED)
+    rings, write = store.outbox.rings, store._write
+
+    async def write_and_cancel(*given: Any) -> Any:
+        written = await write(*given)
+        scope.cancel()
+        return written
+
+    monkeypatch.setattr(store, "_write", write_and_cancel)
+    with anyio.CancelScope() as scope:
+        await commit(store, state, {"id": "a"})
+    assert store.outbox.rings == rings + 1
     await store.aclose()

@@ -36,6 +36,7 @@ from dockbell.config.values import (
     Pointers,
     ProxyUrl,
     Table,
+    find_taken,
     format_duration,
     parse_duration,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "WebSettings",
     "check_secrets",
     "find",
+    "find_taken",
     "format_duration",
     "load",
     "parse_duration",

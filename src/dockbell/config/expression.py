@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import msgspec
 from pydantic import AfterValidator
 
-from dockbell.config.values import show
+from dockbell.config.values import name_kind, show
 from dockbell.config.wording import suggest
 
 if TYPE_CHECKING:
@@ -38,6 +38,13 @@ _FUNCTIONS: Final = frozenset(
 _LOOP: Final = re.compile(r"\b(?:all|exists|existsOne|exists_one|filter|map)\b(?:\s*\(\s*(\w+)\s*,)?")
 _POSITION: Final = re.compile(r"ERROR: [^:]*:(\d+):(\d+): (?:Syntax error: )?(.*)")
 _END: Final = "input '<EOF>'"
+_LONE: Final = "token recognition error at: "
+_TOKEN: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|&&|\|\||[?()\[\]{}]""")
+_DOUBLED: Final = {"=": "==", "&": "&&", "|": "||"}
+_NOTHING: Final = {"before": b"", "after": b""}
+_BOOLEAN: Final = "true or false"
+_SOME: Final = {"change": "updated", "changed": [], "key": "a", "resource": "stock", "source": "main"}
+"""What stands for a change while nothing is known of one."""
 
 
 class Answer(StrEnum):
@@ -95,6 +102,10 @@ class Expression:
         self.text = text
         self.looks_at: LooksAt = {name: _find_members(name, text) for name in VARIABLES if name in named}
         self._loops = len(loops)
+        # One that chooses may give something else of a real record.
+        kind = "" if "?" in text else self._find_kind(Facts(self.looks_at, **_NOTHING, others=_SOME))
+        if kind not in ("", _BOOLEAN):
+            raise ValueError(f"must be true or false of a change, got {show(text)}, which is always {kind}")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Expression) and other.text == self.text
@@ -104,6 +115,50 @@ class Expression:
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
+
+    def describe(self, facts: Facts) -> str:
+        """Return in words what it says: ``holds``, ``is text, neither true nor false``."""
+        answer = self.judge(facts)
+        kind = self._find_kind(facts) if answer is Answer.MISMATCH else ""
+        return f"is {kind}, neither true nor false" if kind else answer.value
+
+    def find_obstacle(self, facts: Facts) -> str:
+        """Return the first of the parts, joined by ``&&``, that does not hold, and what it says; empty where all do."""
+        try:
+            parts = [Expression(part) for part in self._split()]
+        except ValueError:  # what is no condition by itself
+            parts = [self]
+        refusing = (f"{part.text} {part.describe(facts)}" for part in parts if part.judge(facts) is not Answer.YES)
+        return next(refusing, "")
+
+    def _split(self) -> list[str]:
+        """Return the parts that must all hold; the whole where it is not put together so."""
+        parts, depth, start = [], 0, 0
+        for token in _TOKEN.finditer(self.text):
+            match token[0]:
+                case "(" | "[" | "{":
+                    depth += 1
+                case ")" | "]" | "}":
+                    depth -= 1
+                case "||" | "?" if depth == 0:
+                    return [self.text]
+                case "&&" if depth == 0:
+                    parts.append(self.text[start : token.start()].strip())
+                    start = token.end()
+        whole = "//" in self.text  # a comment may hold anything
+        return [self.text] if whole else [*parts, self.text[start:].strip()]
+
+    def _find_kind(self, facts: Facts) -> str:
+        """Return what kind of value it gives; empty where it gives none."""
+        if self._loops > 1 and self._count_steps(facts) > _STEPS_MAX:
+            return ""
+        try:
+            value = self._program.execute(facts.context())
+        except Exception:  # noqa: BLE001  # as above
+            return ""
+        if isinstance(value, bool):
+            return _BOOLEAN
+        return "null" if value is None else name_kind(value)
 
     def judge(self, facts: Facts) -> Answer:
         """Return what it says; it never raises."""
@@ -187,6 +242,8 @@ def _say_where(problem: str) -> str:
         return problem.partition("\n")[0]
     line, column, what = match.groups()
     place = f"column {column}" if line == "1" else f"line {line}, column {column}"
+    if what.startswith(_LONE) and (lone := what.removeprefix(_LONE).strip(" '")) in _DOUBLED:
+        return f'{place}: "{lone}" alone means nothing here; write "{_DOUBLED[lone]}"'
     return f"{place}: {'it ends too early' if _END in what else what.partition(' expecting ')[0]}"
 
 

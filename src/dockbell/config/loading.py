@@ -19,6 +19,7 @@ from dockbell.errors import ConfigError
 
 DEFAULT: Final = "dockbell.toml"
 VARIABLE: Final = "DOCKBELL_CONFIG"
+_NO_DRAFTS: Final[Mapping[str, Path]] = {}
 
 
 def find(option: str | None, environ: Mapping[str, str]) -> Path:
@@ -36,7 +37,7 @@ def load(path: Path, sink_types: Callable[[str], type[SinkSettings]]) -> Config:
     Raises:
         ConfigError: Every problem of the file, one complete line each.
     """
-    return validate(_parse(path), sink_types, folder=path.parent.absolute(), label=str(path))
+    return validate(_parse(path), sink_types, folder=path.parent.absolute(), label=str(path)).read_from(str(path))
 
 
 def validate(
@@ -64,20 +65,30 @@ def validate(
     raise ConfigError(*dict.fromkeys(lines))
 
 
-def check_secrets(config: Config) -> None:
+def check_secrets(config: Config, drafts: Mapping[str, Path] = _NO_DRAFTS) -> None:
     """Look every secret up once.
 
+    Args:
+        config: Whose they are.
+        drafts: Files that are not in their place yet, by their absolute paths, each with where its text stands.
+
     Raises:
-        ConfigError: Those that cannot be looked up, each with its place in the configuration.
+        ConfigError: Those that cannot be looked up, each with its file and its place in it.
     """
-    problems = []
-    for place, secret in _find_secrets(config, ()):
+    problems, origin = [], f"{config.origin}: " if config.origin else ""
+    for place, secret in find_secrets(config):
+        draft = drafts.get(secret.file or "")
         try:
-            secret.reveal()
+            (secret if draft is None else Secret(file=str(draft))).reveal()
         except ConfigError as error:
-            problems.append(f"{name_place(place)}: {error}")
+            problems.append(f"{origin}{name_place(place)}: {error}")
     if problems:
         raise ConfigError(*problems)
+
+
+def find_secrets(config: Config) -> Iterator[tuple[Place, Secret]]:
+    """Return every secret of a configuration, with its place."""
+    return _find_secrets(config, ())
 
 
 def _find_secrets(value: object, place: tuple[str | int, ...]) -> Iterator[tuple[Place, Secret]]:
@@ -101,7 +112,7 @@ def _parse(path: Path) -> Table:
         return tomllib.loads(text)
     except FileNotFoundError:
         shown = f"./{path}" if path == Path(path.name) else path
-        remedy = 'run "dockbell demo" to look around, or copy config.example.toml'
+        remedy = 'run "dockbell init" to make one, or "dockbell demo" to look around'
         raise ConfigError(f"{shown}: not found; {remedy}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}") from None

@@ -82,8 +82,11 @@ class Secret(Settings):
         yield None, str(self)
 
     @model_serializer
-    def _hide(self) -> str:
-        return str(self)
+    def _hide(self) -> str | dict[str, str]:
+        """Show where it comes from as a configuration says it."""
+        if self.env is not None:
+            return {"env": self.env}
+        return "***" if self.file is None else {"file": self.file}
 
 
 def _clean(text: str) -> str:

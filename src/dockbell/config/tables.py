@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias, get_args
 from pydantic import (
     BeforeValidator,
     Field,
+    PrivateAttr,
     SerializeAsAny,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -39,6 +40,7 @@ from dockbell.config.values import (
     Query,
     StoreUrl,
     Table,
+    find_taken,
     name_kind,
 )
 from dockbell.config.web import WebSettings
@@ -102,6 +104,7 @@ class ResourceSettings(Settings):
     updated_at: Pointer | None = None
     ignore: Pointers = ()
     unordered: Pointers = ()
+    drop: Pointers = ()
     query: Query = Field(default_factory=dict)
     expand: Names = ()
     detail: Names = ()
@@ -117,6 +120,12 @@ class ResourceSettings(Settings):
         schedule = self.every or self.cron
         assert schedule is not None
         return schedule
+
+    @property
+    def needed(self) -> tuple[tuple[str, str], ...]:
+        """The configured places that records are told apart and dated by, each with the key that names it."""
+        dated = () if self.updated_at is None else ((self.updated_at, "updated_at"),)
+        return (*((place, "key") for place in self.key or ()), *dated)
 
     @field_validator("every", mode="before")
     @classmethod
@@ -220,6 +229,10 @@ class SinkSettings(Settings):
         del dockbell, sink
         return self
 
+    def claim(self) -> str:
+        """Return what no two sinks may have, in words; empty where there is nothing such."""
+        return ""
+
     def aside(self) -> Self:
         """Return settings for a short run beside the daemon's, such as a test: changed where the two would clash."""
         return self
@@ -294,6 +307,7 @@ def _choose_sink(given: object, handler: ValidatorFunctionWrapHandler, info: Val
 class Config(Settings):
     """The whole file."""
 
+    _origin: str = PrivateAttr(default="")
     name: Name = "dockbell"
     store: StoreSettings = Field(default_factory=StoreSettings)
     web: WebSettings | None = None
@@ -330,6 +344,31 @@ class Config(Settings):
         idle = self.sources.keys() - {feed.source for feed in self.feeds()}
         if idle:
             raise misfit(*((("sources", name), "reads nothing; enable one of its resources") for name in sorted(idle)))
+        return self
+
+    @model_validator(mode="after")
+    def _refuse_needed_drops(self) -> Self:
+        problems = []
+        for feed in self.feeds():
+            settings = feed.settings
+            for place, need in settings.needed:
+                if (taken := find_taken(settings.drop, place)) is not None:
+                    own = feed.resource in self.sources[feed.source].resources.listed()
+                    table = ("sources", feed.source, "resources") if own else ("resources",)
+                    words = f'must not hold "{taken}": {need} of {feed.source}/{feed.resource} is {place}; remove it'
+                    problems.append(((*table, feed.resource, "drop"), words))
+        if problems:
+            raise misfit(*dict(problems).items())
+        return self
+
+    @property
+    def origin(self) -> str:
+        """What an error of it begins with: its file; empty where there is none."""
+        return self._origin
+
+    def read_from(self, origin: str) -> Self:
+        """Note which file it was read from, and return it."""
+        self._origin = origin
         return self
 
     def feeds(self) -> list[FeedSettings]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from datetime import date, time, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -158,6 +159,22 @@ OneOrMore = (BeforeValidator(_as_tuple), Field(min_length=1))
 """Makes a tuple type accept a lone text, and refuse an empty list."""
 
 
+def find_taken(drop: Iterable[str], place: str) -> str | None:
+    """Return which pointer takes away what stands at a place, or moves it within its array; None where none does."""
+    wanted = place.split("/")
+    for pointer in drop:
+        *way, last = pointer.split("/")
+        there = wanted[: len(way)]
+        if len(wanted) <= len(way) or not all(
+            token == at or (token == "*" and at.isdigit()) for token, at in zip(way, there, strict=True)
+        ):
+            continue
+        at = wanted[len(way)]
+        if last == at or (at.isdigit() and (last == "*" or last.isdigit())):
+            return pointer
+    return None
+
+
 # Queries -------------------------------------------------------------------------------------------------------------
 
 _OWN_PARAMETERS: Final = {
@@ -185,8 +202,14 @@ Query = Annotated[dict[str, str | int | bool], BeforeValidator(_check_query)]
 SQLITE: Final = "sqlite:///"
 
 
+# A password that should have been escaped ends a URL's host too soon: what looks like its port is the beginning of it.
+_LOOSE_PASSWORD: Final = re.compile(r"(?<=://)[^/?#@:]*:[^/?#@]*[^0-9/?#@][^/?#@]*[/?#].*@", re.DOTALL)
+_ODD_PORT: Final = re.compile(r"(?<=://)([^/?#@:\[]+):[^/?#@]*[^0-9/?#@][^/?#@]*(?=[/?#]|$)")
+
+
 def redact_url(url: str) -> str:
-    """Return a URL without what may be secret: user, password and query."""
+    """Return a URL without what may be secret: user, password and query, also of one that is none."""
+    url = _ODD_PORT.sub(r"\1:***", _LOOSE_PASSWORD.sub("***@", url))
     return re.sub(r"\?[^#]*", "?***", re.sub(r"(?<=://)[^/?#]*@", "***@", url))
 
 

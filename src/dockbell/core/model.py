@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
@@ -139,7 +139,7 @@ class ChangeKind(StrEnum):
 
 
 class Via(StrEnum):
-    """Which reading showed a change."""
+    """Which reading showed a change; ``operator`` where none did, but a command."""
 
     POLL = "poll"
     TRAILING = "trailing"
@@ -147,6 +147,7 @@ class Via(StrEnum):
     DETAIL = "detail"
     FIRST_PASS = "first_pass"
     STATE = "state"
+    OPERATOR = "operator"
 
 
 class DeletionReason(StrEnum):
@@ -155,6 +156,7 @@ class DeletionReason(StrEnum):
     ABSENT = "absent"
     NOT_FOUND = "not_found"
     LEFT = "left"
+    PURGED = "purged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,7 @@ class Change:
         late: An earlier completed run covered it and did not show it.
         reason: For ``deleted``: how that was found.
         detail_missing: The record's detail was wanted and did not come.
+        made_at: ``modified_at`` by our clock, where the change moved it: when it was made, as the record says.
     """
 
     feed: Feed
@@ -207,6 +210,7 @@ class Change:
     late: bool = False
     reason: DeletionReason | None = None
     detail_missing: bool = False
+    made_at: datetime | None = None
 
 
 class StatementKind(StrEnum):
@@ -267,6 +271,8 @@ class Event:
         change: The last part of ``type``, or the change that a named event follows.
         revision: The record's change count.
         body: The structured CloudEvent, JSON as sent.
+        recorded_at: When it was stored, by our clock; None where nobody asked the store for that.
+        made_at: When its change was made, as the record says, by our clock; None where that is not known.
     """
 
     feed: Feed
@@ -277,6 +283,8 @@ class Event:
     change: str
     revision: int
     body: bytes
+    recorded_at: datetime | None = field(default=None, compare=False)
+    made_at: datetime | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

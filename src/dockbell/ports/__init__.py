@@ -9,9 +9,9 @@
 from __future__ import annotations
 
 from dockbell.ports.bell import Alarm, Bell
-from dockbell.ports.delivery import Controls, Extent, Footprint, Kept, SinkState, Standing, Told
+from dockbell.ports.delivery import Condition, Controls, Extent, Footprint, Found, Kept, SinkState, Standing, Told
 from dockbell.ports.desk import Candidate, DeadGroup, Desk, Offered, Reach, Selection, Undelivered, Wish, Wished
-from dockbell.ports.runs import Absentees, Awaited, Checkpoint, Committed, FeedState, RunRecord, Tally
+from dockbell.ports.runs import Absentees, Awaited, Checkpoint, Committed, FeedState, Purged, Reached, RunRecord, Tally
 from dockbell.ports.sink import Shelf, Sink, StateKeeper
 from dockbell.ports.source import Source
 from dockbell.ports.store import Compose, Store
@@ -26,17 +26,21 @@ __all__ = [
     "Checkpoint",
     "Committed",
     "Compose",
+    "Condition",
     "Controls",
     "DeadGroup",
     "Desk",
     "Extent",
     "FeedState",
     "Footprint",
+    "Found",
     "Kept",
     "Noted",
     "Offered",
+    "Purged",
     "Quarantined",
     "Reach",
+    "Reached",
     "RunRecord",
     "Selection",
     "Shelf",

@@ -5,12 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from dockbell.core.model import (
     Feed,
     Key,
 )
 from dockbell.core.publishing.settlement import Blocked, DeadLetter
+
+
+class Condition(StrEnum):
+    """How a relay last found its receiver."""
+
+    UNKNOWN = "unknown"  # nothing was tried since the start
+    CONNECTED = "connected"
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How a relay last found its receiver.
+
+    Attributes:
+        condition: How.
+        since: Since when it is so.
+        reason: Why, where something is wrong.
+    """
+
+    condition: Condition
+    since: datetime
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +52,7 @@ class SinkState:
         replays: Events that wait to be sent on an operator's request.
         paused: Why it takes nothing until an operator resumes it; empty while it is not paused.
         paused_at: Since when.
+        found: How its relay last found the receiver; None where no daemon has run since it was configured.
     """
 
     name: str
@@ -40,6 +65,7 @@ class SinkState:
     replays: int = 0
     paused: str = ""
     paused_at: datetime | None = None
+    found: Found | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +143,19 @@ class Controls:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """How much of its disk a store uses, in bytes."""
+    """How much of its disk a store uses, in bytes.
+
+    Attributes:
+        used: By the store; what is free in its file is left out.
+        disk: All that there is.
+        left: What anybody may still use.
+        free: What is free in the file of the store.
+    """
 
     used: int
     disk: int
+    left: int = 0
+    free: int = 0
 
 
 @dataclass(frozen=True, slots=True)

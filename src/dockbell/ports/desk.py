@@ -24,6 +24,8 @@ class Wish(StrEnum):
     REJECT = "reject deletions"
     ABSORB = "absorb drift"
     PUBLISH = "publish drift"
+    RELOAD = "reload"
+    PURGE = "purge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +35,16 @@ class Wished:
     Attributes:
         id: Its number.
         wish: What is asked.
-        feed: Of which feed.
+        feed: Of which feed; None where it is asked of the daemon as such.
         outcome: What came of it; None while it waits.
+        key: Of which record; empty where it is asked of the feed.
     """
 
     id: int
     wish: Wish
-    feed: Feed
+    feed: Feed | None
     outcome: str | None = None
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +166,16 @@ class Desk(Protocol):
     too long or must not be written.
     """
 
-    async def make_wish(self, feed: Feed, wish: Wish, now: datetime) -> int:
-        """Leave a wish; return its number."""
+    async def make_wish(self, feed: Feed | None, wish: Wish, now: datetime, key: str = "") -> int:
+        """Leave a wish, about a record where a key is given; return its number."""
         ...
 
     async def load_wish(self, number: int) -> Wished:
         """Return a wish, and what came of it."""
+        ...
+
+    async def find_wish(self, number: int) -> Wished | None:
+        """Return a wish, and what came of it; None where none has this number."""
         ...
 
     async def load_reaches(self, sink: str, start: Literal["now", "beginning", "state"]) -> Mapping[Feed, Reach]:

@@ -11,6 +11,7 @@ from dockbell.core.comparing.drift import Drift
 from dockbell.core.comparing.judgement import Judgement, Pending
 from dockbell.core.model import (
     JSON,
+    Change,
     Feed,
     RunKind,
     Statement,
@@ -60,6 +61,7 @@ class RunRecord:
         ended_at: Our time of its end.
         problem: Why it is incomplete; empty when it is complete.
         tally: What it found.
+        sent_at: Our time of its first request; None where that was not kept.
     """
 
     kind: RunKind
@@ -71,6 +73,12 @@ class RunRecord:
     events: int
     problem: str = ""
     tally: Tally = field(default_factory=Tally)
+    sent_at: datetime | None = None
+
+    @property
+    def known_at(self) -> datetime:
+        """When what it showed was so, by our clock as far as that was kept: from then on its knowledge ages."""
+        return self.sent_at or self.asked_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,23 @@ class Checkpoint:
     walk: bytes
     seen: SeenRows
     rows: SeenRows
+    saved_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a pass that goes on had come when it was last saved.
+
+    Attributes:
+        pages: How many it had read.
+        records: How many there were on them.
+        events: How many came of them.
+        saved_at: When that was, by our clock.
+    """
+
+    pages: int
+    records: int
+    events: int
     saved_at: datetime
 
 
@@ -121,6 +146,8 @@ class FeedState:
         poll: The last complete poll.
         full: The last complete pass.
         failed: The last incomplete run, of the kinds whose last run was incomplete.
+        dropped: Pointers to members that are never stored, and of which nothing is stored any more.
+        cleaning: Pointers to members that are never stored from now on, and are being removed from what is.
     """
 
     id: int
@@ -148,6 +175,8 @@ class FeedState:
     poll: RunRecord | None = None
     full: RunRecord | None = None
     failed: RunRecord | None = None
+    dropped: tuple[str, ...] = ()
+    cleaning: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +209,21 @@ class Absentees:
     rows: Sequence[tuple[int, datetime | None, int]]
     digest: str
     stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What was erased of a record.
+
+    Attributes:
+        is_known: Anything was stored of it.
+        events: How many kept events lost their content.
+        change: What was published of that; None where nobody was to be told, or had been told before.
+    """
+
+    is_known: bool = False
+    events: int = 0
+    change: Change | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,17 +14,20 @@ from dockbell.core.model import (
     Change,
     Event,
     Feed,
+    Key,
     Statement,
     Via,
 )
+from dockbell.core.publishing.erasure import Erasure
 from dockbell.core.publishing.settlement import Beginning, Blocked, Place, Replay, Settlement
 from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
+from dockbell.errors import StoreUnavailable
 from dockbell.ports.bell import Bell
-from dockbell.ports.delivery import Controls, Extent, Footprint, Kept, Told
+from dockbell.ports.delivery import Controls, Extent, Footprint, Found, Kept, Told
 from dockbell.ports.desk import Wished
-from dockbell.ports.runs import Absentees, Awaited, Checkpoint, Committed, FeedState, RunRecord
+from dockbell.ports.runs import Absentees, Awaited, Checkpoint, Committed, FeedState, Purged, RunRecord
 
 Compose: TypeAlias = Callable[[Change | Statement, int], Sequence[Event]]
 """Returns the events of a change or a statement, the first of which has the given sequence."""
@@ -37,6 +40,18 @@ class Store(Protocol):
     """Random mark of one life of this store; part of every event's id."""
     outbox: Bell
     """Rings when events were added."""
+    purges: int
+    """How often a record was purged since it was opened: what was read of events before may hold more than they do."""
+
+    @property
+    def trouble(self) -> StoreUnavailable | None:
+        """Why it cannot be written; None while it can."""
+        ...
+
+    @property
+    def stalled(self) -> Bell:
+        """Rings when it cannot be written any more."""
+        ...
 
     async def open_feed(self, feed: Feed) -> FeedState:
         """Return a feed's state, making the feed if it is new."""
@@ -82,7 +97,7 @@ class Store(Protocol):
         via: Via,
         announce: Callable[[Judgement], Statement | None] | None = None,
     ) -> Committed:
-        """Judge one page and store its snapshots and events together.
+        """Judge one page against what is stored, and store its snapshots and events together, in one transaction.
 
         Args:
             feed_id: The feed.
@@ -257,6 +272,14 @@ class Store(Protocol):
         """Store what becomes of the drift that is held."""
         ...
 
+    async def recovered(self) -> None:
+        """Return once the store can be written: at once while nothing is wrong, else when it was tried and works."""
+        ...
+
+    async def check(self) -> None:
+        """Return when whoever writes has an ear: those before us are done; at once during a :meth:`wipe`."""
+        ...
+
     async def take_wishes(self) -> Sequence[Wished]:
         """Return the wishes that wait; cheap to ask again and again."""
         ...
@@ -289,6 +312,10 @@ class Store(Protocol):
 
     async def load_controls(self, sink: str) -> Controls:
         """Return what was decided of a sink beside its relay: by an operator, in another process, or by the janitor."""
+        ...
+
+    async def note_conditions(self, found: Mapping[str, Found]) -> None:
+        """Note how relays found their receivers, by the names of their sinks."""
         ...
 
     async def pause(self, sink: str, reason: str) -> None:
@@ -380,6 +407,59 @@ class Store(Protocol):
 
     async def prune_history(self, before: datetime, limit: int) -> int:
         """Delete up to ``limit`` runs, notes, and bodies of tombstones from before then; return how many."""
+        ...
+
+    async def mark_dropped(self, feed_id: int, drop: Sequence[str]) -> bool:
+        """Note which members of a feed's records are never stored; return whether that is another word than before.
+
+        Where something of them may be stored, :attr:`FeedState.cleaning` has them until :meth:`end_cleaning`.
+        """
+        ...
+
+    async def clean(
+        self, feed_id: int, erasure: Erasure, sign: Callable[[bytes], bytes] | None, limit: int
+    ) -> tuple[int, int] | None:
+        """Clean up to ``limit`` stored records or events of what is never stored, where an earlier call ended.
+
+        Args:
+            feed_id: The feed.
+            erasure: Takes it out.
+            sign: Returns the fingerprint of a record; None while nobody can tell.
+            limit: At most so many are looked at.
+
+        Returns:
+            How many records and events held something; None when there are no more.
+        """
+        ...
+
+    async def end_cleaning(self, feed_id: int) -> None:
+        """Note that nothing is stored any more of what is never stored; who keeps copies of records reads all again."""
+        ...
+
+    async def purge(
+        self, feed: Feed, key: str, judge: Callable[[Key, int, datetime], Change], compose: Compose
+    ) -> Purged:
+        """Erase what is stored of a record but for key, revision and timestamp; it is gone then.
+
+        Its kept events are emptied under their ids and numbers.
+
+        Args:
+            feed: Its feed, configured or not.
+            key: Its key string.
+            judge: Returns what is published of it, by key, revision and our time; not asked where it was purged before,
+                or nothing was ever published of it because the feed's key is not proven.
+            compose: Makes the event.
+        """
+        ...
+
+    async def wipe(self, *, rewrite_most: int | None = None) -> str:
+        """Leave nothing in the store's files of what was erased; return why something may be left, empty if nothing is.
+
+        Nothing else can be written meanwhile, for some seconds a GB.
+
+        Args:
+            rewrite_most: A larger file, in bytes, is not written anew, though unused parts of it may hold traces.
+        """
         ...
 
     async def aclose(self) -> None:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from dockbell.core.comparing.judgement import Finding
+from dockbell.core.comparing.judgement import PURGED, Finding
 from dockbell.core.model import (
     Event,
     Feed,
     Via,
 )
-from dockbell.ports.delivery import Extent, Kept, SinkState, Standing
-from dockbell.ports.runs import FeedState, RunRecord
+from dockbell.ports.delivery import Extent, Footprint, Kept, SinkState, Standing
+from dockbell.ports.runs import FeedState, Reached, RunRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,11 @@ class StoredRecord:
     is_dormant: bool = False
     held_at: datetime | None = None
     awaited_at: datetime | None = None
+
+    @property
+    def is_purged(self) -> bool:
+        """Whether its content was erased on the operator's word, and was not seen since."""
+        return self.fingerprint == PURGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,10 @@ class View(Protocol):
         """Return every feed's state."""
         ...
 
+    async def load_reached(self) -> Mapping[Feed, Reached]:
+        """Return how far the passes have come that go on, where they have been saved meanwhile."""
+        ...
+
     async def load_sinks(self) -> Sequence[SinkState]:
         """Return how far every sink has come."""
         ...
@@ -103,6 +112,31 @@ class View(Protocol):
 
     async def read_latest(self, after: int, limit: int) -> Sequence[tuple[int, Event]]:
         """Return events of all feeds as they were recorded, each with its place; negative ``after`` is from the end."""
+        ...
+
+    async def read_earlier(
+        self,
+        before: int | None,
+        limit: int,
+        *,
+        feeds: Sequence[Feed] | None = None,
+        keys: Sequence[str] | None = None,
+        type_: str | None = None,
+        change: str | None = None,
+    ) -> tuple[Sequence[tuple[int, Event]], int | None]:
+        """Return chosen events from before a place, newest first, each with its place; and from where to go on.
+
+        Looks through a bounded number, so that it may return fewer, or none, although there are more. None for
+        ``before`` begins at the end; None where there are no more.
+        """
+        ...
+
+    async def find_event(self, feed: Feed, sequence: int) -> tuple[datetime, Event] | None:
+        """Return an event that is kept, and when it was recorded."""
+        ...
+
+    async def find_last_changes(self) -> Mapping[Feed, datetime]:
+        """Return when the last change of a record was recorded, by feed, where one is kept."""
         ...
 
     async def find_extent(self, feed: Feed) -> Extent | None:
@@ -146,6 +180,13 @@ class View(Protocol):
         """
         ...
 
+    async def read_readings(self, after: datetime) -> Mapping[Feed, Sequence[tuple[datetime, datetime]]]:
+        """Return the begin and the end, by our clock, of each complete poll and pass that ended after a time, by feed.
+
+        The oldest come first.
+        """
+        ...
+
     async def read_events_of(
         self, feed_id: int, key: str, limit: int, *, change: str | None = None
     ) -> Sequence[tuple[datetime, Event]]:
@@ -154,6 +195,10 @@ class View(Protocol):
 
     async def load_standings(self, feed_id: int, key: str) -> Sequence[Standing]:
         """Return how far each sink has come with the events of a key, by name."""
+        ...
+
+    async def measure(self) -> Footprint:
+        """Return how much of its disk the store uses, and what is left of it."""
         ...
 
     async def aclose(self) -> None:

@@ -13,7 +13,6 @@ from dockbell.core.comparing.drift import (
     Difference,
     Drift,
     extend_drift,
-    find_drift,
     is_reformatted,
     is_structural,
     outline,
@@ -48,17 +47,17 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> Difference:
     ],
 )
 def test_drift_is_what_a_third_of_a_page_differs_by(count: int, page: int, *, found: bool) -> None:
-    assert find_drift(differences(*[ADDED] * count), page) == (frozenset({"/bin"}) if found else None)
+    assert extend_drift(None, differences(*[ADDED] * count), page) == (Drift(frozenset({"/bin"})) if found else None)
 
 
 @pytest.mark.parametrize("patch", [REPLACED, ADDED + REPLACED, [{"op": "add", "path": "/tags/0", "value": "x"}], []])
 def test_other_values_and_other_elements_of_arrays_are_never_drift(patch: list[dict[str, Any]]) -> None:
-    assert find_drift(differences(*[patch] * 100), 100) is None
+    assert extend_drift(None, differences(*[patch] * 100), 100) is None
 
 
 def test_the_most_common_difference_is_the_drift() -> None:
     both: list[dict[str, Any]] = [*ADDED, {"op": "add", "path": "/lot", "value": 1}]
-    assert find_drift(differences(*[ADDED] * 30, *[both] * 70), 100) == frozenset({"/bin", "/lot"})
+    assert extend_drift(None, differences(*[ADDED] * 30, *[both] * 70), 100) == Drift(frozenset({"/bin", "/lot"}))
 
 
 def test_members_of_the_elements_of_arrays_are_the_same_member_in_all() -> None:
@@ -66,7 +65,7 @@ def test_members_of_the_elements_of_arrays_are_the_same_member_in_all() -> None:
     deployed = [compare(each, {"lines": [{"sku": 1, "lot": None}] * len(each["lines"])}) for each in (one, three)]
     assert [outline(patch) for patch, _ in deployed] == [frozenset({"/lines/*/lot"})] * 2
     assert all(is_structural(*each) for each in deployed)
-    assert find_drift(deployed, 2) == frozenset({"/lines/*/lot"})
+    assert extend_drift(None, deployed, 2) == Drift(frozenset({"/lines/*/lot"}))
 
 
 @pytest.mark.parametrize(

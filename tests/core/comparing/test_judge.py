@@ -714,6 +714,41 @@ def test_a_change_dated_before_what_polls_still_look_at_was_missed_by_them(at: f
     assert read(shelf, shipment(at=at, status="packed"), reading=reading).missed == missed
 
 
+def made(judgement: Judgement) -> list[float | None]:
+    """Return how many seconds after noon by our clock, which is a second behind here, changes were made."""
+    times = [change.made_at for change in judgement.changes]
+    return [None if time is None else (time - S0).total_seconds() for time in times]
+
+
+def test_a_change_was_made_when_its_record_says_it_was_modified_by_our_clock() -> None:
+    shelf = Shelf()
+    assert made(read(shelf, shipment(at=10))) == [9]
+    assert made(read(shelf, shipment(at=12.5, status="packed"))) == [11.5]
+
+
+@pytest.mark.parametrize("at", [9, 10])
+def test_when_a_change_was_made_is_not_known_where_the_timestamp_did_not_move_on(at: float) -> None:
+    shelf = Shelf()
+    read(shelf, shipment(at=10))
+    assert made(read(shelf, shipment(at=at, status="lost"))) == [None]
+
+
+def test_when_a_record_came_back_is_known_only_where_its_timestamp_says_it() -> None:
+    for at, expected in ((10, None), (12, 11)):
+        shelf = Shelf()
+        read(shelf, shipment(at=10))
+        shelf.change("shp_1", gone_at=to_micros(S0), revision=2)
+        judgement = read(shelf, shipment(at=at))
+        assert (kinds(judgement), made(judgement)) == (["restored"], [expected])
+
+
+def test_a_snapshot_was_not_made_and_neither_was_what_has_no_date() -> None:
+    snapshot = read(Shelf(), shipment(at=-1), reading=replace(FIRST, emit=True))
+    assert (kinds(snapshot), made(snapshot)) == (["snapshot"], [None])
+    undated = read(Shelf(), {"id": 1})
+    assert (kinds(undated), made(undated)) == (["created"], [None])
+
+
 def test_a_change_without_a_date_says_nothing_of_dates() -> None:
     judgement = read(Shelf(), {"id": 1}, reading=replace(LATER, covered_until=S0))
     assert (judgement.silent, judgement.on_time, judgement.lateness, judgement.oldest_unseen) == (0, 0, [], None)

@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 
 from dockbell.config import Answer, Expression
 from dockbell.core import key
+from dockbell.core.comparing.purge import purge
 from dockbell.core.diff import apply, diff, touched
 from dockbell.core.document import decode
 from dockbell.core.model import (
@@ -33,6 +34,7 @@ from dockbell.core.model import (
     Via,
 )
 from dockbell.core.publishing import event
+from dockbell.core.publishing.erasure import empty_event
 from dockbell.core.publishing.named import NamedEvent
 from dockbell.core.publishing.settlement import Beginning
 from dockbell.core.publishing.statement import (
@@ -50,6 +52,7 @@ GOLDEN: Final = Path(__file__).parents[2] / "golden"
 SCHEMA: Final = json.loads((files("dockbell.core.publishing") / "event.schema.json").read_bytes())
 VALIDATOR: Final = Draft202012Validator(SCHEMA)
 SEEN: Final = datetime(2026, 11, 21, 2, 30, 0, 123456, tzinfo=UTC)
+FEED: Final = Feed("main", "shipments")
 
 PACKED: Final = b'{"id":"shp_123","status":"packed","tracking_number":null,"updated_at":"2026-11-21T02:11:07Z"}'
 SHIPPED: Final = b'{"id":"shp_123","status":"shipped","tracking_number":"JJD01","updated_at":"2026-11-21T02:29:58Z"}'
@@ -92,6 +95,7 @@ CHANGES: Final = {
     "deleted_absent": GONE,
     "deleted_not_found": replace(GONE, via=Via.DETAIL, reason=DeletionReason.NOT_FOUND),
     "deleted_left": replace(GONE, reason=DeletionReason.LEFT),
+    "deleted_purged": purge(FEED, Key("shp_123", "shp_123"), 6, SEEN),
     "restored": make(ChangeKind.RESTORED, None, SHIPPED, revision=9),
     "snapshot": make(ChangeKind.SNAPSHOT, None, SHIPPED, revision=0, changed_between=(None, SEEN), via=Via.FIRST_PASS),
     "composite_key": make(
@@ -107,7 +111,6 @@ CHANGES: Final = {
 }
 
 
-FEED: Final = Feed("main", "shipments")
 BEFORE: Final = SEEN - timedelta(minutes=20)
 CERTIFICATE: Final = Certificate(
     began_at=BEFORE,
@@ -144,6 +147,7 @@ EVENTS: Final = (
     {name: write(item) for name, item in (CHANGES | STATEMENTS).items()}
     | {"named": composer(left="after.status == 'shipped'")(UPDATED, 42)[1]}
     | {"test": event.test_event("acme", "erp", SEEN, "nonce")}
+    | {"updated_purged": replace(write(UPDATED), body=empty_event(write(UPDATED).body))}
 )
 
 
@@ -208,6 +212,13 @@ def test_an_event_repeats_what_the_outbox_sorts_it_by() -> None:
     assert (composed.id, composed.type) == (body["id"], body["type"])
     assert composed.change == body["data"]["change"] == "updated"
     assert type(composed.change) is str
+
+
+def test_a_change_and_its_named_events_know_when_it_was_made() -> None:
+    change = replace(UPDATED, made_at=SEEN - timedelta(seconds=9))
+    events = composer(left="after.status == 'shipped'")(change, 42)
+    assert [each.made_at for each in events] == [change.made_at] * 2
+    assert [each.body for each in events] == [EVENTS["updated"].body, EVENTS["named"].body]
 
 
 def test_records_are_embedded_byte_for_byte() -> None:
@@ -357,7 +368,8 @@ def test_no_field_can_be_left_out_or_added(name: str) -> None:
     body = golden(name)
     for path in ("", "/data"):
         part = body["data"] if path else body
-        wrong = [{"op": "remove", "path": f"{path}/{member}"} for member in part]
+        # Without this one it is the form of a sink that has left all of it out.
+        wrong = [{"op": "remove", "path": f"{path}/{member}"} for member in part if member != "purged"]
         wrong += [{"op": "add", "path": f"{path}/{member}", "value": "x"} for member in ("extra", "sentby", "Late")]
         assert [operation for operation in wrong if VALIDATOR.is_valid(apply(body, [operation]))] == []
 
@@ -482,7 +494,7 @@ def test_a_stored_record_is_told_by_a_valid_event_numbered_by_the_beginning(
     body = json.loads(told.body)
     VALIDATOR.validate(body)
     assert (told.type, told.change, told.sequence, told.revision) == (f"dockbell.shipment.{change}", change, 41, 7)
-    assert body["data"]["via"] == "state"
+    assert (body["data"]["via"], told.made_at) == ("state", None)
     since = None if lost_since is None or not lost_since.timestamp() else "2026-10-22T02:30:00.123Z"
     assert body["data"]["changed_between"] == [since, "2026-11-21T02:30:00.123Z"]
     assert body["data"]["before"] is None

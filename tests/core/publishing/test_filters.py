@@ -105,3 +105,35 @@ def test_a_condition_is_not_asked_of_what_changes_hold_back() -> None:
 
 def test_statements_about_a_feed_pass_every_condition() -> None:
     assert filter_by(where="false").judge(make(change="gap", key="")) is Answer.YES
+
+
+def test_who_took_a_record_by_its_content_hears_that_it_was_purged() -> None:
+    purged = make('{"before":null,"after":null,"reason":"purged"}', change="deleted")
+    gone = make('{"before":null,"after":null,"reason":"absent"}', change="deleted")
+    wants = filter_by(where="after.status == 'shipped' || before.status == 'shipped'")
+    assert (wants.judge(purged), wants.judge(gone)) == (Answer.YES, Answer.MISSING)
+    assert filter_by(changes=["created"], where="true").judge(purged) is Answer.NO
+
+
+# Why -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "change", "reason"),
+    [
+        ({}, "updated", ""),
+        ({"resources": ["items"]}, "updated", "the sink takes nothing of main/stock"),
+        ({"changes": ["created"]}, "updated", "changes leaves out updated"),
+        ({"where": "after.n > 1 && after.s == 'x'"}, "updated", "where: after.n > 1 does not hold"),
+        ({"where": "after.n == 1 && after.s == 'y'"}, "updated", "where: after.s == 'y' does not hold"),
+        (
+            {"where": "after.n == 1 && after.t == 'y'"},
+            "updated",
+            "where: after.t == 'y' names a member that is not there",
+        ),
+        ({"where": "after.n == 1"}, "updated", ""),
+    ],
+)
+def test_the_filter_that_holds_an_event_back_is_named(settings: dict[str, Any], change: str, reason: str) -> None:
+    event = make('{"before":null,"after":{"n":1,"s":"x"}}', change=change)
+    assert filter_by(**settings).explain(event) == reason

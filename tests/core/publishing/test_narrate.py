@@ -57,6 +57,14 @@ def test_an_update_of_the_own_timestamp_alone_is_told() -> None:
     assert told == "t: 2026-01-01T00:00:00Z → 2026-01-02T00:00:00Z"
 
 
+@pytest.mark.parametrize(
+    ("name", "told"), [("updated_purged", "purged"), ("deleted_purged", "purged"), ("deleted_absent", "absent")]
+)
+def test_what_was_purged_tells_nothing_but_that(name: str, told: str) -> None:
+    line = narrate(json.loads((GOLDEN / f"{name}.json").read_bytes()))
+    assert line == told or (told == "absent" and line.startswith("absent, status: shipped"))
+
+
 RECORD = {"id": "shp_1", "number": "SH-1", "status": "new", "lines": [1], "note": None, "at": "2026-01-01T00:00:00Z"}
 
 

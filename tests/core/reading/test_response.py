@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dockbell.core.model import RESOURCES, Allowance, ClockSource, Page
 from dockbell.core.reading.request import Request, list_request, shipment_request
 from dockbell.core.reading.response import (
+    CURSOR_LONGEST,
     RECORDS_MOST,
     Response,
     clean,
@@ -89,6 +90,12 @@ def test_records_are_cut_out_as_they_are() -> None:
 )
 def test_the_cursor_is_read_in_every_form(envelope: dict[str, Any], cursor: str | None) -> None:
     assert read_page("stock", answer({"stock": [], **envelope})).next_cursor == cursor
+
+
+@pytest.mark.parametrize("cursor", ["c" * CURSOR_LONGEST, int("9" * (CURSOR_LONGEST + 1))])
+def test_a_cursor_that_no_request_holds_is_a_mismatch(cursor: Any) -> None:
+    with pytest.raises(SchemaMismatch, match="no request holds that"):
+        read_page("stock", answer({"stock": [], "next_cursor": cursor}))
 
 
 @pytest.mark.parametrize("cursor", [True, False, 1.5, {"after": 3}, ["a"]])

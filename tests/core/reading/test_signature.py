@@ -15,6 +15,7 @@ READING: dict[str, Any] = {
     "detail": [],
     "ignore": ["/seen", "/etag"],
     "unordered": [],
+    "drop": ["/recipient/email"],
 }
 
 
@@ -33,6 +34,7 @@ def test_the_order_in_which_something_is_asked_for_makes_no_difference() -> None
         ("expand", []),
         ("detail", ["packages"]),
         ("ignore", ["/etag", "/links"]),
+        ("drop", ["/recipient/phone"]),
     ],
 )
 def test_each_part_of_a_reading_makes_a_difference(part: str, value: Any) -> None:
@@ -51,7 +53,15 @@ def test_to_leave_more_out_of_the_comparison_is_no_difference() -> None:
     assert find_differences(sign_reading(**more), sign_reading(**READING)) == ["ignore", "unordered"]
 
 
-@pytest.mark.parametrize("part", ["key", "updated_at", "ignore"])
+def test_what_is_dropped_was_and_may_be_merely_ignored() -> None:
+    dropped = READING | {"ignore": ["/seen"], "drop": ["/recipient/email", "/etag"]}
+    ignored = READING | {"ignore": ["/seen", "/etag", "/recipient/email"], "drop": []}
+    one, other, old = sign_reading(**dropped), sign_reading(**ignored), sign_reading(**READING)
+    assert find_differences(one, other) == find_differences(other, one) == find_differences(old, one) == []
+    assert find_differences(one, sign_reading(**ignored | {"ignore": ["/seen", "/etag"]})) == ["drop"]
+
+
+@pytest.mark.parametrize("part", ["key", "updated_at", "ignore", "drop"])
 def test_what_was_not_known_and_is_learned_is_no_difference(part: str) -> None:
     known = sign_reading(**READING)
     unknown = known | {part: None}

@@ -452,3 +452,12 @@ def test_polls_without_end_do_not_starve_a_pass_for_ever() -> None:
             budget.answered(now)
 
     assert passed >= 9
+
+
+def test_a_budget_that_replaces_another_counts_what_was_spent_of_the_key() -> None:
+    before, after = Budget(100, 0.9), Budget(100, 0.5)
+    fill(before, START, 60)
+    after.inherit(before)
+    assert after.usage(START).used == 60
+    assert after.admit(START) > timedelta(0)
+    assert after.admit(START + timedelta(seconds=62)) == timedelta(0)

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from dockbell.core.model import Feed
-from dockbell.errors import StoreError, StoreIncompatible
+from dockbell.errors import StoreError, StoreFull, StoreIncompatible
 from dockbell.ports import Wish, Wished
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.stores.sqlite.desk import SqliteDesk
@@ -127,3 +127,16 @@ async def test_a_store_that_must_not_be_written_is_told_as_such(store: SqliteSto
     desk._connection.execute("PRAGMA query_only = true")
     with pytest.raises(StoreError, match=r"a.db: attempt to write a readonly database; try again, as the user that"):
         await desk.pause("erp", "by an operator", NOON)
+
+
+async def test_on_a_full_disk_nothing_can_be_wished_and_that_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    store = await SqliteStore.open(path, now=lambda: NOON)
+    await store.open_feed(FEED)
+    desk = await SqliteDesk.open(path)
+    (pages,) = desk._connection.execute("PRAGMA page_count").fetchone()
+    desk._connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StoreFull, match=r"a\.db: disk full; free some space"):
+        await desk.make_wish(FEED, Wish.PURGE, NOON, "key" * 10_000)
+    await desk.aclose()
+    await store.aclose()

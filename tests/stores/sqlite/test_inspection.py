@@ -177,3 +177,23 @@ async def test_each_sink_stands_somewhere_with_the_events_of_a_key(desk: Desk) -
         Standing("floor", 2, blocked),
     ]
     assert await desk.view.load_standings(desk.state.id, "b") == [Standing("erp", 0), Standing("floor", 2)]
+
+
+async def test_complete_readings_are_told_by_feed_after_a_time(desk: Desk) -> None:
+    stock = await desk.store.open_feed(Feed("main", "stock"))
+    for minutes, kind, problem in (
+        (0, RunKind.PASS, ""),
+        (5, RunKind.POLL, ""),
+        (6, RunKind.POLL, "no answer"),
+        (7, RunKind.TRAILING, ""),
+        (8, RunKind.PASS, ""),
+    ):
+        at = NOON + minutes * MINUTE
+        asked_at = at + 60 * MINUTE  # by the service's clock
+        run = RunRecord(kind, asked_at, None, at + MINUTE, pages=1, records=1, events=0, problem=problem, sent_at=at)
+        await desk.store.close_run(desk.state.id, run)
+    await desk.store.close_run(stock.id, RunRecord(RunKind.PASS, NOON, None, NOON + 3 * MINUTE, 1, 1, 0))
+    assert await desk.view.read_readings(NOON + MINUTE) == {
+        FEED: [(NOON + 5 * MINUTE, NOON + 6 * MINUTE), (NOON + 8 * MINUTE, NOON + 9 * MINUTE)],
+        Feed("main", "stock"): [(NOON, NOON + 3 * MINUTE)],
+    }

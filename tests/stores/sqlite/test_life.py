@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from dockbell.core.model import Event, Feed, StatementKind
+from dockbell.errors import StoreError
 from dockbell.ports import FeedState
-from dockbell.stores.sqlite import SqliteStore
+from dockbell.stores.sqlite import SqliteStore, SqliteView
+from dockbell.stores.sqlite.backup import back_up
+from dockbell.stores.sqlite.desk import SqliteDesk
 from dockbell.stores.sqlite.life import STORE_LOST, STORE_RESTORED, Life, LifeFile
 from tests.fakes import NOON
 from tests.stores.pages import FEED, OTHER, a_statement, commit, make_composer, told
@@ -289,3 +292,55 @@ async def test_a_crash_right_after_a_new_life_began_states_the_gap_once(path: Pa
         await write(store, 1)
         assert await told(store) == ["gap 0", "a created 1"]
         assert store.epoch != old.epoch
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_who_begins_from_a_backup_begins_a_new_life_wherever_that_is(path: Path, is_known: bool) -> None:
+    backup, place = path.with_name("backup.db"), path.with_name("place.db")
+    async with opened(path) as store:
+        await write(store, 1, 2)
+        await back_up(path, backup, at=NOON, force=False)
+        epoch = store.epoch
+    shutil.copy(backup, place)
+    if is_known:
+        shutil.copy(f"{path}.life", f"{place}.life")
+    async with opened(place) as store:
+        second = store.epoch
+        assert (await begin(store)).blind == STORE_RESTORED
+    async with opened(place) as store:
+        assert (store.epoch, (await begin(store)).blind) == (second, "")
+    assert second != epoch
+    async with opened(path) as store:
+        assert store.epoch == epoch
+
+
+def take_log(path: Path) -> bytes:
+    log = Path(f"{path}-wal").read_bytes()
+    assert log
+    return log
+
+
+def leave_log(path: Path, log: bytes) -> None:
+    """Leave the log of a store as kill -9 does."""
+    Path(f"{path}-wal").write_bytes(log)
+
+
+async def test_the_log_of_a_store_is_not_written_into_the_backup_that_takes_its_place(path: Path) -> None:
+    backup = path.with_name("backup.db")
+    async with opened(path) as store:
+        await write(store, 1)
+        await back_up(path, backup, at=NOON, force=False)
+        await write(store, 2, 3)
+        log = take_log(path)
+    lose(path)
+    shutil.copy(backup, path)
+    leave_log(path, log)
+    for open_beside in (SqliteView.open, SqliteDesk.open):
+        with pytest.raises(StoreError, match='is a backup, beside the log of the store that was here; "dockbell run"'):
+            await open_beside(path)
+    async with opened(path) as store:
+        assert (await begin(store)).blind == STORE_RESTORED
+        assert await told(store) == ["a created 1", "gap 0"]
+        await write(store, 3)
+    view = await SqliteView.open(path)
+    await view.aclose()

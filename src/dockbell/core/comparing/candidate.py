@@ -53,6 +53,12 @@ class Candidate(NamedTuple):
             return False
         return known.modified is None or to_micros(modified) > known.modified
 
+    def made_at(self, page: Page) -> datetime | None:
+        """Return when it came to be like this, as its timestamp says, by our clock; None where that did not move."""
+        if self.modified is None or not (self.known is None or self.has_advanced):
+            return None
+        return self.modified + (page.received_at - page.answered_at)
+
     def is_older(self, page: Page, window: timedelta) -> bool:
         """Whether its timestamp is before the stored one, which is no date of the future."""
         stored = None if self.known is None else self.known.modified

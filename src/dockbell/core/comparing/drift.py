@@ -105,16 +105,6 @@ def _read_number(value: JSON) -> Decimal | None:
     return Decimal(value) if type(value) in (int, Decimal) else None
 
 
-def find_drift(differences: Iterable[Difference], page_size: int) -> frozenset[str] | None:
-    """Return what more than 30 % of a page (ten records at least, or all of it) differ by, None where nothing is.
-
-    Args:
-        differences: Those of records whose own timestamp did not move.
-        page_size: The records of the page.
-    """
-    return _find_common((each.paths for each in _outline_all(differences)), page_size)
-
-
 def extend_drift(drift: Drift | None, differences: Iterable[Difference], page_size: int) -> Drift | None:
     """Return the drift of a feed after a page: what is known, and what more of it the page shows; that is held again.
 
@@ -124,8 +114,8 @@ def extend_drift(drift: Drift | None, differences: Iterable[Difference], page_si
 
     Args:
         drift: What is known.
-        differences: As for :func:`find_drift`.
-        page_size: Same.
+        differences: Those of records whose own timestamp did not move.
+        page_size: The records of the page; drift is what more than 30 % of them (ten at least, or all) differ by.
     """
     outlines = _outline_all(differences)
     while True:

@@ -10,7 +10,7 @@ was deployed with (drift), or of another way of reading the feed (silent). Each 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -68,6 +68,7 @@ class Judge:
         learned: bool = False,
         detail: Collection[str] = (),
         touch: bool = False,
+        clean: Callable[[bytes], bytes] | None = None,
     ) -> None:
         """Set how records are told apart and compared.
 
@@ -80,6 +81,8 @@ class Judge:
             learned: The key was learned, not configured: two records with one key prove it wrong.
             detail: Members that are not of the list but of each record's detail; changes wait for it.
             touch: Publish changes of the timestamp alone.
+            clean: Takes out of a raw record what is never stored; None where that is nothing. Pages are clean when
+                they come; what is stored may be from before, and a record by itself comes as the API has it.
         """
         self._feed = feed
         self._key = [pointer.parse(part) for part in key]
@@ -89,6 +92,7 @@ class Judge:
         self._learned = learned
         self._detail = frozenset(detail)
         self._touch = touch
+        self._clean = clean or bytes
         self._head = _head_decoder([*self._key, *([self._updated_at] if self._updated_at else [])])
 
     def identify(self, raw: bytes) -> Key:
@@ -108,14 +112,22 @@ class Judge:
         """
         with suppress(ValueError, RecursionError):
             try:
-                return raw if self.identify(raw).text == key.text else None
+                return self._clean(raw) if self.identify(raw).text == key.text else None
             except KeyMissing:
                 inside = [bytes(member) for name, member in _MEMBERS.decode(raw).items() if name not in _ERRORS]
             for candidate in inside:
                 with suppress(ValueError):
                     if self.identify(candidate).text == key.text:
-                        return candidate
+                        return self._clean(candidate)
         return None
+
+    def sign(self, body: bytes) -> bytes:
+        """Return the fingerprint of a stored record, without the members of its detail.
+
+        Raises:
+            ValueError: It is not JSON.
+        """
+        return self._canon.fingerprint(self._take_list_part(decode(body), ()))
 
     def _read_head(self, raw: bytes) -> dict[str, JSON]:
         try:
@@ -283,6 +295,7 @@ class Judge:
         if known is None or before is None or known.is_met:
             return Difference(candidate, None, None, None, b"")
         try:
+            before = self._clean(before)
             previous = self._take_list_part(decode(before), candidate.document)
         except ValueError:  # a baseline that nobody had to read yet
             return Difference(candidate, None, None, None, known.fingerprint)
@@ -402,6 +415,7 @@ class Judge:
             detected_at=page.received_at,
             via=reading.via,
             late=late is not None,
+            made_at=None if kind is ChangeKind.SNAPSHOT else candidate.made_at(page),
         )
         verdict.changes.append(change)
         verdict.notes.append(candidate.note(Finding(kind.value), change))
@@ -433,6 +447,7 @@ class Judge:
                 late is not None,
                 reading.via,
                 known is None or known.is_met,
+                candidate.made_at(page),
             )
         )
         verdict.notes.append(candidate.note(Finding.AWAITED))
@@ -561,7 +576,8 @@ class Judge:
             revision: The record's change count before.
             now: Our time.
         """
-        after = self._merge(pending.raw, detail or before or b"{}")
+        before = None if before is None else self._clean(before)
+        after = self._merge(self._clean(pending.raw), detail or before or b"{}")
         if before is not None and detail is not None and revision == 0:
             before = self._add_first_detail(before, after)
         previous = None if before is None else decode(before)
@@ -586,6 +602,7 @@ class Judge:
             via=pending.via if detail is None else Via.DETAIL,
             late=pending.late,
             detail_missing=detail is None,
+            made_at=pending.made_at,
         )
 
     def _add_first_detail(self, before: bytes, after: bytes) -> bytes:
@@ -620,7 +637,7 @@ class Judge:
             key=self.identify(body),
             kind=ChangeKind.DELETED,
             revision=revision + 1,
-            before=body,
+            before=self._clean(body),
             after=None,
             patch=None,
             changed=None,
@@ -639,7 +656,7 @@ class Judge:
             kind=ChangeKind.SNAPSHOT,
             revision=0,
             before=None,
-            after=body,
+            after=self._clean(body),
             patch=None,
             changed=None,
             changed_between=(None, now),

@@ -18,6 +18,8 @@ from dockbell.core.moment import to_micros
 
 DIGEST_SIZE: Final = 16
 """Bytes of every hash of a record, its raw text or its canonical form."""
+PURGED: Final = bytes(DIGEST_SIZE)
+"""Stands for the hashes of a record whose content was purged: a hash tells of what it was made of, too."""
 
 
 class Stored(NamedTuple):
@@ -115,6 +117,7 @@ class Finding(StrEnum):
     SEEN_AGAIN = "seen again, after it was absent"
     THERE = "absent from a pass, but there when asked for"
     KEPT = "absent, and kept on the operator's word"
+    PURGED = "purged on the operator's word: its content is erased"
 
 
 class Note(NamedTuple):
@@ -157,6 +160,7 @@ class Pending(NamedTuple):
         late: An earlier complete run covered it and did not show it.
         via: Which kind of reading showed it.
         is_first: Nothing was known of the record before: its event has no ``before``, whatever is stored by then.
+        made_at: ``modified`` by our clock, where the change moved it.
     """
 
     key: str
@@ -169,6 +173,7 @@ class Pending(NamedTuple):
     late: bool
     via: Via
     is_first: bool
+    made_at: datetime | None = None
 
 
 class Amended(NamedTuple):

@@ -76,17 +76,19 @@ class Composer:
             subject = "notice" if isinstance(item.kind, NoticeKind) else "feed"
             return (self._write(f"{subject}.{item.kind}", _describe_statement(item, sequence), sequence),)
         data = _describe_change(item)
-        events = [self._write(f"{self._singular}.{item.kind}", data, sequence)]
+        events = [self._write(f"{self._singular}.{item.kind}", data, sequence, item.made_at)]
         for name, answer in self._named.judge(item):
             if answer is Answer.YES:
                 sequence += 1
-                events.append(self._write(f"{self._singular}.{name}", data | {"name": name}, sequence))
+                events.append(self._write(f"{self._singular}.{name}", data | {"name": name}, sequence, item.made_at))
             elif not answer.is_plain:
                 self.unanswered[name, answer] += 1
         return tuple(events)
 
-    def _write(self, kind: str, data: dict[str, JSON], sequence: int) -> Event:
-        return _write_event(self._feed, kind, data, source=self._source, epoch=self._epoch, sequence=sequence)
+    def _write(self, kind: str, data: dict[str, JSON], sequence: int, made_at: datetime | None = None) -> Event:
+        return _write_event(
+            self._feed, kind, data, source=self._source, epoch=self._epoch, sequence=sequence, made_at=made_at
+        )
 
 
 class Teller:
@@ -210,6 +212,7 @@ def _write_event(
     source: str,
     epoch: str,
     sequence: int,
+    made_at: datetime | None = None,
 ) -> Event:
     """Return an event of type ``dockbell.KIND``; the first part of the kind names its schema.
 
@@ -241,6 +244,7 @@ def _write_event(
         change=str(data["change"] if key else data["statement"]),
         revision=data.get("revision", 0),
         body=_ENCODER.encode(body),
+        made_at=made_at,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from dockbell.config import Answer, Expression, Facts, SinkSettings
-from dockbell.core.model import NOTICES, Event, Feed
+from dockbell.core.model import NOTICES, DeletionReason, Event, Feed
 
 _NULL: Final = b"null"
 
@@ -18,6 +18,7 @@ class _Data(msgspec.Struct):
     before: msgspec.Raw = msgspec.Raw(_NULL)
     after: msgspec.Raw = msgspec.Raw(_NULL)
     changed: list[str] = []
+    reason: str = ""
 
 
 class _Body(msgspec.Struct):
@@ -51,7 +52,8 @@ class Filter:
     def judge(self, event: Event, *, is_told: bool = False) -> Answer:
         """Return what the filters say of an event in full.
 
-        A statement about a feed goes by its name in ``changes`` and by nothing else; a notice always passes. Only a
+        A statement about a feed goes by its name in ``changes`` and by nothing else, as does the deletion of a record
+        that was purged: who has taken it by its content must hear of it. A notice always passes. Only a
         plain yes is to be delivered: :attr:`Answer.COSTLY` and :attr:`Answer.BROKEN` say that the condition could not
         be judged, every other answer that the event is held back.
 
@@ -68,19 +70,38 @@ class Filter:
         if self._where is None or not event.key:
             return Answer.YES
         data = _DECODER.decode(event.body).data
-        facts = Facts(
-            self._where.looks_at,
-            before=_open(data.before),
-            after=_open(data.after),
-            others={
-                "change": event.change,
-                "changed": data.changed,
-                "key": event.key,
-                "resource": event.feed.resource,
-                "source": event.feed.source,
-            },
-        )
-        return self._where.judge(facts)
+        if data.reason == DeletionReason.PURGED:
+            return Answer.YES
+        return self._where.judge(_find_facts(self._where, event, data))
+
+    def explain(self, event: Event) -> str:
+        """Return which of the filters holds an event back, in words; empty where none does."""
+        if not self.wants(event.feed):
+            return f"the sink takes nothing of {event.feed}"
+        answer = self.judge(event)
+        if answer is Answer.YES:
+            return ""
+        if self._changes is not None and event.change not in self._changes:
+            return f"changes leaves out {event.change}"
+        assert self._where is not None
+        facts = _find_facts(self._where, event, _DECODER.decode(event.body).data)
+        return f"where: {self._where.find_obstacle(facts) or answer.value}"
+
+
+def _find_facts(where: Expression, event: Event, data: _Data) -> Facts:
+    """Return what a condition is judged by."""
+    return Facts(
+        where.looks_at,
+        before=_open(data.before),
+        after=_open(data.after),
+        others={
+            "change": event.change,
+            "changed": data.changed,
+            "key": event.key,
+            "resource": event.feed.resource,
+            "source": event.feed.source,
+        },
+    )
 
 
 def _open(raw: msgspec.Raw) -> bytes:

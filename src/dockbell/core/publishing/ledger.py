@@ -97,19 +97,27 @@ class Ledger:
 
         With a time, nothing waits longer than it may from now on: the clock may have been set back meanwhile.
         """
-        for feed, position in positions.items():
-            if feed not in self._lines:
-                line = self._lines[feed] = Line(position, position)
-                beginning = (beginnings or {}).get(feed)
-                if beginning is not None:
-                    line.origin = beginning.origin
-                    if beginning.told is not None:
-                        line.telling = Telling(beginning.origin, beginning.told, beginning.told)
+        self.take_in(positions, beginnings or {})
         for entry in blocked:
             self._block(
                 entry if now is None else replace(entry, due=min(entry.due, latest_attempt(entry.attempts, now)))
             )
         self._pending = Settlement()
+
+    def take_in(self, positions: Mapping[Feed, int], beginnings: Mapping[Feed, Beginning]) -> None:
+        """Take in the feeds among these that are not known yet."""
+        for feed, position in positions.items():
+            if feed not in self._lines:
+                line = self._lines[feed] = Line(position, position)
+                beginning = beginnings.get(feed)
+                if beginning is not None:
+                    line.origin = beginning.origin
+                    if beginning.told is not None:
+                        line.telling = Telling(beginning.origin, beginning.told, beginning.told)
+
+    def follow(self, before: Ledger) -> None:
+        """Know what a ledger that this one replaces knew of the receiver: whether it is down, and who is to blame."""
+        self.breaker, self._suspects, self._refused = before.breaker, before._suspects, before._refused
 
     # What is read ---------------------------------------------------------------------------------------------------
 

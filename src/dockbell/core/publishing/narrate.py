@@ -12,6 +12,7 @@ import msgspec
 from dockbell.core import pointer
 from dockbell.core.model import JSON, NOTICES, ChangeKind, StatementKind
 from dockbell.core.moment import format_moment, parse_moment
+from dockbell.core.printable import printable
 
 NOTHING: Final = "∅"
 """Stands where there is no value, which is not the same as null."""
@@ -37,9 +38,10 @@ def narrate(event: JSON, *, width: int = 100) -> str:
         return _fit([*_tell_statement(data)], width)
     if data.get("patch"):
         return _fit([*_tell_patch(data)], width)
+    purged = ["purged"] if data.get("purged") else []
     if data["change"] == ChangeKind.DELETED:
-        return _fit([str(data.get("reason", "gone")), *_tell_record(data["before"], data)], width)
-    return _fit([*_tell_record(data["after"], data)], width)
+        return _fit([str(data.get("reason", "gone")), *purged, *_tell_record(data.get("before"), data)], width)
+    return _fit([*purged, *_tell_record(data.get("after"), data)], width)
 
 
 def _tell_patch(data: JSON) -> Iterator[str]:
@@ -49,7 +51,7 @@ def _tell_patch(data: JSON) -> Iterator[str]:
         tokens = pointer.parse(operation["path"])
         old = pointer.MISSING if operation["op"] == "add" else pointer.resolve(data["before"], tokens)
         new = operation.get("value", pointer.MISSING)
-        told = f"{_clean(operation['path'][1:]) or 'record'}: {_show(old)} → {_show(new)}"
+        told = f"{printable(operation['path'][1:]) or 'record'}: {_show(old)} → {_show(new)}"
         moment = _moment(new)
         if moment is None:
             others.append(told)
@@ -69,14 +71,14 @@ def _tell_record(record: JSON, data: JSON) -> Iterator[str]:
         value = record[name]
         is_plain = value is not None and not isinstance(value, list | dict) and value not in identity
         if is_plain and _moment(value) is None:
-            yield f"{_clean(name)}: {_show(value)}"
+            yield f"{printable(name)}: {_show(value)}"
 
 
 def _tell_statement(data: JSON) -> Iterator[str]:
     if data.get("resource") == NOTICES.resource:
         subject = next(f"{kind} {data[kind]}" for kind in ("sink", "feed") if kind in data)
         times = f", {data['count']} times" if data["count"] > 1 else ""
-        yield f"{data['statement']}: {_clean(subject)}: {_clean(data['reason'])}{times}"
+        yield f"{data['statement']}: {printable(subject)}: {printable(data['reason'])}{times}"
         return
     match data["statement"]:
         case StatementKind.RECONCILED:
@@ -86,12 +88,12 @@ def _tell_statement(data: JSON) -> Iterator[str]:
         case StatementKind.GAP:
             yield f"{data['reason']}: blind from {data['from'] or 'an unknown time'} to {data['to']}"
         case StatementKind.REBASELINED:
-            yield "read differently: " + ", ".join(map(_clean, data["parts"]))
+            yield "read differently: " + ", ".join(map(printable, data["parts"]))
         case StatementKind.HELD:
             yield f"{data['reason']}: {data['count']} records wait for an operator since {data['since']}"
-            yield from map(_clean, data.get("paths", ()))
+            yield from map(printable, data.get("paths", ()))
         case newer:
-            yield _clean(newer)
+            yield printable(newer)
 
 
 def _moment(value: JSON) -> datetime | None:
@@ -123,17 +125,12 @@ def _write(value: JSON) -> str:
         case bool():
             return str(value).lower()
         case str():
-            return value if _PLAIN.fullmatch(value) else _clean(msgspec.json.encode(value).decode())
+            return value if _PLAIN.fullmatch(value) else printable(msgspec.json.encode(value).decode())
         case list():
             return f"[{', '.join(map(_write, value))}]"
         case dict():
-            return f"{{{', '.join(f'{_clean(name)}: {_write(item)}' for name, item in value.items())}}}"
+            return f"{{{', '.join(f'{printable(name)}: {_write(item)}' for name, item in value.items())}}}"
     return NOTHING if value is pointer.MISSING else str(value)
-
-
-def _clean(text: str) -> str:
-    """Replace what a terminal would obey instead of show."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "�" for c in text)
 
 
 def _cut(text: str, width: int) -> str:

@@ -22,6 +22,7 @@ class GapReason(StrEnum):
     REFUSED = "refused"  # the API did not accept the key
     UNAVAILABLE = "unavailable"  # the API gave no usable answer
     NO_BUDGET = "no_budget"  # others used the key's requests up
+    STORE_UNAVAILABLE = "store_unavailable"  # what is read could not be stored: a full disk
     STORE_LOST = "store_lost"  # what was known is gone, or is a backup's
     OVERRUN = "overrun"  # one sink's alone: it took nothing for so long that its events were dropped
 

@@ -38,6 +38,8 @@ NOT_MODIFIED: Final = 304
 """What was asked for is what was given before, under the same ``ETag``."""
 RECORDS_MOST: Final = 100_000
 """A page of more records is not meant as one: the API gives 200."""
+CURSOR_LONGEST: Final = 4096
+"""No URL with a longer cursor in it gets through to a service."""
 
 _DATE_RESOLUTION: Final = timedelta(seconds=1)
 _LONGEST_WISH: Final = timedelta(days=1)
@@ -292,6 +294,8 @@ def _find_cursor(resource: str, outer: _Fields, inner: _Fields) -> str | None:
     text = b"null" if raw is None else bytes(raw)
     if text in {b"null", b'""'}:
         return None
+    if len(text) > CURSOR_LONGEST:
+        raise SchemaMismatch(f'resource "{resource}": next_cursor has {len(text)} bytes, no request holds that')
     if text.startswith(b'"'):
         return _TEXT.decode(text)
     if _INTEGER.fullmatch(text):

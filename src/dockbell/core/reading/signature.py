@@ -4,9 +4,10 @@ When it changes, what is stored was read differently, and a difference alone is 
 new baseline. Where the same records are read otherwise (:func:`keeps_records`), what was read until then stays true of
 which records there are and when they were modified, and only their content begins anew.
 
-With ``ignore`` and ``unordered`` that is so only where less is left out of the comparison than before: what was ignored
-is not stored as it stands now, and each record would be an event. To ignore more makes none, and hides none of what
-happened meanwhile: both sides of a comparison are brought to the canonical form by the rules of today.
+With ``ignore``, ``drop`` and ``unordered`` that is so only where less is left out of the comparison than before: what
+was ignored is not stored as it stands now, and each record would be an event. To ignore more makes none, and hides none
+of what happened meanwhile: both sides of a comparison are brought to the canonical form by the rules of today. What is
+dropped is ignored too, so that a pointer may move from one to the other.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import Final
 
 from dockbell.core.model import JSON
 
-_LENIENT: Final = frozenset({"ignore", "unordered"})
+_IGNORED: Final = ("ignore", "drop")
+"""The parts that are left out of the comparison."""
+_LENIENT: Final = frozenset({*_IGNORED, "unordered"})
 """The parts to which may be added."""
 _CONTENT: Final = _LENIENT | {"expand", "detail"}
 """The parts on which only the records' content depends, or what is compared of it."""
@@ -34,6 +37,7 @@ def sign_reading(
     detail: Sequence[str],
     ignore: Sequence[str],
     unordered: Sequence[str],
+    drop: Sequence[str],
 ) -> dict[str, JSON]:
     """Return the signature of a way to read a feed; ``key`` and ``updated_at`` are None until they are known."""
     return {
@@ -45,6 +49,7 @@ def sign_reading(
         "detail": sorted(detail),
         "ignore": sorted(ignore),
         "unordered": sorted(unordered),
+        "drop": sorted(drop),
     }
 
 
@@ -52,7 +57,12 @@ def find_differences(before: Mapping[str, JSON] | None, after: Mapping[str, JSON
     """Return the parts of the configuration by which two signatures differ; what one does not know is no difference."""
     if before is None:
         return []
-    return [part for part, value in after.items() if _differs(part, before.get(part), value)]
+    ignored = [place for part in _IGNORED for place in after.get(part) or ()]
+    return [
+        part
+        for part, value in after.items()
+        if _differs(part, before.get(part), value if value is None or part not in _IGNORED else ignored)
+    ]
 
 
 def keeps_records(parts: Iterable[str]) -> bool:

@@ -91,6 +91,11 @@ class Budget:
         self._told: _Told | None = None
         self._paused_until = ZERO
 
+    def inherit(self, before: Budget) -> None:
+        """Count what was spent of the same key by another budget that this one replaces, none of it under way."""
+        self._urgent, self._paced, self._answers = before._urgent, before._paced, before._answers
+        self._told, self._pacer, self._paused_until = before._told, before._pacer, before._paused_until
+
     def admit(self, now: timedelta, urgency: Urgency = Urgency.POLL) -> timedelta:
         """Return how long to wait before one request of this urgency; zero: it may be sent now.
 

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Final
 
 from dockbell.core.comparing.absence import SeenRows
-from dockbell.core.comparing.judgement import Finding, Note
+from dockbell.core.comparing.judgement import PURGED, Finding, Note
 from dockbell.core.model import Change, RunKind, Statement, Via
 from dockbell.core.moment import to_micros
 from dockbell.core.reading.lateness import Lateness
@@ -50,9 +50,10 @@ def find_absent(connection: sqlite3.Connection, feed_id: int, seen: SeenRows) ->
 
 
 def count_deleted(connection: sqlite3.Connection, feed_id: int, since: datetime) -> int:
-    """Return how many of a feed's records were deleted since then."""
+    """Return how many of a feed's records were deleted since then, those that were purged left out."""
     (count,) = connection.execute(
-        "SELECT count(*) FROM records WHERE feed = ? AND gone_at >= ?", (feed_id, to_micros(since))
+        "SELECT count(*) FROM records WHERE feed = ? AND gone_at >= ? AND fingerprint <> ?",
+        (feed_id, to_micros(since), PURGED),
     ).fetchone()
     return int(count)
 

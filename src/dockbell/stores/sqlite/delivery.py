@@ -1,4 +1,4 @@
-"""Statements of delivery: reading the outbox, positions, blocked keys, dead letters, replays, pauses."""
+"""Statements of delivery: reading the outbox, positions, blocked keys, dead letters, replays, pauses, conditions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, Literal
 from dockbell.core.model import Event, Feed
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.publishing.settlement import Beginning, Blocked, Place, Replay, Settlement
-from dockbell.ports import Controls, Extent
+from dockbell.ports import Controls, Extent, Found
 from dockbell.stores.sqlite.life import STORE_LOST
 from dockbell.stores.sqlite.transaction import moment, reading, transaction
 
@@ -127,6 +127,15 @@ def load_beginnings(connection: sqlite3.Connection, sink: str) -> Mapping[Feed, 
     }
 
 
+def note_conditions(connection: sqlite3.Connection, found: Mapping[str, Found]) -> None:
+    """Note how relays found their receivers."""
+    with transaction(connection):
+        connection.executemany(
+            "INSERT OR REPLACE INTO conditions VALUES (?, ?, ?, ?)",
+            [(sink, each.condition, to_micros(each.since), each.reason) for sink, each in found.items()],
+        )
+
+
 def load_controls(connection: sqlite3.Connection, sink: str) -> Controls:
     """Return what an operator, or the janitor, has decided of a sink."""
     with reading(connection):
@@ -173,9 +182,9 @@ def read_events(
         narrower += " AND sequence <= ?"
         values.append(until)
     return [
-        Event(feed, *row)
-        for row in connection.execute(
-            "SELECT sequence, key, id, type, change, revision, body FROM events"
+        Event(feed, sequence, of, event_id, type_, change, revision, body, from_micros(recorded_at), moment(made_at))
+        for sequence, of, event_id, type_, change, revision, body, recorded_at, made_at in connection.execute(
+            "SELECT sequence, key, id, type, change, revision, body, recorded_at, made_at FROM events"
             " WHERE feed = (SELECT id FROM feeds WHERE source = ? AND resource = ?) AND sequence > ?"
             f"{narrower} ORDER BY sequence LIMIT ?",
             (*values, limit),

@@ -13,9 +13,10 @@ import anyio
 from anyio import to_thread
 
 from dockbell.core.model import Feed
-from dockbell.errors import StoreError
+from dockbell.errors import StoreError, StoreFull
 from dockbell.ports import Candidate, DeadGroup, Offered, Reach, Selection, Undelivered, Wish, Wished
 from dockbell.stores.sqlite import feeds, replays
+from dockbell.stores.sqlite.blaming import blame
 from dockbell.stores.sqlite.connection import connect, look
 
 _T = TypeVar("_T")
@@ -46,21 +47,27 @@ class SqliteDesk:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # the statement's own fault
                 raise
+            if isinstance(blamed := blame(error, self._path), StoreFull):
+                raise blamed from error
             reason = f"{error}; try again, as the user that runs the daemon"
             raise StoreError(f"store {self._path}: {reason}") from error
 
-    async def make_wish(self, feed: Feed, wish: Wish, now: datetime) -> int:
-        """Leave a wish; return its number.
+    async def make_wish(self, feed: Feed | None, wish: Wish, now: datetime, key: str = "") -> int:
+        """Leave a wish, about a record where a key is given; return its number.
 
         Raises:
             StoreError: The feed was never read.
         """
-        return await self._do(partial(_make_wish, feed=feed, wish=wish, now=now))
+        return await self._do(partial(_make_wish, feed=feed, wish=wish, now=now, key=key))
 
     async def load_wish(self, number: int) -> Wished:
         """Return a wish, and what came of it."""
         (wished,) = await self._do(partial(feeds.load_wishes, only=number))
         return wished
+
+    async def find_wish(self, number: int) -> Wished | None:
+        """See the port."""
+        return next(iter(await self._do(partial(feeds.load_wishes, only=number))), None)
 
     async def load_reaches(self, sink: str, start: Literal["now", "beginning", "state"]) -> Mapping[Feed, Reach]:
         """See the port."""
@@ -108,8 +115,10 @@ class SqliteDesk:
         await to_thread.run_sync(self._connection.close, limiter=self._turn)
 
 
-def _make_wish(connection: sqlite3.Connection, feed: Feed, wish: Wish, now: datetime) -> int:
+def _make_wish(connection: sqlite3.Connection, feed: Feed | None, wish: Wish, now: datetime, key: str) -> int:
+    if feed is None:
+        return feeds.make_wish(connection, None, wish, now)
     states = feeds.load_feeds(connection, feed)
     if not states:
         raise StoreError(f'feed {feed}: was never read; "dockbell run" reads it first')
-    return feeds.make_wish(connection, states[0].id, wish, now)
+    return feeds.make_wish(connection, states[0].id, wish, now, key)

@@ -14,16 +14,17 @@ from dockbell.ports import Awaited, Compose
 from dockbell.stores.sqlite.outbox import append_events, last_sequence, write_notes
 from dockbell.stores.sqlite.transaction import micros, moment, transaction
 
-_AWAITED: Final = "key, record, body, kind, since, until, modified, late, via, is_first, queued_at"
+_AWAITED: Final = "key, record, body, kind, since, until, modified, late, via, is_first, made_at, queued_at"
 
 
 def queue_details(connection: sqlite3.Connection, feed_id: int, pending: Sequence[Pending], at: int) -> None:
     """Let changes wait; one more change of a record that waits already joins it, under the kind of the first."""
     connection.executemany(
         "INSERT INTO details (feed, queued_at, key, record, body, kind, since, until, modified, late, via,"
-        " is_first)"
-        " VALUES (?, ?, ?, coalesce(?, (SELECT id FROM records WHERE feed = ? AND key = ?)), ?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET body = excluded.body, until = excluded.until, modified = excluded.modified",
+        " is_first, made_at)"
+        " VALUES (?, ?, ?, coalesce(?, (SELECT id FROM records WHERE feed = ? AND key = ?)), ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET body = excluded.body, until = excluded.until, modified = excluded.modified,"
+        " made_at = coalesce(excluded.made_at, made_at)",
         (
             (
                 feed_id,
@@ -40,6 +41,7 @@ def queue_details(connection: sqlite3.Connection, feed_id: int, pending: Sequenc
                 each.late,
                 each.via,
                 each.is_first,
+                micros(each.made_at),
             )
             for each in pending
         ),
@@ -70,7 +72,7 @@ def postpone(connection: sqlite3.Connection, record: int) -> None:
 
 
 def _read(row: Sequence[Any]) -> Awaited:
-    key, record, body, kind, since, until, modified, late, via, is_first, queued_at = row
+    key, record, body, kind, since, until, modified, late, via, is_first, made_at, queued_at = row
     pending = Pending(
         key,
         record,
@@ -82,6 +84,7 @@ def _read(row: Sequence[Any]) -> Awaited:
         bool(late),
         Via(via),
         bool(is_first),
+        moment(made_at),
     )
     return Awaited(record, pending, from_micros(queued_at))
 

@@ -18,7 +18,7 @@ from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.signature import keeps_records, keeps_shape
 from dockbell.core.reading.window import Progress
-from dockbell.ports import Checkpoint, Compose, FeedState, RunRecord, Tally, Wish, Wished
+from dockbell.ports import Checkpoint, Compose, FeedState, Reached, RunRecord, Tally, Wish, Wished
 from dockbell.stores.sqlite.outbox import append_events
 from dockbell.stores.sqlite.transaction import micros, moment, transaction
 
@@ -51,6 +51,7 @@ def load_feeds(connection: sqlite3.Connection, only: Feed | None = None) -> list
 
 def _read_state(connection: sqlite3.Connection, row: Mapping[str, Any]) -> FeedState:
     key, drift = row["key"], row["drift"]
+    cleaning = {"drop": ()} if row["cleaning"] is None else msgspec.json.decode(row["cleaning"])
     return FeedState(
         id=row["id"],
         feed=Feed(row["source"], row["resource"]),
@@ -83,6 +84,8 @@ def _read_state(connection: sqlite3.Connection, row: Mapping[str, Any]) -> FeedS
         poll=load_run(connection, row["id"], RunKind.POLL),
         full=load_run(connection, row["id"], RunKind.PASS),
         failed=_load_failed(connection, row["id"]),
+        dropped=(dropped := tuple(msgspec.json.decode(row["dropped"]))),
+        cleaning=tuple(place for place in cleaning["drop"] if place not in dropped),
     )
 
 
@@ -175,7 +178,7 @@ def decide_drift(connection: sqlite3.Connection, feed_id: int, decision: Decisio
 # Runs ----------------------------------------------------------------------------------------------------------------
 
 
-RUN = "kind, asked_at, since, ended_at, pages, records, events, problem, tally"
+RUN = "kind, asked_at, since, ended_at, pages, records, events, problem, tally, sent_at"
 
 
 def load_run(connection: sqlite3.Connection, feed_id: int, kind: RunKind, *, complete: bool = True) -> RunRecord | None:
@@ -189,7 +192,7 @@ def load_run(connection: sqlite3.Connection, feed_id: int, kind: RunKind, *, com
 
 def read_run(row: Sequence[Any]) -> RunRecord:
     """Return the run of a row of the log."""
-    kind, asked_at, since, ended_at, pages, records, events, problem, tally = row
+    kind, asked_at, since, ended_at, pages, records, events, problem, tally, sent_at = row
     return RunRecord(
         RunKind(kind),
         from_micros(asked_at),
@@ -200,6 +203,7 @@ def read_run(row: Sequence[Any]) -> RunRecord:
         events,
         problem,
         Tally(**msgspec.json.decode(tally)),
+        moment(sent_at),
     )
 
 
@@ -224,7 +228,7 @@ def save_run(connection: sqlite3.Connection, feed_id: int, run: RunRecord) -> No
     """Add a run to the log."""
     tally = {name: count for name in Tally.__slots__ if (count := getattr(run.tally, name))}
     connection.execute(
-        f"INSERT INTO runs (feed, complete, {RUN}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO runs (feed, complete, {RUN}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             feed_id,
             not run.problem,
@@ -237,6 +241,7 @@ def save_run(connection: sqlite3.Connection, feed_id: int, run: RunRecord) -> No
             run.events,
             run.problem,
             msgspec.json.encode(tally).decode(),
+            micros(run.sent_at),
         ),
     )
 
@@ -323,6 +328,18 @@ def load_checkpoint(connection: sqlite3.Connection, feed_id: int) -> Checkpoint 
     )
 
 
+def load_reached(connection: sqlite3.Connection) -> dict[Feed, Reached]:
+    """Return how far the passes have come that may go on."""
+    rows = connection.execute(
+        "SELECT source, resource, walk ->> '$.pages', walk ->> '$.records', walk ->> '$.events', saved_at"
+        " FROM checkpoints JOIN feeds ON feeds.id = feed"
+    )
+    return {
+        Feed(source, resource): Reached(pages, records, events, from_micros(saved_at))
+        for source, resource, pages, records, events, saved_at in rows
+    }
+
+
 def drop_checkpoint(connection: sqlite3.Connection, feed_id: int) -> None:
     """Forget how far a pass had come."""
     connection.execute("DELETE FROM checkpoints WHERE feed = ?", (feed_id,))
@@ -331,10 +348,10 @@ def drop_checkpoint(connection: sqlite3.Connection, feed_id: int) -> None:
 # Wishes --------------------------------------------------------------------------------------------------------------
 
 
-def make_wish(connection: sqlite3.Connection, feed_id: int, wish: Wish, now: datetime) -> int:
-    """Note what an operator asks; return its number."""
+def make_wish(connection: sqlite3.Connection, feed_id: int | None, wish: Wish, now: datetime, key: str = "") -> int:
+    """Note what an operator asks, of a feed or of one of its records; return its number."""
     cursor = connection.execute(
-        "INSERT INTO wishes (wish, feed, made_at) VALUES (?, ?, ?)", (wish.name, feed_id, to_micros(now))
+        "INSERT INTO wishes (wish, feed, key, made_at) VALUES (?, ?, ?, ?)", (wish.name, feed_id, key, to_micros(now))
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid
@@ -344,10 +361,16 @@ def load_wishes(connection: sqlite3.Connection, only: int | None = None) -> list
     """Return the wishes that wait, or one, whatever came of it."""
     where, values = ("done_at IS NULL", ()) if only is None else ("wishes.id = ?", (only,))
     return [
-        Wished(number, Wish[wish], Feed(source, resource), None if done_at is None else outcome)
-        for number, wish, source, resource, done_at, outcome in connection.execute(
-            "SELECT wishes.id, wish, source, resource, done_at, outcome FROM wishes"
-            f" JOIN feeds ON feeds.id = feed WHERE {where} ORDER BY wishes.id",
+        Wished(
+            number,
+            Wish[wish],
+            None if source is None else Feed(source, resource),
+            None if done_at is None else outcome,
+            key,
+        )
+        for number, wish, source, resource, done_at, outcome, key in connection.execute(
+            "SELECT wishes.id, wish, source, resource, done_at, outcome, wishes.key FROM wishes"
+            f" LEFT JOIN feeds ON feeds.id = feed WHERE {where} ORDER BY wishes.id",
             values,
         )
     ]

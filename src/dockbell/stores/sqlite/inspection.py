@@ -9,10 +9,21 @@ from datetime import datetime
 from typing import Any, Final
 
 from dockbell.core.comparing.judgement import Finding
-from dockbell.core.model import Event, Feed, Via
+from dockbell.core.model import Event, Feed, RunKind, Via
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.publishing.settlement import Blocked, DeadLetter
-from dockbell.ports import Extent, Kept, Noted, Quarantined, RunRecord, SinkState, Standing, StoredRecord
+from dockbell.ports import (
+    Condition,
+    Extent,
+    Found,
+    Kept,
+    Noted,
+    Quarantined,
+    RunRecord,
+    SinkState,
+    Standing,
+    StoredRecord,
+)
 from dockbell.stores.sqlite.delivery import find_extents
 from dockbell.stores.sqlite.feeds import RUN, read_run
 from dockbell.stores.sqlite.transaction import micros, moment, reading
@@ -26,8 +37,24 @@ _RECORD: Final = (
 
 def load_sinks(connection: sqlite3.Connection) -> Sequence[SinkState]:
     """Return how far each sink has come that the store knows, by name."""
+    found = {
+        sink: Found(Condition(condition), from_micros(since), reason)
+        for sink, condition, since, reason in connection.execute("SELECT * FROM conditions")
+    }
     return [
-        SinkState(name, owed, blocked, dead, moment(oldest), error, held, replays, paused or "", moment(paused_at))
+        SinkState(
+            name,
+            owed,
+            blocked,
+            dead,
+            moment(oldest),
+            error,
+            held,
+            replays,
+            paused or "",
+            moment(paused_at),
+            found.get(name),
+        )
         for name, owed, blocked, dead, oldest, error, held, replays, paused, paused_at in connection.execute(
             """
             SELECT name,
@@ -66,8 +93,9 @@ def count_records(connection: sqlite3.Connection) -> Mapping[Feed, int]:
     return {
         Feed(source, resource): count
         for source, resource, count in connection.execute(
-            "SELECT source, resource, (SELECT count(*) FROM records WHERE feed = feeds.id AND gone_at IS NULL)"
-            " FROM feeds ORDER BY id"
+            # Two indexes are counted, instead of a million rows looked at.
+            "SELECT source, resource, (SELECT count(*) FROM records WHERE feed = feeds.id)"
+            " - (SELECT count(*) FROM records WHERE feed = feeds.id AND gone_at IS NOT NULL) FROM feeds ORDER BY id"
         )
     }
 
@@ -207,6 +235,23 @@ def read_covering_runs(
         (feed_id, micros(modified), to_micros(after), limit),
     ).fetchall()
     return [read_run(row) for row in reversed(rows)]
+
+
+def read_readings(
+    connection: sqlite3.Connection, after: datetime
+) -> Mapping[Feed, Sequence[tuple[datetime, datetime]]]:
+    """Return the begin and the end, by our clock, of each complete poll and pass that ended after a time, by feed.
+
+    The oldest come first.
+    """
+    readings: dict[Feed, list[tuple[datetime, datetime]]] = {}
+    for source, resource, known_at, ended_at in connection.execute(
+        "SELECT source, resource, coalesce(sent_at, asked_at), ended_at FROM runs JOIN feeds ON feeds.id = feed"
+        " WHERE ended_at > ? AND complete = 1 AND kind <> ? ORDER BY ended_at",
+        (to_micros(after), RunKind.TRAILING),
+    ):
+        readings.setdefault(Feed(source, resource), []).append((from_micros(known_at), from_micros(ended_at)))
+    return readings
 
 
 def read_events_of(

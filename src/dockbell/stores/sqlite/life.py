@@ -3,7 +3,8 @@
 Event ids hold the *epoch*, the random mark of one life. A store that was lost, or that comes back from a backup, must
 begin a new life, else it would give ids a second time to other events. Nothing inside a file tells that it is old, so a
 second file beside it, ``<store>.life``, knows the epoch and the place of the last event. It is written after each
-commit and not synced: what a power loss takes of it only makes the store look newer, which is harmless.
+commit and not synced: what a power loss takes of it only makes the store look newer, which is harmless. A backup that
+``dockbell backup`` has made knows by itself that it is one.
 """
 
 from __future__ import annotations
@@ -58,19 +59,26 @@ def look_back(connection: sqlite3.Connection, known: Life | None, *, is_new: boo
         known: What the file beside it says.
         is_new: The store was made just now.
     """
+    if is_new:
+        return "" if known is None else STORE_LOST
+    epoch, copied_at = connection.execute("SELECT epoch, copied_at FROM life").fetchone()
+    if copied_at is not None:
+        return STORE_RESTORED
     if known is None:
         return ""
-    if is_new:
-        return STORE_LOST
-    (epoch,) = connection.execute("SELECT epoch FROM life").fetchone()
     return STORE_RESTORED if epoch != known.epoch or last_entry(connection) < known.entry else ""
 
 
 def begin_anew(connection: sqlite3.Connection, epoch: str, reason: str, now: int) -> None:
     """Give the store a new epoch; each feed's first event will state the gap."""
-    connection.execute("UPDATE life SET epoch = ?, began_at = ?", (epoch, now))
+    connection.execute("UPDATE life SET epoch = ?, began_at = ?, copied_at = NULL", (epoch, now))
     connection.execute("UPDATE feeds SET blind = ?", (reason,))
     connection.execute("UPDATE life SET reason = ?", (reason,))
+
+
+def mark_copy(connection: sqlite3.Connection, at: int) -> None:
+    """Note in a copy of a store that it is one: whoever works on it begins a new life."""
+    connection.execute("UPDATE life SET copied_at = ?", (at,))
 
 
 def end_beginning(connection: sqlite3.Connection) -> None:

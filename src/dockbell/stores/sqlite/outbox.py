@@ -10,6 +10,7 @@ from dockbell.core.comparing.judgement import Note
 from dockbell.core.model import Change, Event, Statement, Via
 from dockbell.core.moment import to_micros
 from dockbell.ports import Compose
+from dockbell.stores.sqlite.transaction import micros
 
 
 def last_sequence(connection: sqlite3.Connection, feed_id: int) -> int:
@@ -36,7 +37,7 @@ def append_events(
         events += compose(item, sequence + len(events) + 1)
     recorded_at = to_micros(now)
     connection.executemany(
-        "INSERT INTO events VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO events VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (
                 feed_id,
@@ -48,6 +49,7 @@ def append_events(
                 event.revision,
                 recorded_at,
                 event.body,
+                micros(event.made_at),
             )
             for event in events
         ),

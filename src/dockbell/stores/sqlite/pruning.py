@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
-from pathlib import Path
 from typing import Final, TypeAlias
 
 from dockbell.core.moment import to_micros
 from dockbell.ports import Footprint
+from dockbell.stores.sqlite.copying import find_size
 from dockbell.stores.sqlite.delivery import OWED
 from dockbell.stores.sqlite.transaction import reading, transaction
 
@@ -160,13 +160,19 @@ def prune_history(connection: sqlite3.Connection, before: datetime, limit: int) 
         )
 
 
-def measure(connection: sqlite3.Connection, path: Path) -> Footprint:
+def measure(connection: sqlite3.Connection) -> Footprint:
     """Return how much of its disk the store uses, free pages of the file left out."""
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    _, _, path = connection.execute("PRAGMA database_list").fetchone()
+    disk = os.statvfs(path)
+    free = find_free(connection)
+    return Footprint(find_size(connection) - free, disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize, free)
+
+
+def find_free(connection: sqlite3.Connection) -> int:
+    """Return how many bytes of a store are in no use."""
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()
     (size,) = connection.execute("PRAGMA page_size").fetchone()
-    disk = os.statvfs(path)
-    return Footprint((pages - free) * size, disk.f_blocks * disk.f_frsize)
+    return int(free * size)
 
 
 def find_owing(connection: sqlite3.Connection, sinks: Sequence[str], before: datetime) -> Sequence[str]:

@@ -284,6 +284,29 @@ MIGRATIONS: Final = (
     ) STRICT;
     CREATE INDEX replays_due ON replays (sink, due, id);
     """,
+    """
+    ALTER TABLE life ADD COLUMN copied_at INTEGER;                      -- this is a backup, made then
+
+    -- How each relay last found its receiver, written whenever that changes.
+    CREATE TABLE conditions (
+        sink      TEXT PRIMARY KEY,
+        condition TEXT NOT NULL,
+        since     INTEGER NOT NULL,
+        reason    TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+
+    -- Members that are never stored: of which nothing is stored any more; and how far the others are removed.
+    ALTER TABLE feeds ADD COLUMN dropped TEXT NOT NULL DEFAULT '[]';    -- JSON array of pointers
+    ALTER TABLE feeds ADD COLUMN cleaning TEXT;                         -- JSON object, see cleaning.py; NULL: all are
+
+    ALTER TABLE wishes ADD COLUMN key TEXT NOT NULL DEFAULT '';         -- of the record that is meant
+
+    ALTER TABLE runs ADD COLUMN sent_at INTEGER;                        -- our time of its first request
+
+    -- When the change was made, as its record says, by our clock; NULL: it does not say.
+    ALTER TABLE events ADD COLUMN made_at INTEGER;
+    ALTER TABLE details ADD COLUMN made_at INTEGER;
+    """,
 )
 
 
@@ -294,13 +317,19 @@ def migrate(connection: sqlite3.Connection, path: Path, *, epoch: str, now: int)
         StoreIncompatible: The file is something else, or belongs to a newer dockbell.
     """
     version = check_version(connection, path)
-    for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
-        connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number};")
-        if number == 1:
+    # All or nothing: a store that cannot be brought up to date is left to the dockbell that made it.
+    script = "".join(MIGRATIONS[version:])
+    try:
+        connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {len(MIGRATIONS)};")
+        if version == 0:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute("INSERT INTO life VALUES (?, ?)", (epoch, now))
+            connection.execute("INSERT INTO life (epoch, began_at) VALUES (?, ?)", (epoch, now))
         connection.execute("COMMIT")
-    return bool(version == 0)
+    except sqlite3.Error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return version == 0
 
 
 def check_version(connection: sqlite3.Connection, path: Path) -> int:

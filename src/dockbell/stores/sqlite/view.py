@@ -15,15 +15,18 @@ from dockbell.core.model import Event, Feed
 from dockbell.ports import (
     Extent,
     FeedState,
+    Footprint,
     Kept,
     Noted,
     Quarantined,
+    Reached,
     RunRecord,
     SinkState,
     Standing,
     StoredRecord,
 )
-from dockbell.stores.sqlite import delivery, feeds, inspection
+from dockbell.stores.sqlite import browsing, delivery, feeds, inspection, pruning
+from dockbell.stores.sqlite.blaming import blame_reading, translating
 from dockbell.stores.sqlite.connection import look
 
 _T = TypeVar("_T")
@@ -33,8 +36,9 @@ _Args = TypeVarTuple("_Args")
 class SqliteView:
     """A look at the file, for which nothing is locked and nothing written."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
+        self._path = path
         (self.epoch,) = connection.execute("SELECT epoch FROM life").fetchone()
         self._reading = anyio.CapacityLimiter(1)
 
@@ -46,14 +50,19 @@ class SqliteView:
             StoreIncompatible: It is not a store, or one of a newer dockbell.
             StoreError: There is none, or it cannot be opened.
         """
-        return cls(await anyio.to_thread.run_sync(look, path))
+        return cls(await anyio.to_thread.run_sync(look, path), path)
 
     async def _read(self, function: Callable[[sqlite3.Connection, *_Args], _T], *args: *_Args) -> _T:
-        return await anyio.to_thread.run_sync(function, self._connection, *args, limiter=self._reading)
+        with translating(self._path, blame_reading):
+            return await anyio.to_thread.run_sync(function, self._connection, *args, limiter=self._reading)
 
     async def load_feeds(self) -> Sequence[FeedState]:
         """See the port."""
         return await self._read(feeds.load_feeds)
+
+    async def load_reached(self) -> Mapping[Feed, Reached]:
+        """See the port."""
+        return await self._read(feeds.load_reached)
 
     async def load_sinks(self) -> Sequence[SinkState]:
         """See the port."""
@@ -66,6 +75,27 @@ class SqliteView:
     async def read_latest(self, after: int, limit: int) -> Sequence[tuple[int, Event]]:
         """See the port."""
         return await self._read(inspection.read_latest, after, limit)
+
+    async def read_earlier(
+        self,
+        before: int | None,
+        limit: int,
+        *,
+        feeds: Sequence[Feed] | None = None,
+        keys: Sequence[str] | None = None,
+        type_: str | None = None,
+        change: str | None = None,
+    ) -> tuple[Sequence[tuple[int, Event]], int | None]:
+        """See the port."""
+        return await self._read(browsing.read_earlier, before, limit, browsing.Wanted(feeds, keys, type_, change))
+
+    async def find_event(self, feed: Feed, sequence: int) -> tuple[datetime, Event] | None:
+        """See the port."""
+        return await self._read(browsing.find_event, feed, sequence)
+
+    async def find_last_changes(self) -> Mapping[Feed, datetime]:
+        """See the port."""
+        return await self._read(browsing.find_last_changes)
 
     async def find_extent(self, feed: Feed) -> Extent | None:
         """See the port."""
@@ -105,6 +135,10 @@ class SqliteView:
         """See the port."""
         return await self._read(inspection.read_covering_runs, feed_id, modified, after, limit)
 
+    async def read_readings(self, after: datetime) -> Mapping[Feed, Sequence[tuple[datetime, datetime]]]:
+        """See the port."""
+        return await self._read(inspection.read_readings, after)
+
     async def read_events_of(
         self, feed_id: int, key: str, limit: int, *, change: str | None = None
     ) -> Sequence[tuple[datetime, Event]]:
@@ -114,6 +148,10 @@ class SqliteView:
     async def load_standings(self, feed_id: int, key: str) -> Sequence[Standing]:
         """See the port."""
         return await self._read(inspection.load_standings, feed_id, key)
+
+    async def measure(self) -> Footprint:
+        """See the port."""
+        return await self._read(pruning.measure)
 
     async def aclose(self) -> None:
         """See the port."""

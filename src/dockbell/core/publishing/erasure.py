@@ -1,0 +1,111 @@
+"""What is taken out of records and events for good: members that are never stored, and all content of what is purged.
+
+What stays is the API's text, number for number; of members that an object holds twice the last counts, as in all of
+JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from dockbell.core import pointer
+from dockbell.core.diff import diff
+from dockbell.core.document import decode
+from dockbell.core.publishing.projection import Projection
+
+_CONTENT: Final = ("before", "after", "patch", "changed")
+_RECORDS: Final = ("before", "after")
+_NOTHING: Final = b"null"
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_NAMES: Final = msgspec.json.Decoder(list[str])
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+_SIZE: Final = 16
+_UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+
+
+class Erasure:
+    """Takes the members out of a feed's records that are never stored.
+
+    Args:
+        drop: Pointers to them; ``*`` stands for any element of an array.
+        epoch: Of the store. What stands for a record that cannot be read is made with it: a plain hash would tell
+            everybody who guesses the record that it was this one.
+    """
+
+    def __init__(self, drop: Sequence[str], epoch: str) -> None:
+        self._epoch = epoch.encode()
+        self._projection = Projection(None, [pointer.parse(place) for place in drop])
+
+    def record(self, raw: bytes) -> bytes:
+        """Return a record's raw JSON without what is dropped; the same record gives the same text each time.
+
+        Raises:
+            ValueError: It cannot be read, so that nobody knows what is in it.
+        """
+        try:
+            kept = self._projection.cut(msgspec.Raw(raw))
+        except _UNREADABLE as error:
+            raise ValueError(f"cannot be read, so nothing of it is kept: {error}") from error
+        return b"{}" if kept is None else bytes(kept)
+
+    def page(self, records: Sequence[bytes]) -> tuple[bytes, ...]:
+        """Return the records of a page without what is dropped.
+
+        Of one that cannot be read nothing is left: what stands in its place cannot be read either, is the same each
+        time, and tells it from others.
+        """
+        return tuple([self._page_record(raw) for raw in records])
+
+    def _page_record(self, raw: bytes) -> bytes:
+        try:
+            return self.record(raw)
+        except ValueError:
+            return b"unreadable " + blake2b(raw, digest_size=_SIZE, key=self._epoch).hexdigest().encode()
+
+    def stored(self, raw: bytes) -> bytes:
+        """Return a stored record without what is dropped; of one that cannot be read an empty object is left."""
+        try:
+            return self.record(raw)
+        except ValueError:
+            return b"{}"
+
+    def event(self, body: bytes) -> bytes:
+        """Return a composed event whose records are without what is dropped, its patch leading from one to the other.
+
+        One that holds nothing of that is the same text.
+        """
+        envelope = _MEMBERS.decode(body)
+        data = _MEMBERS.decode(envelope["data"])
+        cut = {name: msgspec.Raw(self.stored(bytes(data[name]))) for name in _RECORDS if _holds(data, name)}
+        if all(bytes(data[name]) == bytes(raw) for name, raw in cut.items()):
+            return body
+        data |= cut
+        if "patch" in data:
+            data["patch"] = msgspec.Raw(_ENCODER.encode(diff(*(decode(bytes(data[name])) for name in _RECORDS))))
+        if "changed" in data:
+            places = _NAMES.decode(data["changed"])
+            kept = [place for place in places if self._projection.shows(pointer.parse(place))]
+            data["changed"] = msgspec.Raw(_ENCODER.encode(kept))
+        return _ENCODER.encode(envelope | {"data": data})
+
+
+def empty_event(body: bytes) -> bytes:
+    """Return a composed event without any content of its record; one that holds none is the same text.
+
+    What it held is listed in ``data.omitted``, and ``data.purged`` is true. Id, number, key, revision and times stay.
+    """
+    envelope = _MEMBERS.decode(body)
+    data = _MEMBERS.decode(envelope["data"])
+    omitted = [name for name in _CONTENT if _holds(data, name)]
+    if not omitted:
+        return body
+    kept: dict[str, object] = {name: value for name, value in data.items() if name not in omitted}
+    return _ENCODER.encode(envelope | {"data": kept | {"omitted": omitted, "purged": True}})
+
+
+def _holds(data: dict[str, msgspec.Raw], name: str) -> bool:
+    return name in data and bytes(data[name]) != _NOTHING

@@ -1,0 +1,204 @@
+"""Statements that take out of what is stored what must not be stored any more, so that no byte of it is left.
+
+How far that has come is kept with the feed, as ``{"drop": [pointers], "stage": …, "place": …}``: the rows of its
+records up to a place, then its events up to a sequence; what is in quarantine; then only the files are to be wiped.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from dockbell.core.comparing.judgement import DIGEST_SIZE
+from dockbell.core.publishing.erasure import Erasure
+from dockbell.stores.sqlite.transaction import transaction
+
+_RECORDS: Final = "records"
+_EVENTS: Final = "events"
+_QUARANTINE: Final = ""
+_FILES: Final = "files"
+_LOG_BUSY: Final = "the log beside the store cannot be emptied while somebody reads"
+_PATIENCE: Final = 1000
+"""Milliseconds that the log is waited for, in which nobody writes; who reads for longer is asked again later."""
+
+
+def mark_dropped(connection: sqlite3.Connection, feed_id: int, drop: Sequence[str]) -> bool:
+    """Note which members are never stored from now on; return whether that is another word than before.
+
+    Of those that are new something may be stored already: cleaning begins then, or goes on.
+    """
+    with transaction(connection):
+        dropped, cleaning = connection.execute(
+            "SELECT dropped, cleaning FROM feeds WHERE id = ?", (feed_id,)
+        ).fetchone()
+        (is_empty,) = connection.execute(
+            "SELECT NOT (EXISTS (SELECT 1 FROM records WHERE feed = :id) OR EXISTS (SELECT 1 FROM quarantine WHERE"
+            " feed = :id) OR EXISTS (SELECT 1 FROM events WHERE feed = :id))",
+            {"id": feed_id},
+        ).fetchone()
+        wanted = sorted(drop)
+        gone = wanted if is_empty else sorted(set(msgspec.json.decode(dropped)).intersection(wanted))
+        going: str | None = None
+        if gone != wanted:
+            is_begun = cleaning is not None and msgspec.json.decode(cleaning)["drop"] == wanted
+            going = cleaning if is_begun else _write({"drop": wanted, "stage": _RECORDS, "place": 0})
+        if (_write(gone), going) == (dropped, cleaning):
+            return False
+        connection.execute("UPDATE feeds SET dropped = ?, cleaning = ? WHERE id = ?", (_write(gone), going, feed_id))
+    return True
+
+
+def clean(
+    connection: sqlite3.Connection,
+    feed_id: int,
+    erasure: Erasure,
+    sign: Callable[[bytes], bytes] | None,
+    limit: int,
+) -> tuple[int, int] | None:
+    """Clean the next records or events of a feed; return how many of each held something, None when all are clean."""
+    with transaction(connection):
+        (text,) = connection.execute("SELECT cleaning FROM feeds WHERE id = ?", (feed_id,)).fetchone()
+        if text is None:
+            return None
+        state = msgspec.json.decode(text)
+        stage, place = state["stage"], state["place"]
+        records = events = 0
+        if stage == _RECORDS:
+            end, records = _clean_records(connection, feed_id, erasure, sign, after=place, limit=limit)
+            state |= {"stage": _RECORDS, "place": end} if end is not None else {"stage": _EVENTS, "place": 0}
+        elif stage == _EVENTS:
+            end, events = _clean_events(connection, feed_id, erasure, place, limit)
+            state |= {"stage": _EVENTS, "place": end} if end is not None else {"stage": _QUARANTINE, "place": 0}
+        elif stage == _QUARANTINE:
+            # What cannot be read cannot be cleaned either: it comes again, and without its text.
+            connection.execute("DELETE FROM quarantine WHERE feed = ? AND key = ''", (feed_id,))
+            connection.execute("UPDATE quarantine SET body = x'' WHERE feed = ?", (feed_id,))
+            state |= {"stage": _FILES}
+        else:
+            return None
+        connection.execute("UPDATE feeds SET cleaning = ? WHERE id = ?", (_write(state), feed_id))
+    return records, events
+
+
+def end_cleaning(connection: sqlite3.Connection, feed_id: int) -> None:
+    """Note that nothing is stored any more of what is never stored, and that all is stored otherwise than before."""
+    with transaction(connection):
+        (text,) = connection.execute("SELECT cleaning FROM feeds WHERE id = ?", (feed_id,)).fetchone()
+        if text is not None:
+            dropped = _write(msgspec.json.decode(text)["drop"])
+            connection.execute(
+                "UPDATE feeds SET dropped = ?, cleaning = NULL, baselines = baselines + 1 WHERE id = ?",
+                (dropped, feed_id),
+            )
+
+
+def _clean_records(
+    connection: sqlite3.Connection,
+    feed_id: int,
+    erasure: Erasure,
+    sign: Callable[[bytes], bytes] | None,
+    *,
+    after: int,
+    limit: int,
+) -> tuple[int | None, int]:
+    """Clean the next records; return the row of the last, None when there are no more, and how many held something."""
+    rows = connection.execute(
+        "SELECT id, records.key, length(raw_hash), revision, bodies.body, holds.body, details.body"
+        " FROM records NOT INDEXED LEFT JOIN bodies ON bodies.record = id LEFT JOIN holds ON holds.record = id"
+        " LEFT JOIN details ON details.record = id"
+        " WHERE records.feed = ? AND id > ? ORDER BY id LIMIT ?",
+        (feed_id, after, limit),
+    ).fetchall()
+    changed = 0
+    for row, key, size, revision, *texts in rows:
+        body, held, awaited = (None if text is None else erasure.stored(text) for text in texts)
+        if [body, held, awaited] == texts:
+            continue
+        changed += 1
+        connection.execute("UPDATE bodies SET body = ? WHERE record = ?", (body, row))
+        connection.execute("UPDATE holds SET body = ?, fingerprint = zeroblob(16) WHERE record = ?", (held, row))
+        connection.execute("UPDATE details SET body = ? WHERE record = ?", (awaited, row))
+        # Hashes tell of what they were made of, too.
+        connection.execute("UPDATE notes SET fingerprint = NULL WHERE feed = ? AND key = ?", (feed_id, key))
+        connection.execute("UPDATE records SET superseded = NULL WHERE id = ?", (row,))
+        if body is not None and size == DIGEST_SIZE:
+            raw_hash = blake2b(body, digest_size=DIGEST_SIZE).digest()
+            fingerprint = raw_hash if revision == 0 or sign is None else _sign(sign, body, raw_hash)
+            connection.execute(
+                "UPDATE records SET raw_hash = ?, fingerprint = ? WHERE id = ?", (raw_hash, fingerprint, row)
+            )
+    return rows[-1][0] if rows else None, changed
+
+
+def _sign(sign: Callable[[bytes], bytes], body: bytes, otherwise: bytes) -> bytes:
+    try:
+        return sign(body)
+    except ValueError:
+        return otherwise
+
+
+def _clean_events(
+    connection: sqlite3.Connection, feed_id: int, erasure: Erasure, after: int, limit: int
+) -> tuple[int | None, int]:
+    """Clean the next events; return the number of the last, None when there are no more, and how many held some."""
+    rows = connection.execute(
+        "SELECT sequence, key, body FROM events WHERE feed = ? AND sequence > ? ORDER BY sequence LIMIT ?",
+        (feed_id, after, limit),
+    ).fetchall()
+    changed = [
+        (cleaned, feed_id, sequence) for sequence, key, body in rows if key and (cleaned := erasure.event(body)) != body
+    ]
+    rewrite_events(connection, changed)
+    return rows[-1][0] if rows else None, len(changed)
+
+
+def rewrite_events(connection: sqlite3.Connection, events: Iterable[tuple[bytes, int, int]]) -> None:
+    """Give events other bodies; each comes with its feed and its sequence."""
+    connection.executemany("UPDATE events SET body = ? WHERE feed = ? AND sequence = ?", events)
+
+
+def wipe(connection: sqlite3.Connection, rewrite_most: int | None) -> str:
+    """Leave nothing in the store's files of what was deleted; return why something may be left, empty when nothing is.
+
+    What is deleted is overwritten with zeros as it is (``secure_delete``), but pages that were divided or joined before
+    may hold old copies of what they held, in parts that they do not use: only writing the whole file anew removes them.
+
+    Args:
+        connection: To the store; no other of this process may be in a transaction.
+        rewrite_most: A larger file, in bytes, is not written anew: nothing else can be written meanwhile. None: any is.
+    """
+    if not _empty_log(connection):
+        return _LOG_BUSY  # before all is written anew in vain
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    problem = ""
+    if rewrite_most is not None and pages * size > rewrite_most:
+        problem = (
+            f"the store has {pages * size >> 20} MB, too much to write it anew unless the daemon is stopped: unused"
+            " parts of it may hold traces"
+        )
+    else:
+        try:
+            connection.execute("VACUUM")
+        except sqlite3.Error as error:
+            problem = f"the store could not be written anew ({error}), unused parts of it may hold traces"
+    return problem or ("" if _empty_log(connection) else _LOG_BUSY)
+
+
+def _empty_log(connection: sqlite3.Connection) -> bool:
+    """Return whether the log beside the store is empty now; not while anybody reads what only it holds."""
+    (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    connection.execute(f"PRAGMA busy_timeout = {min(patience, _PATIENCE)}")
+    try:
+        is_busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {patience}")
+    return not is_busy
+
+
+def _write(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

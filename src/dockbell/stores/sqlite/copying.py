@@ -1,0 +1,137 @@
+"""Copies of a store, made while others go on writing to it.
+
+SQLite's own copying begins anew whenever another connection has written, so that beside a busy writer it never ends;
+inside a transaction that reads, it copies what was there when that began. Until it ends the store's log cannot begin
+anew and grows by what is written meanwhile.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from dockbell.errors import StoreError
+from dockbell.stores.sqlite.blaming import find_room
+from dockbell.stores.sqlite.life import mark_copy
+from dockbell.stores.sqlite.transaction import reading
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Is told how many bytes are copied, and of how many; called from another thread."""
+
+_PAGES_AT_ONCE: Final = 250
+_STEPS_UNTIL_SYNCED: Final = 16
+"""So what others commit never waits for more than a few megabytes of the copy to reach the disk."""
+_PART: Final = ".part"
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of a store.
+
+    Attributes:
+        path: Where it is.
+        size: In bytes.
+    """
+
+    path: Path
+    size: int
+
+
+def write_copy(
+    connection: sqlite3.Connection, target: Path, *, at: int | None = None, progress: Progress | None = None
+) -> Copy:
+    """Copy a store as it is now to a path, replacing what is there when the copy is complete, checked and on the disk.
+
+    Args:
+        connection: To the store, in no transaction.
+        target: Where the copy goes.
+        at: The time in microseconds, for a copy that shall know that it is one; only of a store that is up to date.
+        progress: Is told how far it is.
+
+    Raises:
+        StoreError: It cannot be written, or is not sound.
+    """
+    part = Path(f"{target}{_PART}")
+    try:
+        file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # gone with this process; what it leaves is written over
+            os.fchmod(file, 0o600)
+            _check_room(connection, target)
+            _fill(connection, part, file, progress)
+            _check(part, target, at)
+            size = os.fstat(file).st_size
+            os.fsync(file)
+            part.rename(target)
+            _sync_folder(target)
+        except BaseException as error:
+            if not isinstance(error, BlockingIOError):
+                part.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(file)
+    except BlockingIOError:
+        raise StoreError(f"backup {target}: another process writes it; wait for that, or name another file") from None
+    except (OSError, sqlite3.Error) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise StoreError(f"backup {target}: {reason}; look at its disk, or name another file") from error
+    return Copy(target, size)
+
+
+def _check_room(connection: sqlite3.Connection, target: Path) -> None:
+    size, room = find_size(connection), find_room(target)
+    if size > room:
+        mine, there = (f"{each / 1_000_000:,.1f} MB" for each in (size, room))
+        raise StoreError(f"backup {target}: needs {mine}, {there} are free; free some space, or name another disk")
+
+
+def find_size(connection: sqlite3.Connection) -> int:
+    """Return how many bytes a store has."""
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    return int(pages * size)
+
+
+def _fill(connection: sqlite3.Connection, part: Path, file: int, progress: Progress | None) -> None:
+    os.ftruncate(file, 0)
+    steps, size = 0, find_size(connection)
+
+    def note(_status: int, remaining: int, total: int) -> None:
+        nonlocal steps
+        steps += 1
+        if steps % _STEPS_UNTIL_SYNCED == 0:
+            os.fdatasync(file)
+        if progress is not None:
+            progress(size * (total - remaining) // max(total, 1), size)
+
+    with closing(sqlite3.connect(part, isolation_level=None)) as copy:
+        copy.execute("PRAGMA journal_mode = OFF")  # nothing of a copy that was not completed is ever used
+        copy.execute("PRAGMA synchronous = OFF")
+        with reading(connection):
+            connection.execute("SELECT 1 FROM sqlite_schema").fetchone()  # a transaction begins where it first reads
+            connection.backup(copy, pages=_PAGES_AT_ONCE, progress=note)
+
+
+def _check(part: Path, target: Path, at: int | None) -> None:
+    with closing(sqlite3.connect(part, isolation_level=None)) as copy:
+        copy.execute("PRAGMA journal_mode = DELETE")  # one file, which can be looked at where nothing can be written
+        if at is not None:
+            mark_copy(copy, at)
+        (verdict,) = copy.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise StoreError(f"backup {target}: the store is damaged: {verdict}; put an older backup in its place")
+
+
+def _sync_folder(target: Path) -> None:
+    with suppress(OSError):  # where folders cannot be synced, nothing more can be done
+        folder = os.open(target.absolute().parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

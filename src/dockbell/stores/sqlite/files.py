@@ -1,0 +1,130 @@
+"""The files of a store, opened to work on it: the store itself, its log, and what stands beside it.
+
+``<store>.lock`` is held by the process that works on it, ``<store>.life`` tells that another store was put in its
+place, ``<store>.reserve`` is room on the disk.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import time
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dockbell.errors import StoreError, StoreFull, StoreInUse
+from dockbell.stores.sqlite.blaming import blame
+from dockbell.stores.sqlite.connection import connect, has_foreign_log
+from dockbell.stores.sqlite.life import Life, LifeFile, begin_anew, end_beginning, last_entry, look_back
+from dockbell.stores.sqlite.reserve import Reserve
+from dockbell.stores.sqlite.schema import check_version
+from dockbell.stores.sqlite.transaction import transaction
+from dockbell.stores.sqlite.upgrading import Upgrade, upgrade
+
+_ASKING_SECONDS: Final = 0.1
+"""More than anybody takes to ask whether the store is held."""
+_LOG_MOST: Final = 64 * 1024 * 1024
+"""So large the log stays at most, in bytes, once a long look at the store, or a large page, has made it grow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of a store that this process holds.
+
+    Attributes:
+        lock: Held until it is closed.
+        life: How far it is.
+        reserve: Room for a full disk.
+        upgrade: What was done to it when it was opened.
+        writer: The one connection that writes.
+        reader: The one that does not.
+    """
+
+    lock: int
+    life: LifeFile
+    reserve: Reserve
+    upgrade: Upgrade
+    writer: sqlite3.Connection
+    reader: sqlite3.Connection
+
+
+def open_files(path: Path, *, epoch: str, now: int) -> Files:
+    """Open a store to work on it, making it if there is none, under ``epoch``.
+
+    Raises:
+        StoreInUse: Another process works on it.
+        StoreIncompatible: It is not a store, or one of a newer dockbell.
+        StoreError: It cannot be opened.
+    """
+    reserve = Reserve(path)
+    try:
+        return _open(path, reserve, epoch=epoch, now=now)
+    except StoreFull:
+        if not reserve.path.exists():
+            raise
+        reserve.give_up()
+        return _open(path, reserve, epoch=epoch, now=now)
+
+
+def _open(path: Path, reserve: Reserve, *, epoch: str, now: int) -> Files:
+    try:
+        with ExitStack() as opened:
+            lock = _take_lock(path)
+            opened.callback(os.close, lock)
+            # Records hold names and addresses: the file, and what SQLite puts beside it, is for its owner only.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            if has_foreign_log(path):  # SQLite would write it into what was put in the place of the store
+                for suffix in ("-wal", "-shm"):
+                    Path(f"{path}{suffix}").unlink(missing_ok=True)
+            writer = opened.enter_context(closing(connect(path)))
+            check_version(writer, path)
+            writer.execute("PRAGMA journal_mode = WAL")
+            writer.execute(f"PRAGMA journal_size_limit = {_LOG_MOST}")
+            # FULL: what is committed survives a power loss; a feed yields a few pages a second, so it costs nothing.
+            writer.execute("PRAGMA synchronous = FULL")
+            life = LifeFile(path)
+            opened.callback(life.close)
+            upgraded = _begin_life(path, life, writer, epoch=epoch, now=now)
+            files = Files(lock, life, reserve, upgraded, writer, connect(path))
+            opened.pop_all()
+            return files
+    except (OSError, sqlite3.Error) as error:
+        if isinstance(blamed := blame(error, path), StoreFull):
+            raise blamed from error
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise StoreError(f"store {path}: {reason}; check [store] url and the permissions of its folder") from error
+
+
+def _begin_life(path: Path, life: LifeFile, writer: sqlite3.Connection, *, epoch: str, now: int) -> Upgrade:
+    """Bring a store up to date, and begin a new life where the file is not the one that was there."""
+    known = life.read()
+    upgraded = upgrade(writer, path, epoch=epoch, now=now)
+    if reason := look_back(writer, known, is_new=upgraded.version == 0):
+        with transaction(writer):
+            begin_anew(writer, epoch, reason, now)
+    else:
+        end_beginning(writer)
+    (current,) = writer.execute("SELECT epoch FROM life").fetchone()
+    life.write(Life(current, last_entry(writer)))
+    return upgraded
+
+
+def _take_lock(path: Path) -> int:
+    """Hold the store for this process until it ends, however it ends."""
+    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # perhaps only by somebody who asks, see probe.find_holder
+            time.sleep(_ASKING_SECONDS)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(lock, 100, 0).decode(errors="replace").strip() or "another process"
+        os.close(lock)
+        raise StoreInUse(f"store {path}: held by {holder}; stop it, or give this one another [store] url") from error
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"process {os.getpid()}".encode(), 0)
+    return lock

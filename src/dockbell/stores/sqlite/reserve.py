@@ -1,0 +1,46 @@
+"""Room on the disk that is kept for the hour when it is full: ``<store>.reserve``, a file that holds nothing.
+
+When the disk is full, SQLite can neither move its log into the store, which may grow by that, nor begin the log anew;
+so not even what would make room, deleting, can be written. The reserve is given up then: what was settled can be noted,
+the janitor can delete, and the store can be closed in order. It is taken back before anything is read again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+RESERVED: Final = 8 * 1024 * 1024
+"""Bytes: twice what SQLite lets its log grow to before it moves it into the store."""
+
+
+class Reserve:
+    """The file, whether it is there or not.
+
+    Args:
+        path: Of the store.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(f"{path}.reserve")
+
+    def take(self) -> bool:
+        """Take the room, if it is not taken yet; return whether it is now."""
+        try:
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return False
+        try:
+            if os.fstat(file).st_size < RESERVED:
+                os.posix_fallocate(file, 0, RESERVED)
+        except OSError:
+            self.give_up()
+            return False
+        finally:
+            os.close(file)
+        return True
+
+    def give_up(self) -> None:
+        """Leave the room to the store."""
+        self.path.unlink(missing_ok=True)

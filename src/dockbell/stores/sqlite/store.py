@@ -1,0 +1,637 @@
+"""The store, held by one process.
+
+Each method of the port is a plain function of one of the modules beside this that runs whole in a worker
+thread: writers one after the other on one connection, readers on another, so that a long look never delays a commit.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, TypeVar, TypeVarTuple
+
+import anyio
+import anyio.to_thread
+
+from dockbell.core.comparing.absence import SeenRows
+from dockbell.core.comparing.drift import Decision
+from dockbell.core.comparing.judgement import Finding, Judgement, Pending, Snapshots
+from dockbell.core.model import JSON, Change, Event, Feed, Key, Statement, Via
+from dockbell.core.moment import to_micros
+from dockbell.core.publishing.erasure import Erasure
+from dockbell.core.publishing.settlement import Beginning, Blocked, Place, Replay, Settlement
+from dockbell.core.reading.lateness import Lateness
+from dockbell.core.reading.shape import Shape
+from dockbell.core.reading.window import Progress
+from dockbell.errors import StoreError, StoreFull, StoreUnavailable
+from dockbell.ports import (
+    Absentees,
+    Awaited,
+    Bell,
+    Checkpoint,
+    Committed,
+    Compose,
+    Controls,
+    Extent,
+    FeedState,
+    Footprint,
+    Found,
+    Kept,
+    Purged,
+    RunRecord,
+    Told,
+    Wished,
+)
+from dockbell.stores.sqlite import (
+    absence,
+    cleaning,
+    delivery,
+    details,
+    feeds,
+    pruning,
+    purging,
+    replays,
+    snapshots,
+    telling,
+)
+from dockbell.stores.sqlite.blaming import blame, blame_reading, find_room, translating
+from dockbell.stores.sqlite.files import Files, open_files
+from dockbell.stores.sqlite.life import Life, last_entry
+from dockbell.stores.sqlite.outage import Outage
+from dockbell.stores.sqlite.pruning import find_free
+from dockbell.stores.sqlite.reserve import RESERVED
+from dockbell.stores.sqlite.schema import MIGRATIONS
+from dockbell.stores.sqlite.transaction import transaction
+from dockbell.telemetry import StoreUpgraded, Telemetry
+
+Clock: TypeAlias = Callable[[], datetime]
+_T = TypeVar("_T")
+_Args = TypeVarTuple("_Args")
+
+_PRUNED_AT_ONCE: Final = 1000
+"""Events per transaction: a commit of a page never waits long."""
+
+
+class SqliteStore:
+    """One SQLite file, held by one process; see :class:`dockbell.ports.Store` for what the methods promise."""
+
+    def __init__(
+        self,
+        path: Path,
+        files: Files,
+        *,
+        now: Clock,
+        telemetry: Telemetry,
+    ) -> None:
+        self.path = path
+        self.outbox = Bell()
+        (self.epoch,) = files.reader.execute("SELECT epoch FROM life").fetchone()
+        self._files = files
+        self._outage = Outage(self._try_to_write, telemetry)
+        self._now = now
+        self._writer = files.writer
+        self._reader = files.reader
+        self._writing = anyio.CapacityLimiter(1)
+        self._reading = anyio.CapacityLimiter(1)
+        self._wishes_version = 0
+        self._controls: dict[str, tuple[int, Controls]] = {}
+        self._wipes = 0  # that are under way, or next
+        self.purges = 0
+
+    @classmethod
+    async def open(
+        cls, path: Path, *, now: Clock, epoch: str | None = None, telemetry: Telemetry | None = None
+    ) -> SqliteStore:
+        """Open the store to work on it, making the file if there is none, under a new epoch.
+
+        One of an older dockbell is copied, and brought up to date. ``telemetry`` is told of that, and when the store
+        cannot be written, or can again.
+
+        Raises:
+            StoreInUse: Another process works on it.
+            StoreIncompatible: It is not a store, or one of a newer dockbell.
+            StoreError: It cannot be opened.
+        """
+        telemetry = telemetry or Telemetry()
+        opening = partial(open_files, path, epoch=epoch or secrets.token_hex(8), now=to_micros(now()))
+        files = await anyio.to_thread.run_sync(opening)
+        upgrade = files.upgrade
+        if upgrade.copy is not None:
+            telemetry.emit(StoreUpgraded(upgrade.version, len(MIGRATIONS), str(upgrade.copy)))
+        store = cls(path, files, now=now, telemetry=telemetry)
+        await store._begin()
+        return store
+
+    async def _begin(self) -> None:
+        with suppress(StoreUnavailable):  # told; who wants to write waits until there is room
+            await self._write(self._check_room)
+
+    @property
+    def trouble(self) -> StoreUnavailable | None:
+        """See the port."""
+        return self._outage.reason
+
+    @property
+    def stalled(self) -> Bell:
+        """See the port."""
+        return self._outage.began
+
+    async def recovered(self) -> None:
+        """See the port."""
+        await self._outage.over()
+
+    async def _write(self, function: Callable[[sqlite3.Connection, *_Args], _T], *args: *_Args) -> _T:
+        return await self._do(blame, self._writing, function, self._writer, *args)
+
+    async def _read(self, function: Callable[[sqlite3.Connection, *_Args], _T], *args: *_Args) -> _T:
+        return await self._do(blame_reading, self._reading, function, self._reader, *args)
+
+    async def _do(
+        self,
+        blame_it: Callable[[sqlite3.Error | OSError, Path], StoreError | None],
+        turn: anyio.CapacityLimiter,
+        function: Callable[[*_Args], _T],
+        *args: *_Args,
+    ) -> _T:
+        try:
+            with translating(self.path, blame_it):
+                return await anyio.to_thread.run_sync(function, *args, limiter=turn)
+        except StoreUnavailable as error:
+            if isinstance(error, StoreFull):
+                self._files.reserve.give_up()
+            self._outage.begin(error)
+            raise
+
+    async def _try_to_write(self) -> None:
+        await self._write(_write_nothing)
+        await self._write(self._check_room)
+
+    def _check_room(self, writer: sqlite3.Connection) -> None:
+        """Take the reserve.
+
+        Raises:
+            StoreFull: There is no room for it, nor as much in the store itself.
+        """
+        if self._files.reserve.take() or find_free(writer) + find_room(self.path) >= RESERVED:
+            return
+        raise StoreFull(f"store {self.path}: disk full; free some space")
+
+    async def open_feed(self, feed: Feed) -> FeedState:
+        """See the port."""
+        return await self._write(feeds.open_feed, feed)
+
+    async def begin_feed(self, feed_id: int, first_asked_at: datetime) -> None:
+        """See the port."""
+        await self._write(feeds.begin_feed, feed_id, first_asked_at)
+
+    async def save_signature(
+        self,
+        feed_id: int,
+        signature: Mapping[str, JSON],
+        *,
+        rebaseline: Statement | None = None,
+        compose: Compose | None = None,
+    ) -> None:
+        """See the port."""
+        await self._write(
+            partial(
+                feeds.save_signature,
+                feed_id=feed_id,
+                signature=signature,
+                rebaseline=rebaseline,
+                compose=compose,
+                now=self._now(),
+            )
+        )
+        if rebaseline is not None:
+            await self._note_events()
+
+    async def save_shape(self, feed_id: int, shape: Shape, *, proven: bool) -> None:
+        """See the port."""
+        await self._write(partial(feeds.save_shape, feed_id=feed_id, shape=shape, proven=proven))
+
+    async def save_habits(self, feed_id: int, habits: str) -> None:
+        """See the port."""
+        await self._write(feeds.save_habits, feed_id, habits)
+
+    async def save_problem(self, feed_id: int, problem: str) -> None:
+        """See the port."""
+        await self._write(feeds.save_problem, feed_id, problem)
+
+    async def last_row(self, feed_id: int) -> int:  # noqa: ARG002  # rows are numbered over all feeds here
+        """See the port."""
+        return await self._write(snapshots.last_row)
+
+    async def commit_page(
+        self,
+        feed_id: int,
+        judge: Callable[[Snapshots], Judgement],
+        compose: Compose,
+        *,
+        via: Via,
+        announce: Callable[[Judgement], Statement | None] | None = None,
+    ) -> Committed:
+        """See the port."""
+        committed = await self._write(
+            partial(
+                snapshots.commit_page,
+                feed_id=feed_id,
+                judge=judge,
+                compose=compose,
+                via=via,
+                announce=announce,
+                now=self._now(),
+            )
+        )
+        if committed.events or committed.statement is not None:
+            await self._note_events()
+        return committed
+
+    async def close_run(
+        self,
+        feed_id: int,
+        run: RunRecord,
+        progress: Progress | None = None,
+        *,
+        lateness: Lateness | None = None,
+        statements: Sequence[Statement] = (),
+        compose: Compose | None = None,
+    ) -> None:
+        """See the port."""
+        await self._write(
+            partial(
+                feeds.close_run,
+                feed_id=feed_id,
+                run=run,
+                progress=progress,
+                lateness=lateness,
+                statements=statements,
+                compose=compose,
+                now=self._now(),
+            )
+        )
+        if statements:
+            await self._note_events()
+
+    async def publish(self, feed_id: int, statements: Sequence[Statement], compose: Compose) -> None:
+        """See the port."""
+        await self._write(
+            partial(feeds.publish, feed_id=feed_id, statements=statements, compose=compose, now=self._now())
+        )
+        await self._note_events()
+
+    async def save_checkpoint(self, feed_id: int, checkpoint: Checkpoint) -> None:
+        """See the port."""
+        await self._write(feeds.save_checkpoint, feed_id, checkpoint)
+
+    async def load_checkpoint(self, feed_id: int) -> Checkpoint | None:
+        """See the port."""
+        return await self._write(feeds.load_checkpoint, feed_id)
+
+    async def drop_checkpoint(self, feed_id: int) -> None:
+        """See the port."""
+        await self._write(feeds.drop_checkpoint, feed_id)
+
+    async def find_absent(self, feed_id: int, seen: SeenRows) -> Absentees:
+        """See the port."""
+        return await self._read(absence.find_absent, feed_id, seen)
+
+    async def count_deleted(self, feed_id: int, since: datetime) -> int:
+        """See the port."""
+        return await self._read(absence.count_deleted, feed_id, since)
+
+    async def suspect(self, feed_id: int, rows: Sequence[int], at: datetime) -> None:
+        """See the port."""
+        await self._write(absence.suspect, feed_id, rows, at, self._now())
+
+    async def close_pass(
+        self,
+        feed_id: int,
+        run: RunRecord,
+        *,
+        held: int,
+        confirm_at: datetime | None,
+        proven: bool,
+        newest: datetime | None,
+        lateness: Lateness | None,
+        statements: Sequence[Statement],
+        compose: Compose,
+        drift_before: datetime | None = None,
+    ) -> None:
+        """See the port."""
+        await self._write(
+            partial(
+                absence.close_pass,
+                feed_id=feed_id,
+                run=run,
+                held=held,
+                confirm_at=confirm_at,
+                proven=proven,
+                newest=newest,
+                lateness=lateness,
+                statements=statements,
+                compose=compose,
+                drift_before=drift_before,
+                now=self._now(),
+            )
+        )
+        await self._note_events()
+
+    async def end_baseline(self, feed_id: int, *, proven: bool, newest: datetime | None) -> None:
+        """See the port."""
+        await self._write(partial(absence.end_baseline, feed_id=feed_id, proven=proven, newest=newest))
+
+    async def read_bodies(self, rows: Sequence[int]) -> Mapping[int, bytes]:
+        """See the port."""
+        return await self._read(snapshots.read_bodies, rows)
+
+    async def spare(self, feed_id: int, rows: Sequence[int], finding: Finding, *, dormant: bool = False) -> None:
+        """See the port."""
+        await self._write(
+            partial(absence.spare, feed_id=feed_id, rows=rows, finding=finding, dormant=dormant, now=self._now())
+        )
+
+    async def find_suspected(self, feed_id: int) -> Sequence[int]:
+        """See the port."""
+        return await self._read(absence.find_suspected, feed_id)
+
+    async def bury(
+        self,
+        feed_id: int,
+        rows: Sequence[int],
+        judge: Callable[[bytes, int, datetime | None], Change],
+        compose: Compose,
+    ) -> int:
+        """See the port."""
+        count = await self._write(
+            partial(absence.bury, feed_id=feed_id, rows=rows, judge=judge, compose=compose, now=self._now())
+        )
+        if count:
+            await self._note_events()
+        return count
+
+    async def load_awaited(self, feed_id: int, limit: int) -> Sequence[Awaited]:
+        """See the port."""
+        return await self._read(details.load_awaited, feed_id, limit)
+
+    async def postpone(self, row: int) -> None:
+        """See the port."""
+        await self._write(details.postpone, row)
+
+    async def complete(
+        self,
+        feed_id: int,
+        row: int,
+        judge: Callable[[Pending, bytes | None, int], Change | None],
+        compose: Compose,
+        *,
+        listed: bytes | None = None,
+    ) -> int:
+        """See the port."""
+        completing = partial(details.complete, feed_id=feed_id, record=row, judge=judge, compose=compose)
+        count = await self._write(partial(completing, listed=listed, now=self._now()))
+        if count:
+            await self._note_events()
+        return count
+
+    async def complete_overdue(
+        self,
+        feed_id: int,
+        before: datetime,
+        judge: Callable[[Pending, bytes | None, int], Change | None],
+        compose: Compose,
+        limit: int,
+    ) -> datetime | None:
+        """See the port."""
+        completing = partial(details.complete_overdue, feed_id=feed_id, before=before, judge=judge, compose=compose)
+        count, oldest = await self._write(partial(completing, limit=limit, now=self._now()))
+        if count:
+            await self._note_events()
+        return oldest
+
+    async def begin_emitting(self, feed_id: int) -> None:
+        """See the port."""
+        await self._write(snapshots.begin_emitting, feed_id)
+
+    async def emit_snapshots(
+        self, feed_id: int, judge: Callable[[bytes, datetime | None], Change], compose: Compose, limit: int
+    ) -> int:
+        """See the port."""
+        count = await self._write(
+            partial(
+                snapshots.emit_snapshots, feed_id=feed_id, judge=judge, compose=compose, limit=limit, now=self._now()
+            )
+        )
+        if count:
+            await self._note_events()
+        return count
+
+    async def decide_drift(self, feed_id: int, decision: Decision) -> None:
+        """See the port."""
+        await self._write(feeds.decide_drift, feed_id, decision)
+
+    async def check(self) -> None:
+        """See the port."""
+        if not self._wipes:  # a daemon that writes its store anew for minutes is well, although nobody else can write
+            await self._write(_check)
+
+    async def take_wishes(self) -> Sequence[Wished]:
+        """See the port."""
+        return await self._read(self._look_for_wishes)
+
+    def _look_for_wishes(self, reader: sqlite3.Connection) -> Sequence[Wished]:
+        # https://www.sqlite.org/pragma.html#pragma_data_version moves when somebody else has written.
+        (version,) = reader.execute("PRAGMA data_version").fetchone()
+        if version == self._wishes_version:
+            return ()
+        wishes = feeds.load_wishes(reader)
+        self._wishes_version = version
+        return wishes
+
+    async def fulfil(self, wish: Wished, outcome: str) -> None:
+        """See the port."""
+        await self._write(feeds.fulfil, wish, outcome, self._now())
+
+    async def _note_events(self) -> None:
+        """Wake those who wait for events, and say beside the store how far it is."""
+        self.outbox.ring()  # at once: whoever committed may be cancelled at the next turn
+        with suppress(StoreUnavailable):  # what was committed is committed; the next commit says it again
+            await self._write(self._save_life)
+
+    def _save_life(self, writer: sqlite3.Connection) -> None:
+        self._files.life.write(Life(self.epoch, last_entry(writer)))
+
+    async def enroll(self, sink: str, start: Literal["now", "beginning", "state"]) -> Sequence[Feed]:
+        """See the port."""
+        return await self._write(delivery.enroll, sink, start, self._now())
+
+    async def overrun(self, sink: str, before: datetime) -> Mapping[Feed, datetime]:
+        """See the port."""
+        return await self._write(delivery.overrun, sink, before, self._now())
+
+    async def find_owing(self, sinks: Sequence[str], before: datetime) -> Sequence[str]:
+        """See the port."""
+        return await self._read(pruning.find_owing, sinks, before)
+
+    async def measure(self) -> Footprint:
+        """See the port."""
+        return await self._read(pruning.measure)
+
+    async def find_left(self, sinks: Collection[str]) -> Mapping[str, int]:
+        """See the port."""
+        return await self._read(delivery.find_left, sinks)
+
+    async def load_beginnings(self, sink: str) -> Mapping[Feed, Beginning]:
+        """See the port."""
+        return await self._read(delivery.load_beginnings, sink)
+
+    async def load_controls(self, sink: str) -> Controls:
+        """See the port."""
+        return await self._read(self._look_at_controls, sink)
+
+    def _look_at_controls(self, reader: sqlite3.Connection, sink: str) -> Controls:
+        # Every relay looks twice a second, however many there are; mostly nobody has written since.
+        (version,) = reader.execute("PRAGMA data_version").fetchone()
+        known = self._controls.get(sink)
+        if known is None or known[0] != version:
+            known = self._controls[sink] = version, delivery.load_controls(reader, sink)
+        return known[1]
+
+    async def note_conditions(self, found: Mapping[str, Found]) -> None:
+        """See the port."""
+        await self._write(delivery.note_conditions, found)
+
+    async def pause(self, sink: str, reason: str) -> None:
+        """See the port."""
+        await self._write(replays.pause, sink, reason, self._now())
+
+    async def load_replays(self, sink: str, now: datetime, limit: int) -> Sequence[Replay]:
+        """See the port."""
+        return await self._read(delivery.load_replays, sink, now, limit)
+
+    async def read_told(
+        self, feed: Feed, beginning: Beginning, after: int, limit: int
+    ) -> tuple[Sequence[Told], int, bool] | None:
+        """See the port."""
+        return await self._read(telling.read_told, feed, beginning, after, limit)
+
+    async def find_told(self, feed: Feed, beginning: Beginning, key: str) -> Told | None:
+        """See the port."""
+        return await self._read(telling.find_told, feed, beginning, key)
+
+    async def read_kept(self, feed: Feed, after: int, limit: int) -> tuple[Sequence[Kept], int]:
+        """See the port."""
+        return await self._read(telling.read_kept, feed, after, limit)
+
+    async def read_changed(self, feed: Feed, after: int, limit: int) -> tuple[Sequence[Kept], int]:
+        """See the port."""
+        return await self._read(telling.read_changed, feed, after, limit)
+
+    async def find_extents(self) -> Mapping[Feed, Extent]:
+        """See the port."""
+        return await self._read(delivery.find_extents)
+
+    async def load_ledger(self, sink: str) -> tuple[Mapping[Feed, int], Sequence[Blocked]]:
+        """See the port."""
+        return await self._read(delivery.load_ledger, sink)
+
+    async def read_events(
+        self, feed: Feed, after: int, limit: int, *, key: str | None = None, until: int | None = None
+    ) -> Sequence[Event]:
+        """See the port."""
+        return await self._read(
+            partial(delivery.read_events, feed=feed, after=after, limit=limit, key=key, until=until)
+        )
+
+    async def last_sequences(self) -> Mapping[Feed, int]:
+        """See the port."""
+        return await self._read(delivery.last_sequences)
+
+    async def read_states(self, places: Sequence[Place]) -> Mapping[Place, bytes]:
+        """See the port."""
+        return await self._read(delivery.read_states, places)
+
+    async def settle(self, sink: str, settlement: Settlement) -> None:
+        """See the port."""
+        await self._write(delivery.settle, sink, settlement)
+
+    async def prune_events(self, before: datetime, sinks: Sequence[str], limit: int | None = None) -> int:
+        """See the port."""
+        pruned, place = 0, (0, 0)
+        while limit is None or pruned < limit:
+            most = _PRUNED_AT_ONCE if limit is None else min(limit - pruned, _PRUNED_AT_ONCE)
+            prunable, further = await self._read(pruning.find_prunable, before, sinks, place, most)
+            if prunable.events:
+                await self._write(pruning.prune_events, prunable, sinks)
+                pruned += len(prunable.events)
+            if further is None:
+                break
+            place = further
+        return pruned
+
+    async def forget_letters(self, before: datetime) -> Mapping[str, int]:
+        """See the port."""
+        return await self._write(pruning.forget_letters, before, self._now())
+
+    async def prune_history(self, before: datetime, limit: int) -> int:
+        """See the port."""
+        return await self._write(pruning.prune_history, before, limit)
+
+    async def mark_dropped(self, feed_id: int, drop: Sequence[str]) -> bool:
+        """See the port."""
+        return await self._write(cleaning.mark_dropped, feed_id, drop)
+
+    async def clean(
+        self, feed_id: int, erasure: Erasure, sign: Callable[[bytes], bytes] | None, limit: int
+    ) -> tuple[int, int] | None:
+        """See the port."""
+        return await self._write(cleaning.clean, feed_id, erasure, sign, limit)
+
+    async def end_cleaning(self, feed_id: int) -> None:
+        """See the port."""
+        await self._write(cleaning.end_cleaning, feed_id)
+
+    async def purge(
+        self, feed: Feed, key: str, judge: Callable[[Key, int, datetime], Change], compose: Compose
+    ) -> Purged:
+        """See the port."""
+        purged = await self._write(
+            partial(purging.purge, feed=feed, key=key, judge=judge, compose=compose, now=self._now())
+        )
+        if purged.is_known:
+            self.purges += 1
+            await self._note_events()
+        return purged
+
+    async def wipe(self, *, rewrite_most: int | None = None) -> str:
+        """See the port."""
+        self._wipes += 1
+        try:
+            return await self._write(cleaning.wipe, rewrite_most)
+        finally:
+            self._wipes -= 1
+
+    async def aclose(self) -> None:
+        """See the port."""
+        with anyio.CancelScope(shield=True):  # also for who was cancelled: the lock must not outlive its user
+            await self._write(sqlite3.Connection.close)
+            await self._read(sqlite3.Connection.close)
+        self._files.life.close()
+        os.close(self._files.lock)
+
+
+def _check(connection: sqlite3.Connection) -> None:
+    connection.execute("SELECT 1").fetchone()
+
+
+def _write_nothing(writer: sqlite3.Connection) -> None:
+    """Commit, and let the log be moved into the store as far as that goes."""
+    with transaction(writer):
+        writer.execute("UPDATE life SET began_at = began_at")
+    writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()

@@ -1,0 +1,92 @@
+"""Brings the store of an older dockbell up to date: copies it first, then migrates it, wholly or not at all."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from dockbell.errors import StoreError, StoreFull
+from dockbell.stores.sqlite.blaming import blame, find_room
+from dockbell.stores.sqlite.copying import find_size, write_copy
+from dockbell.stores.sqlite.reserve import RESERVED
+from dockbell.stores.sqlite.schema import MIGRATIONS, check_version, migrate
+
+_ROOM: Final = 2
+"""How many times the size of a store must be free: for the copy, and for what a migration may write anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """What was done to a store when it was opened.
+
+    Attributes:
+        version: The version that it had; 0 where it was made.
+        copy: Where it is as it was before; None where nothing was migrated, or there was nothing.
+    """
+
+    version: int
+    copy: Path | None = None
+
+
+def upgrade(connection: sqlite3.Connection, path: Path, *, epoch: str, now: int) -> Upgrade:
+    """Bring a store up to date; a new file becomes one, under ``epoch``.
+
+    Raises:
+        StoreIncompatible: The file is something else, or belongs to a newer dockbell.
+        StoreFull: There is no room for the copy, or to migrate it; it is as it was.
+        StoreError: It cannot be copied or migrated; it is as it was.
+    """
+    version = check_version(connection, path)
+    if version == len(MIGRATIONS):
+        return Upgrade(version)
+    copy = _keep(connection, path) if version else None
+    try:
+        migrate(connection, path, epoch=epoch, now=now)
+    except sqlite3.Error as error:
+        if copy is None:
+            raise
+        if (blamed := blame(error, path)) is not None:
+            raise blamed from error
+        raise StoreError(
+            f"store {path}: cannot be brought from version {version} to {len(MIGRATIONS)}: {error}; it is as it was:"
+            " go on with the dockbell that made it, and report this"
+        ) from error
+    return Upgrade(version, copy)
+
+
+def _keep(connection: sqlite3.Connection, path: Path) -> Path:
+    """Copy a store beside it, unless a copy of just this is there; return where the copy is."""
+    for number in count(1):
+        target = Path(f"{path}.before-v{len(MIGRATIONS)}{'' if number == 1 else f'.{number}'}")
+        if not target.exists():
+            break
+        if _find_mark(target) == _read_mark(connection):  # of a try that ended before it had changed anything
+            return target
+    size, room = _ROOM * find_size(connection) + RESERVED, find_room(path)
+    if size > room:
+        mine, there = (f"{each / 1_000_000:,.1f} MB" for each in (size, room))
+        raise StoreFull(
+            f"store {path}: is copied before it is brought to version {len(MIGRATIONS)}, which needs {mine},"
+            f" {there} are free; free some space"
+        )
+    return write_copy(connection, target).path
+
+
+def _find_mark(path: Path) -> object:
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            return _read_mark(connection)
+    except sqlite3.Error:
+        return None
+
+
+def _read_mark(connection: sqlite3.Connection) -> object:
+    """Return what tells two states of a store apart, of whatever version: it moves with every run and every event."""
+    return connection.execute(
+        "SELECT (SELECT user_version FROM pragma_user_version), (SELECT epoch FROM life),"
+        " (SELECT seq FROM sqlite_sequence WHERE name = 'events'), (SELECT max(ended_at) FROM runs)"
+    ).fetchone()

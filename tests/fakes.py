@@ -41,6 +41,8 @@ class FakeSource:
     stamped: bool = True
     offset: timedelta = timedelta(0)
     """What the records' clock is off from the service's."""
+    ahead: timedelta = timedelta(0)
+    """What the service's clock is off from ours."""
     name: str = "main"
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: list[tuple[str | None, datetime | None, Urgency]] = field(default_factory=list)
@@ -89,9 +91,9 @@ class FakeSource:
             records=tuple(json.dumps(record).encode() for record in page),
             next_cursor=str(after) if after < len(found) else None,
             envelope=resource,
-            asked_at=self.clock(),
+            asked_at=self.clock() + self.ahead,
             clock=ClockSource.DATE,
-            answered_at=self.clock(),
+            answered_at=self.clock() + self.ahead,
             received_at=self.clock(),
         )
 

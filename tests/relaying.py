@@ -117,9 +117,10 @@ async def drain(store: Store, sink: FakeSink, clock: Clock | None = None, **sett
 
 @dataclass
 class PatientSink(FakeSink):
-    """Leaves what it is told to leave unanswered in flight, until :meth:`finish`."""
+    """Leaves what it is told to leave unanswered in flight, until :meth:`finish` or the end of a session."""
 
     is_left: Callable[[Delivery], bool] = lambda _: False
+    farewell: Outcome = UNREACHABLE
     left: list[Delivery] = field(default_factory=list)
 
     async def run(
@@ -133,7 +134,7 @@ class PatientSink(FakeSink):
             else:
                 settle(delivery, self.answer(delivery))
         for delivery in self.left:
-            settle(delivery, UNREACHABLE)
+            settle(delivery, self.farewell)
         self.left.clear()
 
     def finish(self, outcome: Outcome = DELIVERED) -> None:

@@ -17,7 +17,7 @@ from dockbell.config import ResourceSettings
 from dockbell.core.model import Feed, Page, RunKind
 from dockbell.poller import Poller
 from dockbell.ports import Alarm
-from dockbell.reading import Reader
+from dockbell.reader import Reader
 from dockbell.reconciler import Reconciler
 from dockbell.scheduler import next_time
 from dockbell.stores.sqlite import SqliteStore

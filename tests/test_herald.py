@@ -166,3 +166,13 @@ async def test_notices_are_published_as_they_come_and_again_after_the_store_fail
             await store.outbox.wait(rings)
         group.cancel_scope.cancel()
     assert await told(store) == ["dead_letter: sink erp: main/shipments key1: HTTP 422", "paused: sink erp: HTTP 410"]
+
+
+async def test_what_was_wrong_with_a_sink_is_forgotten_with_it(store: SqliteStore) -> None:
+    herald, ear, _ = await open_herald(store)
+    ear.telemetry.emit(DOWN)
+    await herald.run_once()
+    herald.forget([], ["erp"])
+    ear.telemetry.emit(DOWN)
+    await herald.finish()
+    assert await told(store) == ["unreachable: sink erp: connection refused"] * 2

@@ -30,6 +30,9 @@ def caused(error: Exception, *causes: BaseException) -> Exception:
         (ValueError("Host is invalid."), "host is invalid"),
         (ValueError(), "ValueError"),
         (ValueError("x" * 1000), "x" * 200),
+        (ValueError("407 Basic dXNlcjpzZWNyZXQ="), "407 Proxy Authentication Required"),
+        (ValueError("599 Basic dXNlcjpzZWNyZXQ="), "599"),
+        (ValueError("illegal status line: bytearray(b'Basic dXNlcjpzZWNyZXQ=')"), "illegal status line"),
         (
             caused(RuntimeError("all failed"), OSError("all failed"), ConnectionResetError(104, "")),
             "connection reset by",
@@ -39,6 +42,7 @@ def caused(error: Exception, *causes: BaseException) -> Exception:
 def test_an_error_is_told_in_a_few_words(error: Exception, words: str) -> None:
     assert explain(error).startswith(words)
     assert len(explain(error)) <= 200
+    assert "Basic" not in explain(error)
 
 
 def test_of_several_attempts_the_first_is_told() -> None:

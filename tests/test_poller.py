@@ -15,8 +15,8 @@ from dockbell.core.model import RunKind, Urgency
 from dockbell.core.moment import format_moment
 from dockbell.errors import CursorExpired, SourceRefused, SourceUnavailable
 from dockbell.poller import trailing_every
-from dockbell.reading import tend
 from dockbell.telemetry import LookbackNarrow
+from dockbell.tending import tend
 from tests.fakes import NOON
 from tests.rig import CountedAlarm, Rig, open_rig, run_until_quiet
 

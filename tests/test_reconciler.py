@@ -14,9 +14,10 @@ from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.model import Page
 from dockbell.core.moment import format_moment
 from dockbell.errors import CursorExpired, PageUnreadable, SchemaMismatch, SourceError, SourceUnavailable
+from dockbell.operations.purging import purge_record
 from dockbell.ports import Checkpoint
-from dockbell.reading import tend
 from dockbell.reconciler import describe
+from dockbell.tending import tend
 from tests.rig import SHIPMENTS, CountedAlarm, Rig, open_rig, open_stock, run_until_quiet
 from tests.stores.pages import complete
 
@@ -356,6 +357,21 @@ async def test_an_absent_shipment_that_is_not_found_is_gone_at_once(shipments: R
     assert (deleted["key"], deleted["change"], deleted["reason"]) == ("b", "deleted", "not_found")
     assert deleted["changed_between"] == ["2026-11-21T12:00:15.000Z", "2026-11-21T12:00:30.000Z"]
     assert await shipments.delay() == 86_400
+
+
+async def test_an_absent_shipment_that_is_purged_meanwhile_is_asked_for_no_more(shipments: Rig) -> None:
+    find_absent = shipments.store.find_absent
+
+    async def purge_then(*args: Any) -> Any:
+        absentees = await find_absent(*args)
+        await purge_record(shipments.store, shipments.feed, "b", name="acme")
+        return absentees
+
+    shipments.store.find_absent = purge_then  # type: ignore[method-assign, assignment]
+    for key in "bc":
+        del shipments.source.records[key]
+    assert await shipments.read_whole() == ""
+    assert [(body["key"], body["reason"]) for body in await shipments.bodies()] == [("b", "purged"), ("c", "not_found")]
 
 
 async def test_a_record_that_vanishes_while_the_pass_goes_on_did_so_before_its_last_answer(shipments: Rig) -> None:

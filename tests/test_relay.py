@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dockbell.config import Expression, SinkSettings
 from dockbell.core.comparing.canon import Canon
@@ -346,3 +348,61 @@ async def test_of_a_feed_whose_arrays_have_no_order_no_event_is_told_by_its_patc
         FEED: ["before", "after", "patch", "changed"],
         STOCK: ["before", "after"],
     }
+
+
+@dataclass
+class Counting(FakeSink):
+    """Counts its connections."""
+
+    connections: int = 0
+
+    async def run(
+        self, deliveries: MemoryObjectReceiveStream[Delivery], settle: Callable[[Delivery, Outcome], None]
+    ) -> None:
+        self.connections += 1
+        await super().run(deliveries, settle)
+
+
+OTHER = Feed("other", "shipments")
+
+
+async def test_a_feed_that_begins_while_it_runs_is_delivered_by_the_connection_that_is_there(store: Store) -> None:
+    sink = Counting()
+    await change_keys(store, "a")
+    async with relaying(store, sink):
+        await until(lambda: len(sink.got) == 1)
+        await store.open_feed(OTHER)
+        await store.enroll("screen", "now")
+        await change(store, {"id": "b", "n": 1}, feed=OTHER)
+        await until(lambda: len(sink.got) == 2)
+    assert [delivery.event.feed for delivery in sink.got] == [FEED, OTHER]
+    assert sink.connections == 1
+
+
+async def test_a_sink_that_breaks_ever_again_is_given_up_by_whoever_waits_for_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dockbell.relay._RESTART_PAUSE", timedelta(milliseconds=5))
+
+    class Broken(FakeSink):
+        async def run(self, deliveries: object, settle: object) -> None:
+            raise KeyError(str(deliveries) + str(settle))
+
+    await store.enroll("screen", "now")
+    await change_keys(store, "a")
+    with anyio.fail_after(5):
+        assert not await make_relay(store, Broken()).drain(timedelta(seconds=60))
+
+
+async def test_a_sink_that_was_resumed_while_it_was_down_is_told_to_be_back_when_it_takes_an_event(
+    store: Store,
+) -> None:
+    ear, answers = Ear(), [UNREACHABLE]
+    sink = FakeSink(answer=lambda _: answers[0])
+    async with relaying(store, sink, ear=ear) as relay:
+        await change_keys(store, "a")
+        await until(lambda: any(isinstance(fact, SinkFails) for fact in ear.facts))
+        answers[0] = DELIVERED
+        relay._ledger.breaker.forgive()
+        relay._bell.ring()
+        await until(lambda: any(isinstance(fact, SinkConnected) for fact in ear.facts))

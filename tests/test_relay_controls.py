@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
-from dockbell.core.model import DELIVERED, Delivery, Fate, Outcome
+from dockbell.core.comparing.purge import purge
+from dockbell.core.model import DELIVERED, Delivery, Event, Fate, Outcome
+from dockbell.core.publishing.settlement import Place, Replay
 from dockbell.ports import Desk
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.stores.sqlite.desk import SqliteDesk
@@ -25,6 +29,7 @@ from tests.relaying import (
     change,
     change_keys,
     drain,
+    make_composer,
     make_relay,
     opened,
     relaying,
@@ -117,6 +122,72 @@ async def test_what_was_looked_up_before_the_receiver_closed_does_not_resume_it(
         await anyio.sleep(0.02)
         assert relay._is_paused
     assert not [fact for fact in ear.facts if isinstance(fact, SinkResumed)]
+
+
+# Purges --------------------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_read_ahead_and_is_purged_is_delivered_without_content(store: SqliteStore) -> None:
+    sink = PatientSink(window=1, is_left=lambda delivery: delivery.event.key == "a", farewell=DELIVERED)
+    async with relaying(store, sink):
+        await change_keys(store, "ab")
+        await until(lambda: len(sink.left) == 1)  # the next waits for its turn in memory
+        await store.purge(FEED, "b", partial(purge, FEED), make_composer())
+        await until(lambda: len(sink.got) == 3)
+    told = [json.loads(each.event.body)["data"] for each in sink.got]
+    assert [(data["key"], data["change"], data.get("purged", False)) for data in told] == [
+        ("a", "created", False),
+        ("b", "created", True),
+        ("b", "deleted", False),
+    ]
+
+
+async def test_a_replay_that_was_read_and_is_purged_is_sent_without_content(
+    store: SqliteStore, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await change_keys(store, "a")
+    await drain(store, FakeSink())
+    await desk.offer("screen", FEED, [(1, "a")], NOON)
+    load_replays = store.load_replays
+
+    async def purge_and_load(*args: Any) -> Sequence[Replay]:
+        replays = await load_replays(*args)
+        read_events = store.read_events
+
+        async def read_and_purge(*place: Any, **choice: Any) -> Sequence[Event]:
+            events = await read_events(*place, **choice)
+            if not store.purges:
+                await store.purge(FEED, "a", partial(purge, FEED), make_composer())
+            return events
+
+        monkeypatch.setattr(store, "read_events", read_and_purge)
+        return replays
+
+    monkeypatch.setattr(store, "load_replays", purge_and_load)
+    sink = FakeSink()
+    async with relaying(store, sink):
+        await until(lambda: {each.replayed for each in sink.got} == {True, False})
+    assert b'"n":' not in b"".join(each.event.body for each in sink.got)
+
+
+async def test_a_state_that_is_purged_between_is_not_published(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = FakeSink(keeps_state=True)
+    read_states = store.read_states
+
+    async def read_and_purge(places: Sequence[Place]) -> Mapping[Place, bytes]:
+        states = await read_states(places)
+        if not store.purges:
+            await store.purge(FEED, "a", partial(purge, FEED), make_composer())
+        return states
+
+    monkeypatch.setattr(store, "read_states", read_and_purge)
+    await change_keys(store, "a")
+    async with relaying(store, sink):
+        await until(lambda: len(sink.got) == 2)
+    assert [each.state for each in sink.got] == [None, None]
+    assert [json.loads(each.event.body)["data"].get("after") for each in sink.got] == [None, None]
 
 
 # Refusals ------------------------------------------------------------------------------------------------------------

@@ -126,6 +126,11 @@ def page(number: int, *, last: bool = False, records: tuple[bytes, ...] | None =
     return Page(mine, None if last else str(number), "packages", at, ClockSource.DATE, at, at)
 
 
+def skewed(page: Page, ahead: float) -> Page:
+    """Return a page of a service whose clock is ahead of ours by so many seconds."""
+    return replace(page, received_at=page.received_at - timedelta(seconds=ahead))
+
+
 def walk_over(pages: list[Page]) -> ReadPage:
     rest = iter(pages)
 
@@ -211,6 +216,22 @@ async def test_a_walk_goes_on_where_its_checkpoint_left_it() -> None:
     assert asked == ["99"]
     for name in ("kind", "began_at", "asked_at", "pages", "records", "events", "tally", "newest", "problem"):
         assert getattr(again, name) == getattr(walk, name), name
+
+
+@pytest.mark.parametrize("ahead", [-3600, 0, 3600])
+async def test_a_walk_knows_when_it_asked_by_our_clock_although_that_was_set_before_it_went_on(ahead: float) -> None:
+    checkpoints = []
+
+    async def save(checkpoint: Checkpoint) -> None:
+        checkpoints.append(checkpoint)
+
+    walk = new_walk()
+    assert walk.sent_at is None
+    await walk.go(walk_over([page(number) for number in range(100)] + [page(100, last=True)]), save)
+    assert walk.sent_at == NOON
+    again = Walk.resume(checkpoints[0])
+    await again.go(walk_over([skewed(page(100, last=True, seconds=60), ahead)]))
+    assert again.sent_at == NOON - timedelta(seconds=ahead)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ shows something else meanwhile, the detail belongs to neither for certain, and i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import anyio
@@ -19,8 +20,8 @@ from dockbell.core.document import decode
 from dockbell.core.model import Change, Urgency
 from dockbell.errors import SourceError
 from dockbell.ports import Awaited
-from dockbell.reading import Reader
-from dockbell.telemetry import AgentFails
+from dockbell.reader import Reader
+from dockbell.telemetry import ChangesStored
 
 _OVERDUE_AT_ONCE: Final = 200
 _FAILURES_MOST: Final = 5
@@ -39,10 +40,11 @@ class Detailer:
         """Complete changes as they come, until cancelled."""
         while True:
             seen = self._reader.awaited.rings
+            await self._reader.store.recovered()  # else details would be asked for in vain
             try:
                 waits = await self.run_once()
             except Exception as error:  # noqa: BLE001  # whatever it is, the queue is kept, and so will this one go on
-                self._reader.telemetry.emit(AgentFails(f"{self._reader.feed} detail", error))
+                self._reader.telemetry.emit_failure(f"{self._reader.feed} detail", error)
                 waits = True
             if waits:
                 await anyio.sleep(_PAUSE_SECONDS)
@@ -69,8 +71,10 @@ class Detailer:
                 await reader.store.postpone(awaited.row)
                 continue
             failures = 0
-            judge, listed = self._judge_with(detail), awaited.pending.raw
+            completed: list[Change] = []
+            judge, listed = self._judge_with(detail, completed), awaited.pending.raw
             await reader.store.complete(state.id, awaited.row, judge, reader.compose, listed=listed)
+            self._tell(completed, reader.now() - awaited.queued_at)
         return False
 
     async def _find_next(self, feed_id: int, failed: Collection[int]) -> Awaited | None:
@@ -83,9 +87,11 @@ class Detailer:
         reader = self._reader
         while True:
             before = reader.now() - reader.settings.detail_timeout
+            completed: list[Change] = []
             oldest = await reader.store.complete_overdue(
-                feed_id, before, self._judge_with(None), reader.compose, _OVERDUE_AT_ONCE
+                feed_id, before, self._judge_with(None, completed), reader.compose, _OVERDUE_AT_ONCE
             )
+            self._tell(completed, reader.settings.detail_timeout)
             if oldest is None or oldest > before:
                 return oldest
 
@@ -108,10 +114,31 @@ class Detailer:
             return detail
         return None
 
-    def _judge_with(self, detail: bytes | None) -> Callable[[Pending, bytes | None, int], Change | None]:
+    def _judge_with(
+        self, detail: bytes | None, completed: list[Change]
+    ) -> Callable[[Pending, bytes | None, int], Change | None]:
+        """Return what completes a change; the changes are noted in ``completed``."""
         judge, now = self._reader.judge, self._reader.now()
 
         def complete(pending: Pending, before: bytes | None, revision: int) -> Change | None:
-            return judge.complete(pending, before, detail, revision, now=now)
+            change = judge.complete(pending, before, detail, revision, now=now)
+            if change is not None:
+                completed.append(change)
+            return change
 
         return complete
+
+    def _tell(self, completed: Sequence[Change], took: timedelta) -> None:
+        """Tell of changes that are stored now, so long after the list showed them."""
+        if not completed:
+            return
+        dated = [each for each in completed if each.made_at is not None]
+        ages = [each.changed_between[1] - each.modified_at for each in dated if each.modified_at is not None]
+        self._reader.telemetry.emit(
+            ChangesStored(
+                self._reader.feed,
+                Counter(each.kind for each in completed),
+                tuple(max(age, timedelta(0)) for age in ages),
+                took,
+            )
+        )

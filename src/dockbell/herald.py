@@ -1,19 +1,22 @@
-"""Tells the operator what somebody should look at, as events that a sink may take: ``resources = ["notices"]``."""
+"""Tells the operator what somebody should look at, as events that a sink may take: ``resources = ["notices"]``.
+
+And notes in the store how each relay found its receiver, where other processes can see it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 import anyio
 
-from dockbell.core.model import NOTICES, NoticeKind, Statement, StatementKind
+from dockbell.core.model import NOTICES, Fate, Feed, NoticeKind, Statement, StatementKind
 from dockbell.core.publishing.event import Composer
-from dockbell.ports import Bell, Store
+from dockbell.ports import Bell, Condition, Found, Store
 from dockbell.telemetry import (
-    AgentFails,
+    DeliverySettled,
     EventDied,
     Fact,
     FeedFails,
@@ -58,12 +61,24 @@ class Herald:
         self._feed_id = 0
         self._news: dict[tuple[NoticeKind, str, str], _News] = {}
         self._down: set[tuple[NoticeKind, str, str]] = set()
+        self._found: dict[str, Found] = {}
+        self._unsaved: set[str] = set()
         self._bell = Bell()
 
     async def open(self) -> None:
         """Make the feed of the notices, if there is none, and begin to listen."""
         self._feed_id = (await self._store.open_feed(NOTICES)).id
         self._telemetry.listen(self.hear)
+
+    def expect(self, sink: str) -> None:
+        """Note that nothing is known yet of a sink's receiver."""
+        self._note_condition(sink, Condition.UNKNOWN)
+
+    def forget(self, feeds: Iterable[Feed], sinks: Iterable[str]) -> None:
+        """Forget what was wrong with feeds and sinks that are no longer there."""
+        gone = {("feed", str(feed)) for feed in feeds} | {("sink", sink) for sink in sinks}
+        self._down = {about for about in self._down if about[1:] not in gone}
+        self._found = {sink: found for sink, found in self._found.items() if ("sink", sink) not in gone}
 
     async def run(self) -> None:
         """Publish what is due, until cancelled."""
@@ -72,7 +87,7 @@ class Herald:
             try:
                 wake_at = await self.run_once()
             except Exception as error:  # noqa: BLE001  # the facts are in the log, and the next are told again
-                self._telemetry.emit(AgentFails("herald", error))
+                self._telemetry.emit_failure("herald", error)
                 wake_at = self._now() + _QUIET
             with anyio.move_on_after(None if wake_at is None else max(0.0, (wake_at - self._now()).total_seconds())):
                 await self._bell.wait(rings)
@@ -84,10 +99,13 @@ class Herald:
         try:
             await self.run_once()
         except Exception as error:  # noqa: BLE001  # the facts are in the log
-            self._telemetry.emit(AgentFails("herald", error))
+            self._telemetry.emit_failure("herald", error)
 
     async def run_once(self) -> datetime | None:
         """Publish what is due; return when more will be, None when nothing waits."""
+        if self._unsaved:
+            unsaved, self._unsaved = self._unsaved, set()
+            await self._store.note_conditions({sink: self._found[sink] for sink in unsaved if sink in self._found})
         now = self._now()
         due = {about: news for about, news in self._news.items() if news.due <= now}
         notices = [
@@ -107,7 +125,8 @@ class Herald:
         return min((news.due for news in self._news.values()), default=None)
 
     def hear(self, fact: Fact) -> None:
-        """Note a fact that is worth a notice; a listener of :class:`dockbell.telemetry.Telemetry`."""
+        """Note what a fact tells of; a listener of :class:`dockbell.telemetry.Telemetry`."""
+        self._find_condition(fact)
         match fact:
             case EventDied() if fact.feed != NOTICES:  # a notice about a notice would give another
                 self._note(NoticeKind.DEAD_LETTER, "sink", fact.sink, f"{fact.feed} {fact.key}: {fact.reason}")
@@ -129,6 +148,29 @@ class Herald:
                 details = fact.statement.details
                 reason = f"{details['reason']}: {details['count']} records wait"
                 self._note(NoticeKind.HELD, "feed", str(fact.statement.feed), reason)
+
+    def _find_condition(self, fact: Fact) -> None:
+        match fact:
+            case DeliverySettled():
+                known = self._found.get(fact.sink)
+                is_unknown = known is not None and known.condition is Condition.UNKNOWN
+                if is_unknown and fact.outcome.fate is Fate.DELIVERED:
+                    self._note_condition(fact.sink, Condition.CONNECTED)
+            case SinkFails():
+                self._note_condition(fact.sink, Condition.DOWN, fact.reason)
+            case SinkConnected():
+                self._note_condition(fact.sink, Condition.CONNECTED)
+
+    def _note_condition(self, sink: str, condition: Condition, reason: str = "") -> None:
+        known = self._found.get(sink)
+        if known is not None and known.condition is condition:
+            if known.reason == reason:
+                return
+            self._found[sink] = replace(known, reason=reason)
+        else:
+            self._found[sink] = Found(condition, self._now(), reason)
+        self._unsaved.add(sink)
+        self._bell.ring()
 
     def _note_down(self, kind: NoticeKind, subject: str, name: str, reason: str) -> None:
         if (kind, subject, name) not in self._down:

@@ -17,7 +17,7 @@ from dockbell.core.publishing.filters import Filter
 from dockbell.core.publishing.ledger import Ledger
 from dockbell.core.publishing.settlement import Beginning, Blocked, Replay
 from dockbell.ports import Store
-from dockbell.telemetry import FilterUnanswered, Telemetry
+from dockbell.telemetry import EventsSifted, FilterUnanswered, Telemetry
 
 _TAIL_AT_ONCE: Final = 10
 _TOLD_AT_ONCE: Final = 500
@@ -70,6 +70,12 @@ class Intake:
         self._ends: Mapping[Feed, int] = {}
         self._news_read = -1
         self._unanswered: Counter[Answer] = Counter()
+        self._sifted: Counter[bool] = Counter()
+
+    def take_in(self, beginnings: Mapping[Feed, Beginning]) -> None:
+        """Take in the feeds among these that are not known yet; the ledger knows them."""
+        self._beginnings = {**beginnings, **self._beginnings}
+        self._news_read = -1
 
     # New events -----------------------------------------------------------------------------------------------------
 
@@ -93,7 +99,9 @@ class Intake:
             frontier, end = ledger.frontier(feed), self._ends[feed]
             events = await self._store.read_events(feed, frontier, most, until=end)
             through = events[-1].sequence if len(events) == most else end  # else the rest was pruned before it was owed
-            ledger.admit(feed, filter(self._judge_passing, events), through)
+            wanted = [event for event in events if self._judge_passing(event)]
+            ledger.admit(feed, wanted, through)
+            self._tell_sifted(feed)
             # Where hardly any passed, nothing may be in flight whose end would call for more.
             is_hungry |= through < end and ledger.room >= ledger.read_ahead // 2
         for answer, count in self._unanswered.items():
@@ -123,12 +131,15 @@ class Intake:
         if not after and beginning.lost_since is not None and feed != NOTICES:
             events.insert(0, (0, teller.tell_gap()))
         passing = [each for each in events if self._judge_passing(each[1], is_told=True)]
+        self._tell_sifted(feed)
         self._ledger.tell(feed, passing, end, is_read=is_all)
         return True
 
     def _judge_passing(self, event: Event, *, is_told: bool = False) -> bool:
         """Return whether an event goes on to the sink; make a dead letter of one that the filters cannot judge."""
         answer = self._filter.judge(event, is_told=is_told)
+        if event.key:
+            self._sifted[answer.is_held_back] += 1
         if not answer.is_plain:
             self._unanswered[answer] += 1
         if not (answer is Answer.YES or answer.is_held_back):
@@ -137,6 +148,12 @@ class Intake:
 
     def _passes(self, event: Event, answer: Answer) -> bool:
         return answer is Answer.YES or (self._keeps_state and bool(event.key) and self._filter.wants(event.feed))
+
+    def _tell_sifted(self, feed: Feed) -> None:
+        """Tell what the filters made of some events of a feed's records."""
+        if self._sifted:
+            self._telemetry.emit(EventsSifted(self._sink, feed, self._sifted[False], self._sifted[True]))
+            self._sifted.clear()
 
     # Events that were read before -----------------------------------------------------------------------------------
 

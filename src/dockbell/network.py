@@ -7,12 +7,17 @@ import re
 import socket
 import ssl
 from collections.abc import Collection
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from dockbell.config.values import redact_url, show
 from dockbell.errors import ConfigError
 
+_QUOTED: Final = re.compile(r": (?:bytearray\()?b['\"].*", re.DOTALL)
+"""What h11 quotes of what it got; whoever sent that may have quoted our request, with its key."""
+_STATUS_LINE: Final = re.compile(r"([1-5]\d\d)(?: .*)?", re.DOTALL)
+_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 _UNKNOWN_ISSUER: Final = (2, 18, 19, 20, 21)  # OpenSSL's X509_V_ERR_… of chains that end with nobody we know
 
 
@@ -81,8 +86,15 @@ def explain(error: BaseException) -> str:
             return "no answer in time"
         case OSError():
             return (os.strerror(cause.errno) if cause.errno else str(cause)).lower()
-    text = str(cause).rstrip(".")
-    return text[:1].lower() + text[1:200] or type(cause).__name__
+    return _reword(str(cause)) or type(cause).__name__
+
+
+def _reword(text: str) -> str:
+    """Return what a library says of an error, without what it quotes of the other side."""
+    text = _QUOTED.sub("", text).rstrip(".")
+    if match := _STATUS_LINE.fullmatch(text):  # a proxy's refusal; it may say what it likes after the number
+        return f"{match[1]} {_PHRASES.get(int(match[1]), '')}".rstrip()
+    return text[:1].lower() + text[1:200]
 
 
 def find_cause(error: BaseException) -> BaseException:

@@ -12,7 +12,8 @@ from dockbell.config import ResourceSettings
 from dockbell.core.model import RunKind
 from dockbell.core.reading.window import advance, open_trailing_window, open_window
 from dockbell.ports import Alarm, RunRecord
-from dockbell.reading import Reader, tend
+from dockbell.reader import Reader
+from dockbell.tending import tend
 
 TRAILING_INTERVALS: Final = 20
 TRAILING_EVERY: Final = timedelta(minutes=5)

@@ -14,14 +14,18 @@ from typing import Final
 
 import anyio
 
+from dockbell.cleaning import clean_stored
 from dockbell.core.comparing.absence import Census, SeenRows, judge_absence
 from dockbell.core.comparing.judgement import Finding
 from dockbell.core.model import ChangeKind, DeletionReason, RunKind, Statement
 from dockbell.core.publishing.statement import Certificate, HoldReason, PassVerdict, held, reconciled
 from dockbell.core.reading.window import Progress, anchor
 from dockbell.errors import DockbellError, SourceError
+from dockbell.operations.purging import REWRITE_MOST
 from dockbell.ports import Absentees, Alarm, Checkpoint, FeedState, RunRecord
-from dockbell.reading import Reader, RunReport, tend
+from dockbell.reader import Reader, RunReport
+from dockbell.telemetry import ChangesStored
+from dockbell.tending import tend
 from dockbell.walk import Walk
 
 _DAY: Final = timedelta(hours=24)
@@ -44,6 +48,8 @@ class Reconciler:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        self.rewrite_most: int | None = REWRITE_MOST
+        """A larger store is not written anew to remove traces of what is no longer stored; None: any is."""
         self._turn = anyio.Lock()
         self._deadline: float | None = None  # by the loop's clock, which no step of ours moves
         self._failures = 0  # passes in a row that read something and ended incomplete
@@ -64,6 +70,8 @@ class Reconciler:
         state = await self._reader.state()
         if state.full is None or state.passes == 0 or state.rebaselining or self._reader.is_provisional:
             return timedelta(0)
+        if state.cleaning:  # which is done before a pass
+            return timedelta(0)
         # What an earlier process did is known by our clock only, which may have gone back since.
         now = self._reader.now()
         due = self._reader.next_pass(min(state.full.ended_at, now))
@@ -80,6 +88,7 @@ class Reconciler:
         async with self._turn:
             self._wait_after_failure()  # unless it goes well
             reader = self._reader
+            await clean_stored(reader, rewrite_most=self.rewrite_most)
             state = await reader.state()
             checkpoint = await self._load_checkpoint(state)
             seen = await reader.watch(None if checkpoint is None else checkpoint.seen)
@@ -139,10 +148,10 @@ class Reconciler:
         self._deadline = anyio.current_time() + min(pause, self._reader.next_pass(now) - now).total_seconds()
 
     def _wait_for_next(self, state: FeedState) -> None:
-        """Pass when it is due by the configuration; sooner, but each time later, while something is to be confirmed."""
+        """Pass when it is due by the configuration; sooner, but each time later, while something is left to be done."""
         now = self._reader.now()
         pause = self._reader.next_pass(now) - now
-        if state.confirm_at is not None or self._reader.is_provisional:
+        if state.confirm_at is not None or state.cleaning or self._reader.is_provisional:
             pause = min(pause, self._reader.settings.confirm_after * (1 << min(self._doubts, 20)))
             self._doubts += state.shape is not None  # an empty list costs next to nothing, and may fill at any time
         else:
@@ -241,6 +250,8 @@ class Reconciler:
         controlled: float | None = None
         with suppress(SourceError):  # the next pass will tell
             for row in rows:
+                if row not in bodies:
+                    continue  # purged since: there is nothing to ask for, and nothing to bury
                 if controlled is None or anyio.current_time() - controlled > _CONTROL_HOLDS.total_seconds():
                     if not await reader.look_up(report.walk.last_record):
                         break
@@ -256,6 +267,8 @@ class Reconciler:
         for start in range(0, len(rows), _BURIED_AT_ONCE):
             judge = partial(reader.judge.bury, until=until, now=reader.now(), reason=reason)
             buried += await reader.store.bury(state.id, rows[start : start + _BURIED_AT_ONCE], judge, reader.compose)
+        if buried:
+            reader.telemetry.emit(ChangesStored(reader.feed, {ChangeKind.DELETED: buried}))
         return buried
 
     async def _prove(self, state: FeedState, walk: Walk) -> bool:

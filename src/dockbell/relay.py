@@ -28,7 +28,6 @@ from dockbell.intake import Intake
 from dockbell.ports import Bell, Sink, StateKeeper, Store
 from dockbell.shelf import StoreShelf
 from dockbell.telemetry import (
-    AgentFails,
     DeliverySettled,
     EventDied,
     EventsTakenBack,
@@ -44,6 +43,7 @@ _CHECKPOINT_EVERY: Final = timedelta(seconds=1)
 _LOOK_EVERY: Final = timedelta(seconds=0.5)
 _GOODBYE: Final = timedelta(seconds=5)
 _RESTART_PAUSE: Final = timedelta(seconds=5)
+_FAILURES_MOST: Final = 3
 _SET_BACK_MOST: Final = timedelta(seconds=1)
 """A clock that is set back further makes all that was planned by it worthless."""
 
@@ -89,11 +89,15 @@ class Relay:
         self._turns = Bell()
         self._stopping = False
         self._paused: str | None = None
+        self._is_down = False
+        self._failures = 0
+        self._has_turned = False
         self._saving = anyio.Lock()
         self._unsaved: Settlement | None = None
         """What could not be saved: no later position may pass what is in it."""
         self._must_begin_again = False
         self._looked_at = now()
+        self._purges = store.purges
         self._origins: Mapping[Feed, int] = {}
         self._ledger = Ledger(sink.window)
         self._intake = self._make_intake()
@@ -107,7 +111,10 @@ class Relay:
             try:
                 await self._session()
             except Exception as error:  # noqa: BLE001  # the other sinks go on, and so will this one
-                self._telemetry.emit(AgentFails(f"sink {self._sink.name}", error))
+                self._telemetry.emit_failure(f"sink {self._sink.name}", error)
+                self._failures += 1
+                self._has_turned = False
+                self._turns.ring()
                 if not self._stopping:  # else nobody would end the pause
                     with anyio.move_on_after(_RESTART_PAUSE.total_seconds()):
                         await self._bell.wait(self._bell.rings)
@@ -120,23 +127,34 @@ class Relay:
     async def drain(self, patience: timedelta) -> bool:
         """Deliver what can be delivered now; return whether nothing is owed after it.
 
-        Gives up when the sink takes nothing, or settles nothing for as long as ``patience``.
+        Gives up when the sink takes nothing, settles nothing for as long as ``patience``, or breaks again and again.
         """
-        turns = 0
+        turns, failures_most = 0, self._failures + _FAILURES_MOST
         async with anyio.create_task_group() as group:
             group.start_soon(self.run)
-            while not turns or not (await self._intake.is_empty() or self._ledger.breaker.is_open or self._is_paused):
+            while not await self._is_done():
                 with anyio.move_on_after(patience.total_seconds()) as scope:
                     turns = await self._turns.wait(turns)
-                if scope.cancelled_caught:
+                if scope.cancelled_caught or self._failures >= failures_most:
                     break
             self.stop()
-        is_settled = turns > 0 and await self._intake.is_empty()
+        is_settled = self._has_turned and await self._intake.is_empty()
         return is_settled and not self._ledger.owed and self._intake.replay_at is None
+
+    async def _is_done(self) -> bool:
+        """Return whether all was done that can be done now."""
+        if not self._has_turned:
+            return False
+        return self._ledger.breaker.is_open or self._is_paused or await self._intake.is_empty()
 
     @property
     def _is_paused(self) -> bool:
         return self._paused is not None
+
+    @property
+    def _is_outdated(self) -> bool:
+        """Whether what the session has read may hold what is not stored any more."""
+        return self._store.purges != self._purges
 
     # One session, from what is saved --------------------------------------------------------------------------------
 
@@ -161,13 +179,16 @@ class Relay:
 
     async def _begin(self) -> None:
         if self._unsaved is not None:  # until the store takes it nothing is sent, else all would be sent ever again
-            await self._store.settle(self._sink.name, self._unsaved)
-            self._unsaved = None
-        self._must_begin_again = False
+            await self._save(self._unsaved)
+        knows_receiver = self._is_outdated and not self._must_begin_again
+        before, self._must_begin_again = self._ledger, False
+        self._purges = self._store.purges
         beginnings = await self._store.load_beginnings(self._sink.name)
         positions, blocked = await self._store.load_ledger(self._sink.name)
         self._origins = {feed: beginning.origin for feed, beginning in beginnings.items()}
         self._ledger = Ledger(self._sink.window, holds=self._holds)
+        if knows_receiver:
+            self._ledger.follow(before)
         self._ledger.restore(positions, blocked, beginnings, self._now())
         self._intake = self._make_intake(beginnings)
 
@@ -204,11 +225,14 @@ class Relay:
                 await self._resume()
             if ledger.must_save:
                 await self._checkpoint()
+            if self._is_outdated:
+                break  # read it again
             if not self._is_paused:
                 taken = ledger.take(self._now())
                 if taken:
                     await self._hand_over(taken, send)
                 await self._replay(send)
+            self._has_turned = True
             self._turns.ring()
             wake_at = None if self._is_paused else self._intake.wake_at()
             pause = inf if wake_at is None else max(0.0, (wake_at - self._now()).total_seconds())
@@ -226,6 +250,8 @@ class Relay:
         states: Mapping[tuple[Feed, str], bytes] = {}
         if self._sink.keeps_state:
             states = await self._store.read_states([(event.feed, event.key) for event, _ in taken])
+            if self._is_outdated:
+                return  # they stay owed
         for event, attempt in taken:
             state = states.get((event.feed, event.key))
             shown_state = None if state is None else self._rendering.state(state)
@@ -250,7 +276,7 @@ class Relay:
             await intake.read_replays()
             self._bell.ring()  # should none be sent, the next may be
         for _ in range(len(intake.replays)):
-            if not intake.can_replay:
+            if self._is_outdated or not intake.can_replay:
                 break
             replay, event = intake.replays.popleft()
             if not ledger.lend(replay, event, self._now()):
@@ -266,12 +292,18 @@ class Relay:
     def _note(self, delivery: Delivery, outcome: Outcome) -> None:
         breaker = self._ledger.breaker
         probe_at = breaker.probe_at
-        self._ledger.settle(delivery.event, outcome, self._now(), self._jitter())
+        now, event = self._now(), delivery.event
+        self._ledger.settle(event, outcome, now, self._jitter())
         if breaker.probe_at is not None and breaker.probe_at != probe_at:
             self._telemetry.emit(SinkFails(self._sink.name, outcome.reason, breaker.probe_at - self._now()))
-        elif breaker.probe_at is None and probe_at is not None:
+            self._is_down = True
+        elif breaker.probe_at is None and (
+            probe_at is not None or (self._is_down and outcome.fate is Fate.DELIVERED)  # or it was forgiven meanwhile
+        ):
             self._telemetry.emit(SinkConnected(self._sink.name, "takes events again"))
-        self._telemetry.emit(DeliverySettled(self._sink.name, delivery, outcome))
+            self._is_down = False
+        times = (None, None) if delivery.replayed else (_since(event.recorded_at, now), _since(event.made_at, now))
+        self._telemetry.emit(DeliverySettled(self._sink.name, delivery, outcome, *times))
         self._bell.ring()
 
     async def _forward_news(self) -> None:
@@ -303,8 +335,10 @@ class Relay:
         """Look what was decided of the sink."""
         paused, held = self._paused, set(self._ledger.held)
         controls = await self._store.load_controls(self._sink.name)
-        if any(self._origins[feed] != origin for feed, origin in controls.origins.items()):
+        if any(controls.origins.get(feed, origin) != origin for feed, origin in self._origins.items()):
             self._begin_again()
+        elif controls.origins.keys() - self._origins.keys():
+            await self._take_in()
         if controls.paused != paused and self._paused == paused and not self._ledger.closed:  # else it was just paused
             self._paused = controls.paused
             if controls.paused is not None:
@@ -323,6 +357,15 @@ class Relay:
                 if (entry.feed, entry.key) in held and not entry.held:
                     self._ledger.release(entry)
             self._bell.ring()
+
+    async def _take_in(self) -> None:
+        """Begin with feeds that are new since the session began; what is under way in the others goes on."""
+        beginnings = await self._store.load_beginnings(self._sink.name)
+        positions, _ = await self._store.load_ledger(self._sink.name)
+        self._ledger.take_in(positions, beginnings)
+        self._intake.take_in(beginnings)
+        self._origins = {feed: beginning.origin for feed, beginning in beginnings.items()} | dict(self._origins)
+        self._bell.ring()
 
     def _begin_again(self) -> None:
         self._must_begin_again = True
@@ -343,11 +386,17 @@ class Relay:
             settlement = self._ledger.checkpoint(self._now())
             if settlement:
                 self._unsaved = settlement  # should it not be saved, the session begins anew
-                await self._store.settle(self._sink.name, settlement)
-                self._unsaved = None
-        if settlement:
-            self._bell.ring()  # keys that went aside have made room, or are due
+                await self._save(settlement)
+
+    async def _save(self, settlement: Settlement) -> None:
+        await self._store.settle(self._sink.name, settlement)
+        self._unsaved = None
+        self._bell.ring()  # keys that went aside have made room, or are due
         for letter in settlement.dead:
             self._telemetry.emit(EventDied(self._sink.name, letter.feed, letter.key, letter.sequence, letter.error))
         if settlement.revived:
             self._telemetry.emit(EventsTakenBack(self._sink.name, len(settlement.revived)))
+
+
+def _since(at: datetime | None, now: datetime) -> timedelta | None:
+    return None if at is None else max(now - at, timedelta(0))

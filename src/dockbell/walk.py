@@ -50,6 +50,7 @@ class Walk:
         began_at: Our time when it began; None where that is not known.
         asked_at: S of its first request; None before it.
         answered_at: The service's time of its last answer.
+        offset: How far our clock was ahead of the service's at its last answer.
         collisions: Records that it showed a second time with other content, which no later date explains.
         forgiven: So many records without a key may be met by a poll that proves something all the same: as many as were
             in quarantine before, for their text may be another each time.
@@ -64,6 +65,7 @@ class Walk:
     began_at: datetime | None = None
     asked_at: datetime | None = None
     answered_at: datetime | None = None
+    offset: timedelta = timedelta(0)
     pages: int = 0
     records: int = 0
     events: int = 0
@@ -82,10 +84,15 @@ class Walk:
     _cursor: str | None = None
     _level: int = 0
     _empty: int = 0
-    _cursors: set[str] = field(default_factory=set)
+    _cursors: set[bytes] = field(default_factory=set)
     _pages: set[bytes] = field(default_factory=set)
     _ticks: Counter[int] = field(default_factory=Counter)
     _keyless: dict[bytes, str] = field(default_factory=dict)
+
+    @property
+    def sent_at(self) -> datetime | None:
+        """Our time of its first request, as our clock stands against the service's now; None before it."""
+        return None if self.asked_at is None else self.asked_at + self.offset
 
     @property
     def proof(self) -> Proof | None:
@@ -169,6 +176,7 @@ class Walk:
         if self.asked_at is None:
             self.asked_at = page.asked_at
         self.answered_at = page.answered_at
+        self.offset = page.received_at - page.answered_at
         self.pages += 1
         self.records += len(page.records)
         if page.records:
@@ -221,9 +229,10 @@ class Walk:
         return next(iter([*self.bad, *keyless]), "")
 
     def _find_anomaly(self, page: Page, cursor: str) -> str:
-        if cursor in self._cursors:
+        mark = blake2b(cursor.encode(), digest_size=16).digest()
+        if mark in self._cursors:
             return "the API gave a cursor a second time"
-        self._cursors.add(cursor)
+        self._cursors.add(mark)
         if self.tally.repeated > _REPEATS_MOST + self.records // 2:
             return f"the API gives more pages than plausible: {self.tally.repeated} records a second time"
         if page.records:

@@ -137,7 +137,7 @@ def test_on_a_terminal_lines_scroll_above_a_live_header(tmp_path: Path) -> None:
     lines = [line.strip("\r") for line in plain.splitlines()]
     assert re.search(LINE, "\n".join(lines), re.MULTILINE)
     assert any(re.match(r" requests ━+ \d+ of 300 in the last minute, refused 0", line) for line in lines)
-    assert max(map(len, lines)) <= 80
+    assert max(map(len, lines)) <= 80, max(lines, key=len)
     check_nothing_is_left(tmp_path, plain)
 
 

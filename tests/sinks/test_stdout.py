@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import os
+import pty
 import sys
 
 import anyio
@@ -63,3 +65,17 @@ async def test_a_probe_says_whether_standard_output_is_open(monkeypatch: pytest.
     os.close(writing)
     with pytest.raises(SinkUnavailable, match="standard output: bad file descriptor"):
         await make_sink().probe()
+
+
+async def test_a_terminal_obeys_nothing_that_others_have_written_into_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, other = pty.openpty()
+    monkeypatch.setattr(sys, "stdout", os.fdopen(other, "w", closefd=False))
+    body = '{"name":"a\x9b2J\u202eb"}'.encode()
+    async with running(make_sink()) as run:
+        run.deliver(make_delivery(body=body))
+        await run.until_settled(1)
+    shown = os.read(terminal, 4096).decode().removesuffix("\r\n")
+    assert shown.isprintable()
+    assert json.loads(shown) == json.loads(body)
+    os.close(terminal)
+    os.close(other)

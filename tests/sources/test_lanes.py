@@ -19,7 +19,7 @@ import anyio
 import httpx
 import pytest
 
-from dockbell.core.reading.request import list_request, order_request
+from dockbell.core.reading.request import list_request, order_request, shipment_request
 from dockbell.core.reading.response import Response
 from dockbell.errors import ConfigError, PageUnreadable, SourceUnavailable
 from dockbell.sources.lanes import Lanes, Unreached
@@ -434,6 +434,14 @@ async def test_a_redirect_is_an_answer_like_others(serve: Serve) -> None:
         writer.write(b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n")
 
     assert (await exchange(serve, converse)).status == 302
+
+
+async def test_what_no_url_holds_is_not_asked_for_and_told_in_short(closed_port: int) -> None:
+    lanes = make_lanes(f"http://127.0.0.1:{closed_port}")
+    with pytest.raises(SourceUnavailable, match=r"cannot be asked: .*too long") as caught:
+        await lanes.exchange(shipment_request("s" * 100_000), [])
+    assert len(str(caught.value)) < 200
+    await lanes.aclose()
 
 
 async def test_cookies_are_not_kept(serve: Serve) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import random
+from dataclasses import replace
 from typing import Final
 
 import jsonpatch
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.core.model import Event as Written
+from dockbell.core.publishing.erasure import empty_event
 from dockbell.core.publishing.statement import GapReason, gap, rebaselined
 from dockbell.subscriber import Change, Copy, Effect, Missing, RevisionGaps, State, Taken, parse
 from tests.subscriber.stories import FEED, NOW, STEPS, Content, Story, deliver, render, same, store_lost, told
@@ -275,3 +278,19 @@ def test_once_a_feed_was_listed_a_record_that_is_not_known_has_had_no_change_but
     state.close(str(FEED), set(), 0)
     (taken,) = apply(state, [lifecycle().events[index]])
     assert taken.missing == missing
+
+
+def test_a_copy_of_what_was_purged_is_gone_whatever_came_before() -> None:
+    story = lifecycle()
+    events = [replace(event, body=empty_event(event.body)) for event in story.events]
+    last = events[-1]
+    purged = json.loads(last.body)
+    purged["data"] |= {"change": "deleted", "reason": "purged", "revision": last.revision + 1}
+    purged["data"] |= {"before": None, "after": None}
+    state = State()
+    assert set(effects(state, events)) <= {Effect.INCOMPLETE, Effect.ASIDE, Effect.APPLIED}
+    state.apply(parse(json.dumps(purged)))
+    assert (dict(state), state.stale) == ({}, set())
+    told = parse(events[0].body).data
+    assert isinstance(told, Change)
+    assert (told.purged, told.after) == (True, None)

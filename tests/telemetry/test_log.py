@@ -9,7 +9,18 @@ from io import StringIO
 import pytest
 
 from dockbell.core.model import Delivery, Event, Fate, Feed, Outcome, RunKind
-from dockbell.telemetry import AgentFails, DeliverySettled, Fact, RunEnded, SourceWaits, Stopping, Telemetry
+from dockbell.telemetry import (
+    AgentFails,
+    DeliverySettled,
+    EventDied,
+    Fact,
+    FeedCleaned,
+    FeedFails,
+    RunEnded,
+    SourceWaits,
+    Stopping,
+    Telemetry,
+)
 from dockbell.telemetry.log import log_fact, start_log
 
 FEED = Feed("main", "shipments")
@@ -65,6 +76,9 @@ def test_anything_else_gets_an_object_with_the_fields_of_the_fact() -> None:
         "events": 2,
         "elapsed": 1.25,
         "problem": "",
+        "asked_at": None,
+        "late": None,
+        "sent_at": None,
     }
 
 
@@ -110,3 +124,53 @@ def test_libraries_are_heard_when_they_warn() -> None:
     logging.getLogger("apscheduler.executors.default").info("running job")
     logging.getLogger("apscheduler.executors.default").warning("it is late")
     assert [json.loads(line)["text"] for line in stream.getvalue().splitlines()] == ["it is late"]
+
+
+@pytest.mark.parametrize("stream", [StringIO, Terminal])
+def test_the_words_of_others_are_one_line_that_no_terminal_obeys(stream: type[StringIO]) -> None:
+    (line,) = write(
+        stream(), SourceWaits("main", "HTTP 503\n12:00:00 all is well\x1b[2J\x9b2J\u2028\u202e", timedelta())
+    )
+    assert line.removeprefix("\x1b[33m").removesuffix("\x1b[0m").isprintable()
+    assert "all is well" in line
+
+
+def test_a_trace_keeps_its_lines_and_nothing_else_that_is_not_shown() -> None:
+    with pytest.raises(ValueError, match="2J") as caught:
+        int("\x1b[2J")
+    first, *others = write(Terminal(), AgentFails("agent", caught.value))
+    assert len(others) > 2
+    assert "\x1b[2J" not in "".join((first, *others))
+
+
+@pytest.mark.parametrize("stream", [StringIO, Terminal])
+def test_a_line_has_an_end_whatever_others_have_to_say(stream: type[StringIO]) -> None:
+    (line,) = write(stream(), EventDied("erp", FEED, "k" * 1_000_000, 1, "HTTP 400"))
+    assert len(line) < 10_000
+
+
+@pytest.mark.parametrize(
+    ("problem", "level", "text"),
+    [
+        ("", logging.INFO, "main/shipments: /a, /b dropped from 1 record and 0 events"),
+        (
+            "it is full",
+            logging.WARNING,
+            (
+                "main/shipments: /a, /b dropped from 1 record and 0 events; but it is full;"
+                ' the next pass, or "dockbell once", tries again'
+            ),
+        ),
+    ],
+)
+def test_what_was_dropped_from_the_store_is_told_and_weighs_more_where_traces_are_left(
+    problem: str, level: int, text: str
+) -> None:
+    fact = FeedCleaned(FEED, ("/a", "/b"), 1, 0, problem)
+    assert (fact.level, str(fact)) == (level, text)
+
+
+def test_a_feed_that_cannot_be_read_says_when_it_is_asked_again() -> None:
+    fact = FeedFails(FEED, "HTTP 401; the API does not accept the key, check api_key", timedelta(minutes=1))
+    assert str(fact).endswith("check api_key; asking again in 60 s")
+    assert str(FeedFails(FEED, "HTTP 401")) == "main/shipments: HTTP 401"

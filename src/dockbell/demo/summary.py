@@ -125,7 +125,7 @@ def _show_next(kept: Path | None) -> Iterator[Text]:
         yield Text(f"  dockbell status --config {kept / 'dockbell.toml'}")
         yield Text(f"  dockbell events --config {kept / 'dockbell.toml'}")
     steps = (
-        ("cp config.example.toml dockbell.toml", "and enter your API, broker and webhook"),
+        ("dockbell init", "asks for your API, broker or webhook"),
         ("dockbell check && dockbell run", "what would fail, and then the daemon"),
         ("docs/guarantees.md", "what is promised, and when"),
     )

@@ -21,8 +21,22 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens, so that who connects waits for :func:`serve`.
+
+    Raises:
+        OSError: The address cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=1024)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio leaves it off for sockets made by others
+    return listener
+
+
 @asynccontextmanager
-async def serve(sandbox: Sandbox, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+async def serve(
+    sandbox: Sandbox, host: str = "127.0.0.1", port: int = 0, *, listener: socket.socket | None = None
+) -> AsyncIterator[str]:
     """Serve the sandbox and let it live until the block is left; the value is its base URL.
 
     Signals are left alone. On leaving, open connections are closed; answers under way have a second to finish.
@@ -31,14 +45,13 @@ async def serve(sandbox: Sandbox, host: str = "127.0.0.1", port: int = 0) -> Asy
         sandbox: What to serve.
         host: The address to listen on.
         port: The port, 0 for any free one.
+        listener: What :func:`bind` gave for them, if that was done already.
 
     Raises:
         OSError: The address cannot be listened on.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family, backlog=1024)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio leaves it off for sockets made by others
-    shown_host = f"[{host}]" if family == socket.AF_INET6 else host
+    listener = listener or bind(host, port)
+    shown_host = f"[{host}]" if ":" in host else host
     async with (
         listening(sandbox.app, listener, http=_Connection, date_header=False, server_header=False),
         anyio.create_task_group() as group,

@@ -12,6 +12,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dockbell.config import SinkSettings
 from dockbell.core.model import DELIVERED, Delivery, Fate, Outcome
+from dockbell.core.printable import escape_json
 from dockbell.errors import SinkUnavailable
 from dockbell.network import explain
 from dockbell.telemetry import Telemetry
@@ -38,7 +39,7 @@ class StdoutSink:
     ) -> None:
         """Write each event once, as one line."""
         async for delivery in deliveries:
-            settle(delivery, await to_thread.run_sync(_write, delivery.event.body + b"\n", abandon_on_cancel=True))
+            settle(delivery, await to_thread.run_sync(_write_event, delivery.event.body, abandon_on_cancel=True))
 
     async def probe(self) -> str:
         """Look whether standard output is open.
@@ -53,12 +54,15 @@ class StdoutSink:
         return "standard output is open"
 
 
-def _write(line: bytes) -> Outcome:
-    # Past sys.stdout's buffer, which would keep what a closed pipe did not take and fail again at exit.
-    rest = memoryview(line)
+def _write_event(body: bytes) -> Outcome:
     try:
+        # Past sys.stdout's buffer, which would keep what a closed pipe did not take and fail again at exit.
+        file = sys.stdout.fileno()
+        if os.isatty(file):  # which would obey what others have written into a record
+            body = escape_json(body.decode(errors="replace")).encode()
+        rest = memoryview(body + b"\n")
         while rest:
-            rest = rest[os.write(sys.stdout.fileno(), rest) :]
+            rest = rest[os.write(file, rest) :]
     except OSError as error:
         return Outcome(Fate.UNREACHABLE, f"standard output: {explain(error)}")
     return DELIVERED

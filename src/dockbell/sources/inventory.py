@@ -36,9 +36,11 @@ from dockbell.errors import (
     PageUnreadable,
     RateLimited,
     SchemaMismatch,
+    SourceError,
     SourceRefused,
     SourceUnavailable,
 )
+from dockbell.sources.discretion import Discretion
 from dockbell.sources.gatekeeper import Gatekeeper, now
 from dockbell.sources.lanes import Lanes, Unreached
 from dockbell.sources.remembered import RememberedPages
@@ -124,6 +126,7 @@ class InventoryClient:
         self._lanes = Lanes(
             base_url, timeout=timeout, max_body=max_body, proxy=proxy, ca_file=ca_file, transport=transport
         )
+        self._discretion = Discretion(proxy)
         self._telemetry = telemetry or Telemetry()
         self._envelopes: dict[str, str] = {}
         self._clock = ServiceClock()
@@ -161,6 +164,11 @@ class InventoryClient:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._lanes.aclose()
+
+    def inherit(self, before: InventoryClient) -> None:
+        """Count what another client has asked with the same key; it is closed, and this one has asked nothing yet."""
+        self._budget.inherit(before._budget)
+        self._orders.inherit(before._orders)
 
     @property
     def budget(self) -> Usage:
@@ -342,13 +350,16 @@ class InventoryClient:
         """Send one request as it is and return its answer as it is, whatever its status: for a look at the API itself.
 
         It has its turn by the budget, as urgent as an operator. It is sent once, also where the key is known to be
-        refused, and nothing is concluded from its answer but how the budget stands. Errors do not quote the key.
+        refused, and nothing is concluded from its answer but how the budget stands. Where it quotes the key or the
+        proxy's password, ``***`` stands in their place.
 
         Raises:
             SourceRefused: There is no key to ask with.
             SourceUnavailable: No complete answer came; :class:`RateLimited` when the API wants minutes of peace.
         """
-        return await self._send(request, Urgency.OPERATOR, self._current_key(), gated=False)
+        return self._discretion.hush_answer(
+            await self._send(request, Urgency.OPERATOR, self._current_key(), gated=False)
+        )
 
     async def _ask(
         self, request: Request, urgency: Urgency, read: Callable[[Response], T], *, tries: int = _TRIES
@@ -357,7 +368,7 @@ class InventoryClient:
         attempt, unreadable = 1, 0
         while True:
             try:
-                return read(await self._exchange(request, urgency))
+                return self._understand(await self._exchange(request, urgency), read)
             except SourceUnavailable as error:
                 wait = delay(attempt, base=_SHORTEST_WAIT, cap=_LONGEST_WAIT, jitter=random.random())  # noqa: S311  # no secret
                 if isinstance(error, RateLimited):
@@ -371,6 +382,14 @@ class InventoryClient:
                 self._telemetry.emit(SourceWaits(self.name, str(error), wait))
             await anyio.sleep(wait.total_seconds())
             attempt += 1
+
+    def _understand(self, response: Response, read: Callable[[Response], T]) -> T:
+        """Return what ``read`` finds in an answer; errors do not quote what the API or a proxy was shown."""
+        try:
+            return read(response)
+        except SourceError as error:
+            error.args = (self._discretion.hush(str(error)),)
+            raise
 
     async def _exchange(self, request: Request, urgency: Urgency) -> Response:
         """Return the answer to a request, unless the key is known to be refused and this is not the probe."""
@@ -425,20 +444,31 @@ class InventoryClient:
             if gated:
                 self._stop_refused(request)  # the refusal may have become known while this waited
             started, status, allowance = now(), None, None
+            self._discretion.show(key)
             try:
                 response = await self._lanes.exchange(request, self._headers(request, key))
                 status, allowance = response.status, read_allowance(response)
             finally:
-                remaining = allowance.remaining if allowance else None
+                told = (allowance.remaining, allowance.limit, allowance.resets_in) if allowance else (None, None, None)
+                remaining, limit, resets_in = told
                 self._telemetry.emit(
-                    RequestSent(self.name, urgency, request.path, status, now() - started, remaining, request.method)
+                    RequestSent(
+                        self.name,
+                        urgency,
+                        request.path,
+                        status,
+                        now() - started,
+                        remaining,
+                        request.method,
+                        limit,
+                        resets_in,
+                    )
                 )
             if allowance:
                 budgets[-1].learned(allowance, now())
         if status == _UNAUTHORIZED and self._key == key:
             self._key = None  # it is looked up again before the next request
-        # What the API says of an error is quoted, and some quote the key.
-        return response if status < _ERRORS else replace(response, body=response.body.replace(key.encode(), b"***"))
+        return response if status < _ERRORS else self._discretion.hush_answer(response)
 
     def _charged(self, request: Request) -> tuple[Budget, ...]:
         """Return the budgets that a request counts in, the narrowest last: that is the one an answer speaks of."""

@@ -85,6 +85,10 @@ class Lanes:
             intact = True
         except TimeoutError as error:
             raise _kind_of(answer)(f"{request}: no complete answer within {limit:g} s") from error
+        except httpx.InvalidURL as error:  # the id of a record may be of any length
+            raise SourceUnavailable(
+                f"{request.method} {request.collection}: cannot be asked: {explain(error)}"
+            ) from error
         except _UNREACHED as error:
             raise Unreached(f"{request}: cannot connect to {self._peer}: {explain(error)}") from error
         except httpx.RemoteProtocolError as error:

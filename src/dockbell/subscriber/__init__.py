@@ -9,7 +9,7 @@ Nothing of the daemon is imported, nor needs to run here; each part works withou
 - :class:`RevisionGaps`, :class:`SequenceGaps`: what did not arrive, where that can be known.
 - ``dockbell.subscriber.repair``: what did not arrive, read from dockbell's pull feeds. It alone needs httpx.
 
-``docs/subscribing.md`` has the whole story with examples.
+``docs/how-to/subscribe.md`` has the whole story with examples.
 """
 
 from __future__ import annotations

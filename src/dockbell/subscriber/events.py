@@ -40,9 +40,10 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         detected_at: When dockbell saw it.
         via: Which kind of reading showed it, ``poll``, ``pass`` …; ``state`` where a sink is told how records are.
         late: An earlier complete run covered it and did not show it.
-        reason: Of ``deleted``: ``absent``, ``not_found`` or ``left``.
+        reason: Of ``deleted``: ``absent``, ``not_found``, ``left``; ``purged``: erase what you have of the record.
         detail_missing: The record's detail was wanted and did not come.
         omitted: Which of ``before``, ``after``, ``patch``, ``changed`` were left out on the way to this sink.
+        purged: They were erased, because the operator had the record's content erased afterwards.
     """
 
     resource: str
@@ -62,6 +63,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     detail_missing: bool = False
     omitted: tuple[str, ...] = ()
+    purged: bool = False
 
 
 class Named(Change, frozen=True, kw_only=True):
@@ -126,8 +128,8 @@ class Gap(Statement, frozen=True, kw_only=True):
     Attributes:
         began_at: Until when it had seen everything; None where nobody knows.
         ended_at: From when on it sees again.
-        reason: ``down``, ``refused``, ``unavailable``, ``no_budget``; ``store_lost``: revisions begin anew;
-            ``overrun``: this sink alone has lost events, and is told of each record as it is.
+        reason: ``down``, ``refused``, ``unavailable``, ``no_budget``, ``store_unavailable``; ``store_lost``: revisions
+            begin anew; ``overrun``: this sink alone has lost events, and is told of each record as it is.
     """
 
     began_at: datetime | None = msgspec.field(name="from")

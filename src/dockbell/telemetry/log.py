@@ -12,11 +12,14 @@ import msgspec
 
 from dockbell.core.model import Feed
 from dockbell.core.moment import format_moment
+from dockbell.core.printable import escape_json, printable
 from dockbell.telemetry import Fact
 
 _COLOURS: Final = {logging.DEBUG: "bright_black", logging.WARNING: "yellow", logging.ERROR: "red"}
 _ROUTINE: Final = ("apscheduler", "httpx", "httpcore", "asyncio")
 """Libraries that narrate what facts already say; only their warnings are kept."""
+_LONGEST: Final = 4000
+"""Characters of a line: keys, and other words that are not ours, may have millions."""
 
 
 def start_log(stream: TextIO, *, verbose: bool = False) -> None:
@@ -44,6 +47,10 @@ def log_fact(fact: Fact) -> None:
         )
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
 def _moment(record: logging.LogRecord) -> datetime:
     return datetime.fromtimestamp(record.created, UTC)
 
@@ -52,9 +59,9 @@ class _Lines(logging.Formatter):
     """``12:30:01 main/shipments: poll complete …``, coloured by level, in local time."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{_moment(record).astimezone():%H:%M:%S} {record.getMessage()}"
+        line = f"{_moment(record).astimezone():%H:%M:%S} {printable(_cut(record.getMessage()))}"
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "\n" + printable(self.formatException(record.exc_info), keep="\n")
         colour = _COLOURS.get(record.levelno)
         return click.style(line, fg=colour) if colour else line
 
@@ -66,7 +73,7 @@ class _Objects(logging.Formatter):
         entry: dict[str, Any] = {
             "time": format_moment(_moment(record)),
             "level": record.levelname.lower(),
-            "text": record.getMessage(),
+            "text": _cut(record.getMessage()),
         }
         fact = getattr(record, "fact", None)
         if isinstance(fact, Fact):
@@ -76,7 +83,7 @@ class _Objects(logging.Formatter):
             }
         if record.exc_info:
             entry["trace"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(entry).decode()
+        return escape_json(msgspec.json.encode(entry).decode())
 
 
 def _is_plain(value: object) -> bool:
@@ -87,4 +94,4 @@ def _is_plain(value: object) -> bool:
 def _plain(value: object) -> object:
     if isinstance(value, timedelta):
         return value.total_seconds()
-    return str(value) if isinstance(value, Feed) else value
+    return _cut(str(value)) if isinstance(value, Feed | str) else value

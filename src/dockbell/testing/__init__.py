@@ -1,7 +1,7 @@
 """The conformance suite that every sink must pass, for the tests of those who write sinks; it needs pytest.
 
 In short: implement :class:`Receiver` over a real receiver of the sink's kind, and subclass :class:`SinkConformance`.
-See ``docs/plugin-sinks.md``.
+See ``docs/how-to/add-a-sink.md``.
 """
 
 from __future__ import annotations

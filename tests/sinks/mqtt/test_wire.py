@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 import pytest
 from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion
 
 from dockbell.core.model import Fate, Outcome
 from dockbell.errors import SinkRejected, SinkUnavailable
@@ -23,7 +24,7 @@ from dockbell.sinks.mqtt.greeting import Protocol, VersionRefused, VersionUnclea
 from dockbell.sinks.mqtt.publication import Publication
 from dockbell.sinks.mqtt.wire import Ack, Ending, Login, Wire, dial
 from dockbell.telemetry import SinkFails
-from tests.brokers import find_free_port
+from tests.brokers import Broker, find_free_port
 from tests.sinks.conftest import Facts, make_delivery, running
 from tests.sinks.mqtt.handmade import CONNECT, PINGREQ, PUBLISH, packet, read_packet
 
@@ -315,3 +316,26 @@ async def test_the_end_is_noticed_between_two_attempts_to_connect(monkeypatch: p
         async with running(MqttSink("floor", settings, facts.telemetry)) as run:
             await facts.until(SinkFails, 1)
     assert not run.settled
+
+
+async def test_what_others_have_put_where_we_listen_is_not_sent_to_us_beyond_a_size(mosquitto: Broker) -> None:
+    """``MaximumPacketSize`` of the CONNECT is the broker's to obey; a retained sentinel may be anybody's."""
+    stranger = paho.Client(CallbackAPIVersion.VERSION2)
+    stranger.connect(mosquitto.host, mosquitto.port)
+    stranger.loop_start()
+    stranger.publish("dockbell/positions/x", b"x" * 2_000_000, qos=1, retain=True).wait_for_publish(5)
+    heard, news = list[bytes](), anyio.Event()
+
+    def hear(payload: bytes, _: bool) -> None:
+        heard.append(payload)
+        news.set()
+
+    wire = await dial(Login(mosquitto.host, mosquitto.port, "test", timedelta(seconds=30)), lambda: None)
+    assert await wire.subscribe("dockbell/positions/x", hear) == ""
+    stranger.publish("dockbell/positions/x", b"small", qos=1).wait_for_publish(5)
+    with anyio.fail_after(5):
+        await news.wait()
+    assert heard == [b"small"]
+    stranger.disconnect()
+    stranger.loop_stop()
+    wire.close()

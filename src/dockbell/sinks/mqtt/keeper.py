@@ -22,7 +22,7 @@ from dockbell.ports import Kept, Shelf
 from dockbell.sinks.mqtt.flow import Flow
 from dockbell.sinks.mqtt.publication import Publication
 from dockbell.sinks.mqtt.wire import Ending, Wire
-from dockbell.telemetry import AgentFails, StateRepaired, Telemetry
+from dockbell.telemetry import StateRepaired, Telemetry
 
 _WRITE_EVERY: Final = timedelta(seconds=10)
 _ECHO_LIMIT: Final = timedelta(seconds=10)
@@ -75,7 +75,7 @@ class Keeper:
             await self._repair(flow, await self._read_sentinel(wire, flow))
         except Exception as error:  # noqa: BLE001  # deliveries go on; the old sentinel tells the next connection
             self._written = None
-            self._telemetry.emit(AgentFails(f"sink {self._name}: state", error))
+            self._telemetry.emit_failure(f"sink {self._name}: state", error)
 
     async def write(self) -> Publication | None:
         """Return the sentinel as it should be at the end; None where it is so, or must stay as it is."""

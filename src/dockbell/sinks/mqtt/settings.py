@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from datetime import timedelta
 from typing import Annotated, Final, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -95,6 +96,11 @@ class MqttSettings(SinkSettings):
     def owned_by(self, dockbell: str, sink: str) -> Self:
         """Return settings with a client id of the sink's own, where none is chosen."""
         return self.model_copy(update={"client_id": self.client_id or f"{dockbell}-{sink}"})
+
+    def claim(self) -> str:
+        """Return the client id at its broker: a second client of that name throws the first out."""
+        parts = urlsplit(self.url)
+        return f"client_id {self.client_id} at {parts.hostname}:{parts.port or PORTS[parts.scheme]}"
 
     def aside(self) -> Self:
         """Return settings for a short second connection: one as the daemon's client would throw the daemon's out."""

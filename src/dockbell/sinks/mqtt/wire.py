@@ -20,6 +20,7 @@ from anyio import to_thread
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from dockbell.errors import SinkError, SinkRejected, SinkUnavailable
@@ -32,6 +33,8 @@ _PUBACK_LIMIT: Final = timedelta(seconds=30)
 _TICK: Final = timedelta(seconds=1)
 _QUICK_ACK: Final = getattr(socket, "TCP_QUICKACK", None)
 _MOST_IN_FLIGHT: Final = 65_535
+_MOST_HEARD: Final = 1024 * 1024
+"""Bytes of a packet that a broker may send; our own words, which alone we listen to, have some hundred."""
 _TAKEN_OVER: Final = 0x8E
 # Reasons of a DISCONNECT that no single publication can be blamed for: busy, shutting down, no answer to a ping, too
 # much in flight, rate, quota, administrative action, another server, moved, connection rate, longest connection.
@@ -144,7 +147,12 @@ class _TidySocket(ssl.SSLSocket):
 
 
 def _connect(client: paho.Client, login: Login) -> None:
-    client.connect(login.host, login.port, int(login.keepalive.total_seconds()))  # a fresh client starts clean
+    properties = None
+    if login.protocol is Protocol.V5:
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho's own are not typed
+        properties.MaximumPacketSize = _MOST_HEARD
+    # A fresh client starts clean.
+    client.connect(login.host, login.port, int(login.keepalive.total_seconds()), properties=properties)
     if client.socket() is None:
         raise ConnectionResetError("connection lost")
 

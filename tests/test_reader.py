@@ -1,4 +1,4 @@
-"""What poller and reconciler share: the first pass, keys, other ways of reading, drift, and what stops a feed."""
+"""What poller and reconciler share: the first pass, keys, other ways of reading, drift."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ import pytest
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import RunKind, StatementKind, Urgency
 from dockbell.core.moment import format_moment
-from dockbell.errors import SchemaMismatch, SourceRefused
-from dockbell.reading import tend
+from dockbell.errors import SchemaMismatch
 from dockbell.stores.sqlite import SqliteStore
-from dockbell.telemetry import AgentFails, FeedFails, FeedMended, HabitChanged, NamedEventUnanswered, Stated
+from dockbell.telemetry import HabitChanged, NamedEventUnanswered, Stated
 from tests.rig import PACKAGES, SHIPMENTS, Rig, open_rig, open_stock
 from tests.stores.pages import complete
 
@@ -770,68 +769,3 @@ async def test_a_named_event_whose_condition_cannot_be_answered_is_told_for_each
     unanswered = [fact for fact in rig.ear.facts if isinstance(fact, NamedEventUnanswered)]
     assert [(fact.feed, fact.name, fact.count) for fact in unanswered] == [(PACKAGES, "heavy", 1)]
     assert await rig.events() == ["a updated 1", "b updated 1", "b updated 1"]
-
-
-# What the operator must mend -----------------------------------------------------------------------------------------
-
-
-async def test_records_that_nothing_identifies_stop_the_feed_with_the_remedy(rig: Rig) -> None:
-    rig.source.records = {"x": {"colour": "red", "size": 1}, "y": {"colour": "red", "size": 1}}
-    await tend(rig.reader, rig.read_whole, pause=False)
-    problem = (await rig.reader.state()).problem
-    assert problem == (
-        'resource "packages": no field identifies the records, got fields colour, size; set key in [resources.packages]'
-    )
-
-
-async def test_a_refused_key_is_told_stored_and_mended(rig: Rig) -> None:
-    def refuse(_: int) -> None:
-        raise SourceRefused("source main: HTTP 401; check api_key")
-
-    rig.source.before_page = refuse
-    await tend(rig.reader, rig.read_whole, pause=False)
-    assert (await rig.reader.state()).problem == "source main: HTTP 401; check api_key"
-    rig.source.before_page = lambda _: None
-    await tend(rig.reader, rig.read_whole, pause=False)
-    assert (await rig.reader.state()).problem == ""
-    assert [type(fact) for fact in rig.ear.facts if isinstance(fact, FeedFails | FeedMended)] == [FeedFails, FeedMended]
-
-
-async def test_a_refusal_is_mended_by_whoever_reads_again(rig: Rig) -> None:
-    def refuse(_: int) -> None:
-        raise SourceRefused("source main: HTTP 401; check api_key")
-
-    await rig.read_whole()
-    rig.source.before_page = refuse
-    await tend(rig.reader, rig.poller.trail_once, pause=False)
-    assert (await rig.reader.state()).problem == "source main: HTTP 401; check api_key"
-    rig.source.before_page = lambda _: None
-    await tend(rig.reader, rig.poller.run_once, pause=False)
-    assert (await rig.reader.state()).problem == ""
-
-
-async def test_a_poll_that_has_nothing_to_ask_mends_nothing(rig: Rig) -> None:
-    rig.source.records = {"x": {"colour": "red"}, "y": {"colour": "red"}}
-    await tend(rig.reader, rig.read_whole, pause=False)
-    problem = (await rig.reader.state()).problem
-    await tend(rig.reader, rig.poller.run_once, pause=False)
-    assert (await rig.reader.state()).problem == problem != ""
-
-
-async def test_an_error_that_nobody_foresaw_stays_with_the_feed(rig: Rig) -> None:
-    def fail(_: int) -> None:
-        raise ZeroDivisionError
-
-    rig.source.before_page = fail
-    await tend(rig.reader, rig.read_whole, pause=False)
-    assert any(isinstance(fact, AgentFails) for fact in rig.ear.facts)
-
-
-async def test_a_store_that_takes_nothing_does_not_end_the_agent(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse_to_save(*_: object) -> None:
-        raise OSError("database or disk is full")
-
-    rig.source.records = {"x": {"colour": "red"}, "y": {"colour": "red"}}
-    monkeypatch.setattr(rig.store, "save_problem", refuse_to_save)
-    await tend(rig.reader, rig.read_whole, pause=False)
-    assert "main/packages: OSError: database or disk is full" in rig.ear.texts()

@@ -7,22 +7,24 @@ compared with a later one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
 import anyio
 
-from dockbell.config import ResourceSettings
+from dockbell.config import ResourceSettings, find_taken
 from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.judge import Judge
 from dockbell.core.comparing.judgement import Collision, Judgement, Reading
 from dockbell.core.document import decode
 from dockbell.core.model import JSON, RESOURCES, ClockSource, Feed, Page, RunKind, Statement, Urgency, Via
+from dockbell.core.publishing.erasure import Erasure
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.named import read_named
 from dockbell.core.publishing.statement import GapReason, HoldReason, gap, held, rebaselined
@@ -31,15 +33,23 @@ from dockbell.core.reading.lateness import MOST_LOOKBACK, Lateness
 from dockbell.core.reading.shape import Shape, ShapeUnknown, learn_shape
 from dockbell.core.reading.signature import find_differences, keeps_records, keeps_shape, sign_reading
 from dockbell.core.reading.window import choose_lookback, covered_until, is_narrow
-from dockbell.errors import DockbellError, PageUnreadable, RateLimited, SchemaMismatch, SourceRefused
+from dockbell.errors import (
+    DockbellError,
+    PageUnreadable,
+    RateLimited,
+    SchemaMismatch,
+    SourceRefused,
+    StoreError,
+)
 from dockbell.ports import Bell, Checkpoint, Committed, FeedState, RunRecord, Source, Store
 from dockbell.telemetry import (
-    AgentFails,
+    ChangesStored,
     FeedFails,
     FeedMended,
     HabitChanged,
     LookbackNarrow,
     NamedEventUnanswered,
+    PageRead,
     RunEnded,
     Stated,
     Telemetry,
@@ -48,10 +58,11 @@ from dockbell.walk import CURSOR_EXPIRED, Walk
 
 _RESTARTS_MOST: Final = 2
 
-_PROBE_PAUSE: Final = timedelta(minutes=1)
+PROBE_PAUSE: Final = timedelta(minutes=1)
 """A feed that the operator must mend is tried again once a minute."""
-_RETRY_PAUSE: Final = timedelta(seconds=10)
 _GRACE: Final = timedelta(minutes=1)
+_UNPUNCTUAL: Final = timedelta(seconds=2)
+"""The service tells its time in whole seconds: what is late by less may be in time."""
 _INTERVALS_MOST: Final = 3
 """So many intervals without a complete run, and a minute, and dockbell was blind."""
 
@@ -115,6 +126,8 @@ class Reader:
             epoch=store.epoch,
             named=read_named(settings.events),
         )
+        self.erasure = Erasure(settings.drop, store.epoch) if settings.drop else None
+        """Takes out of records what is never stored; None where that is nothing."""
         self.awaited = Bell()
         """Rings when changes begin to wait for the details of their records."""
         self.clock: ClockSource | None = None
@@ -134,6 +147,7 @@ class Reader:
         self._is_narrow = False
         self._found_aside: datetime | None = None
         self._is_gap_told = False
+        self._due_at: datetime | None = None  # when the next run should ask, by the service's clock
         self._problems: dict[str, DockbellError] = {}  # by the agent that they stop
         self._unanswered: set[tuple[str, str]] = set()
 
@@ -212,7 +226,7 @@ class Reader:
             await self._save_problem(left)
 
     async def _save_problem(self, problem: str) -> None:
-        self.telemetry.emit(FeedFails(self.feed, problem) if problem else FeedMended(self.feed))
+        self.telemetry.emit(FeedFails(self.feed, problem, PROBE_PAUSE) if problem else FeedMended(self.feed))
         await self.store.save_problem((await self.state()).id, problem)
         await self.reload()
 
@@ -234,6 +248,8 @@ class Reader:
             now = self.now()
             await self.publish(gap(self.feed, now, began_at=last, ended_at=now, reason=GapReason.STORE_LOST))
             self._is_gap_told = True
+            state = await self.reload()
+        if await self.store.mark_dropped(state.id, self.settings.drop):
             state = await self.reload()
         signature = self._sign(state.shape)
         if parts := find_differences(state.signature, signature):
@@ -259,6 +275,7 @@ class Reader:
             detail=settings.detail,
             ignore=settings.ignore,
             unordered=settings.unordered,
+            drop=settings.drop,
         )
 
     # Runs -------------------------------------------------------------------------------------------------------------
@@ -294,10 +311,10 @@ class Reader:
             SchemaMismatch: The records cannot be told apart, or there are none where they should be.
         """
         began = anyio.current_time()
-        read_page = partial(self.read_page, kind, since)
         state = await self.state()
         last_row = await self.store.last_row(state.id)
         walk = walk or Walk(kind, SeenRows(last_row), began_at=self.now(), forgiven=state.quarantined)
+        read_page = partial(self._read_next, kind, since, walk)
         await walk.go(read_page, save)
         for _ in range(_RESTARTS_MOST):
             if walk.problem != CURSOR_EXPIRED:
@@ -323,25 +340,54 @@ class Reader:
             events=walk.events,
             problem=walk.problem,
             tally=walk.tally,
+            sent_at=walk.sent_at,
         )
         elapsed = timedelta(seconds=anyio.current_time() - began)
-        self.telemetry.emit(RunEnded(self.feed, kind, walk.pages, walk.records, walk.events, elapsed, walk.problem))
+        self.telemetry.emit(
+            RunEnded(
+                self.feed,
+                kind,
+                walk.pages,
+                walk.records,
+                walk.events,
+                elapsed,
+                walk.problem,
+                walk.asked_at,
+                self._judge_lateness(kind, walk.asked_at, elapsed),
+                walk.tally,
+                walk.sent_at,
+            )
+        )
         return RunReport(run, walk)
+
+    def _judge_lateness(self, kind: RunKind, asked_at: datetime | None, elapsed: timedelta) -> bool | None:
+        """Return whether a run asked later than the feed's schedule says; None where it says nothing of it."""
+        if asked_at is None or kind is not (RunKind.POLL if self.resource.polled else RunKind.PASS):
+            return None
+        due_at, every = self._due_at, self._next_time(self.settings.schedule, asked_at) - asked_at
+        # The time between passes counts from their ends.
+        self._due_at = asked_at + every + (elapsed if kind is RunKind.PASS else timedelta(0))
+        return None if due_at is None else asked_at > due_at + max(_UNPUNCTUAL, every / 10)
+
+    async def _read_next(
+        self, kind: RunKind, since: datetime | None, walk: Walk, cursor: str | None, limit: int
+    ) -> tuple[Page, Committed | None]:
+        page, committed = await self.read_page(kind, since, cursor, limit)
+        events = walk.events + (0 if committed is None else committed.events)
+        records = walk.records + len(page.records)
+        began_at = walk.began_at or page.received_at
+        self.telemetry.emit(PageRead(self.feed, kind, began_at, walk.pages + 1, records, events))
+        return page, committed
 
     async def read_page(
         self, kind: RunKind, since: datetime | None, cursor: str | None, limit: int
     ) -> tuple[Page, Committed | None]:
-        """Read and commit one page in the feed's turn; None for a page without records before any were seen."""
+        """Read and commit one page in the feed's turn; None for a page without records before any were seen.
+
+        The store calls the judge inside of the transaction that writes what it decides.
+        """
         async with self.turn:
-            page = await self.source.read_page(
-                self.feed.resource,
-                cursor=cursor,
-                updated_since=since,
-                limit=limit,
-                query=self.settings.query,
-                expand=self.settings.expand,
-                urgency=_URGENCY[kind],
-            )
+            page = await self._ask_for_page(kind, since, cursor, limit)
             self.clock, self.asked_at = page.clock, page.asked_at
             state = await self.state()
             if state.first_asked_at is None:
@@ -365,6 +411,7 @@ class Reader:
                     f'resource "{self.feed.resource}": {error}, so {self._name_key()} does not tell records apart;'
                     f" set key in [resources.{self.feed.resource}]"
                 ) from error
+            self._tell_changes(page, committed.judgement)
             for seen in self._passes:
                 seen.add(committed.judgement.seen)
             oldest = committed.judgement.oldest_unseen
@@ -382,6 +429,49 @@ class Reader:
                 self.tell(committed.statement)
                 await self.reload()
             return page, committed
+
+    async def _ask_for_page(self, kind: RunKind, since: datetime | None, cursor: str | None, limit: int) -> Page:
+        """Return a page without what is never stored."""
+        self._check_drop(await self.state())
+        page = await self.source.read_page(
+            self.feed.resource,
+            cursor=cursor,
+            updated_since=since,
+            limit=limit,
+            query=self.settings.query,
+            expand=self.settings.expand,
+            urgency=_URGENCY[kind],
+        )
+        return page if self.erasure is None else replace(page, records=self.erasure.page(page.records))
+
+    def _check_drop(self, state: FeedState) -> None:
+        """Refuse to take away what was learned to tell records apart, or to date them.
+
+        Raises:
+            SchemaMismatch: ``drop`` would.
+        """
+        shape, settings = state.shape, self.settings
+        if shape is None or self.erasure is None:
+            return
+        for place in (*(settings.key or shape.key), settings.updated_at or shape.updated_at, shape.created_at):
+            if place is not None and (taken := find_taken(settings.drop, place)) is not None:
+                raise SchemaMismatch(
+                    f'resource "{self.feed.resource}": records are told apart or dated by {place}, got'
+                    f' drop = ["{taken}"]; remove it in [resources.{self.feed.resource}]'
+                )
+
+    def _tell_changes(self, page: Page, judgement: Judgement) -> None:
+        if not judgement.changes:
+            return
+        dates = [each.modified_at for each in judgement.changes if each.made_at is not None]
+        self.telemetry.emit(
+            ChangesStored(
+                self.feed,
+                Counter(each.kind for each in judgement.changes),
+                tuple(max(page.answered_at - at, timedelta(0)) for at in dates if at is not None),
+                max(self.now() - page.received_at, timedelta(0)),
+            )
+        )
 
     async def look_up(self, body: bytes) -> bool | None:
         """Ask for a stored shipment by itself; return whether it is there, None where the answer does not tell."""
@@ -429,7 +519,10 @@ class Reader:
 
     def blame(self, error: DockbellError) -> None:
         """Remember why nothing could be seen."""
-        self._blind = GapReason.REFUSED if isinstance(error, SourceRefused) else GapReason.UNAVAILABLE
+        if isinstance(error, StoreError):
+            self._blind = GapReason.STORE_UNAVAILABLE
+        else:
+            self._blind = GapReason.REFUSED if isinstance(error, SourceRefused) else GapReason.UNAVAILABLE
 
     async def _observe(
         self, kind: RunKind, page: Page, committed: Committed, state: FeedState, *, is_first: bool
@@ -516,10 +609,12 @@ class Reader:
             key=settings.key or shape.key,
             updated_at=updated_at,
             created_at=shape.created_at,
-            canon=Canon(ignore=settings.ignore, unordered=settings.unordered, updated_at=updated_at),
+            # What is dropped is ignored too: what is stored may still hold it.
+            canon=Canon(ignore=(*settings.ignore, *settings.drop), unordered=settings.unordered, updated_at=updated_at),
             learned=settings.key is None,
             detail=settings.detail,
             touch=settings.touch,
+            clean=None if self.erasure is None else self.erasure.record,
         )
 
 
@@ -530,29 +625,3 @@ def _decode_sound(records: Sequence[bytes]) -> list[JSON]:
         with suppress(ValueError):
             documents.append(decode(raw))
     return documents
-
-
-async def tend(reader: Reader, run_once: Callable[[], Awaitable[object]], *, pause: bool = True) -> None:
-    """Run an agent once on a feed; what goes wrong is told and stored, and stays with this feed, after a pause."""
-    try:
-        rest = await _attempt(reader, run_once)
-    except Exception as error:  # noqa: BLE001  # whatever it is, the other feeds go on, and so will this one
-        reader.telemetry.emit(AgentFails(str(reader.feed), error))
-        rest = _RETRY_PAUSE
-    if pause:
-        await anyio.sleep(rest.total_seconds())
-
-
-async def _attempt(reader: Reader, run_once: Callable[[], Awaitable[object]]) -> timedelta:
-    """Run once and store what the operator must mend, or that it is mended; return for how long to rest."""
-    agent = getattr(run_once, "__qualname__", "")
-    try:
-        await reader.state()
-        result = await run_once()
-    except DockbellError as error:
-        reader.blame(error)
-        await reader.note_problem(error, agent)
-        return _PROBE_PAUSE
-    if result is not None:  # else nothing was asked, so nothing is known to be mended
-        await reader.note_mended(agent)
-    return timedelta(0)

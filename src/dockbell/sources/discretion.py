@@ -1,0 +1,51 @@
+"""Keeps out of what is told what an API or a proxy was shown: there are those that say it back in their errors."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Final
+
+import httpx
+
+from dockbell.core.reading.response import Response
+
+_SHORTEST: Final = 8  # of fewer letters there are words
+
+
+class Discretion:
+    """The secrets of one account.
+
+    Args:
+        proxy: The URL of the proxy, maybe with a password, which is shown as it is, and in base64.
+    """
+
+    def __init__(self, proxy: str | None) -> None:
+        auth = None if proxy is None else httpx.Proxy(proxy).raw_auth
+        words = () if auth is None else (b64encode(b":".join(auth)).decode(), auth[1].decode())
+        self._proxy_words = tuple(filter(None, words))
+        self._key = ""
+
+    def show(self, key: str) -> None:
+        """Note the key that is about to be shown."""
+        self._key = key
+
+    def hush(self, words: str) -> str:
+        """Return words about an answer without any secret, even one that was cut short."""
+        for secret in self._secrets:
+            for end in range(len(secret), _SHORTEST - 1, -1):
+                words = words.replace(secret[:end], "***")
+        return words
+
+    def hush_answer(self, response: Response) -> Response:
+        """Return an answer without any secret in its headers and its body."""
+        headers, body = {name: self.hush(value) for name, value in response.headers.items()}, response.body
+        for secret in self._secrets:
+            if len(secret) >= _SHORTEST or response.status >= HTTPStatus.BAD_REQUEST:  # records hold many a short word
+                body = body.replace(secret.encode(), b"***")
+        return replace(response, headers=headers, body=body)
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self._key, *self._proxy_words)))

@@ -1,0 +1,255 @@
+"""What is told of reading: of sources that are asked, of feeds, and of what their runs come to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from dockbell.core.model import ChangeKind, Feed, RunKind, Statement, StatementKind, Urgency
+from dockbell.ports import Tally
+from dockbell.telemetry.facts import Fact, count
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSent(Fact):
+    """The API answered one request (or did not: ``status`` is then None).
+
+    ``remaining`` of ``limit`` requests are left to all users of the key until its window ends, in ``resets_in``; None
+    where the answer did not say so.
+    """
+
+    weight: ClassVar[int] = logging.DEBUG
+    source: str
+    urgency: Urgency
+    path: str
+    status: int | None
+    round_trip: timedelta
+    remaining: int | None
+    method: str = "GET"
+    limit: int | None = None
+    resets_in: timedelta | None = None
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        answer = "no answer" if self.status is None else f"HTTP {self.status}"
+        return f"{self.source}: {self.method} {self.path}: {answer} in {self.round_trip.total_seconds():.3f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceWaits(Fact):
+    """A request failed and will be tried again."""
+
+    weight: ClassVar[int] = logging.WARNING
+    source: str
+    reason: str
+    delay: timedelta
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"source {self.source}: {self.reason}; asking again in {self.delay.total_seconds():.1f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class PageRead(Fact):
+    """A run read and committed one more page; the numbers count since it began.
+
+    A pass that goes on after a crash counts what it had read before.
+    """
+
+    weight: ClassVar[int] = logging.DEBUG
+    feed: Feed
+    kind: RunKind
+    began_at: datetime
+    pages: int
+    records: int
+    events: int
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"{self.feed}: {self.kind}: {count(self.pages, 'page')}, {count(self.records, 'record')} so far"
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded(Fact):
+    """A poll or a pass ended; ``problem`` is empty when it read everything.
+
+    ``asked_at`` is S of its first request, None where none was answered, and ``sent_at`` the same by our clock.
+    ``late``: it asked later than its schedule says; None where no schedule says anything. What a pass did not show is
+    judged after this.
+    """
+
+    feed: Feed
+    kind: RunKind
+    pages: int
+    records: int
+    events: int
+    elapsed: timedelta
+    problem: str = ""
+    asked_at: datetime | None = None
+    late: bool | None = None
+    tally: Tally = field(default_factory=Tally)
+    sent_at: datetime | None = None
+
+    @property
+    def level(self) -> int:
+        """Return less for a poll that went well: there are thousands a day."""
+        if self.problem:
+            return logging.WARNING
+        return logging.INFO if self.kind is RunKind.PASS else logging.DEBUG
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        state = f"incomplete, {self.problem}" if self.problem else "complete"
+        return (
+            f"{self.feed}: {self.kind} {state}: {count(self.pages, 'page')}, {count(self.records, 'record')}, "
+            f"{count(self.events, 'event')} in {self.elapsed.total_seconds():.1f} s"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesStored(Fact):
+    """Changes were stored together, and their events with them.
+
+    Attributes:
+        feed: Whose.
+        kinds: How many there are of each kind.
+        ages: How long before the answer that showed them those were made that moved the timestamp of their record; by
+            the service's clock.
+        took: From that answer until they were stored.
+    """
+
+    weight: ClassVar[int] = logging.DEBUG
+    feed: Feed
+    kinds: Mapping[ChangeKind, int]
+    ages: tuple[timedelta, ...] = ()
+    took: timedelta = timedelta(0)
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"{self.feed}: stored " + ", ".join(f"{count} {kind}" for kind, count in self.kinds.items())
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFails(Fact):
+    """A feed cannot be read; it goes on trying, the others are not concerned."""
+
+    weight: ClassVar[int] = logging.ERROR
+    feed: Feed
+    reason: str
+    delay: timedelta | None = None
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        again = "" if self.delay is None else f"; asking again in {self.delay.total_seconds():.0f} s"
+        return f"{self.feed}: {self.reason}{again}"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedMended(Fact):
+    """A feed that could not be read can be read again."""
+
+    feed: Feed
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"{self.feed}: can be read again"
+
+
+@dataclass(frozen=True, slots=True)
+class Stated(Fact):
+    """Something was stated about a feed."""
+
+    statement: Statement
+
+    @property
+    def level(self) -> int:
+        """Return more for what somebody should look at."""
+        return _WEIGHTS.get(self.statement.kind, logging.INFO)
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        details = ", ".join(f"{name} {value}" for name, value in self.statement.details.items() if value is not None)
+        return f"{self.statement.feed}: {self.statement.kind}: {details}"
+
+
+_WEIGHTS: Mapping[str, int] = {
+    StatementKind.RECONCILED: logging.INFO,
+    StatementKind.GAP: logging.WARNING,
+    StatementKind.REBASELINED: logging.WARNING,
+    StatementKind.HELD: logging.ERROR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FeedCleaned(Fact):
+    """What must not be stored any more was taken out of what was stored; ``problem``: why traces of it may be left."""
+
+    feed: Feed
+    places: tuple[str, ...]
+    records: int
+    events: int
+    problem: str = ""
+
+    @property
+    def level(self) -> int:
+        """Return more where somebody should look."""
+        return logging.WARNING if self.problem else logging.INFO
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        found = f"{count(self.records, 'record')} and {count(self.events, 'event')}"
+        problem = f'; but {self.problem}; the next pass, or "dockbell once", tries again' if self.problem else ""
+        return f"{self.feed}: {', '.join(self.places)} dropped from {found}{problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class HabitChanged(Fact):
+    """The API behaves otherwise than it did."""
+
+    weight: ClassVar[int] = logging.WARNING
+    feed: Feed
+    words: str
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"{self.feed}: the API behaves differently: {self.words}"
+
+
+@dataclass(frozen=True, slots=True)
+class LookbackNarrow(Fact):
+    """Records become visible nearly later than polls look back."""
+
+    weight: ClassVar[int] = logging.WARNING
+    feed: Feed
+    lookback: timedelta
+    lateness: timedelta
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return (
+            f"{self.feed}: records become visible up to {self.lateness.total_seconds():.0f} s after their timestamps,"
+            f" polls look back {self.lookback.total_seconds():.0f} s; raise lookback, or leave it out"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NamedEventUnanswered(Fact):
+    """The condition of a named event was neither true nor false of some changes, so that it did not follow them."""
+
+    feed: Feed
+    name: str
+    answer: str
+    count: int
+    is_first: bool = False
+
+    @property
+    def level(self) -> int:
+        """Return enough to be seen for the first of its kind: it may be a slip in the condition."""
+        return logging.WARNING if self.is_first else logging.DEBUG
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"{self.feed}: named event {self.name}: {self.answer}, for {count(self.count, 'change')}"

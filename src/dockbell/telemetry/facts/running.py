@@ -1,0 +1,133 @@
+"""What is told of dockbell itself: its agents, its store, its configuration, and what operators ask of it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar
+
+from dockbell.core.model import Feed
+from dockbell.telemetry.facts import Fact
+
+
+@dataclass(frozen=True, slots=True)
+class WishFulfilled(Fact):
+    """What an operator asked for was done, or could not be."""
+
+    feed: Feed
+    wish: str
+    outcome: str
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"{self.feed}: {self.wish}: {self.outcome}"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFails(Fact):
+    """An agent met an error that nobody foresaw; it begins again."""
+
+    weight: ClassVar[int] = logging.ERROR
+    agent: str
+    error: BaseException
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        error = self.error
+        while isinstance(error, BaseExceptionGroup):  # of several the first: it ended the others
+            error = error.exceptions[0]
+        return f"{self.agent}: {type(error).__name__}: {error}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFails(Fact):
+    """The store cannot be written: nothing is read, and nothing delivered that could not be noted, until it can."""
+
+    weight: ClassVar[int] = logging.ERROR
+    reason: str
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"{self.reason}; reading and delivering wait, and go on by themselves"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMended(Fact):
+    """The store can be written again."""
+
+    after: timedelta
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"store: can be written again after {self.after.total_seconds():.0f} s; reading and delivering go on"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUpgraded(Fact):
+    """The store of an older dockbell was brought up to date; a copy was made before."""
+
+    version: int
+    now: int
+    copy: str
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"store: brought from version {self.version} to {self.now}; as it was before: {self.copy}"
+
+
+@dataclass(frozen=True, slots=True)
+class FileExposed(Fact):
+    """A file can be read or written by those who should not."""
+
+    weight: ClassVar[int] = logging.WARNING
+    problem: str
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return self.problem
+
+
+@dataclass(frozen=True, slots=True)
+class Started(Fact):
+    """The daemon runs."""
+
+    name: str
+    feeds: int
+    sinks: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"dockbell {self.name} runs: {self.feeds} feeds, sinks {', '.join(self.sinks) or 'none'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping(Fact):
+    """The daemon was told to stop."""
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return "stopping: delivering what is in flight"
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded(Fact):
+    """The configuration was read again and is followed now."""
+
+    words: str
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"reloaded: {self.words}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadRefused(Fact):
+    """The configuration was read again and cannot be followed; what runs goes on by the old one."""
+
+    weight: ClassVar[int] = logging.ERROR
+    problems: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"not reloaded: {'; '.join(self.problems)}"

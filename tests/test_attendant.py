@@ -10,11 +10,12 @@ import pytest
 
 from dockbell.attendant import Attendant
 from dockbell.core.model import Feed
+from dockbell.errors import StoreError, StoreUnavailable
 from dockbell.ports import Wish, Wished
 from dockbell.stores.sqlite.desk import SqliteDesk
 from dockbell.telemetry import AgentFails, WishFulfilled
 from tests.rig import Rig, open_rig
-from tests.test_reading import make_drift
+from tests.test_reader import make_drift
 
 
 @pytest.fixture
@@ -60,6 +61,29 @@ async def test_a_pass_is_made_when_it_is_wished(rig: Rig, desk: SqliteDesk) -> N
     outcome = await wish(rig, desk, Wish.RECONCILE)
     assert outcome == "complete: 2 pages, 5 records, 0 created, 0 updated, 0 deleted, 0 restored"
     assert [fact.outcome for fact in rig.ear.facts if isinstance(fact, WishFulfilled)] == [outcome]
+
+
+async def test_a_record_is_purged_when_that_is_wished(rig: Rig, desk: SqliteDesk) -> None:
+    await rig.read_whole()
+    number = await desk.make_wish(rig.feed, Wish.PURGE, rig.clock(), "b")
+    (wished,) = await rig.store.take_wishes()
+    await attend(rig).see_to(wished)
+    assert (await desk.load_wish(number)).outcome == "complete: 0 emptied, 1 published"
+    assert [fact.wish for fact in rig.ear.facts if isinstance(fact, WishFulfilled)] == ["purge b"]
+    assert await rig.events() == ["b deleted 1"]
+    await rig.read_whole(after=120)
+    assert await rig.events() == ["b deleted 1", "b restored 2"]
+    run = (await rig.reader.state()).full
+    assert run is not None
+    assert run.tally.missed == 0
+
+
+async def test_a_record_of_a_feed_that_has_left_the_configuration_is_purged(rig: Rig, desk: SqliteDesk) -> None:
+    await rig.read_whole()
+    number = await desk.make_wish(rig.feed, Wish.PURGE, rig.clock(), "b")
+    (wished,) = await rig.store.take_wishes()
+    await Attendant(rig.store, {}, {}, rig.ear.telemetry).see_to(wished)
+    assert (await desk.load_wish(number)).outcome == "complete: 0 emptied, 1 published"
 
 
 async def lose_most(rig: Rig) -> None:
@@ -134,6 +158,52 @@ async def test_wishes_are_seen_to_as_they_come_and_once(rig: Rig, desk: SqliteDe
     assert len(await rig.statements("reconciled")) == 2
 
 
+async def test_a_store_that_cannot_be_read_for_once_ends_nothing(
+    rig: Rig, desk: SqliteDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, alarm = rig.store.take_wishes, Rings()
+
+    async def fail_once() -> object:
+        monkeypatch.setattr(rig.store, "take_wishes", take)
+        raise StoreUnavailable("store dockbell.db: disk I/O error; look at its disk")
+
+    monkeypatch.setattr(rig.store, "take_wishes", fail_once)
+    number = await desk.make_wish(rig.feed, Wish.RECONCILE, rig.clock())
+    async with anyio.create_task_group() as group:
+        group.start_soon(attend(rig).run, alarm)
+        for _ in range(2):
+            alarm.ring()
+        while (await desk.load_wish(number)).outcome is None:  # noqa: ASYNC110  # the store says it, and nobody rings
+            await anyio.sleep(0.01)
+        group.cancel_scope.cancel()
+    assert not any(isinstance(fact, AgentFails) for fact in rig.ear.facts)
+
+
+async def test_wishes_that_cannot_be_read_stop_nobody_and_that_is_told_once(
+    rig: Rig, desk: SqliteDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, alarm, looks = rig.store.take_wishes, Rings(), 0
+
+    async def fail_thrice() -> object:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            monkeypatch.setattr(rig.store, "take_wishes", take)
+        raise StoreError("store dockbell.db: database disk image is malformed")
+
+    monkeypatch.setattr(rig.store, "take_wishes", fail_thrice)
+    number = await desk.make_wish(rig.feed, Wish.RECONCILE, rig.clock())
+    async with anyio.create_task_group() as group:
+        group.start_soon(attend(rig).run, alarm)
+        for _ in range(4):
+            alarm.ring()
+        with anyio.fail_after(10):
+            while (await desk.load_wish(number)).outcome is None:  # noqa: ASYNC110  # the store says it, and nobody rings
+                await anyio.sleep(0.01)
+        group.cancel_scope.cancel()
+    assert len([fact for fact in rig.ear.facts if isinstance(fact, AgentFails)]) == 1
+
+
 async def test_a_wish_that_fails_unforeseen_waits_and_stops_no_other(
     rig: Rig, desk: SqliteDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,3 +217,43 @@ async def test_a_wish_that_fails_unforeseen_waits_and_stops_no_other(
     (waiting,) = await rig.store.take_wishes() or [Wished(1, Wish.RECONCILE, rig.feed)]
     await attend(rig).see_to(waiting)
     assert (await desk.load_wish(waiting.id)).outcome is not None
+
+
+async def test_what_is_under_way_for_a_feed_is_left_for_whoever_reads_it_next(
+    rig: Rig, desk: SqliteDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = anyio.Event()
+
+    async def describe(_: object) -> str:
+        begun.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    number = await desk.make_wish(rig.feed, Wish.RECONCILE, rig.clock())
+    attendant, alarm = attend(rig), Rings()
+    with monkeypatch.context() as patch:
+        patch.setattr("dockbell.attendant.describe", describe)
+        async with anyio.create_task_group() as group:
+            group.start_soon(attendant.run, alarm)
+            alarm.ring()
+            with anyio.fail_after(5):
+                await begun.wait()
+                await attendant.leave([Feed("main", "other")])
+                assert attendant._busy
+                await attendant.leave([rig.feed])
+            assert not attendant._busy
+            group.cancel_scope.cancel()
+    assert (await desk.load_wish(number)).outcome is None
+    await attend(rig).see_to(await desk.load_wish(number))
+    assert ((await desk.load_wish(number)).outcome or "").startswith("complete")
+
+
+async def test_a_wish_that_meets_a_bug_ends_with_words(
+    rig: Rig, desk: SqliteDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def describe(_: object) -> str:
+        raise KeyError("row")
+
+    monkeypatch.setattr("dockbell.attendant.describe", describe)
+    assert await wish(rig, desk, Wish.RECONCILE) == "failed: KeyError: 'row'; the log has more"
+    assert isinstance(rig.ear.facts[0], AgentFails)

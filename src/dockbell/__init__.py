@@ -1,18 +1,19 @@
 """Turns a polled logistics API into events on MQTT and webhooks.
 
-The tree is the architecture; imports run downward only:
+The tree is the architecture, and ``docs/architecture.md`` is the way through it; imports run downward only:
 
 - ``cli``: the commands. ``demo``: everything embedded, no configuration.
-- ``app``: puts the parts together and runs them.
+- ``app``: puts the parts together and runs them. ``attendant``: sees to what operators wish.
 - ``poller``, ``reconciler``, ``detailer``, ``relay``, ``herald``, ``janitor``: the agents, each ``run()`` around
   ``run_once()``; ``scheduler``: when they run. ``sources``, ``stores``, ``sinks``: the API, the database, the
   receivers.
-- ``web``: pull feeds and stored records, over HTTP.
-- ``reading``: one run over a feed, from the first page to the last, which poller and reconciler share. ``shelf``: the
-  stored records as a sink may see them.
+- ``web``: the status page, pull feeds and stored records, metrics and health, over HTTP.
+- ``reader``: a run over a feed, from the first page to the last, which poller and reconciler share; ``walk``: its way
+  from page to page; ``tending``: what becomes of a feed when something goes wrong; ``cleaning``: what it must no longer
+  store. ``intake``: what a relay reads for its sink; ``shelf``: the stored records as a sink may see them.
 - ``operations``: what an operator may ask and do. ``telemetry``: a fact once, to logs and metrics.
 - ``ports``: what agents need of the outside. ``network``, ``listening``: whom to trust, words for what goes wrong,
-  and a quiet server on a socket.
+  and a quiet server on a socket. ``supervisor``: telling systemd how it stands.
 - ``core``: the decisions, pure. ``config``, ``errors``.
 - ``sandbox``: the whole API, served with activity; a program of its own.
 - ``subscriber``: for those who receive events. ``testing``: for those who write sinks.

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Final, Self
 
 import anyio
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.cron import CronTrigger
@@ -43,15 +44,17 @@ def elapsed() -> timedelta:
 class Alarm:
     """Rings for one agent; rings that come while it is busy count as one."""
 
-    def __init__(self, scheduler: AsyncIOScheduler, name: str) -> None:
+    def __init__(self, scheduler: AsyncIOScheduler, name: str, alarms: set[Alarm]) -> None:
         self._scheduler = scheduler
         self._name = name
+        self._alarms = alarms
+        alarms.add(self)
         self._send, self._receive = anyio.create_memory_object_stream[None](1)
         self._due: timedelta | None = None  # when it rings once
 
     async def ring(self) -> None:
         """Ring now."""
-        with suppress(anyio.WouldBlock):  # one ring is waiting already
+        with suppress(anyio.WouldBlock, anyio.ClosedResourceError):  # one ring is waiting already
             self._send.send_nowait(None)
 
     async def wait(self) -> None:
@@ -81,8 +84,22 @@ class Alarm:
             self._due = None
             await self.ring()
 
+    def __enter__(self) -> Self:
+        """Let it ring for as long as a block goes on."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let it ring no more."""
+        self.close()
+
     def close(self) -> None:
-        """Let go of the stream."""
+        """Let it ring no more, and forget it."""
+        for job in (self._name, f"{self._name} once"):
+            with suppress(JobLookupError):
+                self._scheduler.remove_job(job)
+        self._alarms.discard(self)
         self._send.close()
         self._receive.close()
 
@@ -127,7 +144,7 @@ class Scheduler(AbstractAsyncContextManager["Scheduler"]):
         # The default grace of a second drops a run when the loop is late by more: late is better than never.
         defaults = {"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
         self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults=defaults)
-        self._alarms: list[Alarm] = []
+        self._alarms: set[Alarm] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._clocks = _read_clocks()
 
@@ -144,15 +161,13 @@ class Scheduler(AbstractAsyncContextManager["Scheduler"]):
         """Stop; no alarm rings any more."""
         assert self._watch is not None
         self._watch.cancel()
-        self._scheduler.shutdown(wait=False)
-        for alarm in self._alarms:
+        for alarm in tuple(self._alarms):
             alarm.close()
+        self._scheduler.shutdown(wait=False)
 
     def alarm(self, name: str) -> Alarm:
         """Return an alarm that rings when it is told."""
-        alarm = Alarm(self._scheduler, name)
-        self._alarms.append(alarm)
-        return alarm
+        return Alarm(self._scheduler, name, self._alarms)
 
     def repeat(self, name: str, every: timedelta | str) -> Alarm:
         """Return an alarm that rings now and then at an interval, or at the times (UTC) of a crontab line."""

@@ -1,0 +1,410 @@
+"""The crew at work, until it is told to stop; in line with its configuration whenever that is read again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+from dockbell.app import opening
+from dockbell.app.crew import Changes, Crew, assemble, open_news
+from dockbell.app.post import Post
+from dockbell.config import Config, WebSettings
+from dockbell.core.model import Feed
+from dockbell.errors import ConfigError, DockbellError, StoreUnavailable
+from dockbell.operations.looking import Outlook
+from dockbell.operations.status import Status, find_reasons, load_status
+from dockbell.poller import trailing_every
+from dockbell.ports import Bell, View
+from dockbell.scheduler import Alarm, Scheduler, next_time
+from dockbell.supervisor import Supervisor
+from dockbell.telemetry import AgentFails, Reloaded, ReloadRefused, Started, Stopping, Telemetry
+from dockbell.telemetry.recent import STEP, STEPS, Recent
+
+if TYPE_CHECKING:
+    from dockbell.telemetry.metrics import Metrics
+    from dockbell.web import Site
+
+_PRUNE_EVERY: Final = timedelta(minutes=10)
+_LOOK_EVERY: Final = timedelta(seconds=0.5)
+_LOOK_MOST: Final = timedelta(seconds=2)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenSite:
+    """A web server, and what is open for it."""
+
+    site: Site
+    stack: AsyncExitStack
+
+    async def run(self) -> None:
+        """Answer until cancelled."""
+        try:
+            await self.site.run()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.aclose()
+
+    async def aclose(self) -> None:
+        """Let the address go, and what was open."""
+        await self.stack.aclose()
+
+
+class Daemon:
+    """A crew at work, each feed and each sink at a post of its own.
+
+    Args:
+        crew: Who works.
+        scheduler: Says when.
+        read_again: Returns the configuration as it is written now; None where it cannot have changed.
+        supervisor: Is told how the daemon stands.
+    """
+
+    def __init__(
+        self,
+        crew: Crew,
+        scheduler: Scheduler,
+        *,
+        read_again: Callable[[], Config] | None = None,
+        supervisor: Supervisor,
+    ) -> None:
+        self._crew = crew
+        self._telemetry = crew.telemetry
+        self._recent = Recent(opening.now)
+        self._telemetry.listen(self._recent.hear)
+        self._metrics: Metrics | None = None
+        self._scheduler = scheduler
+        self._read_again = read_again
+        self._supervisor = supervisor
+        self._outlook = Outlook(self._load_status)
+        self._turn = anyio.Lock()
+        self._feeds: dict[Feed, Post] = {}
+        self._relays: dict[str, Post] = {}
+        self._janitor: Post | None = None
+        self._site: _OpenSite | None = None
+        self._served: WebSettings | None = None
+        self._serving: Post | None = None
+        self._detecting: TaskGroup
+        self._delivering: TaskGroup
+
+    async def run(self, stop: anyio.Event, reloads: Bell) -> None:
+        """Work until ``stop`` is set; then end detection at once, and delivery when what is in flight is settled.
+
+        Whenever ``reloads`` rings, the configuration is read again.
+
+        Raises:
+            ConfigError: The address of ``[web]`` cannot be listened on; nothing was begun.
+            StoreError: The store cannot be looked at.
+        """
+        crew = self._crew
+        site = await self._open_site(crew.config)
+        async with anyio.create_task_group() as telling:
+            telling.start_soon(crew.herald.run)
+            async with anyio.create_task_group() as self._delivering:
+                async with anyio.create_task_group() as self._detecting:
+                    self._serve(site, crew.config.web)
+                    self._man()
+                    self._detecting.start_soon(self._recover)
+                    self._detecting.start_soon(self._attend)
+                    self._detecting.start_soon(self._reload_whenever, reloads)
+                    self._detecting.start_soon(self._outlook.run)
+                    self._detecting.start_soon(self._supervisor.watch, self._look)
+                    self._telemetry.emit(Started(crew.config.name, len(crew.readers), tuple(crew.relays)))
+                    self._supervisor.ready(self._describe())
+                    await stop.wait()
+                    self._detecting.cancel_scope.cancel()
+                self._telemetry.emit(Stopping())
+                self._supervisor.stopping(str(Stopping()))
+                for relay in crew.relays.values():
+                    relay.stop()
+            telling.cancel_scope.cancel()
+        await crew.herald.finish()
+
+    async def reload(self) -> str:
+        """Read the configuration again and follow it; return what came of it: ``complete: …`` or ``failed: …``."""
+        if self._read_again is None:
+            return "complete: nothing changed"
+        self._supervisor.reloading()
+        try:
+            async with self._turn:  # else of two the later could follow an older text
+                # In a thread: its folder may be on a disk that takes its time.
+                changes = await self._apply(await to_thread.run_sync(self._read_again))
+        except ConfigError as error:
+            self._telemetry.emit(ReloadRefused(error.problems))
+            return f"failed: nothing was changed\n{error}"
+        except DockbellError as error:
+            self._telemetry.emit(ReloadRefused((str(error),)))
+            return f"failed: not all was changed, reload again\n{error}"
+        except Exception as error:  # noqa: BLE001  # what runs goes on
+            self._telemetry.emit(AgentFails("reload", error))
+            return f"failed: not all was changed, {type(error).__name__}: {error}; the log has more"
+        else:
+            self._telemetry.emit(Reloaded(str(changes)))
+            return f"complete: {changes}"
+        finally:
+            self._supervisor.ready(self._describe())
+
+    async def _apply(self, config: Config) -> Changes:
+        """Bring the work in line with a configuration; what it does not change goes on untouched.
+
+        While the store cannot be written it waits, with what is there at work.
+
+        Raises:
+            ConfigError: It cannot be used, or not without a restart; nothing was changed.
+            StoreError: The store cannot be read; some of it was changed.
+        """
+        crew = self._crew
+        changes = crew.find_changes(config)
+        moves = config.web != self._served
+        site = await self._open_site(config) if moves else None
+        try:
+            opened = await open_news(config, changes, self._telemetry)
+            await crew.store.recovered()
+        except BaseException:
+            if site is not None:
+                await site.aclose()
+            raise
+        await self._end(changes, config, moves=moves)
+        if moves:
+            self._serve(site, config.web)
+        left = changes
+        try:
+            while True:
+                try:
+                    await crew.attendant.leave(left.feeds.ending)
+                    await crew.adopt(config, opened, left)
+                    break
+                except StoreUnavailable:
+                    self._man()
+                    await crew.store.recovered()
+                    left = crew.find_changes(config)
+        finally:
+            self._man()
+            self._recent.keep(crew.readers, crew.relays)
+            if self._metrics is not None:
+                self._metrics.expect(crew.readers, crew.relays)
+        return changes
+
+    async def _end(self, changes: Changes, config: Config, *, moves: bool) -> None:
+        """End the work that a configuration does not ask for, or otherwise."""
+        now = self._crew.config
+        prunes_otherwise = (config.store, config.sinks.keys()) != (now.store, now.sinks.keys())
+        async with anyio.create_task_group() as ending:
+            for feed in changes.feeds.ending:
+                ending.start_soon(self._feeds.pop(feed).end)
+            for name in changes.sinks.ending:
+                self._crew.relays[name].stop()
+                ending.start_soon(self._relays.pop(name).wait)
+            if self._janitor is not None and prunes_otherwise:
+                ending.start_soon(self._janitor.end)
+                self._janitor = None
+            if self._serving is not None and moves:
+                ending.start_soon(self._serving.end)
+
+    # Posts ------------------------------------------------------------------------------------------------------------
+
+    def _man(self) -> None:
+        """Begin the work of all that have none."""
+        for feed in self._crew.readers:
+            if feed not in self._feeds:
+                self._feeds[feed] = Post(self._detecting, partial(self._read, feed))
+        for name, relay in self._crew.relays.items():
+            if name not in self._relays:
+                self._relays[name] = Post(self._delivering, relay.run)
+        if self._janitor is None:
+            self._janitor = Post(self._detecting, self._prune)
+
+    async def _read(self, feed: Feed) -> None:
+        crew = self._crew
+        self._recent.forget_progress([feed])  # of a run that was cut short when it was configured otherwise
+        with ExitStack() as stack:
+
+            def repeat(name: str, every: timedelta | str) -> Alarm:
+                return stack.enter_context(self._scheduler.repeat(f"{name} {feed}", every))
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(crew.reconcilers[feed].run, stack.enter_context(self._scheduler.alarm(f"pass {feed}")))
+                if feed in crew.pollers:
+                    settings = crew.readers[feed].settings
+                    group.start_soon(crew.pollers[feed].run, repeat("poll", settings.schedule))
+                    group.start_soon(crew.pollers[feed].run_trailing, repeat("trail", trailing_every(settings)))
+                if feed in crew.detailers:
+                    group.start_soon(crew.detailers[feed].run)
+
+    async def _prune(self) -> None:
+        with self._scheduler.repeat("prune", _PRUNE_EVERY) as alarm:
+            await self._crew.janitor.run(alarm)
+
+    async def _attend(self) -> None:
+        with self._scheduler.repeat("wishes", _LOOK_EVERY) as alarm:
+            await self._crew.attendant.run(alarm, self.reload)
+
+    async def _reload_whenever(self, reloads: Bell) -> None:
+        rings = 0
+        while True:
+            rings = await reloads.wait(rings)
+            await self.reload()
+
+    # The site ---------------------------------------------------------------------------------------------------------
+
+    async def _open_site(self, config: Config) -> _OpenSite | None:
+        """Listen on what ``[web]`` says, if it is there; where that is done already, with what is connected there."""
+        if config.web is None:
+            return None
+        from dockbell.web import Site  # noqa: PLC0415  # a daemon without [web] starts without a web server
+
+        is_there = self._site is not None and self._served is not None and self._served.listen == config.web.listen
+        async with AsyncExitStack() as stack:
+            view, page_view = await opening.open_view(config), await opening.open_view(config)
+            stack.push_async_callback(view.aclose)
+            stack.push_async_callback(page_view.aclose)
+            desk = await opening.open_desk(config)
+            stack.push_async_callback(desk.aclose)
+            if self._metrics is None:
+                await self._recall(view)
+            site = Site(
+                config.web,
+                config=lambda: self._crew.config,
+                view=view,
+                page_view=page_view,
+                desk=desk,
+                recent=self._recent,
+                outbox=self._crew.store.outbox,
+                telemetry=self._telemetry,
+                now=opening.now,
+                next_time=next_time,
+                metrics=self._count_facts(),
+                check_store=self._check_store,
+                listener=self._site.site.share() if is_there and self._site is not None else None,
+            )
+            stack.callback(site.close)
+            return _OpenSite(site, stack.pop_all())
+
+    async def _recall(self, view: View) -> None:
+        """Let the page begin with what is stored of the hours before the start."""
+        readings = await view.read_readings(opening.now() - STEPS * STEP)
+        changed_at = await view.find_last_changes()
+        for state in await view.load_feeds():
+            runs = [(run.known_at, run.ended_at) for run in (state.poll, state.full) if run is not None]
+            self._recent.recall(
+                state.feed,
+                sorted({*runs, *readings.get(state.feed, ())}, key=lambda run: run[1]),
+                records=None if state.full is None else state.full.records,
+                changed_at=changed_at.get(state.feed),
+            )
+
+    def _count_facts(self) -> Metrics:
+        """Return what was counted, from the moment on when somebody may first ask for it."""
+        if self._metrics is None:
+            from dockbell.telemetry.metrics import Metrics  # noqa: PLC0415  # a library that only the web server needs
+
+            self._metrics = Metrics()
+            self._telemetry.listen(self._metrics.hear)
+            self._metrics.expect(self._crew.readers, self._crew.relays)
+        return self._metrics
+
+    def _serve(self, opened: _OpenSite | None, settings: WebSettings | None) -> None:
+        self._site, self._served = opened, settings
+        self._serving = None if opened is None else Post(self._detecting, opened.run)
+
+    # How it stands ----------------------------------------------------------------------------------------------------
+
+    async def _recover(self) -> None:
+        """See to it that an outage of the store ends, also where nobody wants to write."""
+        rings = 0
+        while True:
+            rings = await self._crew.store.stalled.wait(rings)
+            await self._crew.store.recovered()
+
+    async def _check_store(self) -> None:
+        await self._crew.store.check()
+        if self._crew.store.trouble is not None:
+            raise self._crew.store.trouble
+
+    async def _look(self) -> str:
+        await self._crew.store.check()
+        if self._crew.store.trouble is not None:
+            return str(self._crew.store.trouble)
+        outlook = self._outlook if self._site is None else self._site.site.outlook
+        try:
+            with anyio.fail_after(_LOOK_MOST.total_seconds()):
+                reasons = find_reasons(await outlook.ask())
+        except Exception as error:  # noqa: BLE001  # the watchdog is answered: the daemon works, whatever cannot be read
+            return f"{self._describe()}; how they stand cannot be told: {str(error) or 'the store takes its time'}"
+        if not reasons:
+            return self._describe()
+        count = f"{len(reasons)} reasons to look, first" if reasons[1:] else "1 reason to look:"
+        return f"{self._describe()}; {count} {reasons[0]}"
+
+    async def _load_status(self) -> Status:
+        config = self._crew.config
+        view = await opening.open_view(config)
+        try:
+            return await load_status(
+                view,
+                config.feeds(),
+                config.sinks,
+                at=opening.now(),
+                holder=f"process {os.getpid()}",
+                next_time=next_time,
+            )
+        finally:
+            await view.aclose()
+
+    def _describe(self) -> str:
+        return f"{len(self._crew.readers)} feeds, {len(self._crew.relays)} sinks"
+
+
+async def run(
+    config: Config,
+    telemetry: Telemetry,
+    stop: anyio.Event,
+    *,
+    read_again: Callable[[], Config] | None = None,
+    reloads: Bell | None = None,
+) -> None:
+    """Run the daemon until ``stop`` is set; see :class:`Daemon`.
+
+    Raises:
+        ConfigError, StoreError: See :func:`dockbell.app.crew.assemble`; nothing was started.
+    """
+    supervisor = Supervisor.from_environment(os.environ)
+    async with assemble(config, telemetry) as crew, Scheduler() as scheduler:
+        daemon = Daemon(crew, scheduler, read_again=read_again, supervisor=supervisor)
+        await daemon.run(stop, reloads or Bell())
+
+
+async def run_until_signal(read: Callable[[], Config], telemetry: Telemetry) -> None:
+    """Run the daemon until SIGTERM or SIGINT; a second signal ends it without waiting for deliveries.
+
+    SIGHUP has the configuration read again.
+
+    Raises:
+        ConfigError, StoreError: As :func:`run`.
+    """
+    config = read()
+    stop, reloads = anyio.Event(), Bell()
+    async with anyio.create_task_group() as group:
+        group.start_soon(_watch_signals, stop, reloads, group.cancel_scope)
+        await run(config, telemetry, stop, read_again=read, reloads=reloads)
+        group.cancel_scope.cancel()
+
+
+async def _watch_signals(stop: anyio.Event, reloads: Bell, scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async for number in signals:
+            if number == signal.SIGHUP:
+                reloads.ring()
+                continue
+            if stop.is_set():
+                scope.cancel()
+            stop.set()

@@ -1,0 +1,145 @@
+"""Opens what a configuration names, one thing at a time; the one place that knows which adapter each thing is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from anyio import to_thread
+
+from dockbell.config import Config, SinkSettings, WebSettings, check_secrets, load, validate
+from dockbell.ports import Desk, Sink, View
+from dockbell.sinks import load_sink_type
+from dockbell.sources import InventoryClient
+from dockbell.stores.sqlite import SqliteStore, SqliteView, backup, probe
+from dockbell.stores.sqlite.copying import Copy, Progress
+from dockbell.stores.sqlite.desk import SqliteDesk
+from dockbell.telemetry import Telemetry
+
+
+def now() -> datetime:
+    """Return the time: the one clock of the program."""
+    return datetime.now(UTC)
+
+
+def load_config(path: Path) -> Config:
+    """Read a configuration file, with the kinds of sinks that are installed.
+
+    Raises:
+        ConfigError: Every problem of the file.
+    """
+    return load(path, _find_sink_settings)
+
+
+def configure(base_url: str, api_key: object, *, sinks: Mapping[str, object] | None = None) -> Config:
+    """Return what a configuration with nothing but one source would be: all its resources, at their defaults.
+
+    Args:
+        base_url: Where the API is, without ``/v1``.
+        api_key: Its key, as a configuration writes it: text, ``{"env": NAME}`` or ``{"file": PATH}``.
+        sinks: The tables of its sinks, by name.
+
+    Raises:
+        ConfigError: The address or a table cannot be used, or there is no key.
+    """
+    table = {"sources": {"main": {"base_url": base_url, "api_key": api_key}}, "sinks": sinks or {}}
+    config = validate(table, _find_sink_settings, label="--sink" if sinks else "--base-url")
+    check_secrets(config)
+    return config
+
+
+def _find_sink_settings(kind: str) -> type[SinkSettings]:
+    return load_sink_type(kind).Settings
+
+
+def open_source(config: Config, name: str, telemetry: Telemetry) -> InventoryClient:
+    """Return the client of a source; the caller closes it.
+
+    Raises:
+        ConfigError: A file that it needs cannot be used.
+    """
+    return InventoryClient.from_settings(name, config.sources[name], telemetry)
+
+
+def open_sink(config: Config, name: str, telemetry: Telemetry, *, aside: bool = False) -> Sink:
+    """Return a sink, not connected yet; with ``aside`` one that does not disturb the daemon's.
+
+    Raises:
+        ConfigError: A secret, a template or a file that it needs cannot be used.
+    """
+    settings = config.sinks[name].owned_by(config.name, name)
+    return load_sink_type(settings.type)(name, settings.aside() if aside else settings, telemetry)
+
+
+async def open_store(config: Config, telemetry: Telemetry | None = None) -> SqliteStore:
+    """Return the store to work on, which nobody else may then; the caller closes it.
+
+    An older dockbell's is copied and brought up to date.
+
+    Raises:
+        StoreError: It is in use, is another program's, or cannot be opened.
+    """
+    return await SqliteStore.open(config.store.path, now=now, telemetry=telemetry)
+
+
+async def back_up(config: Config, target: Path, *, force: bool, progress: Progress | None = None) -> Copy:
+    """Copy the store, whether a daemon works on it or not; see :func:`dockbell.stores.sqlite.backup.back_up`.
+
+    Raises:
+        StoreError: There is none, the target is there already, or the copy cannot be written.
+    """
+    return await backup.back_up(config.store.path, target, at=now(), force=force, progress=progress)
+
+
+async def open_view(config: Config) -> View:
+    """Return a look at the store; the caller closes it.
+
+    Raises:
+        StoreError: There is none yet, it is another program's, or it cannot be opened.
+    """
+    return await SqliteView.open(config.store.path)
+
+
+def find_holder(config: Config) -> str:
+    """Return who works on the store, ``process 4711``; empty when nobody does.
+
+    Raises:
+        StoreError: It cannot be asked.
+    """
+    return probe.find_holder(config.store.path)
+
+
+async def open_desk(config: Config) -> Desk:
+    """Return where wishes are left for the daemon; the caller closes it.
+
+    Raises:
+        StoreError: There is no store yet, it is another program's, or it cannot be opened.
+    """
+    return await SqliteDesk.open(config.store.path)
+
+
+async def probe_store(config: Config) -> str:
+    """Look whether a daemon could open the store; say in a few words what was found.
+
+    Raises:
+        StoreError: It could not.
+    """
+    return await probe.probe(config.store.path)
+
+
+async def probe_web(config: Config, settings: WebSettings) -> str:
+    """Look whether a daemon could listen where it is to; say in a few words what was found.
+
+    Where somebody works on the store, nothing is tried: the daemon itself listens there.
+
+    Raises:
+        ConfigError: It could not.
+        StoreError: The store cannot be asked whether somebody works on it.
+    """
+    from dockbell.web.site import listen  # noqa: PLC0415  # whoever needs no [web] does without a web server
+
+    if holder := find_holder(config):
+        return f"{settings.listen}, store held by {holder}, not tried"
+    (await to_thread.run_sync(listen, settings)).close()
+    return f"{settings.listen}, free"

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from dockbell import app
+from dockbell.app import daemon as at_work
+from dockbell.app.daemon import Daemon
+from dockbell.core.model import Feed
+from dockbell.errors import StoreFull
+from dockbell.operations import looking
+from dockbell.ports import Bell
+from dockbell.scheduler import Scheduler
+from dockbell.supervisor import Supervisor
+from dockbell.telemetry import Reloaded, ReloadRefused
+from tests.fakes import Ear
+
+CONFIG = """
+[sources.main]
+base_url = "http://127.0.0.1:1"
+api_key = "k"
+[resources]
+shipments = {{ every = "1h" }}
+{resources}
+[sinks.out]
+type = "stdout"
+resources = ["notices"]
+{sinks}
+"""
+ITEMS = Feed("main", "items")
+SHIPMENTS = Feed("main", "shipments")
+
+
+def write(folder: Path, *, resources: str = "", sinks: str = "") -> Path:
+    path = folder / "dockbell.toml"
+    path.write_text(CONFIG.format(resources=resources, sinks=sinks))
+    return path
+
+
+@asynccontextmanager
+async def working(path: Path, ear: Ear) -> AsyncIterator[Daemon]:
+    """Have a daemon work meanwhile."""
+    stop = anyio.Event()
+    async with app.assemble(app.load_config(path), ear.telemetry) as crew, Scheduler() as scheduler:
+        daemon = Daemon(crew, scheduler, read_again=lambda: app.load_config(path), supervisor=Supervisor())
+        async with anyio.create_task_group() as group:
+            group.start_soon(daemon.run, stop, Bell())
+            await anyio.wait_all_tasks_blocked()
+            yield daemon
+            stop.set()
+
+
+async def test_a_full_disk_while_it_reloads_delays_what_is_new_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, ear = write(tmp_path), Ear()
+    async with working(path, ear) as daemon:
+        crew = daemon._crew
+        save, failures = crew.store.save_signature, [StoreFull("store: disk full")]
+
+        async def save_later(*args: Any, **kwargs: Any) -> None:
+            if failures:
+                crew.store._outage.begin(failures[0])  # type: ignore[attr-defined]
+                raise failures.pop()
+            await save(*args, **kwargs)
+
+        monkeypatch.setattr(crew.store, "save_signature", save_later)
+        write(tmp_path, resources='items = { every = "1h" }', sinks='[sinks.other]\ntype = "stdout"')
+        with anyio.fail_after(10):
+            outcome = await daemon.reload()
+        assert outcome == "complete: feed main/items added, sink other added"
+        assert not failures
+        assert set(crew.readers) == set(daemon._feeds) == {SHIPMENTS, ITEMS}
+        assert set(crew.relays) == set(daemon._relays) == {"out", "other"}
+    assert any(isinstance(fact, Reloaded) for fact in ear.facts)
+
+
+async def test_of_two_reloads_at_once_the_last_configuration_is_followed(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    async with working(path, Ear()) as daemon:
+        write(tmp_path, resources='items = { every = "1h" }')
+        async with anyio.create_task_group() as group:
+            group.start_soon(daemon.reload)
+            await anyio.lowlevel.checkpoint()
+            write(tmp_path, resources='items = { every = "2h" }')
+            group.start_soon(daemon.reload)
+        (every,) = (each.settings.every for each in daemon._crew.config.feeds() if each.resource == "items")
+        assert str(every) == "2:00:00"
+
+
+async def test_a_sink_that_is_kept_begins_with_a_feed_that_is_added(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    async with working(path, Ear()) as daemon:
+        write(tmp_path, resources='items = { every = "1h" }')
+        assert await daemon.reload() == "complete: feed main/items added"
+        positions, _ = await daemon._crew.store.load_ledger("out")
+        assert {SHIPMENTS, ITEMS} <= positions.keys()
+
+
+async def test_a_bug_met_by_a_reload_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, ear = write(tmp_path), Ear()
+    async with working(path, ear) as daemon:
+        monkeypatch.setattr(daemon, "_read_again", lambda: int("x"))
+        assert (await daemon.reload()).startswith("failed: not all was changed, ValueError")
+        path.write_text("[sources")
+        monkeypatch.setattr(daemon, "_read_again", lambda: app.load_config(path))
+        assert (await daemon.reload()).startswith("failed: nothing was changed")
+        assert set(daemon._feeds) == {SHIPMENTS}
+    assert any(isinstance(fact, ReloadRefused) for fact in ear.facts)
+
+
+# What systemd is told ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("web", ["", '[web]\nlisten = "127.0.0.1:0"\n'], ids=["without a site", "with one"])
+async def test_it_tells_how_many_reasons_there_are_to_look_and_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, web: str
+) -> None:
+    monkeypatch.setattr(looking, "KEPT", timedelta(0))
+    path = write(tmp_path)
+    path.write_text(web + path.read_text())
+    async with working(path, Ear()) as daemon:
+        store = daemon._crew.store
+        state = await store.open_feed(SHIPMENTS)
+        await store.save_problem(state.id, "HTTP 401; mend the key")
+        assert await daemon._look() == ("1 feeds, 1 sinks; 1 reason to look: main/shipments: HTTP 401; mend the key")
+        await store.pause("out", "maintenance")
+        told = await daemon._look()
+    assert told == "1 feeds, 1 sinks; 2 reasons to look, first main/shipments: HTTP 401; mend the key"
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_a_store_that_cannot_be_read_keeps_nobody_from_answering_the_watchdog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, hangs: bool
+) -> None:
+    async def load(*_: object, **__: object) -> None:
+        if hangs:
+            await anyio.sleep_forever()
+        raise OSError("disk I/O error")
+
+    monkeypatch.setattr(at_work, "load_status", load)
+    monkeypatch.setattr(at_work, "_LOOK_MOST", timedelta(seconds=0.05))
+    async with working(write(tmp_path), Ear()) as daemon:
+        why = "the store takes its time" if hangs else "disk I/O error"
+        assert await daemon._look() == f"1 feeds, 1 sinks; how they stand cannot be told: {why}"

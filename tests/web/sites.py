@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,16 @@ from typing import Any
 import anyio
 import httpx
 
-from dockbell.config import WebSettings
+from dockbell.config import Config, validate
 from dockbell.core.model import Event, Feed
 from dockbell.ports import FeedState
+from dockbell.scheduler import next_time
+from dockbell.sinks import load_sink_type
 from dockbell.stores.sqlite import SqliteStore, SqliteView
+from dockbell.stores.sqlite.desk import SqliteDesk
 from dockbell.telemetry import Telemetry
+from dockbell.telemetry.metrics import Metrics
+from dockbell.telemetry.recent import Recent
 from dockbell.web import Site
 from tests.fakes import Clock, Ear
 from tests.stores import pages
@@ -67,20 +72,49 @@ class Filled:
         return await self.client.get(self.events_url, params=parameters)
 
 
+SINKS: Mapping[str, Any] = {
+    "erp": {
+        "type": "webhook",
+        "url": "http://127.0.0.1:9",
+        "secret": "whsec_" + "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+    },
+    "floor": {"type": "stdout"},
+}
+"""Two sinks that are configured; nothing is delivered to them."""
+
+
+def configure(web: Mapping[str, Any], **tables: Any) -> Config:
+    """Return a configuration of one source and two sinks; ``tables`` are others, or these anew."""
+    given = {
+        "name": "acme",
+        "web": {"listen": "127.0.0.1:0"} | dict(web),
+        "sources": {"main": {"base_url": "http://127.0.0.1:9", "api_key": "key"}},
+        "sinks": SINKS,
+    }
+    return validate(given | tables, lambda kind: load_sink_type(kind).Settings, label="tests")
+
+
 @dataclass
 class Served:
-    """A site that runs."""
+    """A site that runs.
+
+    What is configured may be changed while it does: ``config`` is looked up anew each time.
+    """
 
     store: SqliteStore
     view: SqliteView
+    desk: SqliteDesk
+    config: Config
+    recent: Recent
+    clock: Callable[[], datetime]
     site: Site
     client: httpx.AsyncClient
     stopping: anyio.Event = field(default_factory=anyio.Event)
     stopped: anyio.Event = field(default_factory=anyio.Event)
 
-    async def fill(self, *keys: str, source: str = "main") -> Filled:
-        """Return a new feed with some records, of each of which it has one event."""
-        feed = Feed(source, f"shipments{next(_numbers)}")
+    async def fill(self, *keys: str, source: str = "main", resource: str | None = None) -> Filled:
+        """Return a feed with some records, of each of which it has one event; one of its own, or of a resource."""
+        feed = Feed(source, resource or f"shipments{next(_numbers)}")
         filled = Filled(self.store, await self.store.open_feed(feed), self.client)
         if keys:
             await filled.put(*keys)
@@ -95,31 +129,66 @@ class Served:
 
 @asynccontextmanager
 async def serve(
-    folder: Path, *, keep_alive: float = 15, telemetry: Telemetry | None = None, **settings: Any
+    folder: Path,
+    *,
+    keep_alive: float = 15,
+    telemetry: Telemetry | None = None,
+    clock: Callable[[], datetime] | None = None,
+    tables: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Served]:
-    """Serve a store that is made in the folder; ``settings`` are those of ``[web]``."""
-    store = await SqliteStore.open(folder / "dockbell.db", now=Clock())
-    view = await SqliteView.open(folder / "dockbell.db")
-    site = Site(
-        WebSettings(**({"listen": "127.0.0.1:0"} | settings)),
-        name="acme",
-        view=view,
-        outbox=store.outbox,
-        telemetry=telemetry or Ear().telemetry,
-        keep_alive=timedelta(seconds=keep_alive),
-    )
-    with closing(site):
+    """Serve a store that is made in the folder.
+
+    Args:
+        folder: For the store.
+        keep_alive: After how many seconds of silence a pull feed's stream says that it is there.
+        telemetry: Is told; what it was like lately is listened to there.
+        clock: Of store, site and what it was like lately; by default it stands still at noon.
+        tables: Of the configuration; see :func:`configure`.
+        settings: Those of ``[web]``.
+    """
+    clock = clock or Clock()
+    path = folder / "dockbell.db"
+    async with AsyncExitStack() as stack:
+        store = await SqliteStore.open(path, now=clock)
+        stack.push_async_callback(store.aclose)
+        view, page_view = await SqliteView.open(path), await SqliteView.open(path)
+        stack.push_async_callback(view.aclose)
+        stack.push_async_callback(page_view.aclose)
+        desk = await SqliteDesk.open(path)
+        stack.push_async_callback(desk.aclose)
+        config, recent = configure(settings, **(tables or {})), Recent(clock, lambda: clock().timestamp())
+        telemetry = telemetry or Ear().telemetry
+        telemetry.listen(recent.hear)
+        metrics = Metrics()
+        telemetry.listen(metrics.hear)
+        assert config.web is not None
+        site = Site(
+            config.web,
+            config=lambda: served.config,
+            view=view,
+            page_view=page_view,
+            desk=desk,
+            recent=recent,
+            metrics=metrics,
+            check_store=store.check,
+            outbox=store.outbox,
+            telemetry=telemetry,
+            now=clock,
+            next_time=next_time,
+            keep_alive=timedelta(seconds=keep_alive),
+        )
+        stack.callback(site.close)
         limits = httpx.Limits(max_connections=None)
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{site.port}", limits=limits, timeout=10) as client:
-            served = Served(store, view, site, client)
-            async with anyio.create_task_group() as group:
-                group.start_soon(_run, served)
-                try:
-                    yield served
-                finally:
-                    served.stopping.set()
-    await view.aclose()
-    await store.aclose()
+        client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{site.port}", limits=limits, timeout=10)
+        await stack.enter_async_context(client)
+        served = Served(store, view, desk, config, recent, clock, site, client)
+        async with anyio.create_task_group() as group:
+            group.start_soon(_run, served)
+            try:
+                yield served
+            finally:
+                served.stopping.set()
 
 
 async def _run(served: Served) -> None:

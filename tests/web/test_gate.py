@@ -12,7 +12,7 @@ import httpx
 import pytest
 from anyio import to_thread
 
-from dockbell.web.gate import TokenUnreadable
+from dockbell.web.tokens import TokenUnreadable
 from tests.fakes import Ear
 from tests.web.sites import Served, serve
 
@@ -93,13 +93,21 @@ async def test_the_address_that_was_connected_to_is_no_made_up_name(guarded: Ser
     assert (await guarded.client.get(url, headers={"host": "192.0.2.1"})).status_code == 421
 
 
-@pytest.mark.parametrize("place", ["/", "/healthz", "/feeds", "/feeds/a/b", "/state/a/b", "/state/a/b/c", "/nowhere"])
-@pytest.mark.parametrize(
-    "authorization",
-    ["", "Bearer", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", TOKEN, "Bearer \xe9"],
-)
+PLACES = ["/", "/feeds", "/feeds/a/b", "/state/a/b", "/state/a/b/c", "/live", "/status", "/openapi.json", "/nowhere"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("authorization", ["", "Bearer", f"Basic {TOKEN}", TOKEN])
 async def test_without_the_token_there_is_nothing(guarded: Served, place: str, authorization: str) -> None:
     answer = await guarded.client.get(place, headers={b"authorization": authorization.encode("latin-1")})
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert answer.json()["type"] == "urn:dockbell:problem:token"
+
+
+@pytest.mark.parametrize("authorization", [f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer \xe9"])
+async def test_a_wrong_token_is_none(guarded: Served, authorization: str) -> None:
+    answer = await guarded.client.get("/feeds", headers={b"authorization": authorization.encode("latin-1")})
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
     assert answer.json()["type"] == "urn:dockbell:problem:token"
@@ -215,6 +223,20 @@ async def _exchange(port: int, sent: bytes) -> bytes:
 async def test_what_no_library_sends_is_refused(shared: Served, sent: bytes, status: bytes) -> None:
     answer = await _exchange(shared.site.port, sent)
     assert answer.split()[1] == status
+    assert b"\r\ncontent-type: application/problem+json\r\n" in answer
+    assert b"\r\nx-content-type-options: nosniff\r\n" in answer
+
+
+async def test_whoever_comes_when_there_are_too_many_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dockbell.web.connection.CONNECTIONS_MOST", 1)
+    async with serve(tmp_path) as site, await anyio.connect_tcp("127.0.0.1", site.site.port) as first:
+        answer = await _exchange(site.site.port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert answer.split()[1] == b"503"
+        assert b"urn:dockbell:problem:too-many-connections" in answer
+        await first.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await first.receive()).split()[1] == b"200"
 
 
 @pytest.mark.parametrize(
@@ -264,3 +286,127 @@ async def test_a_second_request_has_the_same_time(shared: Served, monkeypatch: p
         await stream.send(request[:20])
         with anyio.fail_after(5), pytest.raises(anyio.EndOfStream):
             await stream.receive()
+
+
+# Acts ----------------------------------------------------------------------------------------------------------------
+
+PAUSE = "/sinks/erp/pause"
+
+
+async def test_whoever_has_the_token_acts(guarded: Served) -> None:
+    assert (await guarded.client.post(PAUSE, json={})).status_code == 200
+    assert (await guarded.client.post("/sinks/erp/resume")).json() == {
+        "outcome": "it goes on, with all that it is owed"
+    }
+
+
+async def test_without_the_token_nobody_acts(guarded: Served) -> None:
+    async with httpx.AsyncClient(base_url=guarded.client.base_url) as stranger:
+        answer = await stranger.post(PAUSE, json={})
+    assert (answer.status_code, answer.json()["type"]) == (401, "urn:dockbell:problem:token")
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:{port}", "http://LOCALHOST:{port}", "https://public.example.com"])
+async def test_a_page_of_our_own_acts(guarded: Served, origin: str) -> None:
+    headers = {"host": f"localhost:{guarded.site.port}", "origin": origin.format(port=guarded.site.port)}
+    answer = await guarded.client.post("/sinks/erp/resume", headers=headers | {"sec-fetch-site": "same-origin"})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example.com"},
+        {"origin": "http://localhost:1"},  # another program of this machine
+        {"origin": "http://localhost"},
+        {"origin": "http://public.example.com"},
+        {"origin": "null"},
+        {"origin": ""},
+        {"origin": "http://localhost:99999"},
+        {"origin": "file://"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+)
+@pytest.mark.parametrize("host", ["localhost:8470", "localhost:99999"])
+async def test_a_page_of_another_origin_acts_never(guarded: Served, headers: dict[str, str], host: str) -> None:
+    for method, place in (("POST", PAUSE), ("POST", "/session"), ("DELETE", "/session")):
+        answer = await guarded.client.request(method, place, headers={"host": host} | headers)
+        assert (answer.status_code, answer.json()["type"]) == (403, "urn:dockbell:problem:origin")
+
+
+@pytest.mark.parametrize("word", [None, "", "x", "\xe9"])
+async def test_a_session_acts_by_its_word_only(guarded: Served, word: str | None) -> None:
+    async with httpx.AsyncClient(base_url=guarded.client.base_url) as browser:
+        csrf = (await browser.post("/session", json={"token": TOKEN})).json()["csrf"]
+        headers = {} if word is None else {b"x-dockbell-csrf": word.encode("latin-1")}
+        answer = await browser.post(PAUSE, json={}, headers=headers)
+        assert (answer.status_code, answer.json()["type"]) == (403, "urn:dockbell:problem:csrf")
+        assert (await browser.post("/sinks/erp/resume", headers={"x-dockbell-csrf": csrf})).status_code == 200
+
+
+async def test_only_a_bounded_body_is_taken(guarded: Served) -> None:
+    head = f"POST {PAUSE} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+    for rest in (
+        b"Content-Length: 65537\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n10001\r\n" + b"x" * 0x10001 + b"\r\n0\r\n\r\n",
+    ):
+        assert (await _exchange(guarded.site.port, head.encode() + rest)).startswith(b"HTTP/1.1 413 ")
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(guarded: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dockbell.web.question._BODY_SECONDS", 0.1)
+    head = f"POST {PAUSE} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 9\r\n\r\n{{"
+    answer = await _exchange(guarded.site.port, head.encode())
+    assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status"),
+    [
+        (b"{}", "application/json", 200),
+        (b"{}", "application/json; charset=utf-8", 200),
+        (b"", "", 200),
+        (b"{}", "text/plain", 415),  # what a form of another site could send
+        (b"{}", "", 415),
+        (b"reason=x", "application/x-www-form-urlencoded", 415),
+        (b"[]", "application/json", 400),
+        (b"{", "application/json", 400),
+        (b"\xff", "application/json", 400),
+        (b'"\xff"', "application/json", 400),
+        (b'{"reason": "\\ud800"}', "application/json", 400),
+        (b"[" * 60_000, "application/json", 400),
+        (b'{"reason": 1}', "application/json", 400),
+        (b'{"reason": ""}', "application/json", 400),
+        (b'{"reason": "a\\nb"}', "application/json", 400),
+        (b'{"reasons": "x"}', "application/json", 400),
+    ],
+)
+async def test_a_body_is_json_as_it_was_said_to_be(guarded: Served, content: bytes, kind: str, status: int) -> None:
+    headers = {"content-type": kind} if kind else {}
+    answer = await guarded.client.post(PAUSE, content=content, headers=headers)
+    assert answer.status_code == status
+    assert status == 200 or answer.json()["type"] in ("urn:dockbell:problem:body", "urn:dockbell:problem:bad-request")
+
+
+# The page ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["/", "/page/index.html", "/page/icon.svg", "/healthz", "/session"])
+async def test_the_page_and_health_need_no_token(guarded: Served, place: str) -> None:
+    async with httpx.AsyncClient(base_url=guarded.client.base_url) as stranger:
+        answer = await stranger.get(place, headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+        assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("place", ["/", "/feeds", "/nowhere", "/page/icon.svg", "/live?x=1"])
+async def test_every_answer_is_kept_from_scripts_frames_and_guesses_of_its_type(shared: Served, place: str) -> None:
+    answer = await shared.client.get(place)
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self';")
+    assert "frame-ancestors 'none'" in policy
+    assert "trusted-types 'none'" in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    for name in ("content-security-policy", "cache-control"):
+        assert len(answer.headers.get_list(name)) == 1

@@ -15,6 +15,7 @@ import pytest
 from dockbell import __version__
 from dockbell.config import Secret, WebSettings
 from dockbell.errors import ConfigError
+from dockbell.scheduler import next_time
 from dockbell.stores.sqlite import SqliteView
 from dockbell.web import Site
 from tests.fakes import Ear
@@ -25,7 +26,18 @@ from tests.web.sites import Served, serve
 def open_site(served: Served, listen: str, ear: Ear | None = None) -> Site:
     telemetry = (ear or Ear()).telemetry
     settings = WebSettings(listen=listen, token=Secret(value="t") if listen.startswith("192") else None)
-    return Site(settings, name="acme", view=served.view, outbox=served.store.outbox, telemetry=telemetry)
+    return Site(
+        settings,
+        config=lambda: served.config,
+        view=served.view,
+        page_view=served.view,
+        desk=served.desk,
+        recent=served.recent,
+        outbox=served.store.outbox,
+        telemetry=telemetry,
+        now=served.clock,
+        next_time=next_time,
+    )
 
 
 async def test_the_index_tells_what_there_is(served: Served) -> None:

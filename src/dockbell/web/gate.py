@@ -1,54 +1,40 @@
-"""Who may ask: what is refused before anything is routed.
+"""Who may ask, and what: what is refused before anything is routed.
 
 A page of another site that a browser of this network shows may not: it can neither read what it asks for, since nothing
-is allowed to other origins, nor pretend that its own name means this machine, since ``Host`` is checked.
+is allowed to other origins, nor pretend that its own name means this machine, since ``Host`` is checked, nor act in the
+name of an operator whose browser has a session, since it cannot know the word that acts must bear.
 """
 
 from __future__ import annotations
 
 import hmac
-import logging
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+import time
+from collections.abc import Collection, Mapping
 from http import HTTPStatus
-from typing import ClassVar, Final
+from typing import Final
 from urllib.parse import urlsplit
 
-import anyio
-from anyio import to_thread
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.requests import cookie_parser
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dockbell.config import WebSettings
 from dockbell.config.values import show
 from dockbell.config.web import is_loopback, normalise_host
-from dockbell.errors import ConfigError
-from dockbell.telemetry import Fact, Telemetry
+from dockbell.web.assets import wants_page
+from dockbell.web.caller import Caller
 from dockbell.web.connection import HEAD_BYTES_MOST
+from dockbell.web.headers import with_headers
+from dockbell.web.place import Access, Place, Places
 from dockbell.web.problem import Problem
+from dockbell.web.question import BODY_BYTES_MOST, too_large
+from dockbell.web.session import CSRF, Sessions, no_token
+from dockbell.web.tokens import Tokens, refuse
 
-_METHODS: Final = ("GET", "HEAD")
+_READING: Final = ("GET", "HEAD")
 _HOST: Final = re.compile(r"(\[[^\]]*\]|[^:]*)(:[0-9]*)?")
 # https://www.rfc-editor.org/rfc/rfc9112#section-3.2.2
 _ABSOLUTE: Final = re.compile(rb"https?://([^/]*)(/.*)?", re.IGNORECASE)
-_TOKEN_READERS: Final = 4
-_HEADERS: Final = (
-    (b"cache-control", b"no-store"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"x-content-type-options", b"nosniff"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class TokenUnreadable(Fact):
-    """Nobody can be let in: the token that they would have to show cannot be looked up."""
-
-    weight: ClassVar[int] = logging.ERROR
-    reason: str
-
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"web: [web] token: {self.reason}"
 
 
 class Gate:
@@ -56,17 +42,18 @@ class Gate:
 
     Args:
         app: The application.
-        settings: The names under which it may be asked, and the token.
-        telemetry: Is told when the token cannot be looked up; those who ask are not told why.
+        settings: The names under which it may be asked.
+        places: What there is, and who may ask for it.
+        tokens: The token.
+        sessions: Of those who have shown it to get a cookie.
     """
 
-    def __init__(self, app: ASGIApp, settings: WebSettings, telemetry: Telemetry) -> None:
+    def __init__(self, app: ASGIApp, settings: WebSettings, places: Places, tokens: Tokens, sessions: Sessions) -> None:
         self._app = app
-        self._telemetry = telemetry
-        self._token = settings.token
-        self._token_problem = ""
-        # Its own: threads that wait for a file on a dead disk must not keep others from theirs.
-        self._token_readers = anyio.CapacityLimiter(_TOKEN_READERS)
+        self._places = places
+        self._tokens = tokens
+        self._sessions = sessions
+        self._origin = _write_origin(settings.base_url)
         own = [settings.address[0], *settings.hosts, urlsplit(settings.base_url).hostname or ""]
         self._names = frozenset(map(normalise_host, own))
 
@@ -78,22 +65,37 @@ class Gate:
             app: ASGIApp = problem.response()
         else:
             app = self._app
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_HEADERS]
-            await send(message)
-
-        await app(scope, receive, send_with_headers)
+        await app(scope, receive, with_headers(send))
 
     async def _check(self, scope: Scope) -> None:
-        """Refuse what may not be asked, and leave in the scope the path of what may.
+        """Refuse what may not be asked, and leave in the scope the path of what may, and who asks.
 
         Raises:
             Problem: Why it may not.
         """
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        path, host = scope["raw_path"].decode("ascii"), headers.get(b"host", "")
+        headers = {name: value.decode("latin-1") for name, value in reversed(scope["headers"])}  # the first counts
+        path, host = self._check_target(scope, headers.get(b"host", ""))
+        place = self._places.find(path)
+        method = scope["method"]
+        access = place[method].access if method in place else Access.READ
+        if access is Access.PAGE:
+            access = Access.OPEN if wants_page(headers.get(b"accept", "")) else Access.READ
+        caller = await self._admit(access, headers, scope)
+        _check_method(method, place)
+        if method in _READING:
+            _refuse_body(headers)
+        else:
+            self._check_origin(headers, host)
+            if access is Access.ACT:
+                self._check_word(caller, headers)
+            if int(headers.get(b"content-length", "0")) > BODY_BYTES_MOST:
+                raise too_large()
+        scope["path"] = path  # as it was sent, each part still encoded: a slash in a key is no border of parts
+        scope.setdefault("state", {})["caller"] = caller
+
+    def _check_target(self, scope: Scope, host: str) -> tuple[str, str]:
+        """Return the path that is asked for, and the host."""
+        path = scope["raw_path"].decode("ascii")
         # One that arrives in pieces is given up sooner; one that arrives at once is all here.
         if _measure_head(scope) > HEAD_BYTES_MOST:
             detail = f"head: has more than {HEAD_BYTES_MOST} bytes; ask with fewer headers"
@@ -104,17 +106,9 @@ class Gate:
         if not self._is_own(host, scope["server"]):
             detail = f"host {show(host)}: is no name of this dockbell; ask by its address, or add it to [web] hosts"
             raise Problem(HTTPStatus.MISDIRECTED_REQUEST, "unknown-host", detail)
-        await self._check_token(value for name, value in scope["headers"] if name == b"authorization")
-        if scope["method"] not in _METHODS:
-            detail = f"{scope['method']}: is not possible here; use GET"
-            allow = {"Allow": ", ".join(_METHODS)}
-            raise Problem(HTTPStatus.METHOD_NOT_ALLOWED, "method", detail, headers=allow)
-        if b"transfer-encoding" in headers or headers.get(b"content-length", "0") != "0":
-            detail = "body: is not taken; leave it out"
-            raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body", detail, headers={"Connection": "close"})
         if not path.startswith("/"):
             raise Problem(HTTPStatus.BAD_REQUEST, "bad-request", f"target {show(path)}: must begin with a slash")
-        scope["path"] = path  # as it was sent, each part still encoded: a slash in a key is no border of parts
+        return path, host
 
     def _is_own(self, host: str, server: tuple[str, int] | None) -> bool:
         match = _HOST.fullmatch(host)
@@ -125,23 +119,91 @@ class Gate:
         is_reached = server is not None and name == normalise_host(server[0])
         return name in self._names or is_loopback(name) or is_reached
 
-    async def _check_token(self, given: Iterable[bytes]) -> None:
-        if self._token is None:
-            return
+    async def _admit(self, access: Access, headers: Mapping[bytes, str], scope: Scope) -> Caller:
+        """Return who asks.
+
+        Raises:
+            Problem: Whoever asks must have a token and shows none, or a wrong one, or it cannot be looked at.
+        """
+        client = scope.get("client")
+        peer = client[0] if client else ""
+        if access is Access.OPEN or not self._tokens.is_needed:
+            return Caller(peer)
         try:
-            # Each time: it may be changed while the daemon runs.
-            wanted = await to_thread.run_sync(self._token.reveal, abandon_on_cancel=True, limiter=self._token_readers)
-        except ConfigError as error:
-            if str(error) != self._token_problem:
-                self._token_problem = str(error)
-                self._telemetry.emit(TokenUnreadable(self._token_problem))
-            detail = "token: cannot be looked up, so nobody is let in; the log of dockbell has more"
-            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "token", detail) from None
-        self._token_problem = ""
-        scheme, _, token = next(iter(given), b"").partition(b" ")
-        if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), wanted.encode()):
-            detail = "token: missing or wrong; send Authorization: Bearer with the token of [web]"
-            raise Problem(HTTPStatus.UNAUTHORIZED, "token", detail, headers={"WWW-Authenticate": "Bearer"})
+            caller = await self._identify(headers, peer)
+        except Problem:
+            if access is Access.EITHER:
+                return Caller(peer)
+            raise
+        if not caller.is_known and access is not Access.EITHER:
+            raise refuse()
+        return caller
+
+    async def _identify(self, headers: Mapping[bytes, str], peer: str) -> Caller:
+        """Return who asks, by the token that is shown, or else by the cookie.
+
+        Raises:
+            Problem: The token is wrong, or cannot be looked at.
+        """
+        if b"authorization" in headers:
+            scheme, _, token = headers[b"authorization"].partition(" ")
+            await self._tokens.check(token.strip().encode("latin-1") if scheme.lower() == "bearer" else b"", peer)
+            return Caller(peer, is_known=True)
+        if cookie := cookie_parser(headers.get(b"cookie", "")).get(self._sessions.cookie):
+            csrf = await self._sessions.find(cookie, time.time())
+            return Caller(peer, is_known=csrf is not None, csrf=csrf)
+        return Caller(peer)
+
+    def _check_origin(self, headers: Mapping[bytes, str], host: str) -> None:
+        """Refuse what a page of another origin has a browser send.
+
+        Raises:
+            Problem: 403.
+        """
+        origin = headers.get(b"origin")
+        own = {self._origin, *(_write_origin(f"{scheme}://{host}") for scheme in ("http", "https"))}
+        is_ours = origin is None or (_write_origin(origin) or "none") in own
+        if not is_ours or headers.get(b"sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            whose = "of another site" if origin is None else show(origin)
+            detail = f"origin {whose}: may not act here; if it is where a proxy shows dockbell, set url in [web]"
+            raise Problem(HTTPStatus.FORBIDDEN, "origin", detail)
+
+    def _check_word(self, caller: Caller, headers: Mapping[bytes, str]) -> None:
+        """Refuse who may not act.
+
+        Raises:
+            Problem: 403.
+        """
+        if not self._tokens.is_needed:
+            raise no_token()
+        if caller.csrf is not None and not hmac.compare_digest(
+            caller.csrf.encode(), headers.get(CSRF.encode(), "").encode("latin-1")
+        ):
+            detail = "X-Dockbell-CSRF: missing or wrong; send what /session answered"
+            raise Problem(HTTPStatus.FORBIDDEN, "csrf", detail)
+
+
+def _check_method(method: str, place: Mapping[str, Place]) -> None:
+    allowed: Collection[str] = place or _READING
+    if method not in allowed:
+        detail = f"{method}: is not possible here; use {' or '.join(each for each in allowed if each != 'HEAD')}"
+        raise Problem(HTTPStatus.METHOD_NOT_ALLOWED, "method", detail, headers={"Allow": ", ".join(allowed)})
+
+
+def _refuse_body(headers: Mapping[bytes, str]) -> None:
+    if b"transfer-encoding" in headers or headers.get(b"content-length", "0") != "0":
+        detail = "body: is not taken; leave it out"
+        raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body", detail, headers={"Connection": "close"})
+
+
+def _write_origin(url: str) -> str:
+    """Return the origin of an address as it is compared; empty where it has none."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return ""
+    return f"{parts.scheme}://{normalise_host(parts.hostname)}:{port}" if parts.hostname else ""
 
 
 def _measure_head(scope: Scope) -> int:

@@ -1,14 +1,18 @@
-"""``GET /`` and ``/feeds``: what there is. ``GET /healthz``: whether anything is."""
+"""``GET /`` and ``/feeds``: what there is, or the page that shows it."""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from dockbell import __version__
+from dockbell.config import Config
 from dockbell.ports import View
 from dockbell.web import question
+from dockbell.web.assets import wants_page
 from dockbell.web.position import Position
 
 
@@ -16,12 +20,12 @@ class Index:
     """The endpoints.
 
     Args:
-        name: The name of this dockbell.
+        config: Returns the configuration that is followed.
         view: Of the store.
     """
 
-    def __init__(self, name: str, view: View) -> None:
-        self._name = name
+    def __init__(self, config: Callable[[], Config], view: View) -> None:
+        self._config = config
         self._view = view
 
     async def answer(self, request: Request) -> Response:
@@ -39,13 +43,17 @@ class Index:
                     "state": f"state/{state.feed}",
                 }
             )
-        return _answer({"name": self._name, "version": __version__, "feeds": feeds})
+        return _answer({"name": self._config().name, "version": __version__, "feeds": feeds})
 
-    async def answer_health(self, request: Request) -> Response:
-        """Answer at all: the daemon runs, and its store can be read."""
-        question.read_parameters(request)
-        await self._view.load_feeds()
-        return _answer({"status": "ok"})
+    def or_page(self, give_page: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        """Return what answers with the page to whoever accepts one by name, with the feeds to others."""
+
+        async def answer(request: Request) -> Response:
+            response = await (give_page if wants_page(request.headers.get("accept", "")) else self.answer)(request)
+            response.headers["Vary"] = "Accept"
+            return response
+
+        return answer
 
 
 def _answer(body: object) -> Response:

@@ -62,9 +62,14 @@ async def answer_problem(_: Request, error: Exception) -> Response:
 async def answer_unrouted(request: Request, error: Exception) -> Response:
     """Answer a request for a place that there is not."""
     assert isinstance(error, HTTPException)
-    places = "/feeds/{source}/{resource}, /state/{source}/{resource}, and / lists what there is"
+    places = "/feeds/{source}/{resource}, /state/{source}/{resource}, and /openapi.json describes all others"
     detail = f"{request.url.path}: there is nothing; there are {places}"
     return Problem(HTTPStatus(error.status_code), "unknown-place", detail).response()
+
+
+async def answer_store_error(_: Request, error: Exception) -> Response:
+    """Answer a request that the store is too busy for, or that it does not take."""
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, "store", str(error), headers={"Retry-After": "5"}).response()
 
 
 async def answer_fault(_: Request, error: Exception) -> Response:

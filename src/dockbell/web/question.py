@@ -1,31 +1,83 @@
-"""What a request asks for: a feed, parameters, a position; each refused in plain words where it cannot be meant."""
+"""What a request asks for: a feed, parameters, a body; each refused in plain words where it cannot be meant."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Final, TypeVar
 from urllib.parse import unquote
 
-from starlette.requests import Request
+import anyio
+import msgspec
+from starlette.requests import ClientDisconnect, Request
 
-from dockbell.config import format_duration, parse_duration, suggest
+from dockbell.config import Config, format_duration, parse_duration, suggest
 from dockbell.config.values import show
 from dockbell.core.model import Feed
 from dockbell.ports import Extent, View
+from dockbell.web.caller import Caller
 from dockbell.web.position import Position
 from dockbell.web.problem import Problem
 
 LIMIT: Final = 100
 LIMIT_MOST: Final = 1000
+LIST_LIMIT: Final = 50
+LIST_LIMIT_MOST: Final = 200
+"""For lists that people look at."""
 WAIT_MOST: Final = timedelta(seconds=60)
+BODY_BYTES_MOST: Final = 65_536
+_BODY_SECONDS: Final = 10
 _T = TypeVar("_T")
+
+
+class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """An object without members."""
+
+
+def read_caller(request: Request) -> Caller:
+    """Return who asks, as the gate has found it."""
+    caller: Caller = request.state.caller
+    return caller
 
 
 def read_feed(request: Request) -> Feed:
     """Return the feed that the path names; whether there is one, its extent tells."""
     return Feed(unquote(request.path_params["source"]), unquote(request.path_params["resource"]))
+
+
+def check_configured(feed: Feed, config: Config) -> None:
+    """Refuse a feed that is not configured.
+
+    Raises:
+        Problem: 404.
+    """
+    known = [f"{each.source}/{each.resource}" for each in config.feeds()]
+    if str(feed) not in known:
+        detail = f"feed {show(str(feed))}: is not configured; {suggest(str(feed), known)}"
+        raise Problem(HTTPStatus.NOT_FOUND, "unknown-feed", detail)
+
+
+def read_sink(request: Request, known: Sequence[str]) -> str:
+    """Return the sink that the path names.
+
+    Raises:
+        Problem: 404, it is none of those that are known.
+    """
+    sink = unquote(request.path_params["sink"])
+    if sink not in known:
+        hint = suggest(sink, known) if known else "none is configured"
+        raise Problem(HTTPStatus.NOT_FOUND, "unknown-sink", f"sink {show(sink)}: is not known; {hint}")
+    return sink
+
+
+def read_path_number(request: Request, name: str, most: int) -> int:
+    """Return the number that a part of the path is.
+
+    Raises:
+        Problem: 400, it is none.
+    """
+    return read_number(name, request.path_params[name], 0, most)
 
 
 async def find_extent(view: View, feed: Feed) -> Extent:
@@ -52,9 +104,9 @@ def read_parameters(request: Request, *known: str) -> Mapping[str, str]:
     for name, value in request.query_params.multi_items():
         if name not in known:
             hint = suggest(name, known) if known else "there are none here"
-            raise _bad(f"parameter {show(name)}: is not known; {hint}")
+            raise bad(f"parameter {show(name)}: is not known; {hint}")
         if name in given:
-            raise _bad(f"parameter {name}: is given twice; keep one")
+            raise bad(f"parameter {name}: is given twice; keep one")
         given[name] = value
     return given
 
@@ -68,16 +120,67 @@ def read(name: str, text: str, parse: Callable[[str], _T]) -> _T:
     try:
         return parse(text)
     except ValueError as error:
-        raise _bad(f"{name}: {error}") from None
+        raise bad(f"{name}: {error}") from None
 
 
-def read_limit(given: Mapping[str, str]) -> int:
+async def read_body(request: Request, type_: type[_T]) -> _T:
+    """Return what was sent, a JSON object as ``type_`` says; nothing at all is an object without members.
+
+    Raises:
+        Problem: 400, it is none; 408, it did not come in time; 413, it is too large; 415, it is not said to be JSON.
+    """
+    raw = b""
+    try:
+        with anyio.fail_after(_BODY_SECONDS):
+            async for part in request.stream():
+                raw += part
+                if len(raw) > BODY_BYTES_MOST:
+                    raise too_large()
+    except TimeoutError:
+        detail = f"body: did not come within {_BODY_SECONDS} s; send it again"
+        raise Problem(HTTPStatus.REQUEST_TIMEOUT, "body", detail, headers={"Connection": "close"}) from None
+    except ClientDisconnect:
+        raise bad("body: ends too early") from None
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if raw and kind != "application/json":
+        detail = f"body: must be application/json, got {show(kind)}"
+        raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "body", detail)
+    try:
+        return msgspec.json.decode(raw or b"{}", type=type_)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        words = str(error)
+        raise bad(f"body: {words[:1].lower()}{words[1:]}") from None
+
+
+def too_large() -> Problem:
+    """Return why a body is not taken that is too large."""
+    detail = f"body: has more than {BODY_BYTES_MOST} bytes; ask for less at once"
+    return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body", detail, headers={"Connection": "close"})
+
+
+def read_limit(given: Mapping[str, str], *, default: int = LIMIT, most: int = LIMIT_MOST) -> int:
     """Return how many are asked for at most.
 
     Raises:
-        Problem: 400, it is no number from 1 to 1000.
+        Problem: 400, it is no number from 1 to ``most``.
     """
-    return read("limit", given["limit"], _parse_limit) if "limit" in given else LIMIT
+    return read_number("limit", given["limit"], 1, most) if "limit" in given else default
+
+
+def read_number(name: str, text: str, least: int, most: int) -> int:
+    """Return the number that a parameter states.
+
+    Raises:
+        Problem: 400, it is none, or too small or too large.
+    """
+
+    def parse(text: str) -> int:
+        is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+        if not (is_number and least <= int(text) <= most):
+            raise ValueError(f"must be a whole number from {least} to {most}, got {show(text)}")
+        return int(text)
+
+    return read(name, text, parse)
 
 
 def read_wait(given: Mapping[str, str]) -> timedelta:
@@ -110,14 +213,9 @@ def check_position(feed: Feed, epoch: str, extent: Extent, position: Position) -
     raise Problem(HTTPStatus.GONE, "position-gone", detail, members=members, headers={"Link": links})
 
 
-def _bad(detail: str) -> Problem:
+def bad(detail: str) -> Problem:
+    """Return why a request cannot be meant."""
     return Problem(HTTPStatus.BAD_REQUEST, "bad-request", detail)
-
-
-def _parse_limit(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(LIMIT_MOST)) and 0 < int(text) <= LIMIT_MOST):
-        raise ValueError(f"must be a whole number from 1 to {LIMIT_MOST}, got {show(text)}")
-    return int(text)
 
 
 def _parse_wait(text: str) -> timedelta:

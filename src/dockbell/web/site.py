@@ -3,31 +3,58 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.routing import Route
 
-from dockbell.config import WebSettings
-from dockbell.errors import ConfigError
+from dockbell.config import Config, WebSettings
+from dockbell.errors import ConfigError, StoreError
 from dockbell.listening import listening
 from dockbell.network import explain
-from dockbell.ports import Bell, View
+from dockbell.operations.looking import Outlook
+from dockbell.operations.status import Status
+from dockbell.ports import Bell, Desk, View
 from dockbell.telemetry import Fact, Telemetry
+from dockbell.telemetry.metrics import Metrics
+from dockbell.telemetry.recent import Recent
+from dockbell.web.actions import Actions
+from dockbell.web.assets import Assets
+from dockbell.web.board import Board
 from dockbell.web.connection import HEAD_BYTES_MOST, Connection
+from dockbell.web.events import Events
 from dockbell.web.feeds import Feeds
 from dockbell.web.gate import Gate
+from dockbell.web.health import Health
 from dockbell.web.index import Index
-from dockbell.web.problem import Problem, answer_fault, answer_problem, answer_unrouted
+from dockbell.web.letters import DeadLetters
+from dockbell.web.live import Live
+from dockbell.web.metrics import Scrape
+from dockbell.web.openapi import Document
+from dockbell.web.parts import Lookout
+from dockbell.web.place import Places
+from dockbell.web.places import (
+    list_acts,
+    list_page_places,
+    list_pull_places,
+    list_status_places,
+    list_watch_places,
+)
+from dockbell.web.problem import Problem, answer_fault, answer_problem, answer_store_error, answer_unrouted
+from dockbell.web.session import Session, Sessions
+from dockbell.web.standing import Standing
 from dockbell.web.state import State
+from dockbell.web.tokens import Tokens
 from dockbell.web.waiting import WaitingRoom
 
-_CONNECTIONS_MOST: Final = 500
+_PAGES_MOST: Final = 50
 _SILENCE: Final = timedelta(seconds=60)
 """How long a client that is gone without a word is believed to be there."""
 
@@ -48,11 +75,19 @@ class Site:
 
     Args:
         settings: ``[web]``.
-        name: The name of this dockbell.
+        config: Returns the configuration that is followed.
         view: Of the store; for the site alone, so that a long look delays nobody else.
+        page_view: Another one, for the status page: it may take its time.
+        desk: Where an operator's acts are left.
+        recent: What it was like lately.
         outbox: The store's bell.
         telemetry: Is told where the site is.
+        now: Our clock.
+        next_time: When something is due that happens at an interval or by a cron line, and happened at a given time.
         keep_alive: After how much silence a stream says that it is still there.
+        listener: A socket that listens already, from :meth:`share`; else one is opened.
+        metrics: What was counted; nothing where there is none.
+        check_store: Returns once what writes to the store has answered; raises why nothing can be written.
 
     Raises:
         ConfigError: The address cannot be listened on.
@@ -62,29 +97,67 @@ class Site:
         self,
         settings: WebSettings,
         *,
-        name: str,
+        config: Callable[[], Config],
         view: View,
+        page_view: View,
+        desk: Desk,
+        recent: Recent,
         outbox: Bell,
         telemetry: Telemetry,
+        now: Callable[[], datetime],
+        next_time: Callable[[timedelta | str, datetime], datetime],
         keep_alive: timedelta = timedelta(seconds=15),
+        listener: socket.socket | None = None,
+        metrics: Metrics | None = None,
+        check_store: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
     ) -> None:
         self._telemetry = telemetry
         self.room = WaitingRoom(view, outbox)
-        feeds, state, index = Feeds(view, self.room, keep_alive=keep_alive), State(view), Index(name, view)
+        self.audience = WaitingRoom(view, outbox, most=_PAGES_MOST)
+        lookout = Lookout(page_view, config, recent, now=now, next_time=next_time, holder=f"process {os.getpid()}")
+        self.board = Board(lookout, outbox, telemetry)
+
+        async def look() -> Status:
+            await check_store()
+            return await lookout.load()
+
+        self.outlook = Outlook(look)
+        tokens = Tokens(settings.token, telemetry)
+        sessions = Sessions(tokens, view.epoch)
+        assets, index = Assets(), Index(config, view)
+        actions = Actions(desk, page_view, config, telemetry=telemetry, now=now)
+        document = Document()
+        places = Places(
+            [
+                *list_page_places(assets, Live(self.board, self.audience), Session(tokens, sessions)),
+                *list_pull_places(index, assets, Feeds(view, self.room, keep_alive=keep_alive), State(view)),
+                *list_status_places(
+                    Standing(page_view, config, lookout.load, now),
+                    Events(page_view, config),
+                    DeadLetters(desk, config),
+                    actions,
+                ),
+                *list_acts(actions),
+                *list_watch_places(
+                    Health(self.outlook.ask, is_open=settings.token is None),
+                    Scrape(metrics or Metrics(), recent, lookout.load, check_store, config),
+                ),
+                document.place,
+            ]
+        )
+        document.describe(places.all, sessions.cookie)
         app = Starlette(
-            routes=[
-                Route("/", index.answer),
-                Route("/healthz", index.answer_health),
-                Route("/feeds", index.answer),
-                Route("/feeds/{source}/{resource}", feeds.answer),
-                Route("/state/{source}/{resource}", state.answer_page),
-                Route("/state/{source}/{resource}/{key}", state.answer_one),
-            ],
-            exception_handlers={Problem: answer_problem, HTTPException: answer_unrouted, Exception: answer_fault},
+            routes=places.routes(),
+            exception_handlers={
+                Problem: answer_problem,
+                HTTPException: answer_unrouted,
+                StoreError: answer_store_error,
+                Exception: answer_fault,
+            },
         )
         app.router.redirect_slashes = False
-        self._app = Gate(app, settings, telemetry)
-        self._listener = _listen(settings)
+        self._app = Gate(app, settings, places, tokens, sessions)
+        self._listener = listener or listen(settings)
         self.port: int = self._listener.getsockname()[1]
 
     async def run(self) -> None:
@@ -95,14 +168,20 @@ class Site:
             http=Connection,
             server_header=False,
             log_level=logging.WARNING,
-            limit_concurrency=_CONNECTIONS_MOST,
             h11_max_incomplete_event_size=HEAD_BYTES_MOST,
         ):
             self._telemetry.emit(SiteOpened(f"http://{self._shown_host()}:{self.port}"))
             try:
-                await anyio.sleep_forever()
+                async with anyio.create_task_group() as group:
+                    group.start_soon(self.outlook.run)
+                    group.start_soon(self.board.run)
             finally:
                 self.room.close()
+                self.audience.close()
+
+    def share(self) -> socket.socket:
+        """Return the socket once more, for a site that is to follow this one: nobody meets a closed door meanwhile."""
+        return self._listener.dup()
 
     def close(self) -> None:
         """Let the address go."""
@@ -113,7 +192,12 @@ class Site:
         return f"[{host}]" if ":" in host else str(host)
 
 
-def _listen(settings: WebSettings) -> socket.socket:
+def listen(settings: WebSettings) -> socket.socket:
+    """Return a socket that listens where the settings say; the caller closes it.
+
+    Raises:
+        ConfigError: The address cannot be listened on.
+    """
     host, port = settings.address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

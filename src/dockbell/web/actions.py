@@ -1,0 +1,208 @@
+"""What an operator does from the page: what ``reconcile``, ``deletes``, ``drift``, ``pause``, ``resume``, ``dead`` do.
+
+What the daemon has to do is left for it as a wish, as by the commands; what is only written is done at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dockbell.config import Config
+from dockbell.config.values import show
+from dockbell.core.comparing.drift import Decision
+from dockbell.core.model import Feed
+from dockbell.operations.replaying import Retried, discard_dead, find_sinks_with_dead, retry_dead
+from dockbell.operations.wishing import list_deletions, list_drift
+from dockbell.ports import Desk, View, Wish
+from dockbell.telemetry import Fact, Telemetry
+from dockbell.web import question
+from dockbell.web.letters import Letters
+from dockbell.web.problem import Problem
+from dockbell.web.question import Nothing
+
+
+class Pause(msgspec.Struct, forbid_unknown_fields=True):
+    """Why a sink is paused."""
+
+    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=500)] = "by an operator"
+
+
+class Deletions(msgspec.Struct, forbid_unknown_fields=True):
+    """What becomes of held deletions."""
+
+    decision: Literal["approve", "reject"]
+
+
+class Drift(msgspec.Struct, forbid_unknown_fields=True):
+    """What becomes of held drift."""
+
+    decision: Literal["absorb", "publish"]
+
+
+@dataclass(frozen=True, slots=True)
+class Acted(Fact):
+    """Somebody did something over HTTP who may."""
+
+    peer: str
+    subject: str
+    words: str
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"web: {self.subject}: {self.words}, asked by {self.peer}"
+
+
+class Actions:
+    """The endpoints.
+
+    Args:
+        desk: Where acts are left.
+        view: Of the store.
+        config: Returns the configuration that is followed.
+        telemetry: Is told what was done, and for whom.
+        now: Our clock.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        view: View,
+        config: Callable[[], Config],
+        *,
+        telemetry: Telemetry,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._desk = desk
+        self._view = view
+        self._config = config
+        self._telemetry = telemetry
+        self._now = now
+
+    # Sinks ------------------------------------------------------------------------------------------------------------
+
+    async def pause(self, request: Request) -> Response:
+        """Have a sink take nothing until it is resumed."""
+        question.read_parameters(request)
+        sink = self._read_sink(request)
+        reason = (await question.read_body(request, Pause)).reason.strip()
+        if not reason or not reason.isprintable():
+            raise question.bad(f"reason: must be one line of text, got {show(reason)}")
+        is_new = await self._desk.pause(sink, reason, self._now())
+        if is_new:
+            return self._tell(request, f"sink {sink}", f"paused: {reason}", "it is paused; its events wait")
+        return _answer({"outcome": "it was paused already"})
+
+    async def resume(self, request: Request) -> Response:
+        """Have a sink take events again."""
+        question.read_parameters(request)
+        sink = self._read_sink(request)
+        await question.read_body(request, Nothing)
+        if await self._desk.resume(sink):
+            return self._tell(request, f"sink {sink}", "resumed", "it goes on, with all that it is owed")
+        return _answer({"outcome": "it was not paused"})
+
+    async def retry(self, request: Request) -> Response:
+        """Have dead letters offered to their sink again."""
+        question.read_parameters(request)
+        sink = self._read_sink(request)
+        letters = await question.read_body(request, Letters)
+        settings = self._config().sinks[sink]
+        came = Retried()
+        for selection in letters.select():
+            came += await retry_dead(self._desk, sink, settings, selection, self._now())
+        return self._tell(request, f"sink {sink}", f"retry of dead letters: {came}", str(came))
+
+    async def discard(self, request: Request) -> Response:
+        """Delete dead letters."""
+        question.read_parameters(request)
+        sink = self._read_sink(request, *await find_sinks_with_dead(self._desk))
+        letters = await question.read_body(request, Letters)
+        count = released = 0
+        for selection in letters.select():
+            gone, going_on = await discard_dead(self._desk, sink, selection, self._now())
+            count, released = count + gone, released + going_on
+        words = f"{count} dead letters are discarded"
+        if released:
+            words += f", {released} records that were on hold go on with their next event"
+        return self._tell(request, f"sink {sink}", words, words)
+
+    # Feeds ------------------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, request: Request) -> Response:
+        """Have a feed read whole now."""
+        question.read_parameters(request)
+        feed = self._read_feed(request)
+        await question.read_body(request, Nothing)
+        return await self._wish(request, feed, Wish.RECONCILE)
+
+    async def decide_deletions(self, request: Request) -> Response:
+        """Have held deletions published, or dropped."""
+        question.read_parameters(request)
+        feed = self._read_feed(request)
+        decision = (await question.read_body(request, Deletions)).decision
+        if not await list_deletions(self._view, [feed], most=1):
+            return _answer({"outcome": "no deletions are held"})
+        return await self._wish(request, feed, Wish.APPROVE if decision == "approve" else Wish.REJECT)
+
+    async def decide_drift(self, request: Request) -> Response:
+        """Have held drift stored silently, or published."""
+        question.read_parameters(request)
+        feed = self._read_feed(request)
+        decision = (await question.read_body(request, Drift)).decision
+        if not any(held.decision is Decision.HOLD for held in await list_drift(self._view, [feed])):
+            return _answer({"outcome": "no drift is held"})
+        return await self._wish(request, feed, Wish.ABSORB if decision == "absorb" else Wish.PUBLISH)
+
+    async def answer_wish(self, request: Request) -> Response:
+        """Answer what came of a wish."""
+        question.read_parameters(request)
+        number = question.read_path_number(request, "number", 10**18 - 1)
+        wished = await self._desk.find_wish(number)
+        if wished is None:
+            raise Problem(HTTPStatus.NOT_FOUND, "unknown-wish", f"wish {number}: was never left")
+        feed = None if wished.feed is None else str(wished.feed)
+        return _answer({"wish": wished.wish.value, "feed": feed, "outcome": wished.outcome})
+
+    # What they share --------------------------------------------------------------------------------------------------
+
+    async def _wish(self, request: Request, feed: Feed, wish: Wish) -> Response:
+        number = await self._desk.make_wish(feed, wish, self._now())
+        self._emit(request, str(feed), wish.value)
+        return _answer({"wish": number}, HTTPStatus.ACCEPTED)
+
+    def _tell(self, request: Request, subject: str, done: str, outcome: str) -> Response:
+        self._emit(request, subject, done)
+        return _answer({"outcome": outcome})
+
+    def _emit(self, request: Request, subject: str, words: str) -> None:
+        self._telemetry.emit(Acted(question.read_caller(request).peer, subject, words))
+
+    def _read_sink(self, request: Request, *others: str) -> str:
+        """Return the sink that the path names.
+
+        Raises:
+            Problem: 404, there is no such sink.
+        """
+        return question.read_sink(request, [*self._config().sinks, *others])
+
+    def _read_feed(self, request: Request) -> Feed:
+        """Return the feed that the path names.
+
+        Raises:
+            Problem: 404, it is not configured.
+        """
+        feed = question.read_feed(request)
+        question.check_configured(feed, self._config())
+        return feed
+
+
+def _answer(body: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    return Response(msgspec.json.encode(body), status, media_type="application/json")

@@ -1,0 +1,67 @@
+"""``GET /page/{file}`` and the page itself: what is installed beside this module, read once."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dockbell.config.values import show
+from dockbell.web import question
+from dockbell.web.problem import Problem
+
+PAGE: Final = "index.html"
+
+_MEDIA_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+}
+
+
+def wants_page(accept: str) -> bool:
+    """Return whether a page is accepted by name, as browsers do."""
+    return any(each.partition(";")[0].strip().lower() == "text/html" for each in accept.split(","))
+
+
+class Assets:
+    """The endpoints."""
+
+    def __init__(self) -> None:
+        self._files = {
+            each.name: (each.read_bytes(), media_type)
+            for each in (files("dockbell.web") / "page").iterdir()
+            if (media_type := _MEDIA_TYPES.get(f".{each.name.rpartition('.')[2]}"))
+        }
+
+    async def answer(self, request: Request) -> Response:
+        """Answer with a file of the page.
+
+        Raises:
+            Problem: 404.
+        """
+        question.read_parameters(request)
+        name = request.path_params["file"]
+        if name not in self._files:
+            raise Problem(HTTPStatus.NOT_FOUND, "unknown-file", f"file {show(name)}: is no part of the page")
+        return self._give(request, name)
+
+    async def answer_page(self, request: Request) -> Response:
+        """Answer with the page."""
+        question.read_parameters(request)
+        return self._give(request, PAGE)
+
+    def _give(self, request: Request, name: str) -> Response:
+        content, media_type = self._files[name]
+        tag = f'"{blake2b(content, digest_size=16).hexdigest()}"'
+        headers = {"ETag": tag, "Cache-Control": "no-cache"}
+        known = request.headers.get("if-none-match", "")
+        if tag in [each.strip().removeprefix("W/") for each in known.split(",")]:
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        return Response(content, headers=headers, media_type=media_type)

@@ -1,0 +1,158 @@
+"""How everything stands, as numbers: what ``/metrics`` says beside what was counted."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from dockbell import __version__
+from dockbell.config import Config
+from dockbell.core.comparing.drift import Decision
+from dockbell.core.model import Feed
+from dockbell.core.running.budget import Budget
+from dockbell.operations.as_json import find_condition
+from dockbell.operations.status import FeedStatus, Quiet, Status, find_reasons
+from dockbell.ports import SinkState
+from dockbell.telemetry.recent import OTHERS, BudgetLately, FeedLately
+
+Number: TypeAlias = tuple[str, tuple[str, ...], float]
+"""The name of a gauge without ``dockbell_``, the values of its labels, and what it is now."""
+
+_FEED: Final = ("source", "resource")
+_CONDITIONS: Final = ("connected", "waiting", "down", "paused", "unknown")
+_SUBJECTS: Final = ("daemon", "store", "feed", "sink")
+_STATUS: Final = "status_complete"
+
+GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    _STATUS: ("1 where what the store tells is among these numbers, 0 where it did not answer.", ()),
+    "build_info": ("Always 1; which dockbell this is.", ("version", "python")),
+    "reasons": ("Reasons why somebody should look, as dockbell status counts them.", ("about",)),
+    "hindrances": ("Those of them that keep dockbell from doing its work now; /readyz says the same.", ("about",)),
+    "store_writable": ("1 where the store takes what is written, 0 where it is full or does not answer.", ()),
+    "store_used_bytes": ("What the store uses of its file.", ()),
+    "store_reusable_bytes": ("What is free in that file, and is used again.", ()),
+    "store_disk_free_bytes": ("What is free on the disk of the store.", ()),
+    "store_disk_size_bytes": ("How large the disk of the store is.", ()),
+    "feed_freshness_seconds": ("How old what is known of a feed is; none before its first complete reading.", _FEED),
+    "feed_read_timestamp_seconds": ("When a feed was read completely last.", _FEED),
+    "feed_read_due_timestamp_seconds": ("When it should have been read completely again at the latest.", _FEED),
+    "feed_change_timestamp_seconds": ("When the last change of a feed that is kept was stored.", _FEED),
+    "feed_watermark_timestamp_seconds": ("Up to where polls have proven to have seen all.", _FEED),
+    "feed_records": ("Records that are stored.", _FEED),
+    "feed_last_sequence": ("The number of the last event.", _FEED),
+    "feed_lookback_seconds": ("How far before the watermark polls begin.", _FEED),
+    "feed_lateness_seconds": ("How late records become visible after their timestamps, nearly at the worst.", _FEED),
+    "feed_held_deletions": ("Records too many to believe that they were deleted; an operator decides.", _FEED),
+    "feed_held_readings": ("Readings held because they are older than what is stored.", _FEED),
+    "feed_held_drift": ("1 while fields that came or went in many records wait for an operator.", _FEED),
+    "feed_quarantined_records": ("Records that cannot be told apart or read.", _FEED),
+    "feed_stopped": ("1 while something that an operator must mend stops it.", _FEED),
+    "feed_pass_progress_ratio": ("How far a pass has come, by what the last one read; none while none runs.", _FEED),
+    "feed_silence": ("1 for why nothing is heard of it: quiet source, blind poller, or filters.", (*_FEED, "kind")),
+    "budget_limit_requests": ("Requests a minute that the key allows to all its users.", ("source",)),
+    "budget_allowed_requests": ("Requests a minute that dockbell allows itself.", ("source",)),
+    "budget_used_requests": ("Requests that dockbell has sent within the last minute.", ("source",)),
+    "budget_others_requests": ("Requests of the key's other users in the last full minute.", ("source",)),
+    "budget_remaining_requests": ("Requests left in the API's window, where it says so.", ("source",)),
+    "sink_owed_events": ("Events that a sink has not settled.", ("sink",)),
+    "sink_oldest_owed_age_seconds": ("How long the oldest of them waits; 0 where there is none.", ("sink",)),
+    "sink_blocked_keys": ("Keys that wait for another attempt.", ("sink",)),
+    "sink_held_keys": ("Keys that wait for an operator behind a dead letter.", ("sink",)),
+    "sink_dead_letters": ("Dead letters that nobody has retried or discarded.", ("sink",)),
+    "sink_waiting_replays": ("Events that wait to be sent again on an operator's request.", ("sink",)),
+    "sink_condition": ("1 for how its receiver was found last.", ("sink", "condition")),
+    "sink_silence": ("1 for why nothing is heard from it: quiet feeds, blind feeds, or its filters.", ("sink", "kind")),
+}
+"""What each of them says, and its labels, by its name."""
+
+
+def describe_program(*, is_complete: bool, is_writable: bool) -> Iterator[Number]:
+    """Yield what is true whatever the store says, and whether it said anything."""
+    yield _STATUS, (), is_complete
+    yield "store_writable", (), is_writable
+    yield "build_info", (__version__, platform.python_version()), 1
+
+
+def describe_status(status: Status) -> Iterator[Number]:
+    """Yield how everything stands."""
+    reasons = find_reasons(status)
+    for about in _SUBJECTS:
+        yield "reasons", (about,), sum(each.kind == about for each in reasons)
+        yield "hindrances", (about,), sum(each.kind == about and each.hinders for each in reasons)
+    if (footprint := status.footprint) is not None:
+        yield "store_used_bytes", (), footprint.used
+        yield "store_reusable_bytes", (), footprint.free
+        yield "store_disk_free_bytes", (), footprint.left
+        yield "store_disk_size_bytes", (), footprint.disk
+    for feed in status.feeds:
+        yield from _describe_feed(feed, status.at)
+    for sink in status.sinks:
+        yield from _describe_sink(sink, status)
+
+
+def describe_pass(feed: Feed, lately: FeedLately) -> Iterator[Number]:
+    """Yield how far a pass has come."""
+    if lately.progress is not None and lately.progress.expected:
+        ratio = min(lately.progress.records / lately.progress.expected, 1)
+        yield "feed_pass_progress_ratio", (feed.source, feed.resource), ratio
+
+
+def describe_budget(source: str, config: Config, lately: BudgetLately) -> Iterator[Number]:
+    """Yield what a source's budget is used for."""
+    settings = config.sources[source]
+    allowed = Budget(settings.requests_per_minute, settings.share).allowed
+    yield "budget_limit_requests", (source,), lately.limit or settings.requests_per_minute
+    yield "budget_allowed_requests", (source,), allowed
+    yield "budget_used_requests", (source,), lately.used
+    yield "budget_others_requests", (source,), lately.kinds[OTHERS][-2]
+    if lately.remaining is not None:
+        yield "budget_remaining_requests", (source,), lately.remaining
+
+
+def _describe_feed(each: FeedStatus, at: datetime) -> Iterator[Number]:
+    feed, state = (each.feed.source, each.feed.resource), each.state
+    yield "feed_records", feed, each.records
+    yield "feed_last_sequence", feed, state.sequence if state else 0
+    yield "feed_held_deletions", feed, state.held if state else 0
+    yield "feed_held_readings", feed, state.holds if state else 0
+    is_held = state is not None and state.drift is not None and state.drift.decision is Decision.HOLD
+    yield "feed_held_drift", feed, is_held
+    yield "feed_quarantined_records", feed, state.quarantined if state else 0
+    yield "feed_stopped", feed, bool(state and state.problem)
+    yield from _name("feed_silence", feed, each.silence.kind, [kind for kind in Quiet if kind])
+    if each.lookback is not None:
+        yield "feed_lookback_seconds", feed, each.lookback.total_seconds()
+    moments = {
+        "feed_read_timestamp_seconds": each.read_at,
+        "feed_read_due_timestamp_seconds": each.expected_at,
+        "feed_change_timestamp_seconds": each.changed_at,
+        "feed_watermark_timestamp_seconds": each.seen_until,
+    }
+    for name, moment in moments.items():
+        if moment is not None:
+            yield name, feed, moment.timestamp()
+    if state is not None:
+        yield "feed_lateness_seconds", feed, state.lateness.quantile(at).total_seconds()
+    if (age := each.find_age(at)) is not None:
+        yield "feed_freshness_seconds", feed, age.total_seconds()
+
+
+def _describe_sink(state: SinkState, status: Status) -> Iterator[Number]:
+    sink, at = (state.name,), status.at
+    yield "sink_owed_events", sink, state.owed
+    age = 0 if state.oldest is None else max((at - state.oldest).total_seconds(), 0)
+    yield "sink_oldest_owed_age_seconds", sink, age
+    yield "sink_blocked_keys", sink, state.blocked
+    yield "sink_held_keys", sink, state.held
+    yield "sink_dead_letters", sink, state.dead
+    yield "sink_waiting_replays", sink, state.replays
+    yield from _name("sink_condition", sink, find_condition(state), _CONDITIONS)
+    yield from _name("sink_silence", sink, status.silences[state.name].kind, [kind for kind in Quiet if kind])
+
+
+def _name(gauge: str, labels: tuple[str, ...], word: str, words: Sequence[str]) -> Iterator[Number]:
+    """Yield 1 for a word, and 0 for the others."""
+    for each in words:
+        yield gauge, (*labels, str(each)), each == word

@@ -1,0 +1,125 @@
+// The feeds: one row each, opened to all that is known of it and what may be decided.
+
+import { actButton, pathOf, whyNot } from './acting.js';
+import { span, spark } from './draw.js';
+import { age, h, show } from './elements.js';
+import { badge, cell, drawer, facts, opener, Rows } from './rows.js';
+import { withCommands } from './verdict.js';
+import { brief, count, everyOf, formatAge, formatDelay, now, parseEvery, plural, SHAPES } from './words.js';
+
+const FILTER_FROM = 9;
+
+/** Return the kind and the word of how a feed stands. */
+function judgeFeed(feed) {
+  if (feed.problem) return ['bad', 'stopped'];
+  if (feed.held) return ['look', 'held'];
+  if (feed.drift?.decision === 'hold') return ['look', 'drift'];
+  if (feed.quarantined) return ['look', 'quarantine'];
+  if (feed.reasons.length) return ['look', feed.expected_at && Date.parse(feed.expected_at) < now() ? 'late' : 'look'];
+  if (feed.silence === 'blind') return ['look', 'blind'];
+  if (!feed.read_at) return ['wait', 'not read yet'];
+  return feed.silence ? ['well', feed.silence] : ['well', 'well'];
+}
+
+export class Feeds extends Rows {
+  constructor(list, filter) {
+    super(list, 'feed', describe);
+    this.bar = filter;
+    this.text = '';
+    this.onlyLook = false;
+  }
+
+  /** Show the filter where there are many, and those rows that it lets through. */
+  sift() {
+    this.bar.hidden = this.rows.size < FILTER_FROM;
+    if (this.bar.hidden) return;
+    const isShown = (feed) => feed.feed.includes(this.text) && !(this.onlyLook && judgeFeed(feed)[0] === 'well');
+    const n = this.filter(isShown);
+    show(this.bar,
+      h('input', { type: 'search', 'aria-label': 'Feeds whose name contains', placeholder: 'name', on: { input: (event) => { this.text = event.target.value; this.sift(); } } }),
+      h('label', null, h('input', { type: 'checkbox', on: { change: (event) => { this.onlyLook = event.target.checked; this.sift(); } } }), 'only those to look at'),
+      h('span', { class: 'faint', role: 'status' }, n === this.rows.size ? plural(n, 'feed') : `${n} of ${this.rows.size}`));
+  }
+}
+
+function describe(feed, isOpen, toggle) {
+  const [kind, word] = judgeFeed(feed);
+  const { freshness, interval, delay } = feed;
+  const runs = interval.kept + interval.late;
+  const id = `feed-drawer:${feed.feed}`;
+  const worst = Math.max(0, ...freshness.values.map((value) => value ?? 0));
+  return [
+    h('div', { class: 'line' },
+      h('span', { class: 'cell who', key: 'who' }, opener(id, feed.feed, isOpen, toggle), badge(kind, SHAPES[kind], word)),
+      cell('fresh', 'last read', h('span', null, age(feed.read_at)), h('span', { class: 'faint' }, everyOf(feed))),
+      h('span', { class: 'cell drawn', key: 'drawn' }, spark(freshness.values, {
+        end: freshness.end, step: freshness.step, mark: parseEvery(feed.every),
+        label: `How old what was known was, ${span()}: at worst ${formatAge(worst)}`, words: (value) => `${formatDelay(value)} old`,
+      })),
+      cell('change', 'last change', age(feed.last_change_at, 'ago', 'none')),
+      cell('kept', 'runs in time', runs ? percent(interval) : h('span', { class: 'faint' }, '–'), interval.late > 0 && h('span', { class: 'faint' }, `${interval.late} late`)),
+      cell('delay', 'change to event', delay ? [h('span', null, formatDelay(delay.p50)), h('span', { class: 'faint' }, `p99 ${formatDelay(delay.p99)}`)] : h('span', { class: 'faint' }, '–')),
+      cell('size', 'records', h('span', null, brief(feed.records)), h('span', { class: 'faint' }, `${brief(feed.events)} ${feed.events === 1 ? 'event' : 'events'}`))),
+    feed.progress && describeProgress(feed.progress),
+    isOpen && drawer(id, toggle, open(feed)),
+  ];
+}
+
+function percent({ kept, late }) {
+  const share = (100 * kept) / (kept + late);
+  return `${share === 100 || share === 0 ? share : share.toFixed(share > 99 ? 1 : 0)} %`;
+}
+
+function describeProgress(progress) {
+  const share = progress.expected ? Math.min(1, progress.records / progress.expected) : null;
+  const words = `${progress.kind}: ${plural(progress.pages, 'page')}, ${count(progress.records)}${progress.expected ? ` of about ${count(progress.expected)}` : ''} records`;
+  return h('div', { class: 'progress', key: 'progress' },
+    h('div', { class: 'bar', role: 'progressbar', 'aria-label': words, 'aria-valuenow': share === null ? null : Math.round(share * 100), 'aria-valuemin': 0, 'aria-valuemax': 100 },
+      h('span', { class: share === null ? 'unknown' : null, vars: { share: `${((share ?? 1) * 100).toFixed(1)}%` } })),
+    h('span', { class: 'faint' }, words, progress.ends_at ? ', done ' : '', progress.ends_at && age(progress.ends_at, 'in')));
+}
+
+function open(feed) {
+  const path = `feeds/${pathOf(feed.source, feed.resource)}`;
+  const { drift, deletions, bad, gap } = feed;
+  const explained = (feed.held > 0) + (drift?.decision === 'hold') + (feed.quarantined > 0); // by what follows
+  return [
+    feed.reasons.length > explained && h('ul', { class: 'reasons', key: 'reasons' }, feed.reasons.map((reason, i) => h('li', { key: i }, h('span', null, withCommands(reason))))),
+    feed.held > 0 && h('div', { class: 'decide', key: 'held' },
+      h('h3', null, `${plural(feed.held, 'deletion')} held`),
+      h('p', { class: 'faint' }, 'Too many records are absent at once to believe it. Approved, each is published as deleted; rejected, they are kept until they are seen again.'),
+      h('ul', { class: 'keys' }, deletions.map((each) => h('li', { key: each.key }, h('code', null, each.key), ' absent for ', age(each.suspected_at, 'for'))),
+        feed.held > deletions.length && h('li', { class: 'faint' }, `and ${count(feed.held - deletions.length)} more`)),
+      h('div', { class: 'row' },
+        actButton('Approve', { title: `${plural(feed.held, 'deletion')} of ${feed.feed}`, path: `${path}/deletions`, body: { decision: 'approve' }, danger: true, words: `${plural(feed.held, 'record')} of ${feed.feed} will be published as deleted. Sinks cannot take that back.` }),
+        actButton('Reject', { title: `deletions of ${feed.feed}`, path: `${path}/deletions`, body: { decision: 'reject' } }))),
+    drift && h('div', { class: 'decide', key: 'drift' },
+      h('h3', null, `Drift: ${count(drift.readings)} readings ${drift.decision === 'hold' ? 'held' : `(${drift.decision})`}`),
+      h('p', { class: 'faint' }, 'Records differ by these members alone, for ', age(drift.since, 'for'), ', though their timestamps did not move: the service changed, not the records. Absorbed, that is no event; published, each record has one.'),
+      h('p', null, drift.fields.map((field) => [h('code', { key: field }, field), ' '])),
+      drift.decision === 'hold' && h('div', { class: 'row' },
+        actButton('Absorb', { title: `drift of ${feed.feed}`, path: `${path}/drift`, body: { decision: 'absorb' } }),
+        actButton('Publish', { title: `drift of ${feed.feed}`, path: `${path}/drift`, body: { decision: 'publish' }, words: `Each of the ${plural(drift.readings, 'reading')} of ${feed.feed} that differ becomes an event.` }))),
+    feed.quarantined > 0 && h('div', { key: 'quarantine' },
+      h('h3', null, `${plural(feed.quarantined, 'record')} in quarantine`),
+      h('ul', { class: 'keys' }, bad.map((each, i) => h('li', { key: i }, each.key && h('code', null, each.key), ` ${each.problem} `, h('span', { class: 'faint' }, 'met ', age(each.last_at))))),
+    ),
+    feed.silence_words && h('p', { key: 'silence' }, feed.silence_words),
+    feed.remarks.length > 0 && h('ul', { class: 'remarks', key: 'remarks' }, feed.remarks.map((remark, i) => h('li', { key: i }, withCommands(remark)))),
+    facts([
+      ['read to its end', feed.read_at && age(feed.read_at)],
+      ['read whole', feed.pass_at && age(feed.pass_at)],
+      ['nothing missing up to', feed.watermark && age(feed.watermark)],
+      ['last change', feed.last_change_at && age(feed.last_change_at)],
+      ['records', `${count(feed.records)}, ${plural(feed.events, 'event')} so far`],
+      ['runs of the last hour', `${count(feed.interval.kept)} in time, ${count(feed.interval.late)} late`],
+      ['record’s timestamp to event', feed.delay && `${formatDelay(feed.delay.p50)} typical, ${formatDelay(feed.delay.p99)} at p99 (${plural(feed.delay.count, 'change')} in the last hour)`],
+      ['last blind', gap && [gap.from ? age(gap.from) : 'from the beginning', ' until ', age(gap.to), `: ${gap.reason}`]],
+    ]),
+    feed.learned.length > 0 && h('h3', { key: 'learned-head' }, 'Learned of the listing'),
+    feed.learned.length > 0 && h('div', { key: 'learned' }, facts(feed.learned)),
+    h('div', { class: 'row', key: 'acts' },
+      actButton('Reconcile', { title: feed.feed, path: `${path}/reconcile` }),
+      h('span', { class: 'faint' }, whyNot() || 'reads the whole list now, to find deletions and misses')),
+  ];
+}

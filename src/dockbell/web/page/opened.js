@@ -1,0 +1,83 @@
+// One event, opened: what it changed, where it is, and why its record has the events that it has.
+
+import { get, pathOf } from './acting.js';
+import { age, clock, h } from './elements.js';
+import { count, formatValue, plural, shorten } from './words.js';
+
+const STAGES = { delivered: '✓', owed: '○', waiting: '○', blocked: '▲', dead: '✕', filtered: '–', held: '❚❚', 'not begun': '○', 'before its beginning': '–' };
+const SIGNS = { add: ['+', 'added'], remove: ['−', 'removed'], replace: ['~', 'changed'] };
+const DIFFERENCES_MOST = 60;
+
+/** Load an event; the answer is what `describeOpened` takes. */
+export async function load(summary) {
+  try {
+    return { found: await get(`events/${pathOf(summary.source, summary.resource, summary.sequence)}`) };
+  } catch (error) {
+    return { problem: error.message };
+  }
+}
+
+/** Whether a delivery of an opened event may still change by itself. */
+export const isUnderWay = ({ found }) => Boolean(found?.deliveries.some((each) => ['owed', 'waiting', 'blocked'].includes(each.stage)));
+
+export async function loadWhy(source, resource, key) {
+  try {
+    return { found: await get(`why/${pathOf(source, resource, key)}`) };
+  } catch (error) {
+    return { problem: error.message };
+  }
+}
+
+/** Describe an opened event; `why` is undefined until it was asked for, null while it is looked up. */
+export function describeOpened(summary, { found, problem, why, all }, { askWhy, showAll }) {
+  if (problem) return h('p', { class: 'bad' }, problem);
+  if (!found) return h('p', { class: 'faint' }, 'Looking…');
+  const { event, differences, deliveries } = found;
+  const shown = all ? differences : differences.slice(0, DIFFERENCES_MOST);
+  return [
+    differences.length > 0
+      ? h('div', { class: 'diff', key: 'diff' }, shown.map((each, i) => describeDifference(each, i)),
+        shown.length < differences.length && h('button', { type: 'button', key: 'all', on: { click: showAll } }, `All ${count(differences.length)} differences`),
+        all && found.more > 0 && h('p', { class: 'difference faint', key: 'more' }, `and ${count(found.more)} more`))
+      : h('pre', { key: 'data' }, formatValue(event.data, 4000)),
+    h('p', { class: 'faint meta', key: 'meta' }, `${event.type}, revision ${summary.revision ?? '–'}, recorded `, clock(found.recorded_at), ', ', h('code', null, event.id),
+      event.data?.changed_between && [', changed between ', clock(event.data.changed_between[0]), ' and ', clock(event.data.changed_between[1])]),
+    deliveries.length > 0 && h('ul', { class: 'deliveries', key: 'deliveries', 'aria-label': 'Deliveries' }, deliveries.map((each) => h('li', { key: each.sink },
+      h('span', { class: `shape ${each.stage}`, 'aria-hidden': 'true' }, STAGES[each.stage] ?? '○'), h('strong', null, each.sink), ` ${each.stage}`,
+      each.attempts > 0 && h('span', { class: 'faint' }, ` after ${plural(each.attempts, 'attempt')}`),
+      each.stage === 'blocked' && each.due && [', next ', age(each.due, 'in')],
+      each.error && h('span', { class: 'bad error' }, ` ${each.error}`)))),
+    summary.key && why === undefined && h('button', { type: 'button', key: 'why-button', on: { click: askWhy } }, 'Why?'),
+    why !== undefined && describeWhy(why),
+  ];
+}
+
+// Numbers are shown as they are stored: a browser rounds long ones, and cannot tell 1.10 from 1.1.
+const tellValue = (text, value) => (text == null ? formatValue(value) : shorten(text));
+
+function describeDifference({ path, op, from, to, from_text: fromText, to_text: toText }, i) {
+  const [sign, word] = SIGNS[op] ?? SIGNS.replace;
+  return h('div', { class: `difference ${op}`, key: `${path} ${i}` },
+    h('code', { class: 'path' }, h('span', { class: 'sign', 'aria-hidden': 'true' }, sign), h('span', { class: 'unseen' }, `${word} `), path || '/'),
+    h('span', { class: 'values' },
+      op !== 'add' && h('del', null, h('span', { class: 'unseen' }, 'from '), tellValue(fromText, from)),
+      op === 'replace' && h('span', { class: 'to', 'aria-hidden': 'true' }, '→'),
+      op !== 'remove' && h('ins', null, h('span', { class: 'unseen' }, 'to '), tellValue(toText, to))));
+}
+
+/** Describe what `why` answers: the reason first, then what it rests on. */
+export function describeWhy(why) {
+  if (!why) return h('p', { class: 'faint', key: 'why', tabindex: -1 }, 'Looking…');
+  if (why.problem) return h('p', { class: 'bad', key: 'why', tabindex: -1 }, why.problem);
+  const { found } = why;
+  const { record } = found;
+  return h('div', { class: 'why', key: 'why', role: 'group', tabindex: -1, 'aria-label': 'Why' },
+    h('p', null, h('strong', null, 'Why: '), found.why || 'its last reading has its event.'),
+    h('p', { class: 'faint' }, h('code', null, found.key), ` of ${found.feed}: ${found.presence}`, record && `, revision ${record.revision}`, record?.modified && [', modified ', age(record.modified)]),
+    list('Runs that covered it', found.runs.slice(-8).reverse(), (run) => [clock(run.asked_at), ` ${run.kind}: `, run.problem ? `incomplete, ${run.problem}` : `${plural(run.pages, 'page')}, ${plural(run.records, 'record')}, ${plural(run.events, 'event')}`]),
+    list('Findings', found.findings.slice(-8).reverse(), (note) => [clock(note.at), ` ${note.via}: ${note.says}`, note.sequence && ` (#${note.sequence})`]),
+    list('Quarantine', found.quarantine, (bad) => bad.problem),
+    list('Events', found.events.slice(-8).reverse(), (event) => [clock(event.recorded_at), ` #${event.sequence} ${event.type}`, h('span', { class: 'faint' }, Object.entries(event.sinks).map(([name, { stage }]) => ` · ${name} ${stage}`))]));
+}
+
+const list = (title, rows, words) => rows.length > 0 && [h('h3', { key: title, class: 'small' }, title), h('ul', { key: `${title} list` }, rows.map((row, i) => h('li', { key: i }, words(row))))];

@@ -1,0 +1,64 @@
+// At a glance: whether all is well, and if not, what to do, each reason leading to its place.
+
+import { age, h, show } from './elements.js';
+import { brief, everyOf, formatDelay, formatRate, latest, now, parseEvery, plural } from './words.js';
+
+const WHERE = { feed: 'feed', sink: 'sink', source: 'budget' };
+
+/** Return the id of the place that a reason is about; empty where it has none of its own. */
+function placeOf(about) {
+  const colon = about.indexOf(':');
+  const kind = colon < 0 ? about : about.slice(0, colon);
+  return kind in WHERE ? `${WHERE[kind]}:${about.slice(colon + 1)}` : '';
+}
+
+/** Describe words in which commands are quoted. */
+export function withCommands(text) {
+  return text.split(/("dockbell [^"]*")/).map((part) => (part.startsWith('"dockbell ') ? h('code', null, part.slice(1, -1)) : part));
+}
+
+/** Show the verdict, of when it was heard last where the connection is lost; return its words. */
+export function showVerdict(node, daemon, parts, go, lostAt) {
+  const feeds = parts('feed');
+  const sinks = parts('sink');
+  const reasons = daemon.reasons;
+  const words = daemon.well ? (lostAt ? 'All was well' : 'All is well') : reasons.length === 1 ? 'One thing to look at' : `${reasons.length} things to look at`;
+  show(node,
+    h('div', { class: `verdict ${daemon.well ? 'well' : 'look'}` },
+      h('span', { class: 'sign', 'aria-hidden': 'true' }, lostAt ? '?' : daemon.well ? '✓' : '!'),
+      h('div', { class: 'words' },
+        h('p', { id: 'verdict-words', class: 'big' }, words),
+        lostAt && h('p', { class: 'faint', key: 'lost' }, 'when this was heard last, ', age(lostAt), '.'),
+        daemon.well && !lostAt && h('p', { class: 'faint' }, `${plural(feeds.length, 'feed')} read in time, ${plural(sinks.length, 'sink')} ${sinks.length === 1 ? 'takes' : 'take'} what ${sinks.length === 1 ? 'it is' : 'they are'} sent. Up for `, age(daemon.started_at, 'for'), '.'),
+        !daemon.well && h('ul', { class: 'reasons' }, reasons.map((reason, i) => tellReason(reason, i, go)))),
+      showFigures(feeds, sinks, parts('budget'))));
+  return words;
+}
+
+function tellReason({ text, about }, i, go) {
+  const place = placeOf(about);
+  return h('li', { key: `${about} ${i}` },
+    h('span', null, withCommands(text)),
+    place && h('a', { href: `#${encodeURIComponent(place)}`, 'aria-label': `Show ${about.replace(':', ' ')}`, on: { click: (event) => { event.preventDefault(); go(place); } } }, 'Show'));
+}
+
+function showFigures(feeds, sinks, budgets) {
+  const read = feeds.filter((feed) => feed.read_at).sort((a, b) => overdue(b) - overdue(a));
+  const owed = sinks.reduce((sum, sink) => sum + sink.owed, 0);
+  const dead = sinks.reduce((sum, sink) => sum + sink.dead, 0);
+  const perMinute = sinks.reduce((sum, sink) => sum + latest(sink.rate.values), 0);
+  const busiest = feeds.filter((feed) => feed.delay).sort((a, b) => b.delay.count - a.delay.count)[0];
+  const left = budgets.filter((budget) => budget.remaining != null).map((budget) => budget.remaining);
+  return h('dl', { class: 'figures' },
+    figure('stalest feed', age(read[0]?.read_at, 'for'), read.length ? `${read[0].feed}, ${everyOf(read[0])}` : 'nothing read yet'),
+    figure('change to event', formatDelay(busiest?.delay.p50), busiest ? `typical, ${busiest.feed}` : 'no change yet'),
+    figure('delivered', `${formatRate(perMinute)}/s`, plural(sinks.length, 'sink')),
+    figure('owed', brief(owed), dead ? plural(dead, 'dead letter') : 'no dead letters', dead > 0),
+    budgets.length > 0 && figure('requests left', left.length ? brief(Math.min(...left)) : '–', 'of this minute’s budget'));
+}
+
+const overdue = (feed) => (now() - Date.parse(feed.read_at)) / 1000 / (parseEvery(feed.every) || 3600);
+
+function figure(name, value, note, isBad) {
+  return h('div', { key: name }, h('dt', null, name), h('dd', null, value), h('dd', { class: isBad ? 'note bad' : 'note faint' }, note));
+}

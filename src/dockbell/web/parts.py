@@ -1,0 +1,221 @@
+"""The parts of the status page: how everything stands, from the store, and what it was like lately, from memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from dockbell import __version__
+from dockbell.config import Config, SourceSettings, format_duration
+from dockbell.core.model import JSON, RESOURCES
+from dockbell.operations.as_json import (
+    describe_drift,
+    describe_gap,
+    describe_quarantine,
+    find_condition,
+    write_moment,
+)
+from dockbell.operations.silence import Silences
+from dockbell.operations.status import FeedStatus, Reason, Silence, Status, describe_feed, find_reasons, load_status
+from dockbell.ports import SinkState, StoredRecord, View
+from dockbell.telemetry.recent import LEFT, STEP, Recent
+from dockbell.telemetry.rings import Delay
+from dockbell.web.board import EVENTS_MOST, FIRST_EVENTS, News
+from dockbell.web.summary import summarise
+
+_DELETIONS_MOST: Final = 10
+
+
+class Lookout:
+    """Looks at everything that the page shows.
+
+    Args:
+        view: Of the store, for this alone: it may take its time.
+        config: Returns the configuration that is followed.
+        recent: What it was like lately.
+        now: Our clock.
+        next_time: When something is due that happens at an interval or by a cron line, and happened at a given time.
+        holder: Who works on the store.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        config: Callable[[], Config],
+        recent: Recent,
+        *,
+        now: Callable[[], datetime],
+        next_time: Callable[[timedelta | str, datetime], datetime],
+        holder: str,
+    ) -> None:
+        self._view = view
+        self._config = config
+        self._recent = recent
+        self._now = now
+        self._next_time = next_time
+        self._holder = holder
+        self._started_at = now()
+        self._silences = Silences(view)
+        self._place: int | None = None
+
+    async def load(self) -> Status:
+        """Return how everything stands."""
+        config = self._config()
+        status = await load_status(
+            self._view,
+            config.feeds(),
+            config.sinks,
+            at=self._now(),
+            holder=self._holder,
+            next_time=self._next_time,
+        )
+        return await self._silences.listen(status, config.sinks)
+
+    async def look(self) -> Mapping[str, JSON]:
+        """Look at everything once; return the parts of the page, by name."""
+        config = self._config()
+        status = await self.load()
+        reasons = find_reasons(status)
+        parts: dict[str, JSON] = {"dockbell": self._describe_dockbell(config, status, reasons)}
+        for each in status.feeds:
+            absent: Sequence[StoredRecord] = ()
+            if each.state is not None and each.state.held:
+                absent = await self._view.find_suspected(each.state.id, _DELETIONS_MOST)
+            words = [reason.words for reason in reasons if reason.about == f"feed:{each.feed}"]
+            parts[f"feed:{each.feed}"] = {
+                **self._describe_feed(each, status.at),
+                "reasons": words,
+                "deletions": [
+                    {"key": record.key, "suspected_at": write_moment(record.suspected_at)} for record in absent
+                ],
+                "silence": each.silence.kind,
+                "silence_words": each.silence.words,
+            }
+        for name in dict.fromkeys(each.feed.source for each in status.feeds):
+            parts[f"budget:{name}"] = self._describe_budget(name, config.sources[name])
+        for sink in status.sinks:
+            words = [reason.words for reason in reasons if reason.about == f"sink:{sink.name}"]
+            kind, silence = config.sinks[sink.name].type, status.silences[sink.name]
+            parts[f"sink:{sink.name}"] = self._describe_sink(sink, kind, silence, words)
+        return parts
+
+    def forget(self) -> None:
+        """Begin again with the last events: nobody has looked for a while."""
+        self._place = None
+
+    async def hear(self) -> News:
+        """Return what was recorded since this was called last; the last events at the first time."""
+        newest = await self._view.read_latest(-1, 1)
+        end = newest[-1][0] if newest else 0
+        if self._place is None or self._place > end:
+            self._place = max(0, end - FIRST_EVENTS)
+        after = max(self._place, end - EVENTS_MOST)
+        found = await self._view.read_latest(after, EVENTS_MOST) if after < end else ()
+        skipped = after - self._place
+        self._place = found[-1][0] if found else end
+        return News([summarise(place, event) for place, event in found], skipped)
+
+    def _describe_dockbell(self, config: Config, status: Status, reasons: Sequence[Reason]) -> JSON:
+        return {
+            "name": config.name,
+            "version": __version__,
+            "at": write_moment(status.at),
+            "started_at": write_moment(self._started_at),
+            "well": not reasons,
+            "reasons": [{"text": str(reason), "about": reason.about} for reason in reasons],
+            "url": None if config.web is None else config.web.base_url,
+        }
+
+    def _describe_feed(self, each: FeedStatus, at: datetime) -> dict[str, JSON]:
+        state, feed = each.state, each.feed
+        lately = self._recent.feed(feed, stored=each.records)
+        progress = lately.progress
+        return {
+            "feed": str(feed),
+            "source": feed.source,
+            "resource": feed.resource,
+            "every": f"cron {each.every}" if isinstance(each.every, str) else format_duration(each.every),
+            "polled": RESOURCES[feed.resource].polled,
+            "records": each.records,
+            "events": state.sequence if state else 0,
+            "read_at": write_moment(each.read_at),
+            "watermark": write_moment(each.seen_until),
+            "pass_at": write_moment(state.full.ended_at if state and state.full else None),
+            "expected_at": write_moment(each.expected_at),
+            "last_change_at": write_moment(each.changed_at),
+            # The minute that runs is left out: read_at tells the page, and a value that grows is news at every look.
+            "freshness": _describe_series(lately.end, values=[*map(_round, lately.freshness[:-1]), None]),
+            "interval": {"kept": lately.kept, "late": lately.late},
+            "delay": _describe_delay(lately.delay),
+            "progress": progress
+            and {
+                "kind": progress.kind,
+                "pages": progress.pages,
+                "records": progress.records,
+                "expected": progress.expected,
+                "began_at": write_moment(progress.began_at),
+                "ends_at": write_moment(progress.ends_at),
+            },
+            "learned": [list(pair) for pair in each.learned],
+            "remarks": list(describe_feed(each, at)),
+            "problem": state.problem if state else "",
+            "held": state.held if state else 0,
+            "drift": describe_drift(each),
+            "quarantined": state.quarantined if state else 0,
+            "bad": describe_quarantine(each),
+            "gap": describe_gap(each),
+        }
+
+    def _describe_budget(self, name: str, settings: SourceSettings) -> JSON:
+        lately = self._recent.budget(name)
+        kinds: dict[str, Sequence[float | None]] = {kind: list(counts) for kind, counts in lately.kinds.items()}
+        return {
+            "source": name,
+            "limit": lately.limit or settings.requests_per_minute,
+            "allowed": int(settings.requests_per_minute * settings.share),
+            "used": lately.used,
+            "remaining": lately.remaining,
+            **_describe_series(lately.end, kinds=kinds | {LEFT: list(lately.left)}),
+        }
+
+    def _describe_sink(self, state: SinkState, kind: str, silence: Silence, reasons: Sequence[str]) -> JSON:
+        lately = self._recent.sink(state.name)
+        found = state.found
+        return {
+            "sink": state.name,
+            "type": kind,
+            "condition": find_condition(state),
+            "reason": state.paused or (found.reason if found else ""),
+            "since": write_moment(state.paused_at or (found.since if found else None)),
+            "owed": state.owed,
+            "oldest": write_moment(state.oldest),
+            "blocked": state.blocked,
+            "held": state.held,
+            "dead": state.dead,
+            "replays": state.replays,
+            "paused": state.paused or None,
+            "paused_at": write_moment(state.paused_at),
+            "error": state.error,
+            "rate": _describe_series(lately.end, values=list(lately.delivered)),
+            "delay": _describe_delay(lately.delay),
+            "reasons": list(reasons),
+            "silence": silence.kind,
+            "silence_words": silence.words,
+        }
+
+
+def _describe_series(end: datetime, **series: JSON) -> dict[str, JSON]:
+    return {"step": STEP.total_seconds(), "end": write_moment(end), **series}
+
+
+def _describe_delay(delay: Delay | None) -> JSON:
+    return delay and {
+        "p50": _round(delay.p50.total_seconds()),
+        "p99": _round(delay.p99.total_seconds()),
+        "count": delay.count,
+    }
+
+
+def _round(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3 if seconds < 1 else 1)

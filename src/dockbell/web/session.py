@@ -1,0 +1,161 @@
+"""``/session``: a browser shows the token once, and a cookie from then on.
+
+Nothing is remembered of a session: its cookie says until when it lasts, signed by a key that is derived from the token,
+so that another token ends all sessions. What another site's page has a browser send bears the cookie too, at worst; it
+cannot know the word that must come with whatever acts.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from base64 import urlsafe_b64encode
+from hashlib import scrypt, sha256
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dockbell.web import question
+from dockbell.web.problem import Problem
+from dockbell.web.question import Nothing
+from dockbell.web.tokens import Tokens, refuse
+
+CSRF: Final = "x-dockbell-csrf"
+
+_LIFE_SECONDS: Final = 12 * 3600
+_PARTS: Final = 3
+
+
+class Token(msgspec.Struct, forbid_unknown_fields=True):
+    """The token of ``[web]``."""
+
+    token: str
+
+
+class Sessions:
+    """Begins sessions, and tells whether a cookie is of one.
+
+    Args:
+        tokens: The token.
+        salt: Sets these sessions apart from those of another dockbell that has the same token.
+    """
+
+    def __init__(self, tokens: Tokens, salt: str) -> None:
+        self._tokens = tokens
+        self._salt = salt
+        # Cookies are of a host, whatever the port: another dockbell there has another name for its own.
+        self.cookie: Final = f"dockbell_session_{sha256(salt.encode()).hexdigest()[:8]}"
+        self._key: tuple[str, bytes] = ("", b"")
+
+    async def begin(self, token: str, now: float) -> tuple[str, str]:
+        """Return the cookie of a new session, and the word that acts have to bear; ``token`` is the right one."""
+        key = await self._derive(token)
+        ends_at, nonce = str(int(now) + _LIFE_SECONDS), secrets.token_urlsafe(16)
+        return f"{ends_at}.{nonce}.{_sign(key, 'session', ends_at, nonce)}", _sign(key, "act", ends_at, nonce)
+
+    async def find(self, cookie: str, now: float) -> str | None:
+        """Return the word that the acts of a session have to bear; None where there is no such session.
+
+        Raises:
+            Problem: 503, the token cannot be looked up.
+        """
+        parts = cookie.split(".")
+        if not self._tokens.is_needed or len(parts) != _PARTS or not cookie.isascii():
+            return None
+        ends_at, nonce, signature = parts
+        key = await self._derive(await self._tokens.reveal())
+        if not hmac.compare_digest(signature, _sign(key, "session", ends_at, nonce)) or int(ends_at) <= now:
+            return None
+        return _sign(key, "act", ends_at, nonce)
+
+    async def _derive(self, token: str) -> bytes:
+        known, key = self._key
+        if known != token:
+            # Slow, and so once for each token: whoever has a cookie could else try tokens until one fits.
+            key = await to_thread.run_sync(lambda: scrypt(token.encode(), salt=self._salt.encode(), n=2**14, r=8, p=1))
+            self._key = token, key
+        return key
+
+
+class Session:
+    """The endpoints.
+
+    Args:
+        tokens: The token.
+        sessions: Of the browsers.
+    """
+
+    def __init__(self, tokens: Tokens, sessions: Sessions) -> None:
+        self._tokens = tokens
+        self._sessions = sessions
+
+    async def answer(self, request: Request) -> Response:
+        """Answer whether somebody is known, and may act."""
+        question.read_parameters(request)
+        caller = question.read_caller(request)
+        return _answer(
+            {
+                "signed_in": caller.is_known,
+                "can_act": caller.is_known,
+                "csrf": caller.csrf,
+                "needs_token": self._tokens.is_needed,
+            }
+        )
+
+    async def begin(self, request: Request) -> Response:
+        """Begin a session of somebody who has the token.
+
+        Raises:
+            Problem: 400; 401, the token is wrong; 403, there is none; 429, too many wrong ones were sent.
+        """
+        question.read_parameters(request)
+        given = await question.read_body(request, Token)
+        if not self._tokens.is_needed:
+            raise no_token()
+        token = await self._tokens.check(given.token.strip().encode(), question.read_caller(request).peer)
+        cookie, csrf = await self._sessions.begin(token, time.time())
+        response = _answer({"csrf": csrf})
+        origin = request.headers.get("origin", "")
+        response.set_cookie(
+            self._sessions.cookie,
+            cookie,
+            max_age=_LIFE_SECONDS,
+            secure=request.url.scheme == "https" or origin.startswith("https://"),
+            httponly=True,
+            samesite="strict",
+        )
+        return response
+
+    async def end(self, request: Request) -> Response:
+        """Have the browser forget its session.
+
+        Raises:
+            Problem: 401, there is none.
+        """
+        question.read_parameters(request)
+        await question.read_body(request, Nothing)
+        if not question.read_caller(request).is_known:
+            raise refuse()
+        response = Response(status_code=HTTPStatus.NO_CONTENT)
+        response.delete_cookie(self._sessions.cookie, httponly=True, samesite="strict")
+        return response
+
+
+def no_token() -> Problem:
+    """Return why nobody may act where no token is configured."""
+    detail = 'token: none is configured, so nobody may act here; add token = { env = "DOCKBELL_WEB_TOKEN" } to [web]'
+    return Problem(HTTPStatus.FORBIDDEN, "token", detail)
+
+
+def _sign(key: bytes, purpose: str, *parts: str) -> str:
+    digest = hmac.digest(key, ".".join((purpose, *parts)).encode(), sha256)
+    return urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def _answer(body: object) -> Response:
+    return Response(msgspec.json.encode(body), media_type="application/json")

@@ -1,0 +1,64 @@
+"""``GET /status`` and ``/why/{source}/{resource}/{key}``: as ``dockbell status --json`` and ``dockbell why --json``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from urllib.parse import unquote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dockbell.config import Config
+from dockbell.operations.as_json import describe_account, describe_status
+from dockbell.operations.status import Status
+from dockbell.operations.why import find_account
+from dockbell.ports import View
+from dockbell.web import question
+
+
+class Standing:
+    """The endpoints.
+
+    Args:
+        view: Of the store.
+        config: Returns the configuration that is followed.
+        load: Returns how everything stands.
+        now: Our clock.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        config: Callable[[], Config],
+        load: Callable[[], Awaitable[Status]],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._view = view
+        self._config = config
+        self._load = load
+        self._now = now
+
+    async def answer_status(self, request: Request) -> Response:
+        """Answer how feeds and sinks stand."""
+        question.read_parameters(request)
+        return _answer(describe_status(await self._load()))
+
+    async def answer_why(self, request: Request) -> Response:
+        """Answer why a record has the events that it has, or none.
+
+        Raises:
+            Problem: 404.
+        """
+        question.read_parameters(request)
+        feed = question.read_feed(request)
+        config = self._config()
+        question.check_configured(feed, config)
+        given = unquote(request.path_params["key"])
+        account = await find_account(self._view, feed, given, feeds=config.feeds(), sinks=config.sinks, at=self._now())
+        return _answer(describe_account(account, given))
+
+
+def _answer(body: object) -> Response:
+    return Response(msgspec.json.encode(body), media_type="application/json")

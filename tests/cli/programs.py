@@ -60,6 +60,10 @@ class Program:
             time.sleep(0.02)
         return match
 
+    def tell(self, number: signal.Signals) -> None:
+        """Send a signal that does not end it."""
+        self._process.send_signal(number)
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal and return the exit code, which must come within seconds."""
         self._process.send_signal(number)

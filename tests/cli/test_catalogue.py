@@ -58,7 +58,11 @@ def test_what_a_real_run_publishes_is_valid_against_the_catalogue(
         message = document["components"]["messages"][body["type"].removeprefix("dockbell.")]
         Draft7Validator({**message["payload"], "components": document["components"]}).validate(body)
     files = {path.name for path in (tmp_path / "schemas").iterdir()}
-    assert files == {f"{name}.schema.json" for name in document["components"]["schemas"]}
+    assert files == {"index.json", *(f"{name}.schema.json" for name in document["components"]["schemas"])}
+    index = json.loads((tmp_path / "schemas/index.json").read_text(encoding="utf-8"))
+    assert index["types"]["dockbell.shipment.updated"] == "shipment.updated.schema.json"
+    assert index["schemas"].keys() == files - {"index.json"}
+    assert set(index["types"].values()) < files
 
 
 def test_without_a_store_there_is_a_catalogue_all_the_same(configure: Configure) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -109,6 +110,20 @@ def test_events_into_a_pipe_that_closes_are_quiet(daemon: Program, tmp_path: Pat
     assert result.stderr == ""
 
 
+def test_a_daemon_ends_well_when_nobody_reads_its_events_any_more(configure: Configure, sandbox: str) -> None:
+    command = f"{sys.executable} -m dockbell run | head -1"
+    result = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=configure(sandbox),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert json.loads(result.stdout)["specversion"] == "1.0"
+    assert json.loads(result.stderr.splitlines()[-1])["fact"] == "Stopping"
+
+
 def test_once_reads_delivers_and_reports_beside_a_stdout_sink(configure: Configure, sandbox: str) -> None:
     sink = '[sinks.out]\ntype = "stdout"\nstart = "beginning"\n'
     folder = configure(sandbox, sink)
@@ -138,7 +153,7 @@ def test_check_prints_the_configuration_and_what_would_fail(configure: Configure
     result = run("check", cwd=folder)
     assert result.returncode == 1
     assert '[sources.main.resources.shipments]\nevery = "500ms"' in result.stdout
-    assert 'secret = ["env:NOT_SET"]' in result.stdout
+    assert 'secret = [{ env = "NOT_SET" }]' in result.stdout
     assert re.search(r'^store +ok +.*, not made yet; "dockbell run" makes it$', result.stdout, re.MULTILINE)
     assert re.search(r"^main/stock +fails +.*cannot connect to 127.0.0.1:9", result.stdout, re.MULTILINE)
     assert re.search(r"^sink erp +fails +.*environment variable NOT_SET is not set", result.stdout, re.MULTILINE)
@@ -148,15 +163,34 @@ def test_check_prints_the_configuration_and_what_would_fail(configure: Configure
 def test_check_in_json_holds_the_same(configure: Configure, sandbox: str) -> None:
     report = json.loads(run("check", "--json", cwd=configure(sandbox)).stdout)
     assert report["config"]["sources"]["main"]["api_key"] == "***"
-    assert [finding["what"] for finding in report["findings"]] == ["store", "main/shipments", "main/stock", "sink out"]
+    named = [finding["what"] for finding in report["findings"] if not finding["warns"]]
+    assert named == ["store", "main/shipments", "main/stock", "sink out"]
     assert not any(finding["fails"] for finding in report["findings"])
+
+
+def test_check_tries_the_address_of_the_daemon_unless_that_listens_there(configure: Configure, sandbox: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        listen = f"127.0.0.1:{other.getsockname()[1]}"
+        folder = configure(sandbox, f'[sinks.out]\ntype = "stdout"\n[web]\nlisten = "{listen}"\n')
+        busy, refused = run("check", cwd=folder), run("run", cwd=folder)
+        assert (busy.returncode, refused.returncode) == (1, 2)
+        told = f"[web] listen: address already in use, got {listen}; end what listens there, or choose another"
+        assert re.search(rf"^web +fails +{re.escape(told)}$", busy.stdout, re.MULTILINE)
+        assert refused.stderr.endswith(f"error: {told}\n")
+    assert re.search(rf"^web +ok +{listen}, free$", run("check", cwd=folder).stdout, re.MULTILINE)
+    with started(folder, "run") as program:
+        program.until("web: answers at")
+        beside = run("check", cwd=folder)
+        assert beside.returncode == 0
+        assert re.search(rf"^web +ok +{listen}, store held by process \d+, not tried$", beside.stdout, re.MULTILINE)
 
 
 def test_a_daemon_does_not_start_without_its_secrets(configure: Configure) -> None:
     hook = '[sinks.erp]\ntype = "webhook"\nurl = "http://127.0.0.1:9/x"\nsecret = { env = "NOT_SET" }\n'
     result = run("run", cwd=configure("http://127.0.0.1:9", hook))
     assert result.returncode == 2
-    assert result.stderr.startswith("error: [sinks.erp] secret[0]: environment variable NOT_SET is not set")
+    told = result.stderr.splitlines()[-1]
+    assert told.startswith("error: dockbell.toml: [sinks.erp] secret[0]: environment variable NOT_SET is not set")
 
 
 @pytest.mark.parametrize(
@@ -164,6 +198,7 @@ def test_a_daemon_does_not_start_without_its_secrets(configure: Configure) -> No
     [
         (("--resource", "shipment"), '--resource: "shipment" is not known; did you mean "shipments"?'),
         (("--source", "other"), '--source: "other" is not known; known are main'),
+        (("--change", "update"), '--change: "update" is not known; did you mean "updated"?'),
     ],
 )
 def test_events_of_a_name_that_is_not_known_are_wrong_usage(
@@ -172,6 +207,36 @@ def test_events_of_a_name_that_is_not_known_are_wrong_usage(
     result = run("events", *option, cwd=configure("http://127.0.0.1:9"))
     assert result.returncode == 2
     assert told in result.stderr
+
+
+def test_events_of_a_type_that_cannot_be_are_told_of_with_a_suggestion(daemon: Program, tmp_path: Path) -> None:
+    result = run("events", "--type", "dockbell.shipment.update", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (0, "")
+    assert result.stderr.startswith(
+        '--type: there are no events of type "dockbell.shipment.update" now; did you mean "'
+    )
+    assert run("events", "--type", "dockbell.shipment.updated", cwd=tmp_path).stderr == ""
+
+
+def test_status_shows_how_each_receiver_was_found(daemon: Program, tmp_path: Path) -> None:
+    daemon.until('"type":"dockbell.stock.')
+    assert re.search(r"^out +connected \d+s +", run("status", cwd=tmp_path).stdout, re.MULTILINE)
+
+
+def test_with_json_an_error_is_an_object_too(configure: Configure, tmp_path: Path) -> None:
+    folder = configure("http://127.0.0.1:9")
+    missing = run("status", "--json", cwd=folder)
+    assert (missing.returncode, missing.stderr) == (1, "")
+    assert json.loads(missing.stdout)["error"].endswith('not found; "dockbell run" makes it')
+    misused = run("why", "stok", "a", "--json", cwd=folder)
+    assert json.loads(misused.stdout) == {
+        "error": 'feed "stok" is not configured; did you mean "stock"?',
+        "exit_code": misused.returncode,
+    }
+    (folder / "dockbell.toml").write_text("nam = 1\n[x]\n")
+    wrong = run("check", "--json", cwd=folder)
+    assert (wrong.returncode, wrong.stderr) == (2, "")
+    assert len(json.loads(wrong.stdout)["error"].splitlines()) == 3
 
 
 def test_status_before_the_first_start_says_what_to_do(configure: Configure) -> None:

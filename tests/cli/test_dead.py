@@ -39,7 +39,7 @@ def test_dead_letters_are_listed_also_of_sinks_that_have_left(letter: Filled) ->
     assert letter.run("dead", "list", "erp", "--key", "a").splitlines()[1] == lines[2]
     assert letter.run("dead", "--feed", "stock") == "no dead letters\n"
     reasons = letter.ask("status", code=1)["reasons"]
-    assert 'sink erp: 2 dead letters, 1 of them hold their key back; "dockbell dead erp" lists them' in reasons
+    assert 'sink erp: 2 dead letters, 1 of them holds its key back; "dockbell dead erp" lists them' in reasons
 
 
 DIED = ("2026-11-21", "12:00:00Z")
@@ -94,6 +94,16 @@ def test_a_dead_letter_is_shown_with_its_event_as_it_is_stored(letter: Filled) -
     assert json.loads(body) == json.loads(str(stored, "utf-8"))  # type: ignore[call-overload]
     shown = letter.ask("dead", "show", "erp", "main/shipments", "4")
     assert (shown["event"], shown["error"], shown["on_hold"]) == (json.loads(body), "HTTP 422", True)
+
+
+def test_a_dead_letter_that_would_be_held_back_now_says_by_what(letter: Filled) -> None:
+    config = letter.folder / "dockbell.toml"
+    where = 'where = "after.weight == 1 && after.number > 90"\n'
+    config.write_text(
+        config.read_text().replace('[sinks.erp]\ntype = "stdout"\n', f'[sinks.erp]\ntype = "stdout"\n{where}')
+    )
+    assert letter.ask("dead", "show", "erp", "shipments", "4")["filtered"] == "where: after.number > 90 does not hold"
+    assert "filtered  where: after.number > 90 does not hold" in letter.run("dead", "show", "erp", "shipments", "4")
 
 
 def test_a_dead_letter_without_its_event_is_shown_as_such(filled: Filled) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -19,7 +21,9 @@ ERRORS = {
 
 @click.command()
 @click.argument("error")
-def fail(error: str) -> None:
+@click.option("--json", "as_json", is_flag=True)
+def fail(error: str, as_json: bool) -> None:
+    """End so."""
     raise ERRORS[error]
 
 
@@ -46,3 +50,22 @@ def test_an_error_is_told_without_a_traceback(error: str, exit_code: int, told: 
 def test_an_error_that_nobody_foresaw_keeps_its_traceback() -> None:
     result = CliRunner().invoke(group, ["fail", "bug"])
     assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_with_json_an_error_is_an_object_on_standard_output() -> None:
+    result = CliRunner().invoke(group, ["fail", "both", "--json"])
+    assert (result.exit_code, result.stderr) == (2, "")
+    assert json.loads(result.stdout) == {"error": "one\ntwo", "exit_code": 2}
+
+
+def test_with_json_wrong_usage_is_one_too() -> None:
+    result = CliRunner().invoke(group, ["fail", "--json"])
+    assert (result.exit_code, result.stderr) == (2, "")
+    assert json.loads(result.stdout) == {"error": "Missing argument 'ERROR'.", "exit_code": 2}
+
+
+def test_a_command_in_no_section_is_listed_by_its_own_words() -> None:
+    lazy = LazyGroup(
+        homes={"fail": f"{__name__}:fail", "other": f"{__name__}:fail"}, sections={"Begin": {"fail": "Fail."}}
+    )
+    assert lazy.summaries(click.Context(lazy)) == {"Begin": {"fail": "Fail."}, "Others": {"other": "End so."}}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -8,7 +9,7 @@ import click
 import pytest
 from rich.cells import cell_len
 
-from dockbell.cli.printing import format_event, print_json, print_table
+from dockbell.cli.printing import format_event, print_json, print_lines, print_raw, print_reasons, print_table
 from dockbell.core.diff import diff
 from dockbell.core.model import Event, Feed
 
@@ -94,3 +95,29 @@ def test_a_statement_tells_its_resource_where_others_tell_their_key(*, with_sour
 def test_an_event_fits_a_terminal() -> None:
     many = event({f"f{i}": i for i in range(40)}, {f"f{i}": i + 1 for i in range(40)})
     assert len(click.unstyle(format_event(many, width=80, with_source=False))) <= 80
+
+
+HOSTILE = "a\x1b]0;title\x07b\x9b2Jc\u202ed\re\u2028f"
+"""A new title for the terminal, an empty screen, a text that is shown backwards, two lines that look like others."""
+
+
+def test_a_terminal_obeys_nothing_that_others_have_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    print_table(("key", "error"), [(HOSTILE, HOSTILE)])
+    print_reasons([HOSTILE])
+    print_lines(f"{HOSTILE}\nsecond")
+    print_json({HOSTILE: HOSTILE})
+    print_raw(json.dumps(HOSTILE, ensure_ascii=False).encode())
+    hostile = replace(event({}, {"n": HOSTILE}), key="shp\u202e")
+    click.echo(format_event(hostile, width=80, with_source=True))
+    shown = click.unstyle(capsys.readouterr().out)
+    assert shown.replace("\n", "").isprintable()
+    assert len(shown.splitlines()) == 3 + 1 + 2 + 3 + 1 + 1
+
+
+def test_a_pipe_gets_stored_json_to_the_byte(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    stored = json.dumps(HOSTILE, ensure_ascii=False).encode()
+    print_raw(stored)
+    assert capfdbinary.readouterr().out == stored + b"\n"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,11 +25,22 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_an_address_and_a_key_suffice(quiet: str, tmp_path: Path) -> None:
     result = run("probe", "--base-url", quiet, *QUICK, cwd=tmp_path, env=KEY)
     assert (result.returncode, result.stderr) == (0, "")
-    table, _, toml = result.stdout.partition("\n\n")
-    assert table.splitlines()[0].split() == ["where", "what", "state", "found", "evidence"]
-    assert "main/stock" in table
+    account, table, *_ = result.stdout.split("\n\n")
+    assert re.fullmatch(
+        r"main: \d+ requests sent; budget: \d+ requests a window; clock: as ours; latency: \d+ ms", account
+    )
+    assert table.splitlines()[0].split() == ["feed", "records", "key", "updated_at", "updated_since"]
+    assert re.search(r"^main/stock +\d+ +/id +/updated_at +-$", table, re.MULTILINE)
+    toml = result.stdout[result.stdout.index("# Measured by dockbell probe") :]
     assert tomllib.loads(toml)["sources"]["main"]["base_url"] == quiet
     assert "Keep key set: a key that dockbell must learn is provisional" in toml
+
+
+def test_every_finding_is_told_if_one_wants_it(quiet: str, tmp_path: Path) -> None:
+    args = ("--base-url", quiet, "--resource", "warehouses", "--verbose", *QUICK)
+    table = run("probe", *args, cwd=tmp_path, env=KEY).stdout.partition("\n\n")[0]
+    assert table.splitlines()[0].split() == ["where", "what", "state", "found", "evidence"]
+    assert re.search(r"^main/warehouses +page size +ok +", table, re.MULTILINE)
 
 
 def test_what_is_written_is_a_configuration_that_check_finds_nothing_wrong_with(quiet: str, tmp_path: Path) -> None:

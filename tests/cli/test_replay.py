@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import subprocess
-import sys
 
 import pytest
 
 from tests.cli.filled import NO_DAEMON, Filled
+from tests.cli.terminal import on_terminal
 from tests.stores.standings import kill, read, stand
 
 
@@ -108,11 +105,7 @@ def test_replays_that_wait_can_be_forgotten(filled: Filled) -> None:
 
 
 def test_a_terminal_shows_how_far_it_is(filled: Filled) -> None:
-    command = (sys.executable, "-m", "dockbell", "replay", "erp", "--all")
-    ours, theirs = pty.openpty()
-    subprocess.run(command, cwd=filled.folder, stdout=subprocess.PIPE, stderr=theirs, timeout=60, check=True)
-    told = os.read(ours, 100_000).decode()
-    os.close(ours)
-    os.close(theirs)
-    assert "\r6 of 6 events looked at, 6 chosen, 0 s" in told
-    assert told.endswith(" \r")
+    with on_terminal(filled.folder, "replay", "erp", "--all") as terminal:
+        terminal.until("sink erp ━+ 6 of 6 events looked at, 6 chosen")
+        terminal.until("6 events are to be sent again")
+        assert terminal.finish() == 0

@@ -92,8 +92,12 @@ def test_a_port_in_use_is_said_to_be() -> None:
     )
 
 
-def test_a_long_beginning_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dockbell.cli.sandbox._SLOW_FROM", 60)
+def test_a_long_beginning_is_announced(tmp_path: Path) -> None:
+    with started(tmp_path, "sandbox", "--port", "0", "--records", "50000") as program:
+        program.until("making 50000 records ...\n")
+
+
+def test_a_port_in_use_is_said_before_records_are_made() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        args = ["sandbox", "--port", str(server.getsockname()[1]), "--records", "60"]
-        assert CliRunner().invoke(main, args).stderr.startswith("making 60 records ...\n")
+        args = ("--port", str(server.getsockname()[1]), "--records", "50000")
+        assert "making" not in run("sandbox", *args).stderr

@@ -33,6 +33,10 @@ RECORD = StoredRecord("a", None, bytes(range(16)), 2)
             "gone, since 2026-11-21 12:00:00Z, revision 2, modified 2026-11-21 12:00:00Z, fingerprint 00010203",
         ),
         (
+            replace(ACCOUNT, record=replace(RECORD, gone_at=NOON, modified=NOON, fingerprint=bytes(16))),
+            "gone, since 2026-11-21 12:00:00Z, revision 2, modified 2026-11-21 12:00:00Z, purged",
+        ),
+        (
             replace(ACCOUNT, quarantined=(Quarantined("a", "key a: stands twice", NOON, NOON),)),
             "unknown, in quarantine",
         ),

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -104,12 +104,13 @@ async def test_an_api_that_is_away_fails_at_once() -> None:
 class Api:
     """An API as odd as a test needs it."""
 
-    def __init__(self, records: str = '[{"id": 1}]', **headers: str) -> None:
+    def __init__(self, records: str = '[{"id": 1}]', *, envelope: str = "items", **headers: str) -> None:
         self._records = records
+        self._envelope = envelope
         self._headers = headers
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        body = f'{{"items": {self._records}, "next_cursor": null}}'
+        body = f'{{"{self._envelope}": {self._records}, "next_cursor": null}}'
         return httpx.Response(200, text=body, headers={"content-type": "application/json"} | self._headers)
 
     def open_source(self, name: str, telemetry: Telemetry) -> InventoryClient:
@@ -219,3 +220,155 @@ async def test_a_store_that_cannot_be_opened_fails() -> None:
         open_sink=FakeSink,
     )
     assert findings[0] == Finding("store", fails=True, detail="store a.db: permission denied")
+
+
+async def test_a_dockbell_without_sinks_is_told_so() -> None:
+    config = configure("http://127.0.0.1:9").model_copy(update={"sinks": {}})
+    finding = (await run_check(config))[-1]
+    assert (finding.subject, finding.state) == ("sinks", "warns")
+    assert finding.detail.startswith("none is configured: events are recorded, and can only be pulled")
+
+
+def with_sinks(**sinks: dict[str, object]) -> Config:
+    return validate(
+        {"sources": {"main": {"base_url": "http://127.0.0.1:9", "api_key": "k"}}, "sinks": sinks},
+        lambda kind: load_sink_type(kind).Settings,
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "clash"),
+    [
+        ({"url": "mqtt://broker", "client_id": "a"}, {"url": "mqtt://broker:1883", "client_id": "a"}, True),
+        ({"url": "mqtt://broker", "client_id": "a"}, {"url": "mqtt://broker", "client_id": "b"}, False),
+        ({"url": "mqtt://broker", "client_id": "a"}, {"url": "mqtt://other", "client_id": "a"}, False),
+        ({"url": "mqtt://broker"}, {"url": "mqtt://broker"}, False),
+        ({"url": "mqtt://broker", "client_id": "dockbell-two"}, {"url": "mqtt://broker"}, True),
+    ],
+)
+async def test_two_sinks_that_throw_each_other_out_fail(
+    one: dict[str, object], other: dict[str, object], clash: bool
+) -> None:
+    findings = await run_check(with_sinks(one={"type": "mqtt", **one}, two={"type": "mqtt", **other}))
+    sinks = {finding.subject: finding for finding in findings if finding.subject.startswith("sink ")}
+    assert [sink.fails for sink in sinks.values()] == [clash, clash]
+    if clash:
+        assert "at broker:1883 is that of sink two too, and they throw each other out" in sinks["sink one"].detail
+
+
+@pytest.mark.parametrize(
+    ("where", "state", "said"),
+    [
+        ("after.id == 1", "ok", "holds"),
+        ("after.id == 1 && after.n > 5", "ok", "does not hold"),
+        ("after.id == 1 && after.clour == 'red'", "warns", "after.clour == 'red' names a member that is not there"),
+        ("after.colour", "fails", "after.colour is text, neither true nor false"),
+        ("after.id > 'a'", "fails", "after.id > 'a' combines values of kinds that do not go together"),
+    ],
+)
+async def test_conditions_are_tried_on_a_real_record(where: str, state: str, said: str) -> None:
+    api = Api('[{"id": 1, "n": 2, "colour": "red"}]')
+    events = [{"name": "odd", "when": where}]
+    config = configure("http://api", ("items",), "key", key=["/id"], events=events)
+    sinks = {name: sink.model_copy(update={"where": where}) for name, sink in config.sinks.items()}
+    findings = await run_check(config.model_copy(update={"sinks": sinks}), open_source=api.open_source)
+    judged = {finding.subject: (finding.state, finding.detail) for finding in findings[2:4]}
+    assert judged == {
+        "main/items event odd": (state, f"of items 1: {said}"),
+        "sink out where": (state, f"of items 1: {said}"),
+    }
+
+
+async def test_a_condition_of_a_sink_that_takes_other_feeds_is_not_tried() -> None:
+    config = configure("http://api", ("items", "stock"), "key", key=["/id"])
+    sinks = {
+        name: sink.model_copy(update={"where": "true", "resources": ("stock",)}) for name, sink in config.sinks.items()
+    }
+    findings = await run_check(config.model_copy(update={"sinks": sinks}), open_source=Api().open_source)
+    assert [finding.detail for finding in findings if finding.subject == "sink out where"] == ["of stock 1: holds"]
+
+
+async def look_for_warnings(records: str, settings: Mapping[str, object], **sink: object) -> list[tuple[str, str]]:
+    config = configure("http://api", ("shipments",), "key", key=["/id"], **settings)
+    sinks = {name: each.model_copy(update=sink) for name, each in config.sinks.items()}
+    api = Api(records, envelope="shipments")
+    findings = await run_check(config.model_copy(update={"sinks": sinks}), open_source=api.open_source)
+    assert not any(finding.fails for finding in findings)
+    return [(finding.subject, finding.detail) for finding in findings if finding.warns]
+
+
+@pytest.mark.parametrize("key", ["drop", "ignore", "unordered"])
+async def test_a_pointer_that_no_record_has_is_a_warning(key: str) -> None:
+    places = ["/ship_to/emial", "/ship_to/email", "/parts/*/sku", "/parts/*/size", "/parts/0", "/*", "/a~1b/*"]
+    records = (
+        '[{"id": 1, "ship_to": null, "parts": []}, {"id": 2, "ship_to": {"email": null}},'
+        ' {"id": 3, "parts": [{}, {"sku": "a"}], "a/b": {"*": 1}}]'
+    )
+    unmet = "none of the 3 records that were looked at has it; check the spelling"
+    assert await look_for_warnings(records, {key: places}) == [
+        ("main/shipments", f'{key} "{place}": {unmet}') for place in ("/ship_to/emial", "/parts/*/size", "/*")
+    ]
+
+
+async def test_a_pointer_into_a_lone_record_is_told_of_that_one() -> None:
+    told = 'drop "/nmae": the one record that was looked at does not have it; check the spelling'
+    assert await look_for_warnings('[{"id": 1, "name": "a"}]', {"drop": ["/nmae", "/name"]}) == [
+        ("main/shipments", told)
+    ]
+
+
+async def test_a_pointer_is_not_judged_without_records_nor_where_a_detail_brings_it() -> None:
+    assert await look_for_warnings("[]", {"drop": ["/nmae"]}) == []
+    detailed = {"detail": ["packages"], "drop": ["/packages/*/weight"]}
+    assert await look_for_warnings('[{"id": 1}]', detailed, redact=("/packages/0/sku",)) == []
+
+
+@pytest.mark.parametrize("key", ["fields", "redact"])
+async def test_a_pointer_of_a_sink_is_looked_for_in_all_feeds_that_it_takes(key: str) -> None:
+    config = configure("http://api", ("items", "stock"), "key", key=["/id"])
+    update = {key: ("/colour", "/size", "/shape"), "resources": ("stock",)}
+    sinks = {name: sink.model_copy(update=update) for name, sink in config.sinks.items()}
+
+    class Two(Api):
+        def __call__(self, request: httpx.Request) -> httpx.Response:
+            of_stock = request.url.path.endswith("stock")
+            return Api('[{"id": 1, "colour": 1}]' if of_stock else '[{"id": 1, "size": 1}]')(request)
+
+    async def find_warned() -> list[str]:
+        findings = await run_check(config.model_copy(update={"sinks": sinks}), open_source=Two().open_source)
+        return [f"{each.subject}: {each.detail.partition(':')[0]}" for each in findings if each.warns]
+
+    assert await find_warned() == [f'sink out: {key} "/size"', f'sink out: {key} "/shape"']
+    sinks = {name: sink.model_copy(update={"resources": None}) for name, sink in sinks.items()}
+    assert await find_warned() == [f'sink out: {key} "/shape"']
+
+
+async def test_a_whole_page_is_asked_for_by_one_request() -> None:
+    asked = []
+
+    class Counting(Api):
+        def __call__(self, request: httpx.Request) -> httpx.Response:
+            asked.append(request.url.params["limit"])
+            return super().__call__(request)
+
+    await look_at(Counting(), key=["/id"])
+    await look_at(Counting())
+    assert asked == ["25", "200"]
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+async def test_the_address_to_listen_on_is_told_after_the_store(is_busy: bool) -> None:
+    async def probe_web() -> str:
+        if is_busy:
+            raise ConfigError("[web] listen: address already in use")
+        return "127.0.0.1:8470, free"
+
+    config = configure("http://127.0.0.1:9").model_copy(update={"sources": {}})
+    findings = await check(
+        config, probe_store=probe_store, open_source=Api().open_source, open_sink=FakeSink, probe_web=probe_web
+    )
+    told = "[web] listen: address already in use" if is_busy else "127.0.0.1:8470, free"
+    assert findings[:2] == [
+        Finding("store", fails=False, detail="/var/lib/dockbell.db, free"),
+        Finding("web", fails=is_busy, detail=told),
+    ]

@@ -19,11 +19,12 @@ from dockbell.operations.status import (
     Gap,
     Status,
     describe_feed,
+    find_reasons,
     format_age,
     judge_status,
     load_status,
 )
-from dockbell.ports import FeedState, RunRecord, SinkState
+from dockbell.ports import Condition, FeedState, Found, RunRecord, SinkState
 from dockbell.scheduler import next_time
 from dockbell.stores.sqlite import SqliteStore, SqliteView
 
@@ -56,6 +57,24 @@ def judge(*feeds: FeedStatus, holder: str = "process 1", sink: SinkState = QUIET
 
 def test_there_is_no_reason_when_all_is_well() -> None:
     assert judge() == []
+
+
+@pytest.mark.parametrize("ahead", [-60, 0, 60])
+def test_what_is_known_of_a_feed_ages_by_our_clock_whatever_the_service_s_says(ahead: int) -> None:
+    asked_at, sent_at = NOON + (ahead - 3) * MINUTE, NOON - 3 * MINUTE
+    poll = replace(run(RunKind.POLL, NOON - 2 * MINUTE), asked_at=asked_at, sent_at=sent_at)
+    blind = Gap(None, asked_at, "refused")
+    read = replace(stands(poll=poll, progress=Progress(asked_at - MINUTE)), gap=blind)
+    assert read.find_age(NOON) == 3 * MINUTE
+    assert read.seen_until == NOON - 4 * MINUTE
+    assert list(describe_feed(read, NOON)) == ["was blind until 3m ago: refused"]
+
+
+def test_a_reading_of_before_our_clock_was_set_back_makes_nothing_fresher() -> None:
+    poll = run(RunKind.POLL, NOON - 4 * MINUTE)
+    assert stands(full=run(RunKind.PASS, NOON + 60 * MINUTE), poll=poll).find_age(NOON) == 4 * MINUTE
+    assert stands(full=run(RunKind.PASS, NOON + 60 * MINUTE)).find_age(NOON) == timedelta(0)
+    assert (READ.find_age(NOON), READ.seen_until) == (None, None)
 
 
 def test_a_store_that_nobody_works_on_is_a_reason() -> None:
@@ -149,13 +168,30 @@ def test_what_is_worth_knowing_of_a_feed_is_said(status: FeedStatus, remarks: li
     assert list(describe_feed(status, NOON)) == remarks
 
 
+async def test_what_may_still_be_stored_though_it_is_dropped_is_remarked(tmp_path: Path) -> None:
+    settings = FeedSettings("main", "shipments", ResourceSettings(every=MINUTE, drop=("/a", "/b")))
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
+    state = await store.open_feed(FEED)
+    await store.mark_dropped(state.id, ["/b"])
+    view = await SqliteView.open(store.path)
+    try:
+        found = await load_status(view, [settings], [], at=NOON, holder="", next_time=next_time)
+    finally:
+        await view.aclose()
+        await store.aclose()
+    assert found.feeds[0].undropped == ("/a",)
+    assert list(describe_feed(found.feeds[0], NOON)) == [
+        "/a may still be stored, from before it was dropped: a daemon removes it"
+    ]
+
+
 @pytest.mark.parametrize(
     ("sink", "reasons"),
     [
         (replace(QUIET, dead=2), ['sink erp: 2 dead letters; "dockbell dead erp" lists them']),
         (
             replace(QUIET, dead=2, held=1),
-            ['sink erp: 2 dead letters, 1 of them hold their key back; "dockbell dead erp" lists them'],
+            ['sink erp: 2 dead letters, 1 of them holds its key back; "dockbell dead erp" lists them'],
         ),
         (
             replace(QUIET, owed=9, oldest=NOON - 9 * MINUTE, paused="HTTP 410", paused_at=NOON - 2 * MINUTE),
@@ -168,12 +204,49 @@ def test_what_is_worth_knowing_of_a_feed_is_said(status: FeedStatus, remarks: li
         ),
         (
             replace(QUIET, blocked=1, oldest=NOON - timedelta(days=2), error="HTTP 503"),
-            ["sink erp: an event waits for 2d, 0 events owed, 1 keys blocked; last error: HTTP 503"],
+            ["sink erp: an event waits for 2d, 0 events owed, 1 key blocked; last error: HTTP 503"],
         ),
     ],
 )
 def test_a_sink_that_needs_a_look_gives_its_reason(sink: SinkState, reasons: list[str]) -> None:
     assert judge(sink=sink) == reasons
+
+
+def down(minutes: float, **fields: Any) -> SinkState:
+    """Return a sink whose receiver has not been reached for so long."""
+    return replace(QUIET, found=Found(Condition.DOWN, NOON - minutes * MINUTE, "connection refused"), **fields)
+
+
+def test_a_receiver_that_cannot_be_reached_is_a_reason_after_a_while() -> None:
+    assert judge(sink=down(0.5)) == []
+    assert judge(sink=down(3)) == ["sink erp: its receiver cannot be reached for 3m: connection refused"]
+    assert judge(sink=replace(QUIET, found=Found(Condition.CONNECTED, NOON - 3 * MINUTE))) == []
+
+
+@pytest.mark.parametrize(
+    ("feed_", "sink", "hinders"),
+    [
+        (feed("HTTP 401"), QUIET, [True]),
+        (feed(held=7), QUIET, [False]),
+        (READ, QUIET, [False]),  # the first pass goes on
+        (replace(READ, state=FeedState(1, FEED, failed=run(RunKind.PASS, NOON))), QUIET, [True]),
+        (replace(feed(), expected_at=NOON - MINUTE), QUIET, [True]),
+        (feed(), replace(QUIET, dead=2), [False]),
+        (feed(), down(3, paused="maintenance", paused_at=NOON), [False]),
+        (feed(), replace(QUIET, owed=1, oldest=NOON - 9 * MINUTE), [False]),  # slow is not down
+        (feed(), down(3), [True]),
+        (feed(), down(9, owed=1, oldest=NOON - 9 * MINUTE), [True]),
+    ],
+)
+def test_a_reason_says_whether_it_keeps_dockbell_from_its_work(
+    feed_: FeedStatus, sink: SinkState, hinders: list[bool]
+) -> None:
+    reasons = find_reasons(Status(NOON, "process 1", (feed_,), (sink,)))
+    assert [reason.hinders for reason in reasons] == hinders
+
+
+def test_a_daemon_that_does_not_run_hinders_everything() -> None:
+    assert [reason.hinders for reason in find_reasons(Status(NOON, "", (), ()))] == [True]
 
 
 async def look(tmp_path: Path, every: timedelta | str = MINUTE) -> Status:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dockbell.config import FeedSettings, ResourceSettings, SinkSettings
 from dockbell.core.comparing.drift import Decision, Drift
-from dockbell.core.comparing.judgement import Finding
+from dockbell.core.comparing.judgement import PURGED, Finding
 from dockbell.core.key import decode, encode
 from dockbell.core.model import Event, Feed, RunKind, Via
 from dockbell.core.publishing.settlement import Blocked, DeadLetter
@@ -30,7 +30,7 @@ from dockbell.operations.why import (
 )
 from dockbell.poller import Poller
 from dockbell.ports import FeedState, Noted, Quarantined, RunRecord, Standing, StoredRecord
-from dockbell.reading import Reader
+from dockbell.reader import Reader
 from dockbell.reconciler import Reconciler
 from dockbell.scheduler import next_time
 from dockbell.stores.sqlite import SqliteStore, SqliteView
@@ -90,6 +90,17 @@ def account(
                 "a reading of it is held as stale since 2026-11-21 12:00:00Z: it is older than what is stored, and is"
                 " believed when it is still the same 1m later"
             ),
+        ),
+        (
+            account(STATE, replace(RECORD, gone_at=NOON, fingerprint=PURGED), noted(Finding.PURGED, 7), events=TOLD),
+            (
+                "its content was purged at 2026-11-21 12:00:00Z on the operator's word; when the API shows it again,"
+                " it is restored"
+            ),
+        ),
+        (
+            account(STATE, replace(RECORD, gone_at=NOON, fingerprint=PURGED)),
+            "its content was purged on the operator's word; when the API shows it again, it is restored",
         ),
         (
             account(STATE, replace(RECORD, is_dormant=True)),

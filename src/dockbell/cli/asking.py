@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from dockbell.cli.completing import complete_feeds
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from datetime import datetime
@@ -19,7 +21,12 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 feed_option = click.option(
-    "--feed", "feed_names", multiple=True, metavar="FEED", help="Of this feed: source/resource, or the resource."
+    "--feed",
+    "feed_names",
+    multiple=True,
+    metavar="FEED",
+    shell_complete=complete_feeds,
+    help="Of this feed: source/resource, or the resource.",
 )
 key_option = click.option("--key", "keys", multiple=True, metavar="KEY", help="Of the record with this key.")
 sequence_option = click.option("--sequence", "span", metavar="A-B", help="With these sequences: 5, 5-10, 5- or -10.")

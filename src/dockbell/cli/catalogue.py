@@ -11,6 +11,8 @@ from dockbell.cli.options import config_option, read_config
 from dockbell.cli.printing import print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dockbell.config import Config
     from dockbell.core.publishing.catalogue.document import Catalogue
 
@@ -24,7 +26,7 @@ _SCHEMA_SUFFIX = ".schema.json"
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write asyncapi.json, or NAME.schema.json for each schema, into this folder.",
+    help="Write asyncapi.json, or NAME.schema.json for each schema with an index.json, into this folder.",
 )
 def catalogue(config_path: str | None, *, form: str, output: Path | None) -> None:
     """Describe what this configuration publishes, and where.
@@ -51,8 +53,22 @@ def catalogue(config_path: str | None, *, form: str, output: Path | None) -> Non
     if form == "asyncapi":
         _write(output / "asyncapi.json", found.write_document())
         return
-    for name, schema in found.write_schemas(lambda name: name + _SCHEMA_SUFFIX).items():
+    schemas = found.write_schemas(lambda name: name + _SCHEMA_SUFFIX)
+    for name, schema in schemas.items():
         _write(output / (name + _SCHEMA_SUFFIX), schema)
+    _write(output / "index.json", _list(schemas, found.write_document()))
+
+
+def _list(schemas: Mapping[str, Any], document: dict[str, Any]) -> dict[str, Any]:
+    """Return which file describes which type of event, and what each file is about."""
+    messages = document["components"]["messages"]
+    return {
+        "types": {f"dockbell.{name}": name + _SCHEMA_SUFFIX for name in messages if name in schemas},
+        "schemas": {
+            name + _SCHEMA_SUFFIX: schema.get("title") or schema.get("description", "")
+            for name, schema in schemas.items()
+        },
+    }
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

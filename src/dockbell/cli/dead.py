@@ -19,12 +19,15 @@ from dockbell.cli.asking import (
     sequence_option,
     write_time,
 )
+from dockbell.cli.completing import complete_feeds, complete_sinks
 from dockbell.cli.group import PROBLEM
 from dockbell.cli.options import config_option, json_option, read_config
-from dockbell.cli.printing import print_json, print_reasons, print_table
+from dockbell.cli.printing import print_json, print_lines, print_raw, print_reasons, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from click.shell_completion import CompletionItem
 
     from dockbell.config import Config
     from dockbell.core.model import Event
@@ -42,9 +45,18 @@ class _DeadGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments."""
+        if ctx.resilient_parsing and not args:  # a shell completes the name of a command, or of a sink
+            return super().parse_args(ctx, args)
         if not args or (args[0] not in self.commands and args[0] not in self.get_help_option_names(ctx)):
             args = [_LIST, *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that begin so, and the sinks."""
+        from click.shell_completion import CompletionItem
+
+        sinks = complete_sinks(ctx, self.commands[_LIST].params[0], incomplete)
+        return [*super().shell_complete(ctx, incomplete), *map(CompletionItem, sinks)]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of ``list``, and the commands."""
@@ -69,7 +81,7 @@ def dead() -> None:
 
 
 @dead.command(_LIST)
-@click.argument("sink", required=False)
+@click.argument("sink", required=False, shell_complete=complete_sinks)
 @feed_option
 @key_option
 @sequence_option
@@ -114,8 +126,8 @@ def list_(
 
 
 @dead.command()
-@click.argument("sink")
-@click.argument("feed")
+@click.argument("sink", shell_complete=complete_sinks)
+@click.argument("feed", shell_complete=complete_feeds)
 @click.argument("sequence", type=click.IntRange(min=0))
 @config_option
 @json_option
@@ -137,11 +149,12 @@ def show(config_path: str | None, *, sink: str, feed: str, sequence: int, as_jso
         (meant,) = selection.feeds
         raise click.UsageError(f'{meant} #{sequence} is no dead letter of {sink}; "dockbell dead {sink}" lists them')
     (letter,) = found
-    _show(letter, anyio.run(_load_event, config, letter), as_json=as_json)
+    event = anyio.run(_load_event, config, letter)
+    _show(letter, event, _explain_filters(config, sink, event), as_json=as_json)
 
 
 @dead.command()
-@click.argument("sink")
+@click.argument("sink", shell_complete=complete_sinks)
 @feed_option
 @key_option
 @sequence_option
@@ -176,14 +189,7 @@ def retry(
     _need_a_choice(feed_names, keys, span, everything=everything)
     selection = read_selection(config, feed_names, keys, span)
     came, state = anyio.run(_retry, config, sink, selection)
-    problems = [
-        f"{count} {why} and stay dead letters; discard them"
-        for count, why in (
-            (came.missing, "events are not kept any more"),
-            (came.filtered, "events are held back by the filters of the sink as they are now"),
-        )
-        if count
-    ]
+    problems = list(came.find_problems())
     if as_json:
         print_json({"sink": sink, **asdict(came), "replays": state.replays, "problems": problems})
     else:
@@ -194,7 +200,7 @@ def retry(
 
 
 @dead.command()
-@click.argument("sink")
+@click.argument("sink", shell_complete=complete_sinks)
 @feed_option
 @key_option
 @sequence_option
@@ -338,24 +344,33 @@ def _tell_retry(config: Config, came: Retried, state: SinkState) -> None:
     click.echo(f"{came.entered} dead letters are to be sent again; {state.replays} events wait to be sent so")
     if came.entered or came.released:
         for obstacle in find_obstacles(config, state):
-            click.echo(obstacle)
+            print_lines(obstacle)
 
 
-def _show(found: Undelivered, event: Event | None, *, as_json: bool) -> None:
+def _explain_filters(config: Config, sink: str, event: Event | None) -> str:
+    """Return which filter of the sink would hold the event back now; empty where none does."""
+    from dockbell.core.publishing.filters import Filter
+
+    return Filter(config.sinks[sink]).explain(event) if event is not None and sink in config.sinks else ""
+
+
+def _show(found: Undelivered, event: Event | None, obstacle: str, *, as_json: bool) -> None:
     import msgspec
 
     from dockbell.core.moment import format_moment
 
     told = _describe(found) | {"died_at": format_moment(found.letter.died_at)}
+    if obstacle:
+        told["filtered"] = obstacle
     if as_json:  # as it is stored, to the digit
         told["event"] = None if event is None else msgspec.Raw(event.body)
-        click.echo(msgspec.json.format(msgspec.json.encode(told)).decode())
+        print_raw(msgspec.json.format(msgspec.json.encode(told)))
         return
     for name, value in told.items():
-        click.echo(f"{name:<9} {value}")
+        print_lines(f"{name:<9} {value}")
     click.echo()
     if event is not None:
-        click.echo(msgspec.json.format(event.body).decode())
+        print_raw(msgspec.json.format(event.body))
     else:  # what it was told when it began is no event of the feed
         click.echo("it tells of the record as it is stored" if found.type else "its event is not kept any more")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from dockbell.cli.completing import complete_feeds
 from dockbell.cli.group import PROBLEM
 from dockbell.cli.options import config_option, json_option, read_config
 from dockbell.cli.printing import print_json, print_table
@@ -25,7 +26,7 @@ _SAMPLE_IN_JSON: Final = 1000
 
 @click.command()
 @click.argument("action", type=click.Choice(["list", "approve", "reject"]), default="list", metavar="[ACTION]")
-@click.argument("feed", required=False)
+@click.argument("feed", required=False, shell_complete=complete_feeds)
 @config_option
 @json_option
 @wait_option

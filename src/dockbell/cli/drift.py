@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dockbell.cli.completing import complete_feeds
 from dockbell.cli.group import PROBLEM
 from dockbell.cli.options import config_option, json_option, read_config
 from dockbell.cli.printing import print_json, print_table
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("action", type=click.Choice(["list", "absorb", "publish"]), default="list", metavar="[ACTION]")
-@click.argument("feed", required=False)
+@click.argument("feed", required=False, shell_complete=complete_feeds)
 @config_option
 @json_option
 @wait_option

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dockbell.cli.completing import complete_resources, complete_sources
 from dockbell.cli.options import config_option, read_config
-from dockbell.cli.printing import format_event
+from dockbell.cli.printing import format_event, print_raw
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -23,8 +24,17 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print each event as it was published, one a line.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with events as they are recorded, until Ctrl-C.")
 @click.option("-n", "--last", type=click.IntRange(min=0), default=20, show_default=True, help="How many to begin with.")
-@click.option("--source", "sources", multiple=True, metavar="NAME", help="Only of this source.")
-@click.option("--resource", "resources", multiple=True, metavar="NAME", help="Only of this resource: shipments, ...")
+@click.option(
+    "--source", "sources", multiple=True, metavar="NAME", shell_complete=complete_sources, help="Only of this source."
+)
+@click.option(
+    "--resource",
+    "resources",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_resources,
+    help="Only of this resource: shipments, ...",
+)
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="Only of the record with this key.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only of this type: dockbell.item.updated, ...")
 @click.option("--change", "changes", multiple=True, metavar="CHANGE", help="Only this change: created, ...; gap, ...")
@@ -53,12 +63,14 @@ def events(
     """
     import anyio
 
-    from dockbell.core.model import RESOURCES
-    from dockbell.operations.events import Choice
+    from dockbell.core.model import NOTICES, RESOURCES
+    from dockbell.operations.events import CHANGES, Choice
 
     config = read_config(config_path)
-    _refuse_unknown("source", sources, config.sources)
-    _refuse_unknown("resource", resources, RESOURCES)
+    _refuse_unknown("source", sources, [*config.sources, NOTICES.source])
+    _refuse_unknown("resource", resources, [*RESOURCES, NOTICES.resource])
+    _refuse_unknown("change", changes, CHANGES)
+    _doubt_unknown_types(config, types)
     choice = Choice(sources, resources, keys, types, changes)
     try:
         anyio.run(_print, config, choice, last, follow, as_json)
@@ -76,6 +88,17 @@ def _refuse_unknown(option: str, given: Iterable[str], known: Collection[str]) -
             raise click.UsageError(f'--{option}: "{name}" is not known; {suggest(name, known)}')
 
 
+def _doubt_unknown_types(config: Config, given: Iterable[str]) -> None:
+    """Say of which type there can be no event now; there may be some from before, of a named event that is gone."""
+    from dockbell.config import suggest
+    from dockbell.operations.events import find_types
+
+    known = find_types(config)
+    for name in given:
+        if name not in known:
+            click.echo(f'--type: there are no events of type "{name}" now; {suggest(name, known)}', err=True)
+
+
 async def _print(config: Config, choice: Choice, last: int, follow: bool, as_json: bool) -> None:
     import shutil
 
@@ -84,7 +107,10 @@ async def _print(config: Config, choice: Choice, last: int, follow: bool, as_jso
 
     def echo(event: Event) -> None:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        click.echo(event.body if as_json else format_event(event, width=width, with_source=len(config.sources) > 1))
+        if as_json:
+            print_raw(event.body)
+        else:
+            click.echo(format_event(event, width=width, with_source=len(config.sources) > 1))
 
     view = await app.open_view(config)
     try:

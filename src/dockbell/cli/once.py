@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +9,7 @@ import click
 from dockbell.cli.group import PROBLEM
 from dockbell.cli.options import config_option, json_option, read_config, verbose_option
 from dockbell.cli.printing import print_json, print_table
+from dockbell.cli.progress import Delivering, Reading, load_expected, log_stream, showing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,11 +46,14 @@ def once(ctx: click.Context, config_path: str | None, *, as_json: bool, verbose:
     from dockbell.telemetry.log import log_fact, start_log
 
     config = read_config(config_path)
-    start_log(sys.stderr, verbose=verbose)
+    start_log(log_stream(), verbose=verbose)
     if not verbose:
         logging.getLogger().setLevel(logging.WARNING)
     tally = Tally((Feed(each.source, each.resource) for each in config.feeds()), config.sinks)
-    settled = anyio.run(run_once, config, Telemetry(log_fact, tally.hear))
+    with showing(config) as lines:
+        reading = Reading(lines, anyio.run(load_expected, config) if lines.is_shown else None)
+        telemetry = Telemetry(log_fact, tally.hear, reading.hear, Delivering(lines).hear)
+        settled = anyio.run(run_once, config, telemetry)
     err = any(sink.type == "stdout" for sink in config.sinks.values())
     states = anyio.run(_load_sinks, config)
     if as_json:

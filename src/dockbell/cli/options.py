@@ -14,6 +14,7 @@ config_option = click.option(
     "--config",
     "config_path",
     metavar="PATH",
+    type=click.Path(),
     help="The configuration file; else $DOCKBELL_CONFIG, else ./dockbell.toml.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")

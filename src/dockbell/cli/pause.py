@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from dockbell.cli.asking import choose_sink, load_sink, opened_desk, write_time
+from dockbell.cli.completing import complete_sinks
 from dockbell.cli.options import config_option, json_option, read_config
-from dockbell.cli.printing import print_json
+from dockbell.cli.printing import print_json, print_lines
 
 if TYPE_CHECKING:
     from dockbell.config import Config
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("sink")
+@click.argument("sink", shell_complete=complete_sinks)
 @click.option("--reason", default="by an operator", show_default=True, metavar="TEXT", help="Why; status shows it.")
 @config_option
 @json_option
@@ -43,7 +44,7 @@ def pause(config_path: str | None, *, sink: str, reason: str, as_json: bool) -> 
     elif is_new:
         click.echo(f'sink {sink} is paused; its events wait for "dockbell resume {sink}"')
     else:
-        click.echo(f"sink {sink} is paused already, since {write_time(state.paused_at)}: {state.paused}")
+        print_lines(f"sink {sink} is paused already, since {write_time(state.paused_at)}: {state.paused}")
 
 
 async def _pause(config: Config, sink: str, reason: str) -> tuple[bool, SinkState]:
@@ -55,7 +56,7 @@ async def _pause(config: Config, sink: str, reason: str) -> tuple[bool, SinkStat
 
 
 @click.command()
-@click.argument("sink")
+@click.argument("sink", shell_complete=complete_sinks)
 @config_option
 @json_option
 def resume(config_path: str | None, *, sink: str, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 _COLOURS: Final = {
     "ok": "green",
+    "warns": "yellow",
     "fails": "red",
     "created": "green",
     "updated": "yellow",
@@ -36,6 +38,8 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]], *, er
     from rich.table import Table
     from rich.text import Text
 
+    from dockbell.core.printable import printable
+
     console = Console(stderr=err, highlight=False)
     if not console.is_terminal:
         console.width = _UNBOUNDED
@@ -46,7 +50,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]], *, er
         is_number = any(isinstance(row[place], int) for row in rows)
         table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        cells = ["-" if cell in (None, "") else str(cell) for cell in row]
+        cells = ["-" if cell in (None, "") else printable(str(cell)) for cell in row]
         table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in cells))
     with console.capture() as capture:
         console.print(table)
@@ -57,13 +61,32 @@ def print_json(value: Any, *, err: bool = False) -> None:
     """Print a JSON value; times as in events."""
     import json
 
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_write), err=err)
+    from dockbell.core.printable import escape_json
+
+    click.echo(escape_json(json.dumps(value, indent=2, ensure_ascii=False, default=_write)), err=err)
 
 
-def print_reasons(reasons: Sequence[str]) -> None:
+def print_lines(text: str, *, err: bool = False) -> None:
+    """Print lines in which others have a say, such as an error with the words of a receiver."""
+    from dockbell.core.printable import printable
+
+    click.echo(printable(text, keep="\n"), err=err)
+
+
+def print_raw(text: bytes) -> None:
+    """Print JSON that is stored: to the byte in a pipe, and on a terminal with escapes for what it would obey."""
+    from dockbell.core.printable import escape_json
+
+    shown = escape_json(text.decode(errors="replace")) if sys.stdout.isatty() else text
+    click.echo(shown)
+
+
+def print_reasons(reasons: Sequence[str], *, err: bool = False) -> None:
     """Print why something is not well, one line each."""
+    from dockbell.core.printable import printable
+
     for reason in reasons:
-        click.echo(f"{click.style('!', fg='red')} {reason}")
+        click.echo(f"{click.style('!', fg='red')} {printable(reason)}", err=err)
 
 
 def format_event(event: Event, *, width: int | None, with_source: bool) -> str:
@@ -78,13 +101,14 @@ def format_event(event: Event, *, width: int | None, with_source: bool) -> str:
     """
     from dockbell.core.document import decode
     from dockbell.core.moment import parse_moment
+    from dockbell.core.printable import printable
     from dockbell.core.publishing.narrate import narrate
 
     document = decode(event.body)
     moment = parse_moment(document["time"])
     assert moment is not None
     time, kind = f"{moment.astimezone():%m-%d %H:%M:%S}", event.type.removeprefix("dockbell.")
-    key = event.key or event.feed.resource
+    key = printable(event.key) or event.feed.resource
     key = f"{event.feed.source}/{key}" if with_source else key
     room = (width or _PIPED_WIDTH) - len(f"{time} {kind:<16} {key:<8} ")
     colour = _COLOURS.get(event.change)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
+from dockbell.cli.completing import complete_feeds
 from dockbell.cli.group import PROBLEM
 from dockbell.cli.options import config_option, json_option, read_config
 from dockbell.cli.wishing import choose_feeds, fulfil, wait_option
 
 
 @click.command()
-@click.argument("feeds", nargs=-1, metavar="[FEED]...")
+@click.argument("feeds", nargs=-1, metavar="[FEED]...", shell_complete=complete_feeds)
 @config_option
 @json_option
 @wait_option

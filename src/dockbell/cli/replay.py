@@ -21,10 +21,11 @@ from dockbell.cli.asking import (
     read_selection,
     sequence_option,
 )
+from dockbell.cli.completing import complete_sinks
 from dockbell.cli.group import PROBLEM
 from dockbell.cli.options import config_option, json_option, read_config
-from dockbell.cli.printing import format_event, print_json, print_reasons, print_table
-from dockbell.cli.wishing import Ticker
+from dockbell.cli.printing import format_event, print_json, print_lines, print_reasons, print_table
+from dockbell.cli.progress import showing
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -34,13 +35,8 @@ if TYPE_CHECKING:
     from dockbell.ports import Selection, SinkState
 
 
-class _Ticker(Ticker):
-    def tell(self, looked: int, total: int, chosen: int) -> None:
-        self._write(f"{looked} of {total} events looked at, {chosen} chosen")
-
-
 @click.command()
-@click.argument("sink")
+@click.argument("sink", shell_complete=complete_sinks)
 @feed_option
 @key_option
 @click.option("--event", "ids", multiple=True, metavar="ID", help="The event with this id.")
@@ -144,16 +140,19 @@ async def _replay(config: Config, sink: str, selection: Selection, dry: bool) ->
     from dockbell import app
     from dockbell.operations.replaying import Replaying
 
-    settings, ticker = config.sinks[sink], _Ticker()
+    settings = config.sinks[sink]
     async with opened_desk(config) as desk:
         replaying = Replaying(desk, sink, settings, await desk.load_reaches(sink, settings.start), selection)
         if replaying.unwanted:
             feeds = ", ".join(map(str, replaying.unwanted))
             raise click.UsageError(f"sink {sink} takes nothing of {feeds}; see its sources and resources")
-        try:
-            replayed = await replaying.run(app.now(), ticker.tell, dry=dry)
-        finally:
-            ticker.end()
+        with showing() as lines:
+
+            def tell(looked: int, total: int, chosen: int) -> None:
+                words = f"{looked:,} of {total:,} events looked at, {chosen:,} chosen"
+                lines.tell(f"sink {sink}", words, done=looked, of=total)
+
+            replayed = await replaying.run(app.now(), tell, dry=dry)
     return replayed, await load_sink(config, sink)
 
 
@@ -179,7 +178,7 @@ def _print(config: Config, replayed: Replayed, state: SinkState, *, dry: bool) -
         if state.replays:
             click.echo("they go below live traffic, marked dockbell-replay: true, in no promised order")
             for obstacle in find_obstacles(config, state):
-                click.echo(obstacle)
+                print_lines(obstacle)
     print_reasons(replayed.problems)
 
 

@@ -65,18 +65,20 @@ def sandbox(host: str, port: int, **chosen: Any) -> None:
 async def _serve(options: SandboxOptions, host: str, port: int) -> None:
     import anyio
 
-    from dockbell.sandbox import Sandbox, serve
+    from dockbell.sandbox import Sandbox
+    from dockbell.sandbox.server import bind, serve
 
     records = sum(options.counts().values())
+    try:
+        listener = bind(host, port)
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error)
+        raise DockbellError(f"sandbox: cannot listen on {host}:{port}, {reason}; choose another --port") from error
     if records >= _SLOW_FROM:
         click.echo(f"making {records} records ...", err=True)
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        try:
-            async with serve(Sandbox(options), host, port) as url:
-                click.echo(f"sandbox: {url}, {records} records, {options.activity:g} changes a second")
-                click.echo(f"API key: {', '.join(options.api_keys)}")
-                click.echo(f'curl -H "Authorization: Bearer {options.api_keys[0]}" "{url}/v1/shipments?limit=2"')
-                await anext(aiter(signals))
-        except OSError as error:
-            reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error)
-            raise DockbellError(f"sandbox: cannot listen on {host}:{port}, {reason}; choose another --port") from error
+    with listener, anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with serve(Sandbox(options), host, listener=listener) as url:
+            click.echo(f"sandbox: {url}, {records} records, {options.activity:g} changes a second")
+            click.echo(f"API key: {', '.join(options.api_keys)}")
+            click.echo(f'curl -H "Authorization: Bearer {options.api_keys[0]}" "{url}/v1/shipments?limit=2"')
+            await anext(aiter(signals))

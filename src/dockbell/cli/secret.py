@@ -14,7 +14,7 @@ def secret() -> None:
     \b
     Examples:
       export ERP_WEBHOOK_SECRET=$(dockbell secret)
-      dockbell secret > erp.secret
+      (umask 077; dockbell secret > erp.secret)
     """
     import secrets
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from dockbell.cli.group import PROBLEM
 from dockbell.cli.options import config_option, json_option, read_config
-from dockbell.cli.printing import print_json, print_reasons, print_table
+from dockbell.cli.printing import print_json, print_lines, print_reasons, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dockbell.config import Config
     from dockbell.operations.status import FeedStatus, Status
     from dockbell.ports import SinkState
@@ -36,6 +34,7 @@ def status(ctx: click.Context, config_path: str | None, *, as_json: bool, verbos
     behind    since the time up to which polls have proven that nothing is missing
     pass      since the feed was last read whole
     lookback  how far before that time polls begin; two minutes at least where the API does not tell its time
+    connection  how the receiver was found last, and since when
     owed      events that the sink has not taken yet
     blocked   records whose next event waits for another attempt
     replays   events that wait to be sent because "dockbell replay" or "dockbell dead retry" chose them
@@ -49,12 +48,13 @@ def status(ctx: click.Context, config_path: str | None, *, as_json: bool, verbos
     """
     import anyio
 
+    from dockbell.operations.as_json import describe_status
     from dockbell.operations.status import judge_status
 
     found = anyio.run(_load, read_config(config_path))
     reasons = judge_status(found)
     if as_json:
-        print_json(_describe(found, reasons))
+        print_json(describe_status(found))
     else:
         _print(found, verbose=verbose)
         print_reasons(reasons)
@@ -64,12 +64,13 @@ def status(ctx: click.Context, config_path: str | None, *, as_json: bool, verbos
 
 async def _load(config: Config) -> Status:
     from dockbell import app
+    from dockbell.operations.silence import Silences
     from dockbell.operations.status import load_status
     from dockbell.scheduler import next_time
 
     view = await app.open_view(config)
     try:
-        return await load_status(
+        found = await load_status(
             view,
             config.feeds(),
             config.sinks,
@@ -77,6 +78,7 @@ async def _load(config: Config) -> Status:
             holder=app.find_holder(config),
             next_time=next_time,
         )
+        return await Silences(view).listen(found, config.sinks)
     finally:
         await view.aclose()
 
@@ -91,7 +93,7 @@ def _print(found: Status, *, verbose: bool) -> None:
     _print_remarks(found, verbose=verbose)
     if found.sinks:
         print_table(
-            ("sink", "owed", "blocked", "dead", "replays", "waiting", "last error"),
+            ("sink", "connection", "owed", "blocked", "dead", "replays", "waiting", "last error"),
             [_sink_row(each, found.at) for each in found.sinks],
         )
         click.echo()
@@ -101,6 +103,8 @@ def _print_remarks(found: Status, *, verbose: bool) -> None:
     from dockbell.operations.status import describe_feed
 
     lines = [f"{each.feed}: {remark}" for each in found.feeds for remark in describe_feed(each, found.at)]
+    lines += [f"{each.feed}: {each.silence.kind}: {each.silence.words}" for each in found.feeds if each.silence.kind]
+    lines += [f"sink {name}: {each.kind}: {each.words}" for name, each in found.silences.items() if each.kind]
     if verbose:
         lines += [f"{each.feed}: {name}: {words}" for each in found.feeds for name, words in each.learned]
         lines += [
@@ -109,7 +113,7 @@ def _print_remarks(found: Status, *, verbose: bool) -> None:
             for bad in each.bad
         ]
     for line in lines:
-        click.echo(line)
+        print_lines(line)
     if lines:
         click.echo()
 
@@ -126,7 +130,7 @@ def _feed_row(each: FeedStatus, at: datetime) -> tuple[object, ...]:
         each.records,
         state.sequence,
         _age(each.read_at, at),
-        _age(state.progress.watermark if RESOURCES[each.feed.resource].polled else None, at),
+        _age(each.seen_until if RESOURCES[each.feed.resource].polled else None, at),
         _age(None if state.full is None else state.full.ended_at, at),
         None if each.lookback is None else format_duration(each.lookback),
         None if state.shape is None else f"{' + '.join(state.shape.key)}, {state.shape.updated_at or '-'}",
@@ -134,69 +138,24 @@ def _feed_row(each: FeedStatus, at: datetime) -> tuple[object, ...]:
 
 
 def _sink_row(each: SinkState, at: datetime) -> tuple[object, ...]:
-    return (each.name, each.owed, each.blocked, each.dead, each.replays, _age(each.oldest, at), each.error)
+    return (
+        each.name,
+        _describe_connection(each, at),
+        each.owed,
+        each.blocked,
+        each.dead,
+        each.replays,
+        _age(each.oldest, at),
+        each.error,
+    )
+
+
+def _describe_connection(each: SinkState, at: datetime) -> str:
+    """Return how the receiver was found last, and for how long it has been so."""
+    return "" if each.found is None else f"{each.found.condition} {_age(each.found.since, at)}"
 
 
 def _age(moment: datetime | None, at: datetime) -> str:
     from dockbell.operations.status import format_age
 
     return "" if moment is None else format_age(at - moment)
-
-
-def _describe(found: Status, reasons: Sequence[str]) -> dict[str, Any]:
-    return {
-        "at": found.at,
-        "daemon": found.holder or None,
-        "well": not reasons,
-        "reasons": list(reasons),
-        "feeds": [_describe_feed(each, found.at) for each in found.feeds],
-        "sinks": [
-            {
-                "sink": each.name,
-                "owed": each.owed,
-                "blocked": each.blocked,
-                "dead": each.dead,
-                "held": each.held,
-                "replays": each.replays,
-                "paused": each.paused or None,
-                "paused_at": each.paused_at,
-                "oldest": each.oldest,
-                "error": each.error,
-            }
-            for each in found.sinks
-        ],
-    }
-
-
-def _describe_feed(each: FeedStatus, at: datetime) -> dict[str, Any]:
-    state, shape = each.state, each.state and each.state.shape
-    drift = state and state.drift
-    return {
-        "feed": str(each.feed),
-        "records": each.records,
-        "events": state.sequence if state else 0,
-        "read_at": each.read_at,
-        "watermark": state and state.progress.watermark,
-        "pass_at": state and state.full and state.full.ended_at,
-        "held": state.held if state else 0,
-        "problem": state.problem if state else "",
-        "key": shape and shape.key,
-        "updated_at": shape and shape.updated_at,
-        "learned": dict(each.learned),
-        "proven": state.proven if state else False,
-        "rebaselining": state.rebaselining if state else False,
-        "lookback_seconds": each.lookback and each.lookback.total_seconds(),
-        "lateness_seconds": state and state.lateness.quantile(at).total_seconds(),
-        "held_readings": state.holds if state else 0,
-        "quarantined": state.quarantined if state else 0,
-        "quarantine": [{"key": bad.key, "problem": bad.problem, "last_at": bad.last_at} for bad in each.bad],
-        "drift": drift
-        and state
-        and {
-            "fields": sorted(drift.paths),
-            "decision": drift.decision,
-            "since": state.drift_at,
-            "readings": state.drifted,
-        },
-        "gap": each.gap and {"from": each.gap.began_at, "to": each.gap.ended_at, "reason": each.gap.reason},
-    }

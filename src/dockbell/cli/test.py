@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import click
 
+from dockbell.cli.completing import complete_sinks
 from dockbell.cli.group import PROBLEM
 from dockbell.cli.options import config_option, read_config
+from dockbell.cli.printing import print_lines
 
 
 @click.command()
-@click.argument("sink")
+@click.argument("sink", shell_complete=complete_sinks)
 @config_option
 @click.pass_context
 def test(ctx: click.Context, sink: str, config_path: str | None) -> None:
@@ -40,6 +42,6 @@ def test(ctx: click.Context, sink: str, config_path: str | None) -> None:
     event = test_event(config.name, sink, now(), secrets.token_hex(8))
     outcome = anyio.run(try_sink, open_sink(config, sink, Telemetry(), aside=True), event)
     reason = f": {outcome.reason}" if outcome.reason else ""
-    click.echo(f"{event.id} {outcome.fate}{reason}")
+    print_lines(f"{event.id} {outcome.fate}{reason}")
     if outcome.fate is not Fate.DELIVERED:
         ctx.exit(PROBLEM)

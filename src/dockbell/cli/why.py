@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from dockbell.cli.completing import complete_resources, complete_sources
 from dockbell.cli.options import config_option, json_option, read_config
-from dockbell.cli.printing import print_json, print_table
+from dockbell.cli.printing import print_json, print_lines, print_table
 from dockbell.cli.wishing import choose_feeds
 
 if TYPE_CHECKING:
@@ -21,11 +22,16 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("resource")
+@click.argument("resource", shell_complete=complete_resources)
 @click.argument("key")
 @config_option
 @json_option
-@click.option("--source", metavar="NAME", help="The source; needed where several read the resource.")
+@click.option(
+    "--source",
+    metavar="NAME",
+    shell_complete=complete_sources,
+    help="The source; needed where several read the resource.",
+)
 def why(config_path: str | None, *, resource: str, key: str, as_json: bool, source: str | None) -> None:
     """Say why a record has the events that it has, or none.
 
@@ -49,6 +55,7 @@ def why(config_path: str | None, *, resource: str, key: str, as_json: bool, sour
     """
     import anyio
 
+    from dockbell.operations.as_json import describe_account
     from dockbell.operations.why import explain
 
     config = read_config(config_path)
@@ -57,12 +64,12 @@ def why(config_path: str | None, *, resource: str, key: str, as_json: bool, sour
         account = anyio.run(_load, config, feed, key)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    reason = explain(account)
     if as_json:
-        print_json(_describe(account, key, reason))
+        print_json(describe_account(account, key))
         return
+    reason = explain(account)
     if account.key != key:
-        click.echo(f'key "{key}" is taken for {account.key}\n')
+        print_lines(f'key "{key}" is taken for {account.key}\n')
     _print(account)
     if reason:
         click.echo(f"\n{click.style('why:', bold=True)} {reason}")
@@ -79,11 +86,8 @@ async def _load(config: Config, feed: Feed, key: str) -> Account:
         await view.aclose()
 
 
-# For people ----------------------------------------------------------------------------------------------------------
-
-
 def _print(account: Account) -> None:
-    click.echo(f"{account.feed} {account.key}: {_tell_record(account)}")
+    print_lines(f"{account.feed} {account.key}: {_tell_record(account)}")
     for title, headings, rows in (
         ("runs that covered it", ("asked", "run", "result"), _run_rows(account.runs)),
         ("findings", ("at", "via", "finding", "modified", "fingerprint", "event"), map(_note_row, account.notes)),
@@ -102,7 +106,7 @@ def _tell_record(account: Account) -> str:
         if record.gone_at is not None:
             words.append(f"since {_write(record.gone_at)}")
         words += [f"revision {record.revision}", f"modified {_write(record.modified) or 'at no known time'}"]
-        words.append(f"fingerprint {_shorten(record.fingerprint)}")
+        words.append("purged" if record.is_purged else f"fingerprint {_shorten(record.fingerprint)}")
         if record.held_at is not None:
             words.append(f"a reading is held since {_write(record.held_at)}")
     if account.quarantined:
@@ -145,6 +149,8 @@ def _tell_transit(transit: Transit) -> str:
         return f"blocked after {transit.attempts} attempts{error}, next at {_write(transit.due)}"
     if transit.stage is Stage.DEAD:
         return f"dead after {transit.attempts} attempts{error}"
+    if transit.stage is Stage.FILTERED:
+        return f"filtered{error}"
     return transit.stage.value
 
 
@@ -156,76 +162,3 @@ def _write(moment: datetime | None) -> str:
 
 def _shorten(fingerprint: bytes | None) -> str:
     return "" if fingerprint is None else fingerprint.hex()[:8]
-
-
-# For programs --------------------------------------------------------------------------------------------------------
-
-
-def _describe(account: Account, given: str, reason: str) -> dict[str, Any]:
-    record = account.record
-    return {
-        "feed": str(account.feed),
-        "key": account.key,
-        "given": given,
-        "at": account.at,
-        "presence": account.presence.value,
-        "why": reason or None,
-        "record": record
-        and {
-            "revision": record.revision,
-            "modified": record.modified,
-            "fingerprint": record.fingerprint.hex(),
-            "gone_at": record.gone_at,
-            "suspected_at": record.suspected_at,
-            "dormant": record.is_dormant,
-            "held_at": record.held_at,
-            "awaited_at": record.awaited_at,
-        },
-        "quarantine": [
-            {"problem": bad.problem, "first_at": bad.first_at, "last_at": bad.last_at} for bad in account.quarantined
-        ],
-        "runs": [
-            {
-                "kind": run.kind,
-                "asked_at": run.asked_at,
-                "since": run.since,
-                "ended_at": run.ended_at,
-                "pages": run.pages,
-                "records": run.records,
-                "events": run.events,
-                "problem": run.problem,
-            }
-            for run in account.runs
-        ],
-        "findings": [
-            {
-                "at": note.at,
-                "via": note.via,
-                "finding": note.finding.name.lower(),
-                "says": note.finding.value,
-                "modified": note.modified,
-                "fingerprint": note.fingerprint and note.fingerprint.hex(),
-                "sequence": note.sequence,
-            }
-            for note in account.notes
-        ],
-        "events": [
-            {
-                "sequence": told.event.sequence,
-                "id": told.event.id,
-                "type": told.event.type,
-                "revision": told.event.revision,
-                "recorded_at": told.recorded_at,
-                "sinks": {
-                    transit.sink: {
-                        "stage": transit.stage.value,
-                        "attempts": transit.attempts,
-                        "error": transit.error,
-                        "at": transit.due,
-                    }
-                    for transit in told.transits
-                },
-            }
-            for told in account.events
-        ],
-    }

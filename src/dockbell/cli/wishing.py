@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from dockbell.cli.printing import print_json, print_reasons, print_table
+from dockbell.cli.progress import Lines, Reading, load_expected, log_stream, showing, watch_passes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dockbell.config import Config
     from dockbell.core.model import Feed
     from dockbell.ports import Wish, Wished
-    from dockbell.telemetry import Fact
 
 wait_option = click.option("--wait/--no-wait", default=True, help="Wait for the outcome; default: --wait.")
 
@@ -62,40 +61,57 @@ def fulfil(config: Config, feeds: Sequence[Feed], wish: Wish, *, wait: bool, as_
 
 async def _fulfil(config: Config, feeds: Sequence[Feed], wish: Wish, wait: bool) -> Sequence[Wished]:
     from dockbell import app
-    from dockbell.operations.wishing import await_wishes, leave_wishes
 
-    ticker = Ticker()
     if not feeds:
         return []
-    if not app.find_holder(config):
-        return await _fulfil_here(config, feeds, wish, ticker)
+    with showing() as lines:
+        if not app.find_holder(config):
+            return await _fulfil_here(config, feeds, wish, lines)
+        return await _fulfil_there(config, feeds, wish, lines if wait else None)
+
+
+async def _fulfil_there(config: Config, feeds: Sequence[Feed], wish: Wish, lines: Lines | None) -> Sequence[Wished]:
+    """Leave wishes for the daemon, and wait for it where there are lines to show it by."""
+    import anyio
+
+    from dockbell import app
+    from dockbell.operations.wishing import await_wishes, leave_wishes
+
     desk = await app.open_desk(config)
     try:
         wishes = await leave_wishes(desk, feeds, wish, app.now())
-        if wait:
-            wishes = await await_wishes(
-                desk, wishes, is_held=lambda: bool(app.find_holder(config)), tell=ticker.tell_waiting
-            )
+        if lines is None:
+            return wishes
+        waiting = list(feeds)
+
+        def tell(wishes: Sequence[Wished]) -> None:
+            left = [wished.feed for wished in wishes if wished.feed is not None]
+            for feed in {*waiting} - {*left}:
+                lines.end(str(feed))
+            waiting[:] = left
+
+        async with anyio.create_task_group() as group:
+            if lines.is_shown:
+                group.start_soon(watch_passes, config, lines, waiting)
+            wishes = await await_wishes(desk, wishes, is_held=lambda: bool(app.find_holder(config)), tell=tell)
+            group.cancel_scope.cancel()
         return wishes
     finally:
-        ticker.end()
         await desk.aclose()
 
 
-async def _fulfil_here(config: Config, feeds: Sequence[Feed], wish: Wish, ticker: Ticker) -> Sequence[Wished]:
+async def _fulfil_here(config: Config, feeds: Sequence[Feed], wish: Wish, lines: Lines) -> Sequence[Wished]:
     import logging
 
     from dockbell import app
     from dockbell.telemetry import Telemetry
     from dockbell.telemetry.log import log_fact, start_log
 
-    start_log(sys.stderr)
+    start_log(log_stream())
     logging.getLogger().setLevel(logging.WARNING)
     click.echo("no daemon runs: doing it here", err=True)
-    try:
-        return await app.run_wishes(config, Telemetry(log_fact, ticker.hear), [(feed, wish) for feed in feeds])
-    finally:
-        ticker.end()
+    reading = Reading(lines, await load_expected(config) if lines.is_shown else None)
+    return await app.run_wishes(config, Telemetry(log_fact, reading.hear), [(feed, wish) for feed in feeds])
 
 
 async def _find_reasons(config: Config, feeds: Sequence[Feed]) -> Sequence[str]:
@@ -109,39 +125,3 @@ async def _find_reasons(config: Config, feeds: Sequence[Feed]) -> Sequence[str]:
     finally:
         await view.aclose()
     return [f"{state.feed}: {reason}" for state in states for reason in judge_waiting(state)]
-
-
-class Ticker:
-    """One line on a terminal that says what is waited for, and for how long already."""
-
-    def __init__(self) -> None:
-        import time
-
-        self._clock = time.monotonic
-        self._began = self._clock()
-        self._width = 0
-        self._requests = 0
-
-    def tell_waiting(self, wishes: Sequence[Wished]) -> None:
-        """Say which feeds the daemon has not read yet."""
-        self._write("waiting for " + ", ".join(str(wished.feed) for wished in wishes))
-
-    def hear(self, fact: Fact) -> None:
-        """Count the requests that are made here; a listener of :class:`dockbell.telemetry.Telemetry`."""
-        from dockbell.telemetry import RequestSent
-
-        if isinstance(fact, RequestSent):
-            self._requests += 1
-            self._write(f"{self._requests} requests made")
-
-    def _write(self, words: str) -> None:
-        if not sys.stderr.isatty():
-            return
-        line = f"{words}, {self._clock() - self._began:.0f} s"
-        click.echo(f"\r{line:<{self._width}}", nl=False, err=True)
-        self._width = len(line)
-
-    def end(self) -> None:
-        """Wipe the line."""
-        if self._width:
-            click.echo(f"\r{' ' * self._width}\r", nl=False, err=True)

@@ -9,9 +9,12 @@ from typing import Final
 
 import anyio
 
-from dockbell.core.model import Event
+from dockbell.config import Config
+from dockbell.core.model import RESOURCES, ChangeKind, Event, NoticeKind, StatementKind
 from dockbell.ports import View
 
+CHANGES: Final = tuple(kind.value for kinds in (ChangeKind, StatementKind, NoticeKind) for kind in kinds)
+"""What an event may tell of: a change of a record, what is said of a feed, a notice to the operator."""
 _AT_ONCE: Final = 1000
 _LOOK_EVERY: Final = timedelta(seconds=0.5)
 
@@ -38,6 +41,15 @@ class Choice:
                 (self.changes, event.change),
             )
         )
+
+
+def find_types(config: Config) -> Sequence[str]:
+    """Return the types of all events that there can be with this configuration."""
+    names = [f"feed.{kind}" for kind in StatementKind] + [f"notice.{kind}" for kind in NoticeKind]
+    for each in config.feeds():
+        named = (event.name for event in each.settings.events)
+        names += [f"{RESOURCES[each.resource].singular}.{kind}" for kind in (*ChangeKind, *named)]
+    return [f"dockbell.{name}" for name in dict.fromkeys(names)]
 
 
 async def find_last(view: View, choice: Choice, count: int) -> tuple[Sequence[Event], int]:

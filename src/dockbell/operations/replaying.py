@@ -244,6 +244,33 @@ class Retried:
     missing: int = 0
     filtered: int = 0
 
+    def __add__(self, other: Retried) -> Retried:
+        """Return what came of both."""
+        return Retried(
+            self.entered + other.entered,
+            self.released + other.released,
+            self.missing + other.missing,
+            self.filtered + other.filtered,
+        )
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        parts = [f"{self.entered} dead letters are to be sent again"]
+        if self.released:
+            parts.append(f"{self.released} records that were on hold go on with their dead letter")
+        return ", ".join([*parts, *self.find_problems()])
+
+    def find_problems(self) -> Sequence[str]:
+        """Return which of them stay, and why, one line each."""
+        return [
+            f"{count} {why} and stay dead letters; discard them"
+            for count, why in (
+                (self.missing, "events are not kept any more"),
+                (self.filtered, "events are held back by the filters of the sink as they are now"),
+            )
+            if count
+        ]
+
 
 async def retry_dead(desk: Desk, sink: str, settings: SinkSettings, selection: Selection, now: datetime) -> Retried:
     """Have dead letters offered to their sink again, in portions; return what came of them."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
 from dockbell.config import FeedSettings, ResourceSettings, format_duration
@@ -14,11 +15,17 @@ from dockbell.core.model import RESOURCES, ClockSource, Feed, StatementKind
 from dockbell.core.moment import parse_moment
 from dockbell.core.reading.habits import Habits
 from dockbell.core.reading.window import choose_lookback
-from dockbell.ports import FeedState, Quarantined, SinkState, View
+from dockbell.ports import Condition, FeedState, Footprint, Quarantined, SinkState, View
 
 OWED_MOST: Final = timedelta(minutes=5)
 """A sink that owes an event for longer is worth a look."""
+DOWN_MOST: Final = timedelta(minutes=1)
+"""And one whose receiver cannot be reached for longer."""
 
+ROOM_LEAST: Final = 256 * 1024 * 1024
+"""So many bytes should be left on the disk of the store, or a twentieth of it where it is a small one."""
+
+_ROOM_SHARE: Final = 20
 _BAD_MOST: Final = 5
 _INTERVALS_MOST: Final = 3
 _GRACE: Final = timedelta(minutes=1)
@@ -39,6 +46,28 @@ class Gap:
     reason: str
 
 
+class Quiet(StrEnum):
+    """Which kind of silence there is."""
+
+    NONE = ""
+    SOURCE = "quiet"  # all is read as it should be, and nothing changes
+    BLIND = "blind"  # it is not read as it should be: whether anything changes, nobody knows
+    FILTERED = "filtered"  # there are events, and filters hold back all that was looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Why nothing is heard of a feed, or from a sink; see :mod:`dockbell.operations.silence`.
+
+    Attributes:
+        kind: In one word; empty where something is heard, or nobody has listened.
+        words: The same for people.
+    """
+
+    kind: Quiet = Quiet.NONE
+    words: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class FeedStatus:
     """How one configured feed stands.
@@ -52,6 +81,9 @@ class FeedStatus:
         lookback: How far before the watermark polls start; None where there are none.
         gap: The last time in which dockbell was blind, of those whose event is kept.
         bad: Some of the records in quarantine, the last met before the others.
+        undropped: Pointers of ``drop`` to what may still be stored from before.
+        changed_at: When its last change was recorded; None where none was, none is kept, or nobody has listened.
+        silence: Why nothing is heard of it.
     """
 
     feed: Feed
@@ -62,11 +94,33 @@ class FeedStatus:
     lookback: timedelta | None = None
     gap: Gap | None = None
     bad: tuple[Quarantined, ...] = ()
+    undropped: tuple[str, ...] = ()
+    changed_at: datetime | None = None
+    silence: Silence = Silence()
 
     @property
     def read_at(self) -> datetime | None:
         """When the last complete reading ended, poll or pass."""
         return None if self.state is None else _last_reading(self.state)
+
+    @property
+    def offset(self) -> timedelta:
+        """How far our clock was ahead of the service's at the last complete reading, as far as that was kept."""
+        run = None if self.state is None else self.state.poll or self.state.full
+        return timedelta(0) if run is None else run.known_at - run.asked_at
+
+    @property
+    def seen_until(self) -> datetime | None:
+        """Up to when polls have proven to have seen all, by our clock: the watermark is of the service's."""
+        watermark = None if self.state is None else self.state.progress.watermark
+        return None if watermark is None else watermark + self.offset
+
+    def find_age(self, at: datetime) -> timedelta | None:
+        """Return how old what is known of it is at a time; None before its first complete reading."""
+        runs = () if self.state is None else (self.state.poll, self.state.full)
+        ages = [at - run.known_at for run in runs if run is not None]
+        # One that seems to come is of before our clock was set back.
+        return min((age for age in ages if age >= timedelta(0)), default=timedelta(0)) if ages else None
 
     @property
     def learned(self) -> Sequence[tuple[str, str]]:
@@ -83,12 +137,44 @@ class Status:
         holder: Who works on the store; empty when nobody does.
         feeds: In the order of the configuration.
         sinks: In the order of the configuration.
+        footprint: What the store uses of its disk, and what is left; None where nobody knows.
+        silences: Why nothing is heard from a sink, by name; empty where nobody has listened.
     """
 
     at: datetime
     holder: str
     feeds: tuple[FeedStatus, ...]
     sinks: tuple[SinkState, ...]
+    footprint: Footprint | None = None
+    silences: Mapping[str, Silence] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why somebody should look.
+
+    Attributes:
+        kind: ``daemon``, ``store``, ``feed`` or ``sink``.
+        name: Which feed or sink; empty for the others.
+        words: What is wrong with it, and what to do.
+        hinders: It keeps dockbell from doing its work now: a feed is not seen, a sink not reached. What merely waits
+            for somebody does not.
+    """
+
+    kind: str
+    name: str
+    words: str
+    hinders: bool = False
+
+    @property
+    def about(self) -> str:
+        """What it is about: ``daemon``, ``store``, ``feed:main/stock``, ``sink:erp``."""
+        return f"{self.kind}:{self.name}" if self.name else self.kind
+
+    def __str__(self) -> str:
+        """Return it as one line."""
+        subject = self.name if self.kind == "feed" else f"{self.kind} {self.name}".rstrip()
+        return f"{subject}: {self.words}"
 
 
 async def load_status(
@@ -118,16 +204,27 @@ async def load_status(
         holder=holder,
         feeds=tuple([await _load_feed(view, each, states, records, at=at, next_time=next_time) for each in feeds]),
         sinks=tuple(known.get(name, SinkState(name, 0, 0, 0, None, "")) for name in sinks),
+        footprint=await view.measure(),
     )
 
 
 def judge_status(status: Status) -> Sequence[str]:
     """Return each reason why somebody should look, as one line; nothing when all is well."""
-    reasons = [] if status.holder else ['daemon: does not run; start it by "dockbell run"']
+    return list(map(str, find_reasons(status)))
+
+
+def find_reasons(status: Status) -> Sequence[Reason]:
+    """Return each reason why somebody should look; nothing when all is well."""
+    words = 'does not run; start it by "dockbell run"'
+    reasons = [] if status.holder else [Reason("daemon", "", words, hinders=True)]
+    reasons += [Reason("store", "", words) for words in _judge_disk(status.footprint)]
     for feed in status.feeds:
-        reasons += [f"{feed.feed}: {reason}" for reason in _judge_feed(feed, status.at)]
+        name = str(feed.feed)
+        reasons += [Reason("feed", name, words, hinders=hinders) for words, hinders in _judge_feed(feed, status.at)]
     for sink in status.sinks:
-        reasons += [f"sink {sink.name}: {reason}" for reason in _judge_sink(sink, status.at)]
+        reasons += [
+            Reason("sink", sink.name, words, hinders=hinders) for words, hinders in _judge_sink(sink, status.at)
+        ]
     return reasons
 
 
@@ -156,10 +253,12 @@ def describe_feed(status: FeedStatus, at: datetime) -> Iterator[str]:
         yield f"{state.holds} readings are held: older than what is stored, maybe a lagging replica's"
     if state.drift is not None and state.drift.decision is not Decision.HOLD:
         yield f"drift of {_write_paths(state)}: {state.drift.decision}, until a pass meets no more of it"
+    if status.undropped:
+        yield f"{', '.join(status.undropped)} may still be stored, from before it was dropped: a daemon removes it"
     if status.gap is not None:
         gap = status.gap
         length = "" if gap.began_at is None else f" for {format_age(gap.ended_at - gap.began_at)}"
-        yield f"was blind{length} until {format_age(at - gap.ended_at)} ago: {gap.reason}"
+        yield f"was blind{length} until {format_age(at - gap.ended_at - status.offset)} ago: {gap.reason}"
 
 
 async def _load_feed(
@@ -189,6 +288,7 @@ async def _load_feed(
         _find_lookback(each.settings, state, at) if RESOURCES[feed.resource].polled else None,
         await _find_gap(view, state),
         tuple(await view.find_quarantined(state.id, _BAD_MOST)),
+        tuple(place for place in each.settings.drop if place not in state.dropped),
     )
 
 
@@ -211,18 +311,30 @@ def _last_reading(state: FeedState) -> datetime | None:
     return max((run.ended_at for run in (state.poll, state.full) if run is not None), default=None)
 
 
-def _judge_feed(status: FeedStatus, at: datetime) -> Iterator[str]:
+def _judge_disk(footprint: Footprint | None) -> Iterator[str]:
+    if footprint is None:
+        return
+    left = footprint.left + footprint.free
+    if left < min(ROOM_LEAST, footprint.disk // _ROOM_SHARE):
+        yield (
+            f"{left / 1_000_000:,.0f} MB are left for it on its disk; free some space: when it is full,"
+            " reading and delivering wait"
+        )
+
+
+def _judge_feed(status: FeedStatus, at: datetime) -> Iterator[tuple[str, bool]]:
+    """Yield each reason why somebody should look at a feed, and whether it hinders."""
     state = status.state
     failure = f"; last attempt: {state.failed.problem}" if state is not None and state.failed is not None else ""
     if state is not None and state.problem:
-        yield state.problem
+        yield state.problem, True
     elif status.read_at is None:
-        yield f"never read to its end yet{failure}"
+        yield f"never read to its end yet{failure}", bool(failure)  # the first pass takes its time
     if status.read_at is not None and status.expected_at is not None and status.expected_at < at:
         every = f"cron {status.every}" if isinstance(status.every, str) else f"every {format_duration(status.every)}"
-        yield f"last read to its end {format_age(at - status.read_at)} ago, expected {every}{failure}"
+        yield f"last read to its end {format_age(at - status.read_at)} ago, expected {every}{failure}", True
     if state is not None:
-        yield from judge_waiting(state)
+        yield from ((words, False) for words in judge_waiting(state))
 
 
 def judge_waiting(state: FeedState) -> Iterator[str]:
@@ -242,18 +354,30 @@ def judge_waiting(state: FeedState) -> Iterator[str]:
         yield f'{state.quarantined} records in quarantine cannot be read; "dockbell status --verbose" says why'
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _write_paths(state: FeedState) -> str:
     return "" if state.drift is None else ", ".join(sorted(state.drift.paths))
 
 
-def _judge_sink(state: SinkState, at: datetime) -> Iterator[str]:
+def _judge_sink(state: SinkState, at: datetime) -> Iterator[tuple[str, bool]]:
+    """Yield each reason why somebody should look at a sink, and whether it hinders."""
     if state.dead:
-        holding = f", {state.held} of them hold their key back" if state.held else ""
-        yield f'{state.dead} dead letters{holding}; "dockbell dead {state.name}" lists them'
+        holds = "holds its key" if state.held == 1 else "hold their key"
+        holding = f", {state.held} of them {holds} back" if state.held else ""
+        lists = f'"dockbell dead {state.name}" lists {"it" if state.dead == 1 else "them"}'
+        yield f"{_count(state.dead, 'dead letter')}{holding}; {lists}", False
+    found = state.found
+    is_down = found is not None and found.condition is Condition.DOWN and at - found.since > DOWN_MOST
     if state.paused:
         ago = "" if state.paused_at is None else f" {format_age(at - state.paused_at)} ago"
-        yield f'paused{ago}, {state.owed} events owed: {state.paused}; "dockbell resume {state.name}" lets it go on'
+        owed = _count(state.owed, "event")
+        yield f'paused{ago}, {owed} owed: {state.paused}; "dockbell resume {state.name}" lets it go on', False
     elif state.oldest is not None and at - state.oldest > OWED_MOST:
         error = f"; last error: {state.error}" if state.error else ""
-        waiting = f"{state.owed} events owed, {state.blocked} keys blocked"
-        yield f"an event waits for {format_age(at - state.oldest)}, {waiting}{error}"
+        waiting = f"{_count(state.owed, 'event')} owed, {_count(state.blocked, 'key')} blocked"
+        yield f"an event waits for {format_age(at - state.oldest)}, {waiting}{error}", is_down
+    elif found is not None and is_down:
+        yield f"its receiver cannot be reached for {format_age(at - found.since)}: {found.reason}", True

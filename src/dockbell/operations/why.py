@@ -56,7 +56,7 @@ class Transit:
         sink: As in ``[sinks.NAME]``.
         stage: How far it is.
         attempts: How often it was tried, where it is blocked or dead.
-        error: Why the last attempt did not succeed.
+        error: Why the last attempt did not succeed; of one that is filtered, which filter holds it back.
         due: When the next may be made; of a dead letter, when it died.
     """
 
@@ -157,6 +157,27 @@ async def find_account(
     return next((account for account in accounts if account.is_known), accounts[0])
 
 
+async def find_told(view: View, feed: Feed, sequence: int, *, sinks: Mapping[str, SinkSettings]) -> Told | None:
+    """Return one event, and where it is; None where it is not kept.
+
+    Args:
+        view: Of the store.
+        feed: Its feed.
+        sequence: Its number there.
+        sinks: Those that are configured, by name.
+    """
+    state = next((state for state in await view.load_feeds() if state.feed == feed), None)
+    found = None if state is None else await view.find_event(feed, sequence)
+    if state is None or found is None:
+        return None
+    # Whether an event is tried or waits behind another is told by those before it.
+    last = await view.read_events_of(state.id, found[1].key, _EVENTS_MOST)
+    events = [*(each for each in last if each[1].sequence < sequence), found]
+    standings = {standing.sink: standing for standing in await view.load_standings(state.id, found[1].key)}
+    *_, told = _tell_events(events, standings, sinks)
+    return told
+
+
 def read_key(given: str) -> Sequence[str]:
     """Return the key strings that may be meant, the likeliest first: it, or the string of a raw key.
 
@@ -241,7 +262,7 @@ def find_transits(events: Sequence[Event], standing: Standing, settings: SinkSet
             letter = dead[event.sequence]
             transit = Transit(standing.sink, Stage.DEAD, letter.attempts, letter.error, letter.died_at)
         elif sieve.judge(event) is not Answer.YES:
-            transit = Transit(standing.sink, Stage.FILTERED)
+            transit = Transit(standing.sink, Stage.FILTERED, error=sieve.explain(event))
         elif event.sequence <= standing.origin:
             transit = Transit(standing.sink, Stage.PRIOR)
         elif blocked is not None and event.sequence >= blocked.sequence:
@@ -284,6 +305,7 @@ def explain(account: Account) -> str:
         return f"{account.feed} is stopped: {account.state.problem}"
     return (
         _explain_reading(account, account.settings.settings)
+        or _explain_purge(account)
         or _explain_absence(account.record, account.state)
         or _explain_finding(account)
         or (_explain_unseen(account.state) if account.record is None else "")
@@ -308,6 +330,14 @@ def _explain_reading(account: Account, settings: ResourceSettings) -> str:
             f" stored, and is believed when it is still the same {format_duration(settings.stale_window)} later"
         )
     return ""
+
+
+def _explain_purge(account: Account) -> str:
+    record = account.record
+    if record is None or not record.is_purged:
+        return ""
+    at = next((f" at {write_time(note.at)}" for note in reversed(account.notes) if note.finding is Finding.PURGED), "")
+    return f"its content was purged{at} on the operator's word; when the API shows it again, it is restored"
 
 
 def _explain_absence(record: StoredRecord | None, state: FeedState) -> str:

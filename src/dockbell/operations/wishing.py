@@ -61,13 +61,13 @@ class Result:
     """What came of a wish.
 
     Attributes:
-        feed: Of which feed something was wished.
+        feed: Of which feed something was wished; None where it was of the daemon as such.
         verdict: ``complete``, ``incomplete``, ``failed``; ``waiting`` where nothing came of it yet.
         counts: What was counted, by name: pages, records, created …
         detail: Why it is not complete; what was done, where that is not told by counts.
     """
 
-    feed: Feed
+    feed: Feed | None
     verdict: str
     counts: Mapping[str, int] = field(default_factory=dict)
     detail: str = ""
@@ -89,7 +89,7 @@ def read_result(wished: Wished) -> Result:
     return Result(wished.feed, verdict, counts if is_counted else {}, "" if is_counted else words)
 
 
-async def leave_wishes(desk: Desk, feeds: Iterable[Feed], wish: Wish, now: datetime) -> Sequence[Wished]:
+async def leave_wishes(desk: Desk, feeds: Iterable[Feed | None], wish: Wish, now: datetime) -> Sequence[Wished]:
     """Leave the same wish for several feeds; one that cannot be left comes back with its outcome."""
     wishes = []
     for feed in feeds:

@@ -8,19 +8,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from dockbell.config import FeedSettings, SourceSettings
 from dockbell.core.model import Feed
-from dockbell.operations.probing.advising import KEY_VARIABLE, advise_source
+from dockbell.operations.probing.advising import KEY_VARIABLE, Advice, advise
 from dockbell.operations.probing.asking import Asker, Line
 from dockbell.operations.probing.measuring import Measured, measure
 from dockbell.operations.probing.telling import Finding, State, is_problem, tell_feed, tell_source
 
-__all__ = ["APART", "KEY_VARIABLE", "REQUESTS", "Finding", "Line", "Report", "State", "probe"]
+__all__ = ["APART", "KEY_VARIABLE", "REQUESTS", "Advice", "Finding", "Line", "Report", "State", "probe"]
 
 REQUESTS: Final = 40
 """How many requests measure nearly everything about five resources."""
@@ -43,12 +43,14 @@ class Report:
         sent: How many requests were sent.
         findings: What was found, the source first, then its feeds.
         toml: The configuration for it, with a reason on every line; empty when nothing could be read.
+        advice: The same, not written yet; None when nothing could be read.
     """
 
     source: str
     sent: int
     findings: Sequence[Finding]
     toml: str
+    advice: Advice | None = None
 
     @property
     def fails(self) -> bool:
@@ -64,6 +66,7 @@ async def probe(
     *,
     requests: int = REQUESTS,
     apart: timedelta = APART,
+    tell: Callable[[int], None] = lambda _: None,
 ) -> Report:
     """Measure how the API of one source behaves; nothing is stored, and nothing is changed there.
 
@@ -74,12 +77,14 @@ async def probe(
         line: The account.
         requests: The most requests to send; the measurements that matter most come first.
         apart: The least time between two readings of the same page.
+        tell: Is told how many requests were sent, before each.
     """
-    asker = Asker(line, requests=requests, share=settings.share)
+    asker = Asker(line, requests=requests, share=settings.share, tell=tell)
     measured = [Measured(Feed(name, each.resource), each.settings) for each in feeds]
     await measure(measured, asker, apart=apart)
     findings = [*tell_source(name, asker), *(finding for each in measured for finding in tell_feed(each))]
-    toml = ""
-    if not all(each.problem for each in measured):
-        toml = _ADVICE.format(sent=asker.sent, requests=requests) + advise_source(name, settings, asker, measured)
-    return Report(name, asker.sent, findings, toml)
+    if all(each.problem for each in measured):
+        return Report(name, asker.sent, findings, "")
+    advice = advise(settings, asker, measured)
+    toml = _ADVICE.format(sent=asker.sent, requests=requests) + advice.write(name)
+    return Report(name, asker.sent, findings, toml, advice)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -42,17 +42,35 @@ class Line:
     reason: str
 
 
-def advise_source(name: str, settings: SourceSettings, asker: Asker, feeds: Sequence[Measured]) -> str:
-    """Return the tables ``[sources.NAME]`` and ``[sources.NAME.resources.*]`` for what was measured, as TOML."""
-    tables = [_write_table(("sources", name), _advise_account(settings, asker))]
-    tables += [
-        _write_table(("sources", name, "resources", each.resource), _advise_feed(each, settings)) for each in feeds
-    ]
-    return "\n".join(tables)
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The settings for an account as it was measured.
+
+    Attributes:
+        account: Those of its source.
+        feeds: Those of its feeds, by resource.
+    """
+
+    account: Sequence[Line]
+    feeds: Mapping[str, Sequence[Line]]
+
+    def write(self, source: str) -> str:
+        """Return the tables ``[sources.NAME]`` and ``[sources.NAME.resources.*]``, as TOML."""
+        tables = [write_table(("sources", source), self.account)]
+        tables += [write_table(("sources", source, "resources", name), lines) for name, lines in self.feeds.items()]
+        return "\n".join(tables)
 
 
-def _write_table(place: Sequence[str], lines: Iterable[Line]) -> str:
-    text = f"[{write_keys(place)}]\n"
+def advise(settings: SourceSettings, asker: Asker, feeds: Iterable[Measured]) -> Advice:
+    """Return the settings for what was measured of one source."""
+    return Advice(
+        tuple(_advise_account(settings, asker)), {each.resource: tuple(_advise_feed(each, settings)) for each in feeds}
+    )
+
+
+def write_table(place: Sequence[str], lines: Iterable[Line]) -> str:
+    """Return a table as TOML, a reason on every line; without a place, what stands before all tables."""
+    text = f"[{write_keys(place)}]\n" if place else ""
     for line in lines:
         if line.key:
             text += f"{f'{write_keys([line.key])} = {_write_value(line.value)}':<{_COLUMN}} # {clean(line.reason)}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NoReturn, Protocol
 
@@ -40,6 +41,7 @@ class Asker:
         line: The account.
         requests: The most requests to send, retries counted.
         share: How much of the key's budget may be used; the rest is left to its other users.
+        tell: Is told how many requests were sent, before each.
 
     Attributes:
         sent: How many requests were sent.
@@ -48,10 +50,13 @@ class Asker:
         failed: Whether it stopped because the API does not answer or does not accept the key.
     """
 
-    def __init__(self, line: Line, *, requests: int, share: float) -> None:
+    def __init__(
+        self, line: Line, *, requests: int, share: float, tell: Callable[[int], None] = lambda _: None
+    ) -> None:
         self._line = line
         self._requests = requests
         self._share = share
+        self._tell = tell
         self._allowance: Allowance | None = None
         self.sent = 0
         self.answers: list[Response] = []
@@ -84,6 +89,7 @@ class Asker:
         """
         self._admit()
         self.sent += 1
+        self._tell(self.sent)
         try:
             response = await self._line.ask(request)
         except SourceUnavailable as error:

@@ -1,0 +1,369 @@
+"""``dockbell init``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from dockbell.cli.group import PROBLEM
+from dockbell.cli.printing import print_lines, print_reasons
+from dockbell.cli.progress import showing
+from dockbell.cli.report import print_report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dockbell.config import Config
+    from dockbell.operations.initialising import Files, FirstSink
+    from dockbell.operations.probing import Report
+
+_KEY_VARIABLE: Final = "DOCKBELL_API_KEY"
+_KEY_FILE: Final = "dockbell.key"
+_TOKEN_FILE: Final = "dockbell.token"
+_LISTEN: Final = "127.0.0.1:8470"
+_TOKEN_BYTES: Final = 32
+_REQUESTS: Final = 40
+_APART: Final = timedelta(seconds=1)
+_PATIENCE: Final = 15
+_EXAMPLES: Final = {
+    "mqtt": "mqtt://broker.example.com:1883, or mqtts:// with TLS",
+    "webhook": "https://erp.example.com/hooks/dockbell",
+}
+_VERIFY: Final = """\
+{secret} holds what signs the events; give it to the receiver, which verifies each with it:
+  from standardwebhooks import Webhook
+  event = Webhook(open("{secret}").read().strip()).verify(body, headers)\
+"""
+
+
+@click.command()
+@click.argument("path", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--base-url", metavar="URL", help="What comes before /v1 in the API's addresses.")
+@click.option("--api-key-env", metavar="NAME", help="The environment variable with the API key.")
+@click.option("--api-key-file", metavar="FILE", type=click.Path(path_type=Path), help="The file with the API key.")
+@click.option("--name", metavar="NAME", help="Names this dockbell in the source of its events; default: dockbell.")
+@click.option("--sink", type=click.Choice(["none", "mqtt", "webhook", "stdout"]), help="Where events go first.")
+@click.option("--sink-url", metavar="URL", help="Of the broker or the receiver.")
+@click.option("--listen", metavar="ADDRESS", help=f"Where the status page listens; default: {_LISTEN}.")
+@click.option("--no-page", is_flag=True, help="Without the status page.")
+@click.option("--no-probe", is_flag=True, help="Ask neither the API nor the receiver: assume the defaults.")
+@click.option("--force", is_flag=True, help="Replace a configuration that is there.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing: what no option says is as by default.")
+@click.pass_context
+def init(
+    ctx: click.Context,
+    path: Path | None,
+    *,
+    base_url: str | None,
+    api_key_env: str | None,
+    api_key_file: Path | None,
+    name: str | None,
+    sink: str | None,
+    sink_url: str | None,
+    listen: str | None,
+    no_page: bool,
+    no_probe: bool,
+    force: bool,
+    yes: bool,
+) -> None:
+    """Write a first configuration that works to PATH.
+
+    On a terminal it asks for what no option says: the API's address, its key, where events go, whether there is to be a
+    status page. It asks the API with at most 40 requests how it behaves, tries the broker, and writes a commented
+    TOML with what is worth setting. Secrets stand in files beside it that only you can read: dockbell.key with the key
+    that you typed, dockbell.token for the page, receiver.secret for a webhook. PATH is $DOCKBELL_CONFIG or
+    ./dockbell.toml by default, and is never replaced without --force.
+
+    Exits with 1, and writes nothing, when the API is not reachable or refuses the key, unless you have it written
+    anyway; with 1 when the broker cannot be reached, but writes.
+
+    \b
+    Examples:
+      dockbell init
+      dockbell init --base-url https://api.example.com --api-key-env DOCKBELL_API_KEY --yes
+      dockbell init /etc/dockbell.toml --base-url https://api.example.com --api-key-file /run/secrets/key --yes
+      dockbell init --base-url http://127.0.0.1:8480 --sink mqtt --sink-url mqtt://127.0.0.1 --no-page
+    """
+    from dockbell.app import load_config
+    from dockbell.operations.initialising import Files, Plan, compose
+
+    if api_key_env is not None and api_key_file is not None:
+        raise click.UsageError("--api-key-env and --api-key-file: give one of them")
+    if no_page and listen is not None:
+        raise click.UsageError("--listen and --no-page: give one of them")
+    asking = _Asking(is_asking=sys.stdin.isatty() and sys.stdout.isatty() and not yes)
+    files = Files(path or Path(os.environ.get("DOCKBELL_CONFIG") or "dockbell.toml"), replace=force)
+    files.refuse_existing()
+    if asking.is_asking:
+        click.echo(
+            f"dockbell init asks a few questions and writes {files.path}. Ctrl-C ends it, and nothing is written.\n"
+        )
+    url = asking.ask("--base-url", base_url, "Address of the API, what comes before /v1", check=_check_base_url)
+    key, usable = _choose_key(asking, files, api_key_env, api_key_file)
+    report, unmeasured = (None, "--no-probe") if no_probe else _look(asking, url, usable)
+    name = asking.ask("--name", name, "Name of this dockbell, in the source of its events", default="dockbell")
+    first = _choose_sink(asking, sink, sink_url)
+    is_reached = first is None or no_probe or _try_sink(first, url, usable)
+    address = "" if no_page else _choose_page(asking, listen)
+    _mint(files, first, with_page=bool(address))
+    plan = Plan(
+        name=name,
+        base_url=url,
+        api_key=key,
+        report=report,
+        unmeasured=unmeasured,
+        sink=first,
+        listen=address,
+        token=_TOKEN_FILE if address else "",
+    )
+    written = files.write(compose(plan), load_config)
+    click.echo(f"\nwritten: {', '.join(map(str, written))}")
+    _tell_what_is_next(files, first, address, key)
+    if not is_reached:
+        ctx.exit(PROBLEM)
+
+
+# What is asked -------------------------------------------------------------------------------------------------------
+
+
+class _Asking:
+    """Asks on a terminal what no option says; elsewhere it takes the default."""
+
+    def __init__(self, *, is_asking: bool) -> None:
+        self.is_asking = is_asking
+
+    def ask(
+        self,
+        option: str,
+        given: str | None,
+        question: str,
+        *,
+        default: str | None = None,
+        choices: tuple[str, ...] = (),
+        check: Callable[[str], str] = str,
+    ) -> str:
+        """Return what an option says, or an answer."""
+        if given is None and self.is_asking:
+            kind = click.Choice(choices) if choices else None
+            read = None if choices else _as_answer(check)
+            answer: str = click.prompt(question, default=default, type=kind, value_proc=read)
+            return answer
+        if given is None and default is None:
+            raise click.UsageError(f"{option} is missing")
+        try:
+            return check(given or default or "")
+        except ValueError as error:
+            raise click.UsageError(f"{option}: {error}") from error
+
+    def confirm(self, question: str, *, default: bool) -> bool:
+        """Return the answer to a question; the default where nobody can be asked."""
+        return click.confirm(question, default=default) if self.is_asking else default
+
+
+def _as_answer(check: Callable[[str], str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        try:
+            return check(text)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error  # asked again
+
+    return read
+
+
+def _check_base_url(text: str) -> str:
+    from dockbell.app import configure
+    from dockbell.errors import ConfigError
+
+    try:
+        return configure(text, "unknown").sources["main"].base_url
+    except ConfigError as error:
+        raise ValueError(_without_place(error)) from error
+
+
+def _without_place(error: Exception) -> str:
+    """Return what is wrong, without where it would stand in a file that is not there yet."""
+    return str(error).rpartition("] ")[2].partition(": ")[2]
+
+
+def _choose_key(
+    asking: _Asking, files: Files, variable: str | None, file: Path | None
+) -> tuple[dict[str, str], object]:
+    """Return where the configuration finds the key, and where we do as long as it is not there."""
+    if variable is not None:
+        return {"env": variable}, {"env": variable}
+    if file is not None:
+        absolute, folder = file.absolute(), files.path.absolute().parent
+        shown = absolute.relative_to(folder) if absolute.is_relative_to(folder) else absolute
+        return {"file": str(shown)}, {"file": str(absolute)}
+    is_set = bool(os.environ.get(_KEY_VARIABLE))
+    if is_set and asking.confirm(f"Take the API key from the environment variable {_KEY_VARIABLE}?", default=True):
+        return {"env": _KEY_VARIABLE}, {"env": _KEY_VARIABLE}
+    if not asking.is_asking:
+        raise click.UsageError(f"--api-key-env or --api-key-file is missing; or set {_KEY_VARIABLE}")
+    files.refuse_existing(_KEY_FILE)
+    typed: str = click.prompt(f"API key (not shown; kept in {files.path.with_name(_KEY_FILE)})", hide_input=True)
+    files.secrets[_KEY_FILE] = typed.strip()
+    files.rewrite.add(_KEY_FILE)
+    return {"file": _KEY_FILE}, typed.strip()
+
+
+def _choose_sink(asking: _Asking, kind: str | None, url: str | None) -> FirstSink | None:
+    from dockbell.operations.initialising import KINDS, FirstSink
+
+    if kind is None and url is not None:
+        raise click.UsageError("--sink-url goes with --sink")
+    kind = asking.ask("--sink", kind, "Where shall events go first", default="none", choices=tuple(KINDS))
+    if kind == "none":
+        return None
+    if kind == "stdout":
+        return FirstSink(kind)
+
+    def check(text: str) -> str:
+        return _check_sink_url(kind, text)
+
+    return FirstSink(kind, asking.ask("--sink-url", url, f"Its URL, such as {_EXAMPLES[kind]}", check=check))
+
+
+def _check_sink_url(kind: str, text: str) -> str:
+    from dockbell.app import configure
+    from dockbell.errors import ConfigError
+    from dockbell.operations.initialising import FirstSink
+
+    try:
+        configure("http://127.0.0.1", "unknown", sinks={"first": _as_table(FirstSink(kind, text))})
+    except ConfigError as error:
+        raise ValueError(_without_place(error)) from error
+    return text
+
+
+def _as_table(first: FirstSink) -> dict[str, object]:
+    """Return ``[sinks.NAME]`` as it can be used before its secret is there."""
+    from dockbell.core.publishing.signature import mint
+
+    return first.table() | ({"secret": mint(bytes(_TOKEN_BYTES))} if first.secret else {})
+
+
+def _choose_page(asking: _Asking, listen: str | None) -> str:
+    """Return where the status page listens; empty for none."""
+    if listen is None and not asking.confirm(f"Serve a status page on http://{_LISTEN}?", default=True):
+        return ""
+    from dockbell.config import WebSettings
+    from dockbell.errors import ConfigError
+
+    try:
+        return WebSettings.model_validate({"listen": listen or _LISTEN, "token": "unknown"}).listen
+    except (ValueError, ConfigError) as error:
+        raise click.UsageError(f"--listen: {listen} is no address and port such as {_LISTEN}") from error
+
+
+def _mint(files: Files, first: FirstSink | None, *, with_page: bool) -> None:
+    """Make what signs deliveries, and what the page asks for."""
+    import secrets
+
+    from dockbell.core.publishing.signature import mint
+
+    if first is not None and first.secret:
+        files.secrets[first.secret] = mint(secrets.token_bytes(_TOKEN_BYTES))
+    if with_page:
+        files.secrets[_TOKEN_FILE] = secrets.token_urlsafe(_TOKEN_BYTES)
+
+
+# What is looked at ---------------------------------------------------------------------------------------------------
+
+
+def _look(asking: _Asking, url: str, key: object) -> tuple[Report | None, str]:
+    """Measure how the API behaves; return the report, or why there is none and the operator wants to go on."""
+    import anyio
+
+    from dockbell.app import configure
+    from dockbell.errors import ConfigError, DockbellError
+
+    try:
+        report = anyio.run(_probe, configure(url, key))
+    except ConfigError:
+        raise
+    except DockbellError as error:
+        return None, _go_on_without(asking, str(error))
+    if report.advice is None:
+        reason = next(each.evidence for each in report.findings if each.state == "fails")
+        return None, _go_on_without(asking, reason)
+    click.echo()
+    print_report(report)
+    click.echo()
+    return report, ""
+
+
+async def _probe(config: Config) -> Report:
+    from dockbell import app
+    from dockbell.operations.initialising import SOURCE
+    from dockbell.operations.probing import probe
+    from dockbell.telemetry import Telemetry
+
+    with showing() as lines:
+
+        def tell(sent: int) -> None:
+            lines.tell("asking the API", f"{sent} of at most {_REQUESTS} requests", done=sent, of=_REQUESTS)
+
+        async with app.open_source(config, SOURCE, Telemetry()) as line:
+            return await probe(
+                SOURCE, config.sources[SOURCE], config.feeds(), line, requests=_REQUESTS, apart=_APART, tell=tell
+            )
+
+
+def _go_on_without(asking: _Asking, reason: str) -> str:
+    """Return the reason why nothing was measured, where the operator wants the configuration all the same."""
+    from dockbell.errors import DockbellError
+
+    if asking.is_asking:
+        print_reasons([reason], err=True)
+        if asking.confirm("Write the configuration anyway?", default=False):
+            return reason
+    raise DockbellError(f"{reason}; nothing is written; --no-probe writes it without asking the API")
+
+
+def _try_sink(first: FirstSink, url: str, key: object) -> bool:
+    """Look whether the sink would reach its receiver, without an event; return whether it does."""
+    import anyio
+
+    from dockbell import app
+    from dockbell.errors import DockbellError
+    from dockbell.telemetry import Telemetry
+
+    config = app.configure(url, key, sinks={first.name: _as_table(first)})
+
+    async def probe() -> str:
+        with anyio.fail_after(_PATIENCE):
+            return await app.open_sink(config, first.name, Telemetry(), aside=True).probe()
+
+    try:
+        print_lines(f"sink {first.name}: {anyio.run(probe)}")
+    except (DockbellError, TimeoutError) as error:
+        reason = str(error) or f"no answer within {_PATIENCE} s"
+        print_reasons([f"sink {first.name}: {reason}"], err=True)
+        return False
+    return True
+
+
+# What is told --------------------------------------------------------------------------------------------------------
+
+
+def _tell_what_is_next(files: Files, first: FirstSink | None, address: str, key: dict[str, str]) -> None:
+    if first is not None and first.secret:
+        click.echo(f"\n{_VERIFY.format(secret=files.path.with_name(first.secret))}")
+    option = "" if files.path == Path("dockbell.toml") else f" --config {files.path}"
+    lines = [(f"dockbell check{option}", "what would fail"), (f"dockbell run{option}", "the daemon")]
+    if first is not None and first.kind != "stdout":
+        lines.insert(1, (f"dockbell test {first.name}{option}", "a marked event to the sink"))
+    width = max(len(command) for command, _ in lines)
+    click.echo("\nnext:")
+    for command, words in lines:
+        click.echo(f"  {command:<{width}}   {words}")
+    if address:
+        click.echo(f"its page: http://{address}; it asks for what is in {files.path.with_name(_TOKEN_FILE)}")
+    if "env" in key:
+        click.echo(f"each needs the key in the environment: {key['env']}")

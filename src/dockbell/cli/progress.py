@@ -1,0 +1,209 @@
+"""What a terminal shows of long work: one line for each thing that goes on, below the log; nothing anywhere else."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TextIO, cast
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from dockbell.config import Config
+    from dockbell.core.model import Feed
+    from dockbell.telemetry import Fact
+
+_TIMES_A_SECOND: Final = 5
+_LOOK_EVERY: Final = 0.5
+
+
+class Lines:
+    """The lines of what goes on; without a terminal it takes everything, and shows nothing.
+
+    Attributes:
+        is_shown: Whether anybody sees them.
+    """
+
+    def __init__(self, *, is_shown: bool) -> None:
+        self.is_shown = is_shown
+        self._progress: Progress | None = None
+        self._lines: dict[str, TaskID] = {}
+
+    def tell(self, what: str, words: str, *, done: int = 0, of: int | None = None) -> None:
+        """Show how far something has come.
+
+        Args:
+            what: Its name.
+            words: What is to be known of it.
+            done: How much of it is done.
+            of: Of how much in all; None where that is not known.
+        """
+        if not self.is_shown:
+            return
+        progress, total = self._progress or self._begin(), None if of is None else max(of, done)
+        line = self._lines.get(what)
+        if line is None:
+            self._lines[what] = progress.add_task(what, total=total, completed=done, words=words)
+        else:
+            progress.update(line, total=total, completed=done, words=words)
+
+    def end(self, what: str) -> None:
+        """Wipe the line of something that goes on no more."""
+        line = self._lines.pop(what, None)
+        if line is not None and self._progress is not None:
+            self._progress.remove_task(line)
+            if not self._lines:
+                self.close()
+
+    def close(self) -> None:
+        """Wipe them all."""
+        if self._progress is not None:
+            self._progress.stop()
+        self._progress = None
+        self._lines.clear()
+
+    def _begin(self) -> Progress:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        # While it is shown, what is written to sys.stderr appears above it.
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[words]}", markup=False),
+            TimeElapsedColumn(),
+            console=Console(stderr=True, highlight=False),
+            transient=True,
+            redirect_stdout=False,
+            refresh_per_second=_TIMES_A_SECOND,
+        )
+        self._progress.start()
+        return self._progress
+
+
+class _Stderr(io.TextIOBase):
+    """Standard error as it is at each write: the lines of what goes on take its place while they are shown."""
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        """Flush what was written."""
+        sys.stderr.flush()
+
+    def isatty(self) -> bool:
+        """Tell whether it is a terminal."""
+        return sys.stderr.isatty()
+
+
+def log_stream() -> TextIO:
+    """Return where the log goes beside lines of what goes on: each write to standard error as it is then."""
+    return cast("TextIO", _Stderr())
+
+
+class Reading:
+    """Shows how far the passes of feeds have come; a listener of :class:`dockbell.telemetry.Telemetry`.
+
+    Args:
+        lines: Where.
+        expected: How many pages a pass of a feed had before; those of other feeds have no end that is known.
+        least: From which page on a pass is worth a line.
+    """
+
+    def __init__(self, lines: Lines, expected: Mapping[Feed, int] | None = None, *, least: int = 1) -> None:
+        self._lines = lines
+        self._expected = expected or {}
+        self._least = least
+
+    def hear(self, fact: Fact) -> None:
+        """Show a page that was read; wipe the line of what has ended."""
+        from dockbell.core.model import RunKind
+        from dockbell.telemetry import FeedFails, PageRead, RunEnded
+
+        match fact:
+            case PageRead(kind=RunKind.PASS) if fact.pages >= self._least:
+                words = describe_pages(fact.pages, fact.records, fact.events)
+                self._lines.tell(str(fact.feed), words, done=fact.pages, of=self._expected.get(fact.feed))
+            case RunEnded(kind=RunKind.PASS) | FeedFails():
+                self._lines.end(str(fact.feed))
+
+
+class Delivering:
+    """Shows how many events were delivered; a listener of :class:`dockbell.telemetry.Telemetry`."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self._delivered: dict[str, int] = {}
+
+    def hear(self, fact: Fact) -> None:
+        """Count a delivery."""
+        from dockbell.core.model import Fate
+        from dockbell.telemetry import DeliverySettled
+
+        if isinstance(fact, DeliverySettled) and fact.outcome.fate is Fate.DELIVERED:
+            count = self._delivered[fact.sink] = self._delivered.get(fact.sink, 0) + 1
+            self._lines.tell(f"sink {fact.sink}", f"{count:,} events delivered")
+
+
+def describe_pages(pages: int, records: int, events: int) -> str:
+    """Return how much was read."""
+    words = f"{pages} page{'' if pages == 1 else 's'}, {records:,} records"
+    return f"{words}, {events:,} events" if events else words
+
+
+@contextmanager
+def showing(config: Config | None = None) -> Iterator[Lines]:
+    """Show lines on standard error until the block is left, where that is a terminal; then they are wiped.
+
+    Args:
+        config: Of what is going on, if its sinks are at work: one of them may write events to the same terminal, and
+            then nothing is shown beside these.
+    """
+    writes_there = config is not None and any(sink.type == "stdout" for sink in config.sinks.values())
+    lines = Lines(is_shown=sys.stderr.isatty() and not (writes_there and sys.stdout.isatty()))
+    try:
+        yield lines
+    finally:
+        lines.close()
+
+
+async def load_expected(config: Config) -> Mapping[Feed, int]:
+    """Return how many pages the last complete pass of each feed had; nothing where there is no store yet."""
+    from dockbell import app
+    from dockbell.errors import StoreError
+
+    try:
+        view = await app.open_view(config)
+    except StoreError:
+        return {}
+    try:
+        return {state.feed: state.full.pages for state in await view.load_feeds() if state.full is not None}
+    finally:
+        await view.aclose()
+
+
+async def watch_passes(config: Config, lines: Lines, feeds: Sequence[Feed]) -> None:
+    """Show how far the daemon has come with the passes of feeds, of which some may leave meanwhile, until cancelled."""
+    import anyio
+
+    from dockbell import app
+
+    expected = await load_expected(config)
+    view = await app.open_view(config)
+    try:
+        while True:
+            reached = await view.load_reached()
+            for feed in feeds:
+                if feed in reached:
+                    found = reached[feed]
+                    words = describe_pages(found.pages, found.records, found.events)
+                    lines.tell(str(feed), words, done=found.pages, of=expected.get(feed))
+                else:
+                    lines.tell(str(feed), "waiting for the daemon", of=expected.get(feed))
+            await anyio.sleep(_LOOK_EVERY)
+    finally:
+        await view.aclose()

@@ -23,13 +23,14 @@ import pytest
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
 from dockbell import app
+from dockbell.app import opening
 from dockbell.config import Config
 from dockbell.core.model import Feed, RunKind
 from dockbell.ports import FeedState
-from dockbell.reading import tend
 from dockbell.sandbox import LoggedChange, Sandbox, SandboxOptions
 from dockbell.sources import InventoryClient, lanes
 from dockbell.telemetry import Fact, RunEnded, Telemetry
+from dockbell.tending import tend
 from tests.oracle import Account, Place, Story
 
 START: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -233,7 +234,7 @@ class Deployment:
     """
 
     sandbox: Sandbox
-    agents: app.Agents
+    agents: app.Crew
     wire: Wire
     form: Form
     facts: list[Fact] = field(default_factory=list)
@@ -403,8 +404,8 @@ async def deploy(
     monkeypatch.setattr(anyio.to_thread, "run_sync", _run_here)
     monkeypatch.setattr(lanes, "time", clock)
     monkeypatch.setattr(lanes, "datetime", clock)
-    monkeypatch.setattr(app, "now", clock)
-    monkeypatch.setattr(app, "open_source", open_source)
+    monkeypatch.setattr(opening, "now", clock)
+    monkeypatch.setattr(opening, "open_source", open_source)
     async with app.assemble(_configure(folder, resources, settings or {}), Telemetry(facts.append)) as agents:
         form = Form((sandbox.options.timestamp_field, *apart), sorts=sorts)
         yield replace(Deployment(sandbox, agents, wire, form), facts=facts)

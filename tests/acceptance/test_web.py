@@ -174,4 +174,4 @@ def test_an_address_that_is_taken_is_told_before_anything_is_read(deployment: De
         ended = run("run", cwd=deployment.folder, env=SECRETS)
     assert ended.returncode == 2
     assert f"[web] listen: address already in use, got 127.0.0.1:{deployment.port}" in ended.stderr
-    assert "main" not in ended.stderr
+    assert "main/" not in ended.stderr

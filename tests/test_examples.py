@@ -32,7 +32,6 @@ pytestmark = pytest.mark.acceptance
 
 ROOT: Final = Path(__file__).parents[1]
 EXAMPLES: Final = ROOT / "docs" / "examples"
-SUBSCRIBING: Final = (ROOT / "docs" / "subscribing.md").read_text(encoding="utf-8")
 SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 TOKEN: Final = "canary-web-token-77aa"
 UPDATED: Final = json.loads((ROOT / "tests" / "golden" / "updated.json").read_bytes())
@@ -266,15 +265,3 @@ def test_the_shell_subscriber_shows_changes_of_shipments(scene: Scene) -> None:
             subprocess.run((publish, "-V", "5", *address, "-q", "1", "-t", topic, "-m", payload), check=True)
         watch.until("shp_778")
         assert watch.printed.read_text(encoding="utf-8").count("shp_777") == 2
-
-
-@pytest.mark.parametrize("path", sorted(EXAMPLES.iterdir()), ids=lambda path: path.name)
-def test_what_the_documentation_shows_is_what_is_run(path: Path) -> None:
-    shown = re.findall(r"^```\w+\n(.*?)^```", SUBSCRIBING, re.MULTILINE | re.DOTALL)
-    assert path.read_text(encoding="utf-8") in shown
-    assert f"](examples/{path.name})" in SUBSCRIBING
-
-
-def test_every_link_of_the_documentation_leads_somewhere() -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", SUBSCRIBING)
-    assert [link for link in links if not (ROOT / "docs" / link).exists()] == []

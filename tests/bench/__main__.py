@@ -1,6 +1,6 @@
 """Figures for docs/benchmarks.md, printed, not asserted.
 
-``python -m tests.bench [passes] [delivery] [backlog] [endpoints] [latency] [startup]``
+``python -m tests.bench [passes] [delivery] [backlog] [endpoints] [latency] [pages] [startup]``
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.bench.delivery import measure_backlog, measure_delivery, measure_endpoints
 from tests.bench.latency import measure_latency
+from tests.bench.pages import measure_pages
 from tests.bench.reading import measure_reading
 from tests.bench.startup import measure_startup
 
@@ -26,7 +27,7 @@ def main() -> None:
         "parts",
         nargs="*",
         metavar="part",
-        help="passes, delivery, backlog, endpoints, latency, startup; all when left out",
+        help="passes, delivery, backlog, endpoints, latency, pages, startup; all when left out",
     )
     parser.add_argument("--records", type=int, default=300_000, help="records read, over all five feeds")
     parser.add_argument("--events", type=int, default=20_000, help="events delivered to each kind of sink")
@@ -40,6 +41,7 @@ def main() -> None:
         "backlog": lambda: measure_backlog(options.backlog),
         "endpoints": lambda: measure_endpoints(options.events // 10, options.rounds),
         "latency": lambda: measure_latency(options.seconds),
+        "pages": lambda: measure_pages(options.events, options.rounds),
         "startup": measure_startup,
     }
     if unknown := set(options.parts) - parts.keys():

@@ -14,7 +14,7 @@ def secret() -> None:
     \b
     Examples:
       export ERP_WEBHOOK_SECRET=$(dockbell secret)
-      (umask 077; dockbell secret > erp.secret)
+      dockbell secret > erp.secret && chmod 600 erp.secret
     """
     import secrets
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dockbell.sandbox import SandboxOptions, serve
-from dockbell.sandbox.bodies import BAD_BODIES, COMPLETE_LOOKING, HEAVY, UNREADABLE
+from dockbell.sandbox.bodies import BAD_BODIES, HEAVY, ODD, OF_LISTINGS, UNREADABLE
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Build, Open
@@ -32,7 +32,7 @@ def strictly(raw: bytes) -> Any:
 
 def test_every_body_can_be_named() -> None:
     assert set(NAMES) - {"any"} == set(BAD_BODIES)
-    assert len(BAD_BODIES) == len(UNREADABLE) + len(HEAVY) + len(COMPLETE_LOOKING)
+    assert len(BAD_BODIES) == sum(map(len, (UNREADABLE, HEAVY, OF_LISTINGS, ODD)))
 
 
 @pytest.mark.parametrize("resource", ["stock", "warehouses", "shipments?status=cancelled&limit=1"])
@@ -91,6 +91,45 @@ async def test_an_empty_listing_comes_once_and_not_where_it_would_be_empty_anywa
     assert (await client.get("/v1/items")).json() == {"items": [], "next_cursor": None}
     assert sandbox.options.fault_most == 0
     assert len((await client.get("/v1/items")).json()["items"]) == 25
+
+
+async def test_a_full_page_says_that_the_list_ends_where_it_does_not(opened: Open) -> None:
+    sandbox, client = await opened(warehouses=12)
+    first, last = (await client.get("/v1/warehouses?limit=10")).json(), (await client.get("/v1/warehouses")).json()
+    assert first["next_cursor"]
+    sandbox.set(bad_body_rate=1.0, bad_body="full_list", fault_most=1)
+    assert (await client.get("/v1/warehouses")).json() == last
+    assert sandbox.options.fault_most == 1
+    assert (await client.get("/v1/warehouses?limit=10")).json() == first | {"next_cursor": None}
+    assert sandbox.options.fault_most == 0
+
+
+async def test_null_can_stand_in_place_of_the_records(opened: Open) -> None:
+    _, client = await opened(bad_body_rate=1.0, bad_body="null_list", envelope="data")
+    assert (await client.get("/v1/stock")).json() == {"data": None, "next_cursor": None}
+
+
+async def test_one_page_can_show_a_record_twice(opened: Open) -> None:
+    sandbox, client = await opened()
+    right = (await client.get("/v1/stock?limit=3")).json()
+    sandbox.set(bad_body_rate=1.0, bad_body="doubled_list", fault_most=1)
+    one, two, three, again = (await client.get("/v1/stock?limit=3")).json()["stock"]
+    assert [one, two, three] == right["stock"]
+    assert (again["id"], again["note"]) == (one["id"], "again")
+    assert (await client.get("/v1/stock?limit=3")).json() == right
+
+
+async def test_sound_json_can_be_sent_oddly(opened: Open) -> None:
+    sandbox, client = await opened()
+    right = await client.get("/v1/stock")
+    sandbox.set(bad_body_rate=1.0, bad_body="byte_order_mark")
+    marked = await client.get("/v1/stock")
+    assert marked.content == b"\xef\xbb\xbf" + right.content
+    sandbox.set(bad_body="mislabelled")
+    mislabelled = await client.get("/v1/stock")
+    assert (mislabelled.content, mislabelled.headers["content-type"]) == (right.content, "text/html; charset=utf-8")
+    sandbox.set(bad_body="message")
+    assert list((await client.get("/v1/stock")).json()) == ["message"]
 
 
 async def test_a_bomb_is_small_until_it_is_opened(build: Build) -> None:

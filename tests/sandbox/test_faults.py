@@ -102,6 +102,41 @@ async def test_faults_can_be_for_one_resource(opened: Open) -> None:
         assert response.status_code // 100 == status // 100
 
 
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 422, 429, 500, 502, 503, 504])
+async def test_errors_can_have_one_status(opened: Open, status: int) -> None:
+    _, client = await opened(error_rate=1.0, error_with=status)
+    response = await client.get("/v1/stock")
+    assert response.status_code == status
+    assert response.json()["error"]["code"]
+
+
+@pytest.mark.parametrize(("kind", "hit"), [("poll", [1]), ("pass", [0]), ("single", [2]), ("all", [0, 1, 2, 3])])
+async def test_faults_can_be_for_one_kind_of_requests(opened: Open, kind: str, hit: list[int]) -> None:
+    _, client = await opened(error_rate=1.0, fault_kind=kind)
+    requests = [
+        client.build_request("GET", "/v1/shipments?limit=1"),
+        client.build_request("GET", "/v1/shipments?limit=1&updated_since=2026-11-21"),
+        client.build_request("GET", "/v1/shipments/shp_1"),
+        client.build_request("POST", "/v1/sales-orders", json={}),
+    ]
+    statuses = [(await client.send(request)).status_code for request in requests]
+    assert [number for number, status in enumerate(statuses) if status >= 500] == hit
+
+
+async def test_faults_can_be_for_the_pages_that_show_a_record(opened: Open) -> None:
+    _, client = await opened(error_rate=1.0, error_with=500, fault_record="shipments/shp_9")
+    paths = ("?limit=8", "?limit=9", "?status=none", "/shp_9", "/shp_8")
+    statuses = [(await client.get(f"/v1/shipments{path}")).status_code for path in paths]
+    assert statuses == [200, 500, 400, 500, 200]
+    assert (await client.get("/v1/packages?limit=200")).status_code == 200
+
+
+async def test_an_order_shows_no_record_and_is_taken_once(opened: Open) -> None:
+    sandbox, client = await opened(error_rate=1.0, fault_record="shipments/shp_9")
+    assert (await client.post("/v1/sales-orders", json={})).status_code == 201
+    assert len([change for change in sandbox.changes() if change.kind == "created"]) == 1
+
+
 @pytest.mark.parametrize("fault", [{"error_rate": 1.0}, {"bad_body_rate": 1.0, "bad_body": "html"}])
 async def test_the_third_page_dies_once(opened: Open, fault: dict[str, Any]) -> None:
     _, client = await opened(fault_resource="stock", fault_skip=2, fault_most=1, **fault)

@@ -127,6 +127,29 @@ async def test_every_request_is_refused_for_a_while(opened: Open, clock: Clock, 
     assert await ask() == 200
 
 
+@pytest.mark.parametrize("status", [401, 403, 503])
+async def test_one_resource_can_be_refused_alone(opened: Open, status: int) -> None:
+    _, client = await opened(refuse_with=status, refuse_resource="packages")
+    asked = {path: (await client.get(f"/v1/{path}")).status_code for path in ("shipments", "packages", "stock")}
+    assert asked == {"shipments": 200, "packages": status, "stock": 200}
+
+
+async def test_retry_after_can_be_absurd_or_a_date(opened: Open, clock: Clock) -> None:
+    sandbox, client = await opened(requests_per_minute=1, retry_after_form="date", date_skew=60.0)
+    clock.turn(20)
+    await client.get("/v1/stock")
+    assert (await client.get("/v1/stock")).headers["retry-after"] == "Sat, 21 Nov 2026 02:32:00 GMT"
+    sandbox.set(retry_after=86_400, retry_after_form="seconds")
+    refused = await client.get("/v1/stock")
+    assert (refused.status_code, refused.headers.get_list("retry-after")) == (429, ["86400"])
+    sandbox.set(requests_per_minute=0, error_rate=1.0, error_with=503)
+    assert (await client.get("/v1/stock")).headers["retry-after"] == "86400"
+    sandbox.set(retry_after=None)
+    assert "retry-after" not in (await client.get("/v1/stock")).headers
+    sandbox.set(retry_after=5, error_with=500)
+    assert "retry-after" not in (await client.get("/v1/stock")).headers
+
+
 async def test_keys_can_be_exchanged_while_it_runs(opened: Open) -> None:
     sandbox, client = await opened()
     sandbox.set(api_keys=("new",))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 if TYPE_CHECKING:
@@ -75,6 +76,34 @@ async def test_a_poisoned_record_makes_each_page_with_it_no_json(opened: Open) -
             statuses.append(page["stock"][-1]["id"])
             cursor = f"&cursor={page['next_cursor']}"
     assert statuses == ["bad", "bad", "stk_2", "bad", "bad"]
+
+
+@pytest.mark.parametrize(
+    ("poison", "part"),
+    [
+        ("surrogate", rb"cut inside an emoji \ud83d"),
+        ("nan", b'"ratio":NaN'),
+        ("invalid_utf8", b"\xff\xfe"),
+        ("control", b"two\nlines"),
+    ],
+)
+async def test_a_record_can_be_poisoned_in_one_of_its_fields(opened: Open, poison: str, part: bytes) -> None:
+    sandbox, client = await opened()
+    plain = (await client.get("/v1/stock?limit=2")).content
+    sandbox.set(poisoned="stock/stk_2", poison=poison)
+    poisoned = (await client.get("/v1/stock?limit=2")).content
+    assert part in poisoned
+    with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
+        msgspec.json.decode(poisoned)
+    start = plain.index(b'"stk_2"')
+    assert poisoned[:start] == plain[:start]
+
+
+async def test_a_shipment_that_comes_twice_in_lists_comes_once_by_itself(opened: Open) -> None:
+    sandbox, client = await opened()
+    alone = (await client.get(SINGLE)).json()
+    sandbox.set(doubled="shipments/shp_1")
+    assert (await client.get(SINGLE)).json() == alone
 
 
 async def test_a_poisoned_shipment_cannot_be_read_by_itself(opened: Open) -> None:

@@ -10,7 +10,7 @@ A program of its own: it knows nothing of dockbell but its errors.
 - ``orders``, ``goods``, ``activity``: how the records move. ``edits``: how they are moved on request.
 - ``parameters``, ``query``: what is asked. ``ordering``, ``cursors``, ``paging``, ``embedding``, ``shaping``: what is
   answered. ``api``: the endpoints.
-- ``gate``, ``limits``, ``faults``, ``bodies``, ``refusal``: not answering one, or badly.
+- ``gate``, ``limits``, ``faults``, ``bodies``, ``refusal``: not answering one, or badly. ``aim``: which one.
 - ``answers``, ``transfer``: what HTTP does with answers. ``control``: the sandbox's own endpoints.
 """
 

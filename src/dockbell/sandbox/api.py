@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -12,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dockbell.sandbox.aim import SHOWN
 from dockbell.sandbox.answers import answer_json, route
 from dockbell.sandbox.catalog import RESOURCES, Resource
 from dockbell.sandbox.control import Control
@@ -25,6 +27,7 @@ from dockbell.sandbox.parameters import read_expand, read_parameters, read_query
 from dockbell.sandbox.refusal import UNKNOWN, Refusal, suggest
 from dockbell.sandbox.settings import Clock, Settings
 from dockbell.sandbox.shaping import Shaper
+from dockbell.sandbox.table import Row
 from dockbell.sandbox.world import World
 
 ORDER_BYTES_MOST: Final = 1_000_000
@@ -60,6 +63,7 @@ class Api:
         query = read_query(request, resource, options)
         tables = self._world.shown()
         rows, cursor = self._pages.take(tables[resource.name], query)
+        self._note_shown(request, resource, rows)
         bodies = [embed(tables, resource.name, row, query.expand) if query.expand else row.body for row in rows]
         bodies = self._shaper.shape(resource.name, rows, bodies)
         envelope = encode(options.envelope.replace("{label}", resource.label) or resource.name)
@@ -75,8 +79,13 @@ class Api:
         row = tables["shipments"].find(self._world.form.identity(resource, request.path_params["id"]))
         if row is None:
             return UNKNOWN[options.unknown_shipment]()
-        (body,) = self._shaper.shape("shipments", [row], [embed(tables, "shipments", row, expand)])
-        return answer_json(body)
+        self._note_shown(request, resource, [row])
+        bodies = self._shaper.shape("shipments", [row], [embed(tables, "shipments", row, expand)])
+        return answer_json(bodies[0])
+
+    def _note_shown(self, request: Request, resource: Resource, rows: Sequence[Row]) -> None:
+        if self._settings.options.fault_record:
+            request.scope[SHOWN] = {f"{resource.name}/{self._world.form.name(row)}" for row in rows}
 
     async def _create_order(self, request: Request) -> Response:
         read_parameters(request, ())

@@ -22,6 +22,8 @@ _HTML: Final = (
     b"<!DOCTYPE html><html><head><title>Maintenance</title></head>"
     b"<body><h1>We will be back soon</h1><p>The service is being updated.</p></body></html>"
 )
+_TEXT: Final = "text/html; charset=utf-8"
+_MESSAGE: Final = b'{"message":"the request is being processed"}'
 _ERROR: Final = b'{"error":{"code":"internal_error","message":"the service met an unexpected condition"}}'
 _DEEP: Final = b'{"data":%s%s}' % (b"[" * 100_000, b"]" * 100_000)
 _MEBIBYTE: Final = 1 << 20
@@ -38,19 +40,26 @@ def _body(change: Callable[[bytes], bytes], media_type: str = _JSON) -> Spoiler:
     return lambda answer, _: Response(change(bytes(answer.body)), media_type=media_type)
 
 
-def _listing(keep: Callable[[list[Any]], list[Any]]) -> Spoiler:
-    """Return the maker of a listing that ends after some of the page's records; a page without any stays as it is."""
+def _listing(turn: Callable[[list[Any]], object], *, ends: bool = True, unless_last: bool = False) -> Spoiler:
+    """Return the maker of a page with something else instead of its records; a page without any stays as it is.
+
+    Args:
+        turn: Returns what comes instead of the records.
+        ends: The page says that the list ends here.
+        unless_last: A page that says so anyway stays as it is.
+    """
 
     def make(answer: Response, options: SandboxOptions) -> Response:
         page = json.loads(bytes(answer.body))
         envelope = page.get(options.wrapper, page)
         name = next((name for name, value in envelope.items() if isinstance(value, list)), "")
-        if not envelope.get(name):
+        if not envelope.get(name) or (unless_last and not envelope.get("next_cursor")):
             return answer
-        envelope[name] = keep(envelope[name])
-        envelope.pop("next_cursor", None)
-        if options.end_of_list != "absent":
-            envelope["next_cursor"] = None if options.end_of_list == "null" else ""
+        envelope[name] = turn(envelope[name])
+        if ends:
+            envelope.pop("next_cursor", None)
+            if options.end_of_list != "absent":
+                envelope["next_cursor"] = None if options.end_of_list == "null" else ""
         return Response(encode(page), media_type=_JSON)
 
     return make
@@ -82,7 +91,7 @@ def _compressed_spaces() -> bytes:
 
 
 UNREADABLE: Final[dict[str, Spoiler]] = {
-    "html": _body(lambda _: _HTML, "text/html; charset=utf-8"),
+    "html": _body(lambda _: _HTML, _TEXT),
     "truncated": _body(lambda body: body[: len(body) // 2]),
     "nan": _body(lambda body: body[:-1] + b',"total":NaN}'),
     "duplicate_members": _body(lambda body: _FIRST_MEMBER.sub(rb"{\1:[],\1:", body, count=1)),
@@ -102,10 +111,20 @@ HEAVY: Final[dict[str, Spoiler]] = {
 }
 """Bodies that never come to an end, or to one too far away."""
 
-COMPLETE_LOOKING: Final[dict[str, Spoiler]] = {
+OF_LISTINGS: Final[dict[str, Spoiler]] = {
     "cut_list": _listing(lambda records: records[: len(records) // 2]),
     "empty_list": _listing(lambda _: []),
+    "full_list": _listing(lambda records: records, unless_last=True),
+    "null_list": _listing(lambda _: None),
+    "doubled_list": _listing(lambda records: [*records, records[0] | {"note": "again"}], ends=False),
 }
-"""Pages that say the list ends here while it does not."""
+"""Pages that say the list ends here while it does not, or whose records are not those of the page."""
 
-BAD_BODIES: Final = UNREADABLE | HEAVY | COMPLETE_LOOKING
+ODD: Final[dict[str, Spoiler]] = {
+    "byte_order_mark": _body(lambda body: b"\xef\xbb\xbf" + body),
+    "mislabelled": _body(lambda body: body, _TEXT),
+    "message": _body(lambda _: _MESSAGE),
+}
+"""The right body, but not as JSON is to be sent; and sound JSON that is something else."""
+
+BAD_BODIES: Final = UNREADABLE | HEAVY | OF_LISTINGS | ODD

@@ -8,10 +8,9 @@ from typing import Final
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dockbell.sandbox.aim import SHOWN, concerns, counts, is_listing, kind_of
 from dockbell.sandbox.answers import hear
-from dockbell.sandbox.bodies import BAD_BODIES, COMPLETE_LOOKING, UNREADABLE
-from dockbell.sandbox.catalog import RESOURCES
-from dockbell.sandbox.gate import counts
+from dockbell.sandbox.bodies import BAD_BODIES, OF_LISTINGS, UNREADABLE
 from dockbell.sandbox.options import SandboxOptions
 from dockbell.sandbox.refusal import Refusal
 from dockbell.sandbox.settings import Settings
@@ -20,12 +19,23 @@ HANG_UP: Final = "dockbell.hang_up"
 """ASGI extension of our server: ``await scope["extensions"][HANG_UP](reset=…)`` breaks the connection."""
 
 _OK: Final = 200
-_ERRORS: Final = (
-    Refusal(500, "internal_error", "the service met an unexpected condition"),
-    Refusal(502, "bad_gateway", "the service could not reach one of its parts"),
-    Refusal(503, "unavailable", "the service is overloaded; try again later"),
-    Refusal(504, "gateway_timeout", "one of the service's parts did not answer in time"),
-)
+_ERRORS: Final = {
+    error.status: error
+    for error in (
+        Refusal(400, "bad_request", "the service does not accept this request"),
+        Refusal(401, "invalid_key", "the API key is not known"),
+        Refusal(403, "forbidden", "the API key may not read this"),
+        Refusal(404, "not_found", "there is nothing here"),
+        Refusal(410, "gone", "there is nothing here any more"),
+        Refusal(422, "unprocessable", "the service cannot do this"),
+        Refusal(429, "rate_limited", "there are too many requests; try again later"),
+        Refusal(500, "internal_error", "the service met an unexpected condition"),
+        Refusal(502, "bad_gateway", "the service could not reach one of its parts"),
+        Refusal(503, "unavailable", "the service is overloaded; try again later"),
+        Refusal(504, "gateway_timeout", "one of the service's parts did not answer in time"),
+    )
+}
+_BY_CHANCE: Final = (500, 502, 503, 504)
 
 
 class Faults:
@@ -48,7 +58,7 @@ class Faults:
         """Answer a request, or not."""
         options = self._settings.options
         app = self._app
-        if scope["type"] == "http" and counts(scope) and _concerns(options, scope):
+        if scope["type"] == "http" and counts(scope) and await self._concerns(options, scope, receive):
             fate = self._dice.random()
             if options.latency:
                 await anyio.sleep(options.latency)
@@ -58,10 +68,22 @@ class Faults:
                 app = self._choose(fate, options)
         await app(scope, receive, send)
 
+    async def _concerns(self, options: SandboxOptions, scope: Scope, receive: Receive) -> bool:
+        """Tell whether the faults are for a request; where a record is named, its answer is looked at first."""
+        if not concerns(options.fault_resource, scope) or options.fault_kind not in ("all", kind_of(scope)):
+            return False
+        if not options.fault_record:
+            return True
+        if scope["method"] != "GET":
+            return False  # to look at the answer would be to take the order
+        looked_at = dict(scope)
+        await hear(self._bare, looked_at, receive)
+        return options.fault_record in looked_at.get(SHOWN, ())
+
     def _choose(self, fate: float, options: SandboxOptions) -> ASGIApp:
         """Return who answers a request with this fate, a number from 0 to 1."""
         if fate < options.error_rate:
-            app: ASGIApp = self._dice.choice(_ERRORS).response()
+            app: ASGIApp = _ERRORS[options.error_with or self._dice.choice(_BY_CHANCE)].response()
         elif fate >= 1 - options.reset_rate / 2:
             app = _reset
         elif fate >= 1 - options.reset_rate:
@@ -92,20 +114,11 @@ class Faults:
         name = self._dice.choice(tuple(UNREADABLE)) if options.bad_body == "any" else options.bad_body
         answer = await hear(self._bare, scope, receive)
         spoilt = answer
-        if name not in COMPLETE_LOOKING or (_is_listing(scope) and answer.status_code == _OK):
+        if name not in OF_LISTINGS or (is_listing(scope) and answer.status_code == _OK):
             spoilt = BAD_BODIES[name](answer, options)
         if spoilt is not answer:
             self._settings.count_down("fault_most")
         await spoilt(scope, receive, send)
-
-
-def _concerns(options: SandboxOptions, scope: Scope) -> bool:
-    resource = options.fault_resource
-    return resource == "all" or scope["path"].split("/")[2] == resource
-
-
-def _is_listing(scope: Scope) -> bool:
-    return scope["path"].removeprefix("/v1/") in RESOURCES
 
 
 async def _reset(scope: Scope, _: Receive, __: Send) -> None:

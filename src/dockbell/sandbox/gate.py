@@ -13,12 +13,15 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dockbell.sandbox.aim import concerns, counts
 from dockbell.sandbox.limits import Limits, Standing
 from dockbell.sandbox.options import SandboxOptions
 from dockbell.sandbox.refusal import Refusal
 from dockbell.sandbox.settings import Clock, Settings
 
 ORDERS_PATH = "/v1/sales-orders"
+_RETRY_AFTER: Final = b"retry-after"
+_WAITING: Final = (429, 503)
 _REFUSALS: Final = {
     401: ("invalid_key", "the API key is not known"),
     403: ("forbidden", "the API key may not do this"),
@@ -47,7 +50,7 @@ class Gate:
         app = self._app
         try:
             key = self._authenticate(scope)
-            if options.refuse_with and counts(scope):
+            if options.refuse_with and counts(scope) and concerns(options.refuse_resource, scope):
                 self._refuse_for_a_while(options)
         except Refusal as refusal:
             standing = self._limits.look("", now)
@@ -86,11 +89,6 @@ class Gate:
         return self._limits.admit(key, now, order=scope["path"] == ORDERS_PATH and scope["method"] == "POST")
 
 
-def counts(scope: Scope) -> bool:
-    """Tell whether a request is one of the API's, not of the sandbox's own."""
-    return str(scope["path"]).startswith("/v1/")
-
-
 def _too_many(standing: Standing, now: float) -> Refusal:
     wait = ceil(standing.reset - now)
     text = f"the limit of {standing.limit} requests a minute is reached; try again in {wait} s"
@@ -110,7 +108,25 @@ def _with_headers(send: Send, standing: Standing, now: float, options: SandboxOp
 
     async def send_with_headers(event: Message) -> None:
         if event["type"] == "http.response.start":
-            event = {**event, "headers": [*event.get("headers", ()), *headers]}
+            given = list(event.get("headers", ()))
+            if event["status"] in _WAITING:
+                given = _with_retry_after(given, now, options)
+            event = {**event, "headers": [*given, *headers]}
         await send(event)
 
     return send_with_headers
+
+
+def _with_retry_after(
+    headers: list[tuple[bytes, bytes]], now: float, options: SandboxOptions
+) -> list[tuple[bytes, bytes]]:
+    """Return headers with the chosen Retry-After, or with their own in the chosen form."""
+    waits = [int(value) for name, value in headers if name == _RETRY_AFTER]
+    if options.retry_after is not None:
+        waits = [options.retry_after]
+    others = [(name, value) for name, value in headers if name != _RETRY_AFTER]
+    return others + [(_RETRY_AFTER, _write_wait(wait, now + options.date_skew, options)) for wait in waits]
+
+
+def _write_wait(wait: int, now: float, options: SandboxOptions) -> bytes:
+    return (str(wait) if options.retry_after_form == "seconds" else formatdate(now + wait, usegmt=True)).encode()

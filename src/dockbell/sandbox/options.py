@@ -119,6 +119,10 @@ class SandboxOptions:
         "plain", "how whole numbers are written: 1, 1.0, or either by chance"
     )
     poisoned: str = _option("", "RESOURCE/ID of a record that makes each page with it no JSON")
+    poison: Literal["cut", "surrogate", "nan", "invalid_utf8", "control"] = _option(
+        "cut",
+        "what is wrong with it: cut in half, a lone surrogate, NaN, two bytes that are no UTF-8, a bare line break",
+    )
     keyless: str = _option("", "RESOURCE/ID of a record that is served without its id")
     doubled: str = _option(
         "", "RESOURCE/ID of a record that comes twice on its page, the second time with other content"
@@ -145,9 +149,19 @@ class SandboxOptions:
     refuse_with: Literal[0, 401, 403, 503] = _option(0, "status that answers every request for a while; 0 for none")
     refuse_after: float = _option(0.0, "seconds until that begins, from the start or from when it was set")
     refuse_for: float = _option(0.0, "seconds that it goes on; 0 for no end")
+    refuse_resource: Literal["all", "shipments", "packages", "items", "stock", "warehouses"] = _option(
+        "all", "the resource that is refused; the others answer"
+    )
+    retry_after: int | None = _option(
+        None, "seconds that Retry-After says on 429 and 503; none: the right ones on a 429", within=_SIZE
+    )
+    retry_after_form: Literal["seconds", "date"] = _option("seconds", "how Retry-After is written")
 
     latency: float = _option(0.0, "seconds that each answer takes longer")
-    error_rate: float = _option(0.0, "share of requests answered with 500, 502, 503 or 504", within=_SHARE)
+    error_rate: float = _option(0.0, "share of requests answered with an error", within=_SHARE)
+    error_with: Literal[0, 400, 401, 403, 404, 410, 422, 429, 500, 502, 503, 504] = _option(
+        0, "status of these errors; 0 for 500, 502, 503 or 504 by chance"
+    )
     reset_rate: float = _option(
         0.0, "share of requests whose connection breaks, before or within the answer", within=_SHARE
     )
@@ -169,10 +183,20 @@ class SandboxOptions:
         "drip",
         "cut_list",
         "empty_list",
+        "full_list",
+        "null_list",
+        "doubled_list",
+        "byte_order_mark",
+        "mislabelled",
+        "message",
     ] = _option("any", "which bad body; any: one that is no page, by chance")
     fault_resource: Literal["all", "shipments", "packages", "items", "stock", "warehouses"] = _option(
         "all", "the resource that latency, errors, resets and bad bodies are for"
     )
+    fault_kind: Literal["all", "poll", "pass", "single"] = _option(
+        "all", "the requests of it: lists with updated_since, lists without, single shipments"
+    )
+    fault_record: str = _option("", "RESOURCE/ID of a record; only answers that would show it are meant")
     fault_skip: int = _option(0, "how many requests of it they spare first")
     fault_most: int | None = _option(None, "how many requests of it they hit before they end; none: no end")
 
@@ -235,7 +259,7 @@ class SandboxOptions:
             yield "sandbox: empty_pages need opaque cursors, since a number would not move; set cursor_form to opaque"
         if self.cursor_form != "opaque" and self.cursors == "keyset" and self.order in ("id", "warehouse"):
             yield f"sandbox: a keyset cursor in the order of {self.order} is no number; set cursors to offset"
-        for name in ("poisoned", "keyless", "doubled"):
+        for name in ("poisoned", "keyless", "doubled", "fault_record"):
             value = getattr(self, name)
             resource, _, identity = value.partition("/")
             if value and not (identity and resource in RESOURCES):

@@ -14,6 +14,14 @@ from dockbell.sandbox.settings import Settings
 from dockbell.sandbox.table import Row
 
 _HALF: Final = 0.5
+_POISONS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "cut": lambda body: body[: len(body) // 2],
+    "surrogate": lambda body: body[:-1] + rb',"note":"cut inside an emoji \ud83d"}',
+    "nan": lambda body: body[:-1] + b',"ratio":NaN}',
+    "invalid_utf8": lambda body: body[:-1] + b',"note":"\xff\xfe"}',
+    "control": lambda body: body[:-1] + b',"note":"two\nlines"}',
+}
+"""What can be wrong with the text of one record."""
 
 
 class Shaper:
@@ -43,7 +51,7 @@ class Shaper:
     def _spoil(self, resource: str, row: Row, body: bytes, options: SandboxOptions) -> Iterator[bytes]:
         name = f"{resource}/{self._name(row)}"
         if name == options.poisoned:
-            yield body[: len(body) // 2]
+            yield _POISONS[options.poison](body)
         elif name == options.keyless:
             record = json.loads(body)
             del record["sku" if options.id_field not in record else options.id_field]

@@ -10,8 +10,8 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dockbell.sandbox.aim import counts
 from dockbell.sandbox.answers import hear
-from dockbell.sandbox.gate import counts
 from dockbell.sandbox.settings import Settings
 
 _OK: Final = 200

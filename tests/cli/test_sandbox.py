@@ -59,7 +59,7 @@ def test_an_option_reaches_its_field(args: tuple[str, ...], options: SandboxOpti
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (("--cursors", "random"), "'random' is not one of 'keyset', 'offset'"),
+        (("--cursors", "random"), "'random' is not one of 'keyset', 'offset', 'page'"),
         (("--records", "many"), "'many' is not a valid integer"),
         (("--port", "70000"), "70000 is not in the range"),
         (("--error-rate", "2"), "error: sandbox: error_rate must lie between 0 and 1, got 2.0"),

@@ -154,6 +154,77 @@ async def test_updated_since_gives_what_changed_then_or_later(
         assert [record["updated_at"] for record in met] == [time for time in times if time >= since]
 
 
+async def test_updated_since_can_have_to_lie_in_the_near_past(opened: Open, clock: Clock) -> None:
+    sandbox, client = await opened(since_most=3600.0)
+    sandbox.edit("items")
+    clock.turn(3600)
+    path = "/v1/items?updated_since=2026-11-21T02:30:00Z"
+    assert len((await client.get(path)).json()["items"]) == 1
+    clock.turn(0.5)
+    refused = await client.get(path)
+    assert refused.status_code == 400
+    assert error_of(refused) == {
+        "code": "invalid_parameter",
+        "message": "updated_since must lie within the last 3600 s, got '2026-11-21T02:30:00Z'",
+        "parameter": "updated_since",
+    }
+    assert (await client.get("/v1/items")).status_code == 200
+
+
+async def test_pages_can_have_to_lie_within_a_window(opened: Open) -> None:
+    _, client = await opened(stock=60, items=30, warehouses=3, result_window=45)
+    first = await client.get("/v1/stock?limit=20")
+    second = await client.get(f"/v1/stock?limit=20&cursor={first.json()['next_cursor']}")
+    cursor = second.json()["next_cursor"]
+    third = await client.get(f"/v1/stock?limit=20&cursor={cursor}")
+    assert [page.status_code for page in (first, second, third)] == [200, 200, 400]
+    assert error_of(third)["message"] == "result window is too large: a page must end within 45 records, got 60"
+    assert (await client.get(f"/v1/stock?limit=5&cursor={cursor}")).status_code == 200
+    assert (await client.get("/v1/stock?limit=50")).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("accepts", "beside", "refused"),
+    [
+        ("nothing", "", ""),
+        ("nothing", "&limit=3", "limit"),
+        ("nothing", "&status=all", "status"),
+        ("limit", "&limit=3", ""),
+        ("limit", "&limit=3&updated_since=2020-01-01", "updated_since"),
+        ("limit", "&expand=stock", "expand"),
+    ],
+)
+async def test_a_cursor_can_have_to_come_alone(opened: Open, accepts: str, beside: str, refused: str) -> None:
+    """It stands for the parameters of its first page then, and is of no use for another resource."""
+    sandbox, client = await opened(records=400)
+    plain = (await client.get("/v1/items?status=all&updated_since=2020-01-01&expand=stock&limit=6")).json()["items"]
+    sandbox.set(cursor_with=accepts)
+    first = await client.get("/v1/items?status=all&updated_since=2020-01-01&expand=stock&limit=3")
+    cursor = first.json()["next_cursor"]
+    second = await client.get(f"/v1/items?cursor={cursor}{beside}")
+    if refused:
+        assert (second.status_code, error_of(second)["parameter"]) == (400, refused)
+    else:
+        assert first.json()["items"] + second.json()["items"] == plain
+    assert (await client.get(f"/v1/stock?cursor={cursor}")).status_code == 400
+
+
+@pytest.mark.parametrize("options", [{}, {"order": "id"}, {"descending": True}, {"order": "updated_at"}])
+async def test_only_the_youngest_records_can_be_listed(opened: Open, options: dict[str, Any]) -> None:
+    """The others answer when they are asked for by their ids."""
+    sandbox, client = await opened(**options)
+    youngest = list(sandbox.records("shipments"))[-3:]
+    sandbox.set(listed_most=3)
+    sandbox.edit("shipments", 100)
+    for path in ("/v1/shipments", "/v1/shipments?updated_since=2026-11-21"):
+        assert sorted(record["id"] for record in (await client.get(path)).json()["shipments"]) == sorted(youngest)
+    assert (await client.get("/v1/shipments/shp_1")).json()["id"] == "shp_1"
+    sandbox.set(listed_most=0)
+    assert (await client.get("/v1/shipments")).json() == {"shipments": [], "next_cursor": None}
+    sandbox.set(listed_most=None)
+    assert len((await client.get("/v1/shipments?limit=200")).json()["shipments"]) > 3
+
+
 async def test_a_record_changed_meanwhile_moves_to_the_end_of_an_updated_since_listing(
     opened: Open, read_all: ReadAll
 ) -> None:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from tests.sandbox.conftest import Clock
 
 STOCK = RESOURCES["stock"]
-kinds = st.sampled_from(["keyset", "offset"])
+Kind = Literal["keyset", "offset", "page"]
+kinds: st.SearchStrategy[Kind] = st.sampled_from(["keyset", "offset", "page"])
 
 
 def make_table(stamps: list[int]) -> Table:
@@ -33,14 +34,12 @@ def now() -> datetime:
     return datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def take_page(
-    table: Table, query: Query, cursors: Literal["keyset", "offset"], **options: Any
-) -> tuple[list[Row], str | None]:
+def take_page(table: Table, query: Query, cursors: Kind, **options: Any) -> tuple[list[Row], str | None]:
     settings = Settings(SandboxOptions(cursors=cursors, **options), now)
     return Pages(settings, now, Random(1)).take(table, query)
 
 
-def walk(table: Table, query: Query, kind: Literal["keyset", "offset"]) -> list[int]:
+def walk(table: Table, query: Query, kind: Kind) -> list[int]:
     numbers: list[int] = []
     while True:
         rows, cursor = take_page(table, query, kind)
@@ -53,14 +52,14 @@ def walk(table: Table, query: Query, kind: Literal["keyset", "offset"]) -> list[
 
 @given(st.lists(st.integers(0, 9), max_size=40), st.integers(1, 7), st.none() | st.integers(0, 10), kinds)
 def test_a_walk_meets_every_record_once_whatever_the_page_size(
-    stamps: list[int], limit: int, since: int | None, kind: Literal["keyset", "offset"]
+    stamps: list[int], limit: int, since: int | None, kind: Kind
 ) -> None:
     expected = [number for number, stamp in enumerate(stamps) if since is None or stamp >= since]
     assert sorted(walk(make_table(stamps), Query("stock", limit, since=since), kind)) == expected
 
 
 @given(st.binary(max_size=40) | st.text(max_size=20).map(str.encode), kinds)
-def test_any_other_text_is_refused_as_a_cursor(token: bytes, kind: Literal["keyset", "offset"]) -> None:
+def test_any_other_text_is_refused_as_a_cursor(token: bytes, kind: Kind) -> None:
     query = Query("stock", 2, cursor=token.decode("utf-8", "replace"))
     with pytest.raises(Refusal) as refused:
         take_page(make_table([1, 2, 3]), query, kind)
@@ -243,3 +242,20 @@ def test_a_cursor_of_another_order_is_refused() -> None:
     settings.change(order="creation")
     with pytest.raises(Refusal, match="not a cursor of this listing"):
         pages.take(make_table([1, 2, 3]), Query("stock", 1, cursor=cursor))
+
+
+@pytest.mark.parametrize("form", ["digits", "opaque"])
+def test_a_page_s_number_means_other_records_at_another_limit(form: Literal["digits", "opaque"]) -> None:
+    table, query = make_table([0] * 40), Query("stock", 10)
+    _, cursor = take_page(table, query, "page", cursor_form=form)
+    assert cursor
+    rows, cursor = take_page(table, replace(query, cursor=cursor), "page", cursor_form=form)
+    assert [row.number for row in rows] == list(range(10, 20))
+    rows, cursor = take_page(table, replace(query, cursor=cursor, limit=4), "page", cursor_form=form)
+    assert [row.number for row in rows] == [8, 9, 10, 11]
+    assert form == "opaque" or cursor == "4"
+
+
+def test_a_page_before_the_first_is_the_first() -> None:
+    rows, _ = take_page(make_table([0] * 40), Query("stock", 2, "0"), "page", cursor_form="digits")
+    assert [row.number for row in rows] == [0, 1]

@@ -71,6 +71,17 @@ async def test_a_new_shipment_is_unknown_to_the_replica_that_lags(opened: Open, 
     assert [(await client.get(path)).status_code for _ in range(2)] == [200, 200]
 
 
+@pytest.mark.parametrize(("kind", "place"), [("pass", 0), ("poll", 1), ("single", 2)])
+async def test_the_replica_that_lags_can_answer_all_requests_of_a_kind(opened: Open, kind: str, place: int) -> None:
+    sandbox, client = await opened(requests_per_minute=0, replicas=2, replica_lag=10.0, replica_for=kind)
+    paths = ("/v1/shipments?limit=200", "/v1/shipments?limit=200&updated_since=2020-01-01", "/v1/shipments/shp_1")
+    before = [(await client.get(path)).text for path in paths]
+    sandbox.delete("shipments")
+    for _ in range(2):
+        after = [(await client.get(path)).text for path in paths]
+        assert [one == other for one, other in zip(before, after, strict=True)] == [n == place for n in range(3)]
+
+
 async def test_replicas_come_and_go_while_it_runs(opened: Open, clock: Clock) -> None:
     sandbox, client = await opened(requests_per_minute=0)
     sandbox.edit("stock")

@@ -13,13 +13,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dockbell.sandbox.aim import SHOWN
+from dockbell.sandbox.aim import SHOWN, kind_of
 from dockbell.sandbox.answers import answer_json, route
 from dockbell.sandbox.catalog import RESOURCES, Resource
 from dockbell.sandbox.control import Control
 from dockbell.sandbox.embedding import embed
 from dockbell.sandbox.encoding import encode
 from dockbell.sandbox.gate import ORDERS_PATH
+from dockbell.sandbox.moments import to_micros
 from dockbell.sandbox.options import SandboxOptions
 from dockbell.sandbox.orders import Orders
 from dockbell.sandbox.paging import Pages
@@ -40,6 +41,7 @@ class Api:
         self._world = world
         self._orders = orders
         self._settings = settings
+        self._clock = clock
         self._pages = Pages(settings, clock, dice)
         self._shaper = Shaper(settings, dice, world.form.name)
 
@@ -60,8 +62,8 @@ class Api:
 
     async def _list(self, resource: Resource, request: Request) -> Response:
         options = self._settings.options
-        query = read_query(request, resource, options)
-        tables = self._world.shown()
+        query = self._pages.complete(read_query(request, resource, options, to_micros(self._clock())))
+        tables = self._world.shown(kind_of(request.scope))
         rows, cursor = self._pages.take(tables[resource.name], query)
         self._note_shown(request, resource, rows)
         bodies = [embed(tables, resource.name, row, query.expand) if query.expand else row.body for row in rows]
@@ -75,7 +77,7 @@ class Api:
         resource = RESOURCES["shipments"]
         given = read_parameters(request, ("expand",), lenient=options.unknown_parameters == "ignore")
         expand = read_expand(given, resource, options)
-        tables = self._world.shown()
+        tables = self._world.shown(kind_of(request.scope))
         row = tables["shipments"].find(self._world.form.identity(resource, request.path_params["id"]))
         if row is None:
             return UNKNOWN[options.unknown_shipment]()

@@ -9,14 +9,17 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from dataclasses import replace
 from hashlib import blake2b
-from typing import Final
+from typing import Final, TypeVar
 
 from dockbell.sandbox.ordering import Listing
 from dockbell.sandbox.query import Query
 from dockbell.sandbox.refusal import Refusal
 from dockbell.sandbox.settings import Clock, Settings
 from dockbell.sandbox.table import Place
+
+T = TypeVar("T")
 
 _CHECKSUM: Final = 6
 _ISSUED_MOST: Final = 100_000
@@ -36,6 +39,7 @@ class Cursors:
         self._settings = settings
         self._clock = clock
         self._issued: dict[str, float] = {}
+        self._queries: dict[str, Query] = {}
 
     def write(self, position: Place, turn: int, listing: Listing, query: Query) -> str:
         """Return the cursor of a position; ``turn`` tells apart those of one position."""
@@ -46,11 +50,18 @@ class Cursors:
         else:
             token = str(_to_number(position, listing))
         if options.cursor_lifetime:
-            self._issued.pop(token, None)
-            self._issued[token] = self._clock().timestamp()
-            if len(self._issued) > _ISSUED_MOST:
-                del self._issued[next(iter(self._issued))]
+            _remember(self._issued, token, self._clock().timestamp())
+        if options.cursor_with != "anything":
+            _remember(self._queries, token, query)
         return token
+
+    def complete(self, query: Query) -> Query:
+        """Return a query with the parameters of its first page, which its cursor stands for where it is given alone."""
+        accepts = self._settings.options.cursor_with
+        first = self._queries.get(query.cursor or "")
+        if accepts == "anything" or first is None or first.resource != query.resource:
+            return query
+        return replace(first, cursor=query.cursor, limit=query.limit if accepts == "limit" else first.limit)
 
     def read(self, token: str, listing: Listing, query: Query) -> tuple[Place, int]:
         """Return the position of a cursor and its turn.
@@ -67,6 +78,14 @@ class Cursors:
                 text = f"cursors are accepted for {options.cursor_lifetime:g} s; begin again"
                 raise Refusal(options.cursor_expired, "cursor_expired", text, parameter="cursor")
         return position, turn
+
+
+def _remember(known: dict[str, T], token: str, value: T) -> None:
+    """Keep what belongs to a token, for the latest of them."""
+    known.pop(token, None)
+    known[token] = value
+    if len(known) > _ISSUED_MOST:
+        del known[next(iter(known))]
 
 
 def _read_opaque(token: str, listing: Listing, query: Query) -> tuple[Place, int]:

@@ -74,12 +74,27 @@ class SandboxOptions:
     short_pages: float = _option(0.0, "share of pages with fewer records than asked, and a cursor", within=_SHARE)
     empty_pages: float = _option(0.0, "share of pages with no record, and a cursor", within=_SHARE)
     repeated_pages: float = _option(0.0, "share of pages whose cursor leads to the same page again", within=_SHARE)
-    cursors: Literal["keyset", "offset"] = _option("keyset", "keyset cursors stay, pages of offset cursors drift")
+    cursors: Literal["keyset", "offset", "page"] = _option(
+        "keyset",
+        "keyset cursors stay; pages of offset cursors drift; page: a page's number, so another limit shows others",
+    )
     cursor_form: Literal["opaque", "digits", "integer"] = _option(
         "opaque", "how a cursor is written: base64url, a string of digits, or a JSON integer"
     )
     cursor_lifetime: float = _option(0.0, "seconds after which a cursor is refused; 0 for never")
     cursor_expired: Literal[400, 404, 410, 422] = _option(410, "status that refuses a cursor after its lifetime")
+    cursor_with: Literal["anything", "limit", "nothing"] = _option(
+        "anything", "what else a request with a cursor may say; other parameters are refused"
+    )
+    result_window: int = _option(
+        0, "most records that the pages of a listing reach; a page beyond them is refused; 0 for all", within=_SIZE
+    )
+    listed_most: int | None = _option(
+        None,
+        "most records that listings show: the youngest; others are found by their id only; none: all",
+        within=_SIZE,
+    )
+    since_most: float = _option(0.0, "seconds that updated_since may lie in the past; 0 for any time")
     order: Literal["creation", "updated_at", "id", "warehouse", "shuffled", "random"] = _option(
         "creation",
         "order of a listing; shuffled: each page in itself; random: the whole anew for every request",
@@ -132,6 +147,10 @@ class SandboxOptions:
     late_share: float = _option(1.0, "share of the business steps that late_visibility holds back", within=_SHARE)
     replicas: int = _option(1, "servers that answer in turn, the last of them behind the others", within=(1, 100))
     replica_lag: float = _option(0.0, "seconds that the last replica is behind")
+    replica_for: Literal["turns", "poll", "pass", "single"] = _option(
+        "turns",
+        "what the last replica answers: its turns; or all lists with updated_since, all without, all single shipments",
+    )
 
     date: Literal["true", "missing"] = _option("true", "whether responses carry Date")
     date_skew: float = _option(
@@ -259,6 +278,10 @@ class SandboxOptions:
             yield "sandbox: empty_pages need opaque cursors, since a number would not move; set cursor_form to opaque"
         if self.cursor_form != "opaque" and self.cursors == "keyset" and self.order in ("id", "warehouse"):
             yield f"sandbox: a keyset cursor in the order of {self.order} is no number; set cursors to offset"
+        if self.cursors == "page" and (self.short_pages or self.empty_pages):
+            yield "sandbox: short_pages and empty_pages would skip records with page cursors; set cursors to offset"
+        if self.cursor_form != "opaque" and self.cursor_with != "anything":
+            yield "sandbox: a number does not know its listing; set cursor_form to opaque, or cursor_with to anything"
         for name in ("poisoned", "keyless", "doubled", "fault_record"):
             value = getattr(self, name)
             resource, _, identity = value.partition("/")

@@ -80,9 +80,11 @@ def arrange(table: Table, query: Query, options: SandboxOptions, dice: Random) -
     changed = query.since is not None or order == "updated_at"
     places = table.places(changed=changed, status=query.status, terms=query.terms)
     first = 0 if query.since is None else bisect_left(places, (query.since,))
+    if options.listed_most is not None:
+        places, first = _listed(table, places[first:], options.listed_most), 0
     label: str = options.cursors
     if order in _KEYS:
-        places, first = _sort(table, places[first:], query, order), 0
+        places, first = _sort(table, places[first:], (order, options.listed_most, query.digest)), 0
         label = f"{label} {order}"
     elif order == "random":
         places, first = dice.sample(places[first:], len(places) - first), 0
@@ -92,11 +94,16 @@ def arrange(table: Table, query: Query, options: SandboxOptions, dice: Random) -
     return Listing(table, places, first, options.descending, label)
 
 
-def _sort(table: Table, places: Sequence[Place], query: Query, order: str) -> list[Place]:
-    wanted = (order, query.digest)
+def _listed(table: Table, places: Sequence[Place], most: int) -> list[Place]:
+    """Return those places whose records are among the youngest of the resource."""
+    youngest = table.places(changed=False)[-most:] if most else []
+    return [place for place in places if youngest and place[-1] >= youngest[0][-1]]
+
+
+def _sort(table: Table, places: Sequence[Place], wanted: tuple[str, int | None, bytes]) -> list[Place]:
     found = table.orders.get(wanted)
     if found is None:
-        key = _KEYS[order]
+        key = _KEYS[wanted[0]]
         found = sorted((key(table.rows[place[-1]]), place[-1]) for place in places)
         table.orders[wanted] = found
     return found

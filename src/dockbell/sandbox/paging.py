@@ -1,7 +1,8 @@
 """Pages: which records one holds, and what its cursor leads to.
 
 With a *keyset* cursor the next page begins after the last record's place in the order; with an *offset* cursor it
-begins after so many records, which shifts when records come, go or move in the order.
+begins after so many records, which shifts when records come, go or move in the order; with a *page* cursor, the number
+of the page, it begins after so many pages of the size that is asked for now.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dockbell.sandbox.cursors import Cursors
 from dockbell.sandbox.options import SandboxOptions
 from dockbell.sandbox.ordering import arrange
 from dockbell.sandbox.query import Query
+from dockbell.sandbox.refusal import Refusal
 from dockbell.sandbox.settings import Clock, Settings
 from dockbell.sandbox.table import Row, Table
 
@@ -30,18 +32,26 @@ class Pages:
         self._cursors = Cursors(settings, clock)
         self._dice = dice
 
+    def complete(self, query: Query) -> Query:
+        """Return a query with what its cursor says, where a cursor stands for the parameters of its first page."""
+        return self._cursors.complete(query)
+
     def take(self, table: Table, query: Query) -> tuple[list[Row], str | None]:
         """Return the records of a page and the cursor of the next page, None where the list ends.
 
         Raises:
-            Refusal: The cursor is damaged, belongs to another query, or is too old.
+            Refusal: The cursor is damaged, belongs to another query, or is too old; the page is out of the window.
         """
         options = self._settings.options
+        per_page = min(query.limit, options.page_cap) if options.cursors == "page" else 0
         listing = arrange(table, query, options, self._dice)
         start, turn = 0, 0
         if query.cursor is not None:
             position, turn = self._cursors.read(query.cursor, listing, query)
             start = listing.count_seen(position)
+            if per_page:
+                start = max(0, start - 1) * per_page
+        _check_window(start + min(query.limit, options.page_cap), options)
         left = len(listing) - start
         end = start + self._size(query.limit, left, options)
         rows = listing.rows(start, end)
@@ -51,7 +61,8 @@ class Pages:
             end = start
         elif end == start:
             turn += 1
-        cursor = self._cursors.write(listing.position(end), turn, listing, query)
+        position = listing.position(end // per_page + 1 if per_page else end)
+        cursor = self._cursors.write(position, turn, listing, query)
         return self._in_order(rows, options), cursor
 
     def _size(self, limit: int, left: int, options: SandboxOptions) -> int:
@@ -68,3 +79,14 @@ class Pages:
         if options.order == "shuffled":
             self._dice.shuffle(rows)
         return rows
+
+
+def _check_window(end: int, options: SandboxOptions) -> None:
+    """Refuse a page that ends beyond the window.
+
+    Raises:
+        Refusal: It does.
+    """
+    if options.result_window and end > options.result_window:
+        text = f"result window is too large: a page must end within {options.result_window} records, got {end}"
+        raise Refusal(400, "result_window_too_large", text, parameter="cursor")

@@ -39,19 +39,27 @@ def read_parameters(request: Request, accepted: tuple[str, ...], *, lenient: boo
     return given
 
 
-def read_query(request: Request, resource: Resource, options: SandboxOptions) -> Query:
+def read_query(request: Request, resource: Resource, options: SandboxOptions, now: int) -> Query:
     """Return what a listing is asked for.
 
+    Args:
+        request: Asks.
+        resource: For this one.
+        options: May allow less than the specification.
+        now: The service's time, microseconds since 1970.
+
     Raises:
-        Refusal: A parameter is not what the specification allows.
+        Refusal: A parameter is not what the specification, or an option, allows.
     """
     given = read_parameters(request, resource.parameters, lenient=options.unknown_parameters == "ignore")
+    if "cursor" in given:
+        _check_company(given, options)
     return Query(
         resource=resource.name,
         limit=read_number(given, "limit", 1, PAGE_MOST, LIMIT_DEFAULT),
         cursor=given.get("cursor"),
         expand=read_expand(given, resource, options),
-        since=_read_since(given),
+        since=_read_since(given, options, now),
         status=_read_status(given, resource),
         terms={name: given[name] for name in resource.filters if name in given},
     )
@@ -88,16 +96,32 @@ def read_expand(given: dict[str, str], resource: Resource, options: SandboxOptio
     return names
 
 
-def _read_since(given: dict[str, str]) -> int | None:
+def _check_company(given: dict[str, str], options: SandboxOptions) -> None:
+    """Refuse parameters beside a cursor that stands for them.
+
+    Raises:
+        Refusal: There are some.
+    """
+    accepted = {"anything": tuple(given), "limit": ("cursor", "limit"), "nothing": ("cursor",)}[options.cursor_with]
+    for name in given:
+        if name not in accepted:
+            text = f"{name} cannot be given with a cursor, which stands for the parameters of the first page"
+            raise Refusal(400, "invalid_parameter", text, parameter=name)
+
+
+def _read_since(given: dict[str, str], options: SandboxOptions, now: int) -> int | None:
     text = given.get("updated_since")
     if text is None:
         return None
     try:
         moment = datetime.fromisoformat(text)
-        return to_micros(moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC))
+        since = to_micros(moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC))
     except (ValueError, OverflowError):
         remedy = "write + as %2B" if " " in text else "for example 2026-11-21T02:30:00Z"
         raise _invalid("updated_since", f"must be an ISO 8601 time, got {_shorten(text)}; {remedy}") from None
+    if options.since_most and since < now - round(options.since_most * 1_000_000):
+        raise _invalid("updated_since", f"must lie within the last {options.since_most:g} s, got {_shorten(text)}")
+    return since
 
 
 def _read_status(given: dict[str, str], resource: Resource) -> str | None:

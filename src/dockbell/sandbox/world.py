@@ -80,8 +80,8 @@ class World:
         self._follow(settings.options)
         settings.listeners.append(self._follow)
 
-    def shown(self) -> dict[str, Table]:
-        """Return the tables as the next request reads them; replicas take turns."""
+    def shown(self, kind: str) -> dict[str, Table]:
+        """Return the tables as the next request, of a kind as in :mod:`~dockbell.sandbox.aim`, reads them."""
         options = self._settings.options
         if self._visible is None and self._lagging is None:
             return self.tables
@@ -89,7 +89,10 @@ class World:
         self._asked += 1
         lagging = self._lagging and self._lagging.at(now - round(options.replica_lag * 1_000_000))
         visible = self._visible.at(now) if self._visible else self.tables
-        return lagging if lagging and options.replicas > 1 and self._asked % options.replicas == 0 else visible
+        is_its_turn = (
+            self._asked % options.replicas == 0 if options.replica_for == "turns" else kind == options.replica_for
+        )
+        return lagging if lagging and options.replicas > 1 and is_its_turn else visible
 
     def _follow(self, options: SandboxOptions) -> None:
         """Begin to keep what is shown apart from what is true, where the options ask for it."""

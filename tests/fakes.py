@@ -50,6 +50,10 @@ class FakeSource:
     asked_alone: list[str] = field(default_factory=list)
     unreadable: set[str] = field(default_factory=set)
     """Records that spoil every page that they share with others."""
+    spoilt: Callable[[int, int], bool] = lambda _, __: False
+    """Whether a page cannot be read, by the place of its first record in the list and the limit."""
+    is_numbered: bool = False
+    """Cursors are the numbers of pages: with another limit they lead somewhere else."""
     before_page: Callable[[int], None] = lambda _: None
     """Called with the number of requests so far, before each answer; may raise, or change the records."""
     before_alone: Callable[[str], None] = lambda _: None
@@ -82,14 +86,17 @@ class FakeSource:
             if (updated_since is None or (parse_moment(record["updated_at"]) or NOON) >= updated_since)
             and all(record.get(name) == value for name, value in (query or {}).items())
         ]
-        start = int(cursor or 0)
-        after = start + min(limit, self.page_size)
+        size = min(limit, self.page_size)
+        start = int(cursor or 0) * (size if self.is_numbered else 1)
+        after = start + size
         page = [record | {name: [record["id"]] for name in expand} for record in found[start:after]]
         if len(page) > 1 and any(record.get("id") in self.unreadable for record in page):
             raise PageUnreadable("GET /v1/packages: not JSON")
+        if self.spoilt(start, limit):
+            raise PageUnreadable("GET /v1/packages: too large")
         return Page(
             records=tuple(json.dumps(record).encode() for record in page),
-            next_cursor=str(after) if after < len(found) else None,
+            next_cursor=str(after // size if self.is_numbered else after) if after < len(found) else None,
             envelope=resource,
             asked_at=self.clock() + self.ahead,
             clock=ClockSource.DATE,

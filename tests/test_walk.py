@@ -80,19 +80,110 @@ async def test_a_run_whose_cursors_are_forgotten_again_and_again_ends_incomplete
 # Pages that cannot be read -------------------------------------------------------------------------------------------
 
 
-async def test_an_unreadable_page_is_asked_for_in_smaller_parts_and_then_in_larger_ones_again(rig: Rig) -> None:
+async def test_an_unreadable_first_page_makes_the_limit_of_the_whole_run_smaller(rig: Rig) -> None:
     rig.source.page_size = 200
     rig.source.put("x")
     rig.source.unreadable = {"c"}
     assert await rig.read_whole() == ""
-    # Offsets: nothing of 200, 50 and 10; a alone; then 10 from b on is unreadable again, and so on.
-    assert rig.source.limits[:5] == [200, 50, 10, 1, 10]
-    assert rig.source.limits[-1] in (10, 50, 200)
+    # Nothing of 200, 50 and 10; a alone; it is not the moment that is bad; so one by one to the end.
+    assert rig.source.limits == [200, 50, 10, 1, 200, 1, 1, 1, 1, 1]
     assert (await rig.reader.state()).passes == 1
     rig.source.unreadable = set()
     rig.source.limits.clear()
     await rig.read_whole()
     assert rig.source.limits == [200]
+
+
+@pytest.fixture
+async def long(rig: Rig) -> Rig:
+    """Return a rig of 1,000 records, read whole once, whose cursors are page numbers; one page is too large."""
+    rig.source.page_size, rig.source.is_numbered = 200, True
+    for number in range(995):
+        rig.source.put(f"n{number}", status="open")
+    await rig.read_whole()
+    rig.source.spoilt = lambda first, limit: first == 600 and limit == 200
+    rig.source.limits.clear()
+    return rig
+
+
+async def test_no_record_is_gone_that_another_limit_in_the_middle_of_a_pass_skipped(long: Rig) -> None:
+    assert await long.read_whole() == ""
+    assert await long.read_whole(after=120) == ""
+    assert await long.events() == []
+    said = (await long.statements("reconciled"))[-1]
+    assert (said["records"], said["verdict"]) == (1000, "equal")
+
+
+async def test_a_pass_with_a_page_that_is_too_large_begins_again_with_one_limit_for_all_pages(long: Rig) -> None:
+    await long.read_whole()
+    # The part of the fourth page, once more the whole of it, on to the end of the list, and then all again.
+    assert long.source.limits == [200, 200, 200, 200, 50, 200, 200, *[50] * 20]
+
+
+async def test_the_limit_that_a_run_needed_is_remembered_and_the_largest_tried_again_now_and_then(long: Rig) -> None:
+    pages = []
+    for _ in range(8):
+        await long.read_whole()
+        pages.append((long.source.limits[0], len(long.source.limits)))
+        long.source.limits.clear()
+    assert pages == [(200, 27), (200, 27), (50, 20), (200, 27), (50, 20), (50, 20), (50, 20), (200, 27)]
+
+
+async def test_no_change_is_missed_that_another_limit_in_the_middle_of_a_poll_skipped(long: Rig) -> None:
+    long.source.spoilt = lambda _, __: False
+    long.clock.pass_(600)
+    long.source.put("a", status="packed")
+    for _ in range(10):
+        await long.poll()
+    for number in range(700):
+        long.source.put(f"n{number}", status="packed")
+    long.source.spoilt = lambda first, limit: first == 200 and limit == 200
+    for _ in range(10):
+        assert await long.poll() == ""
+    assert len(await long.events()) == 701
+
+
+async def test_a_page_that_could_not_be_read_for_a_moment_leaves_the_run_its_limit(long: Rig) -> None:
+    failed: list[bool] = []
+
+    def fail_once(first: int, limit: int) -> bool:
+        failed.append(first == 600 and not any(failed))
+        return failed[-1]
+
+    long.source.spoilt = fail_once
+    assert await long.read_whole() == ""
+    assert long.source.limits == [200, 200, 200, 200, 50, 200, 200]
+    said = (await long.statements("reconciled"))[-1]
+    assert (said["records"], said["pages"], said["verdict"]) == (1000, 5, "equal")
+    assert (await long.reader.state()).full is not None
+    assert said["digest"] == (await long.statements("reconciled"))[0]["digest"]
+
+
+async def test_a_record_deep_in_the_list_that_cannot_be_read_alone_ends_the_pass_there(long: Rig) -> None:
+    long.source.is_numbered = False
+    long.source.spoilt = lambda first, limit: first <= 700 < first + limit
+    del long.source.records["n3"]
+    for _ in range(2):
+        problem = await long.read_whole(after=120)
+        assert problem.endswith("GET /v1/packages: too large")
+        assert (await long.reader.state()).confirm_at is None
+    assert await long.events() == []
+
+
+async def test_a_run_that_goes_on_uneven_and_fails_begins_anew(long: Rig) -> None:
+    def fail(request: int) -> None:
+        long.clock.pass_(40)
+        if request == asked + 7:
+            raise SourceUnavailable("HTTP 503")
+
+    asked = len(long.source.asked)
+    long.source.before_page = fail
+    assert await long.read_whole() == "HTTP 503"
+    assert await long.store.load_checkpoint(1) is None
+    long.source.before_page = lambda _: None
+    long.source.limits.clear()
+    assert await long.read_whole() == ""
+    assert long.source.limits == [50] * 20
 
 
 async def test_a_record_that_cannot_be_read_alone_ends_the_run(rig: Rig) -> None:
@@ -201,7 +292,7 @@ async def test_a_walk_goes_on_where_its_checkpoint_left_it() -> None:
     async def save(checkpoint: Checkpoint) -> None:
         checkpoints.append(checkpoint)
 
-    walk = new_walk()
+    walk = Walk(RunKind.PASS, SeenRows(0), began_at=NOON, level=2)
     walk.tally = replace(walk.tally, created=3, missed=1)
     walk.newest = NOON
     await walk.go(walk_over([page(number) for number in range(100)] + [page(100, last=True)]), save)
@@ -209,11 +300,11 @@ async def test_a_walk_goes_on_where_its_checkpoint_left_it() -> None:
     asked = []
 
     async def read_page(cursor: str | None, limit: int) -> tuple[Page, Committed | None]:
-        asked.append(cursor)
+        asked.append((cursor, limit))
         return page(100, last=True), Committed(Judgement(), 0)
 
     await again.go(read_page)
-    assert asked == ["99"]
+    assert asked == [("99", 10)]
     for name in ("kind", "began_at", "asked_at", "pages", "records", "events", "tally", "newest", "problem"):
         assert getattr(again, name) == getattr(walk, name), name
 

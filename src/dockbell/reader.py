@@ -30,6 +30,7 @@ from dockbell.core.publishing.named import read_named
 from dockbell.core.publishing.statement import GapReason, HoldReason, gap, held, rebaselined
 from dockbell.core.reading.habits import Habits, Head, Sampler, Sighting
 from dockbell.core.reading.lateness import MOST_LOOKBACK, Lateness
+from dockbell.core.reading.page_limit import PageLimit
 from dockbell.core.reading.shape import Shape, ShapeUnknown, learn_shape
 from dockbell.core.reading.signature import find_differences, keeps_records, keeps_shape, sign_reading
 from dockbell.core.reading.window import choose_lookback, covered_until, is_narrow
@@ -54,7 +55,7 @@ from dockbell.telemetry import (
     Stated,
     Telemetry,
 )
-from dockbell.walk import CURSOR_EXPIRED, Walk
+from dockbell.walk import CURSOR_EXPIRED, LIMIT_CHANGED, Walk
 
 _RESTARTS_MOST: Final = 2
 
@@ -143,6 +144,7 @@ class Reader:
         self._sampler: Sampler | None = None
         self._habits = Habits()
         self._heads: dict[RunKind, Head] = {}
+        self._limits: dict[RunKind, PageLimit] = {}
         self._lateness = Lateness()
         self._is_narrow = False
         self._found_aside: datetime | None = None
@@ -313,14 +315,19 @@ class Reader:
         began = anyio.current_time()
         state = await self.state()
         last_row = await self.store.last_row(state.id)
-        walk = walk or Walk(kind, SeenRows(last_row), began_at=self.now(), forgiven=state.quarantined)
+        limit = self._limits.get(kind, PageLimit())
+        walk = walk or Walk(
+            kind, SeenRows(last_row), began_at=self.now(), forgiven=state.quarantined, level=limit.begins_at
+        )
         read_page = partial(self._read_next, kind, since, walk)
         await walk.go(read_page, save)
-        for _ in range(_RESTARTS_MOST):
-            if walk.problem != CURSOR_EXPIRED:
-                break
+        restarts = 0
+        # Each time it begins again for its limit, that is a smaller one: that comes to an end by itself.
+        while walk.problem == LIMIT_CHANGED or (walk.problem == CURSOR_EXPIRED and restarts < _RESTARTS_MOST):
+            restarts += walk.problem == CURSOR_EXPIRED
             walk.begin_again(last_row)
             await walk.go(read_page, save)
+        self._limits[kind] = limit.end_run(walk.needed, complete=not walk.problem)
         if walk.is_colliding and not self.settings.key:
             raise self.doubt_key(walk)
         await self._adopt(

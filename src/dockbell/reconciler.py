@@ -131,7 +131,7 @@ class Reconciler:
         """Store an incomplete pass; one that only found no answer goes on later where it was safe."""
         reader, walk = self._reader, report.walk
         came_further = checkpoint is None or walk.pages > Walk.resume(checkpoint).pages
-        if walk.cause is None or not came_further:
+        if walk.cause is None or not came_further or walk.is_uneven:
             await reader.store.drop_checkpoint(state.id)
         await reader.store.close_run(state.id, report.run, lateness=reader.learn_lateness(walk))
         if walk.is_whole:  # bad records certify nothing, but the others need not wait for them

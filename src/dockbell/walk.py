@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -15,13 +15,13 @@ from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.judgement import Bad
 from dockbell.core.model import ChangeKind, Page, RunKind
 from dockbell.core.moment import from_micros, to_micros
+from dockbell.core.reading.page_limit import LIMITS
 from dockbell.core.reading.window import HEAVY_TICK_RECORDS, Proof
 from dockbell.errors import CursorExpired, PageUnreadable, SourceUnavailable
 from dockbell.ports import Checkpoint, Committed, Tally
 
-LIMITS: Final = (200, 50, 10, 1)
-"""Records per page: the API's maximum, so that a run costs the fewest requests, and less where a page is unreadable."""
 CURSOR_EXPIRED: Final = "the API forgot the cursor"
+LIMIT_CHANGED: Final = "a page could be read with a smaller limit only, so that others may have been skipped"
 
 _EMPTY_PAGES_MOST: Final = 10
 _REPEATS_MOST: Final = 2000
@@ -30,6 +30,9 @@ _COLLISIONS_MOST: Final = 3
 _COLLISIONS_SHARE: Final = 0.25
 _CHECKPOINT_PAGES: Final = 100
 _CHECKPOINT_EVERY: Final = timedelta(seconds=30)
+
+
+_Answer: TypeAlias = tuple[Page, Committed | None]
 
 
 class ReadPage(Protocol):
@@ -58,6 +61,9 @@ class Walk:
         is_whole: It came to the end of the list, whatever it met.
         problem: Why it is incomplete.
         cause: The error that made it so.
+        level: Its limit, as an index of ``LIMITS``; the pages of a run are all asked for with the same.
+        needed: The smallest limit that one of its pages needed. Where that is smaller than its own, its pages do not
+            join: it certifies nothing, and begins again with the smaller one when it has come to its end.
     """
 
     kind: RunKind
@@ -81,13 +87,18 @@ class Walk:
     is_whole: bool = False
     problem: str = ""
     cause: SourceUnavailable | None = None
+    level: int = 0
+    needed: int = field(default=0, init=False)
     _cursor: str | None = None
-    _level: int = 0
+    _level: int = field(default=0, init=False)
     _empty: int = 0
     _cursors: set[bytes] = field(default_factory=set)
     _pages: set[bytes] = field(default_factory=set)
     _ticks: Counter[int] = field(default_factory=Counter)
     _keyless: dict[bytes, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.needed = self._level = self.level
 
     @property
     def sent_at(self) -> datetime | None:
@@ -124,8 +135,14 @@ class Walk:
         """Whether so many records came twice that their order is none: as many others may not have come at all."""
         return self.tally.repeated > self.records * _UNSTEADY_SHARE
 
+    @property
+    def is_uneven(self) -> bool:
+        """Whether one of its pages was read with a smaller limit than the others."""
+        return self.needed > self.level
+
     def begin_again(self, last_row: int) -> None:
-        """Return to the first page; what is committed counts."""
+        """Return to the first page, with the limit that all pages can be read with; what is committed counts."""
+        self.level = self._level = self.needed
         self.rows = SeenRows(last_row)
         self._cursor, self._empty = None, 0
         self._cursors.clear()
@@ -143,34 +160,72 @@ class Walk:
         saved_pages, saved_at = self.pages, None
         while True:
             try:
-                page, committed = await read_page(self._cursor, LIMITS[self._level])
+                page, committed = await self._read(read_page)
             except CursorExpired:
                 self.problem = CURSOR_EXPIRED
                 return
             except PageUnreadable as error:
-                if self._level + 1 < len(LIMITS):
-                    self._level += 1  # whatever cannot be read stands in the way of fewer records then
-                    continue
                 self.problem, self.cause = f"page {self.pages + 1}: {error}", error
                 return
             except SourceUnavailable as error:
                 self.problem, self.cause = str(error), error
                 return
-            self._level = max(0, self._level - 1)
             self._count(page, committed)
             if page.next_cursor is None:
-                self.is_whole = True
-                self.problem = self._find_bad()
+                self.is_whole = not self.is_uneven
+                self.problem = LIMIT_CHANGED if self.is_uneven else self._find_bad()
                 return
             self.problem = self._find_anomaly(page, page.next_cursor)
             if self.problem:
+                # Where pages do not join, an anomaly says nothing of the list.
+                self.problem = LIMIT_CHANGED if self.is_uneven else self.problem
                 return
             self._cursor = page.next_cursor
             saved_at = saved_at or page.received_at
             due = self.pages - saved_pages >= _CHECKPOINT_PAGES or page.received_at - saved_at >= _CHECKPOINT_EVERY
-            if save is not None and due:
+            if save is not None and due and not self.is_uneven:
                 saved_pages, saved_at = self.pages, page.received_at
                 await save(self._checkpoint(page.received_at))
+
+    async def _read(self, read_page: ReadPage) -> _Answer:
+        """Return the next page; in a smaller part where it cannot be read otherwise.
+
+        What could be read in a part is asked for whole once more: perhaps the moment was bad, and not the size. The
+        limit of a run that has no page yet may still change; one that has read pages is uneven from then on, and only
+        goes on to report what it meets.
+        """
+        answer = await self._read_part(read_page)
+        if self._level > self.level and not self.is_uneven:
+            whole = await self._read_whole(read_page, answer)
+            if whole is not None:
+                self._level = self.level
+                self._count_found(answer[1])
+                return whole
+            if self.pages == 0:
+                self.level = self._level
+        self.needed = max(self.needed, self._level)
+        self._level = max(self.level, self._level - 1)
+        return answer
+
+    async def _read_part(self, read_page: ReadPage) -> _Answer:
+        """Return as much of the next page as can be read."""
+        while True:
+            try:
+                return await read_page(self._cursor, LIMITS[self._level])
+            except PageUnreadable:
+                if self._level + 1 == len(LIMITS):
+                    raise
+                self._level += 1  # what cannot be read stands in the way of fewer records then
+
+    async def _read_whole(self, read_page: ReadPage, part: _Answer) -> _Answer | None:
+        """Return the next page as the others are read; None where only the part of it can be read that is known."""
+        try:
+            return await read_page(self._cursor, LIMITS[self.level])
+        except PageUnreadable:
+            return None
+        except (CursorExpired, SourceUnavailable):
+            self._count_found(part[1])
+            raise
 
     def _count(self, page: Page, committed: Committed | None) -> None:
         if self.asked_at is None:
@@ -184,15 +239,12 @@ class Walk:
         if committed is None:
             return
         judgement = committed.judgement
-        self.events += committed.events
+        self._count_found(committed)
         self._count_bad(judgement.bad)
         answered = to_micros(page.answered_at)
         dates = [at for at in judgement.dates.values() if at is not None]
         if self.kind is not RunKind.PASS:
             self._ticks.update(dates)
-        self.lateness += judgement.lateness
-        self.on_time += judgement.on_time
-        self.oldest_unseen = _first(self.oldest_unseen, judgement.oldest_unseen)
         newest = max((at for at in dates if at <= answered), default=None)
         if newest is not None and (self.newest is None or newest > to_micros(self.newest)):
             self.newest = from_micros(newest)
@@ -201,8 +253,24 @@ class Walk:
             self.collisions += sum(write.is_unexplained and write.row in repeated for write in judgement.writes)
         self.rows.grow(committed.inserted.stop - 1)
         self.rows.add(committed.inserted)
-        kinds = Counter(change.kind for change in judgement.changes)
         tally = self.tally
+        self.tally = replace(
+            tally,
+            drifted=tally.drifted + judgement.drifted,
+            bad=tally.bad + len(judgement.bad),
+            repeated=tally.repeated + len(repeated),
+        )
+
+    def _count_found(self, committed: Committed | None) -> None:
+        """Count what a page has come to in the store; its records are counted where it is one of the run's pages."""
+        if committed is None:
+            return
+        judgement, tally = committed.judgement, self.tally
+        self.events += committed.events
+        self.lateness += judgement.lateness
+        self.on_time += judgement.on_time
+        self.oldest_unseen = _first(self.oldest_unseen, judgement.oldest_unseen)
+        kinds = Counter(change.kind for change in judgement.changes)
         self.tally = replace(
             tally,
             created=tally.created + kinds[ChangeKind.CREATED],
@@ -211,9 +279,6 @@ class Walk:
             missed=tally.missed + judgement.missed,
             silent=tally.silent + judgement.silent,
             held=tally.held + len(judgement.holds),
-            drifted=tally.drifted + judgement.drifted,
-            bad=tally.bad + len(judgement.bad),
-            repeated=tally.repeated + len(repeated),
         )
 
     def _count_bad(self, bad: Sequence[Bad]) -> None:
@@ -261,6 +326,7 @@ class Walk:
             tally={name: getattr(self.tally, name) for name in Tally.__slots__},
             newest=None if self.newest is None else to_micros(self.newest),
             bad=self.bad[:1],
+            level=self.level,
         )
         return Checkpoint(self._cursor, msgspec.json.encode(kept), self.rows, self.rows, now)
 
@@ -272,7 +338,7 @@ class Walk:
             ValueError: The checkpoint is another version's.
         """
         kept = msgspec.json.decode(checkpoint.walk, type=_Kept)
-        if not kept.tally.keys() <= set(Tally.__slots__):
+        if not kept.tally.keys() <= set(Tally.__slots__) or not 0 <= kept.level < len(LIMITS):
             raise ValueError("checkpoint: counts what this dockbell does not know")
         return cls(
             RunKind.PASS,
@@ -286,6 +352,7 @@ class Walk:
             tally=Tally(**kept.tally),
             newest=None if kept.newest is None else from_micros(kept.newest),
             bad=kept.bad,
+            level=kept.level,
             _cursor=checkpoint.cursor,
         )
 
@@ -302,6 +369,7 @@ class _Kept(msgspec.Struct):
     tally: dict[str, int]
     newest: int | None
     bad: list[str]
+    level: int
 
 
 def _first(one: datetime | None, other: datetime | None) -> datetime | None:

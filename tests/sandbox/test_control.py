@@ -126,6 +126,7 @@ async def test_one_record_can_be_edited_deleted_and_brought_back(opened: Open) -
     sandbox, client = await opened()
     for path, kind in (
         ("edit/warehouses?id=whs_2", "updated"),
+        ("touch/warehouses?id=whs_2", "updated"),
         ("delete/warehouses?id=whs_2", "deleted"),
         ("restore", "restored"),
     ):

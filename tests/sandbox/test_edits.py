@@ -24,6 +24,17 @@ def test_an_edit_changes_one_field_and_the_timestamp(build: Build, resource: str
         assert change.kind == "updated"
 
 
+def test_a_touch_moves_the_timestamp_alone(build: Build) -> None:
+    sandbox = build()
+    assert sandbox.touch("items", 2) == 2
+    assert sandbox.touch("items", identity="itm_5") == 1
+    for change in sandbox.changes():
+        before, after = json.loads(change.before or b""), json.loads(change.after or b"")
+        assert {name for name in after if before[name] != after[name]} == {"updated_at"}
+        assert change.kind == "updated"
+    assert [change.identity for change in sandbox.changes()] == ["itm_1", "itm_2", "itm_5"]
+
+
 def test_thousands_of_records_change_on_one_tick(build: Build) -> None:
     sandbox = build(stock=5000, items=2500, warehouses=2, shipments=0, packages=0)
     assert sandbox.edit("stock", 5000) == 5000

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dockbell.sandbox import Sandbox
+from dockbell.sandbox.catalog import RESOURCES
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Build, Clock, Open
@@ -102,3 +103,40 @@ def test_activity_goes_on_whatever_the_form(build: Build, options: dict[str, Any
             assert "updated_at" not in json.loads(change.after)
         elif change.after:
             assert datetime.fromisoformat(json.loads(change.after)["updated_at"]) == change.at
+
+
+@pytest.mark.parametrize(
+    ("form", "shown"), [("null", None), ("date", "2025-09-05"), ("ctime", "Fri Sep  5 06:20:22 2025")]
+)
+async def test_records_can_get_a_real_timestamp_with_their_next_change(
+    opened: Open, form: str, shown: str | None
+) -> None:
+    sandbox, client = await opened(timestamp_form=form)
+    sandbox.set(timestamp_form="iso")
+    sandbox.edit("stock")
+    first, second = (await client.get("/v1/stock?limit=2")).json()["stock"]
+    assert first["updated_at"] == "2026-11-21T02:30:00.000000Z"
+    assert second["updated_at"] == shown
+
+
+async def test_created_at_can_go_by_the_clock_of_the_timestamp(opened: Open) -> None:
+    """It stays what it was first, also when the record is changed, deleted and brought back."""
+    options: dict[str, Any] = {"timestamp_offset": "none", "timestamp_skew": -3600.0, "timestamp_precision": "s"}
+    sandbox, client = await opened(created_at="as_timestamp", **options)
+    path = f"/v1/shipments/{(await client.post('/v1/sales-orders', json={})).json()['shipment_id']}"
+    identity = path.rpartition("/")[2]
+    assert (await client.get(path)).json()["created_at"] == "2026-11-21T01:30:00"
+    sandbox.edit("shipments", identity=identity)
+    sandbox.delete("shipments", identity=identity)
+    sandbox.restore()
+    sandbox.step(300)
+    records = [json.loads(body) for body in sandbox.records("shipments").values()]
+    assert [each["created_at"] for each in records if each["id"] == identity] == ["2026-11-21T01:30:00"]
+    assert all(len(each["created_at"]) == len("2026-11-21T01:30:00") for each in records)
+    assert {change.kind for change in sandbox.changes()} >= {"created", "updated", "deleted", "restored"}
+
+
+def test_created_at_can_be_missing(build: Build) -> None:
+    sandbox = build(created_at="missing")
+    sandbox.step(100)
+    assert not any(b'"created_at"' in body for name in RESOURCES for body in sandbox.records(name).values())

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -104,6 +106,25 @@ async def test_date_can_be_ahead_or_behind(opened: Open, skew: float, date: str)
     headers = (await client.get("/v1/stock")).headers
     assert headers["date"] == f"Sat, 21 Nov 2026 {date} GMT"
     assert headers["x-ratelimit-reset"] == "1795228260"
+
+
+@pytest.mark.parametrize("years", [-5, 3])
+async def test_the_whole_service_can_be_years_off(opened: Open, clock: Clock, years: int) -> None:
+    """Its date, its windows, its records' timestamps and what updated_since means all agree."""
+    sandbox, client = await opened(clock_skew=years * 365 * 86_400.0, since_most=60.0)
+    sandbox.edit("items")
+    clock.turn(12)
+    for remaining in (299, 298):
+        headers = (await client.get("/v1/stock")).headers
+        date = parsedate_to_datetime(headers["date"])
+        assert date == clock.now + timedelta(days=years * 365)
+        assert headers["x-ratelimit-remaining"] == str(remaining)
+        assert int(headers["x-ratelimit-reset"]) == date.timestamp() + 48
+    (item,) = (
+        await client.get("/v1/items", params={"updated_since": (date - timedelta(seconds=20)).isoformat()})
+    ).json()["items"]
+    assert datetime.fromisoformat(item["updated_at"]) == date - timedelta(seconds=12)
+    assert sandbox.changes()[0].at == clock.now - timedelta(seconds=12)
 
 
 @pytest.mark.parametrize("status", [401, 403, 503])

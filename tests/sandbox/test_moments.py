@@ -25,13 +25,17 @@ moments = st.integers(0, to_micros(datetime(2200, 1, 1, tzinfo=UTC)))
         ({"timestamp_offset": "+02:00"}, "2026-11-22T00:45:30.123456+02:00"),
         ({"timestamp_offset": "-09:30", "timestamp_precision": "s"}, "2026-11-21T13:15:30-09:30"),
         ({"timestamp_offset": "none", "timestamp_precision": "ms"}, "2026-11-21T22:45:30.123"),
+        ({"timestamp_form": "date"}, "2026-11-21"),
+        ({"timestamp_form": "date", "timestamp_offset": "+02:00"}, "2026-11-22"),
+        ({"timestamp_form": "ctime"}, "Sat Nov 21 22:45:30 2026"),
+        ({"timestamp_form": "null"}, None),
         ({"timestamp_form": "epoch"}, MOMENT),
         ({"timestamp_form": "epoch", "timestamp_precision": "ms"}, MOMENT // 1000),
         ({"timestamp_form": "epoch", "timestamp_precision": "s"}, MOMENT // 1_000_000),
         ({"timestamp_form": "epoch", "timestamp_precision": "min"}, MOMENT // 60_000_000 * 60),
     ],
 )
-def test_a_timestamp_is_written_in_the_chosen_form(options: dict[str, Any], text: str | int) -> None:
+def test_a_timestamp_is_written_in_the_chosen_form(options: dict[str, Any], text: str | int | None) -> None:
     chosen = SandboxOptions(**options)
     assert write_stamp(MOMENT - MOMENT % TICKS[chosen.timestamp_precision], chosen) == text
 

@@ -54,6 +54,7 @@ def test_a_resource_can_have_its_own_number_of_records() -> None:
         ({"page_cap": 0}, "page_cap must lie between 1 and 200, got 0"),
         ({"replicas": 0}, "replicas must lie between 1 and 100, got 0"),
         ({"date_skew": float("nan")}, "date_skew must lie between -inf and inf, got nan"),
+        ({"clock_skew": 1e12}, "clock_skew must lie between -1000000000.0 and 1000000000.0, got 1000000000000.0"),
         ({"cursor_form": "digits", "empty_pages": 0.1}, "empty_pages need opaque cursors"),
         ({"cursor_form": "integer", "order": "id"}, "a keyset cursor in the order of id is no number"),
         ({"poisoned": "stk_1"}, "poisoned must be RESOURCE/ID, got 'stk_1'"),

@@ -62,7 +62,7 @@ class Api:
 
     async def _list(self, resource: Resource, request: Request) -> Response:
         options = self._settings.options
-        query = self._pages.complete(read_query(request, resource, options, to_micros(self._clock())))
+        query = self._pages.complete(read_query(request, resource, options, self._now()))
         tables = self._world.shown(kind_of(request.scope))
         rows, cursor = self._pages.take(tables[resource.name], query)
         self._note_shown(request, resource, rows)
@@ -71,6 +71,10 @@ class Api:
         envelope = encode(options.envelope.replace("{label}", resource.label) or resource.name)
         page = b"{%s:[%s]%s}" % (envelope, b",".join(bodies), _next_cursor(cursor, options))
         return answer_json(b"{%s:%s}" % (encode(options.wrapper), page) if options.wrapper else page)
+
+    def _now(self) -> int:
+        """Return the service's time, microseconds since 1970."""
+        return to_micros(self._clock()) + round(self._settings.options.clock_skew * 1_000_000)
 
     async def _get_shipment(self, request: Request) -> Response:
         options = self._settings.options

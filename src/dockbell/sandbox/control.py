@@ -51,6 +51,7 @@ class Control:
             route("/sandbox/options", "GET", self._list_options),
             route("/sandbox/options", "POST", self._set_options),
             route("/sandbox/edit/{resource}", "POST", self._edit),
+            route("/sandbox/touch/{resource}", "POST", self._touch),
             route("/sandbox/delete/{resource}", "POST", self._delete),
             route("/sandbox/restore", "POST", self._restore),
             route("/sandbox/deploy", "POST", self._deploy),
@@ -109,6 +110,9 @@ class Control:
 
     async def _edit(self, request: Request) -> Response:
         return self._change_some(request, self._edits.edit)
+
+    async def _touch(self, request: Request) -> Response:
+        return self._change_some(request, self._edits.touch)
 
     async def _delete(self, request: Request) -> Response:
         return self._change_some(request, self._edits.delete)

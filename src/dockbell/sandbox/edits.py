@@ -65,6 +65,17 @@ class Edits:
         )
         return self._world.apply(at, rows)
 
+    def touch(self, resource: str, count: int = 1, identity: str | None = None) -> int:
+        """Move the timestamp of the oldest ``count`` records of a resource, or of one record, and nothing else.
+
+        Raises:
+            LookupError: There is no record with this identity.
+        """
+        at = self._world.next_time()
+        redate = self._world.form.redate
+        rows = [(resource, row.number, redate(row, row.body, at)) for row in self._find(resource, count, identity)]
+        return self._world.apply(at, rows)
+
     def delete(self, resource: str, count: int = 1, identity: str | None = None) -> int:
         """Delete the oldest ``count`` records of a resource, or one record, and nothing of what belongs to them.
 

@@ -44,8 +44,18 @@ class Form:
         self._composite = {"stock"} if options.stock_key == "composite" else set()
         self._integers = options.id_form == "integer"
 
-    def encode(self, resource: str, number: int, record: Record, at: int, old: Row | None = None) -> Row:
+    def encode(
+        self, resource: str, number: int, record: Record, at: int, old: Row | None = None, *, is_new: bool = False
+    ) -> Row:
         """Return the row of a record written at a time: id first, timestamp last.
+
+        Args:
+            resource: What it is one of.
+            number: Which one.
+            record: What it says, without id and timestamp.
+            at: Microseconds since 1970.
+            old: The row that it replaces.
+            is_new: It was made just now, and its ``created_at`` is the true one.
 
         Raises:
             ConfigError: The record has a field of its own with the name of the id or timestamp field.
@@ -54,6 +64,8 @@ class Form:
             if name in record:
                 raise ConfigError(f"sandbox: {resource} have a field {name!r} of their own; choose another name")
         stamp = self._date(at, old)
+        if is_new and self._settings.options.created_at != "true":
+            record = self._tell_creation(record)
         kind = RESOURCES[resource]
         identity = f"{kind.prefix}{number + 1}"
         body: Record = {self._id_field: number + 1 if self._integers else identity}
@@ -98,6 +110,13 @@ class Form:
         """Return JSON with the references to other records as clients see them."""
         return _STRING_REFERENCE.sub(rb'"\1_id":\2', body) if self._integers else body
 
+    def _tell_creation(self, record: Record) -> Record:
+        """Return a new record whose time of creation is said as its timestamp is, or not at all."""
+        options = self._settings.options
+        at = to_micros(datetime.fromisoformat(record["created_at"]))
+        told = {} if options.created_at == "missing" else {"created_at": write_stamp(self._cut(at), options)}
+        return {name: value for name, value in record.items() if name != "created_at"} | told
+
     def _date(self, at: int, old: Row | None) -> int:
         """Return the timestamp of a record written at a time."""
         options = self._settings.options
@@ -106,7 +125,12 @@ class Form:
             return old.stamp
         if options.future_share and self._dice.random() < options.future_share:
             at = _FUTURE + at % _YEAR
-        at += round(options.timestamp_skew * 1_000_000)
+        return self._cut(at)
+
+    def _cut(self, at: int) -> int:
+        """Return a time by the clock of the timestamps, cut to their precision."""
+        options = self._settings.options
+        at += round((options.timestamp_skew + options.clock_skew) * 1_000_000)
         return at - at % TICKS[options.timestamp_precision]
 
 

@@ -46,7 +46,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         options = self._settings.options
-        now = self._clock().timestamp()
+        now = self._clock().timestamp() + options.clock_skew
         app = self._app
         try:
             key = self._authenticate(scope)

@@ -18,6 +18,7 @@ PAGE_MOST = 200
 _LARGEST = 10_000_000
 _SHARE = (0, 1)
 _SIZE = (0, _LARGEST)
+_YEARS = (-1e9, 1e9)
 
 
 def _option(default: T, meaning: str, *, within: tuple[float, float] = (0, inf), fixed: bool = False) -> T:
@@ -113,8 +114,8 @@ class SandboxOptions:
     timestamp_field: str | None = _option(
         "updated_at", "field that holds the time of the last change; empty: none", fixed=True
     )
-    timestamp_form: Literal["iso", "epoch"] = _option(
-        "iso", "ISO 8601, or an integer since 1970 in units of the precision"
+    timestamp_form: Literal["iso", "epoch", "date", "ctime", "null"] = _option(
+        "iso", "ISO 8601, an integer since 1970 in units of the precision, the day alone, as ctime writes it, or null"
     )
     timestamp_precision: Literal["us", "ms", "s", "min"] = _option(
         "us", "unit that timestamps are cut to, updated_since too; an epoch of min is in seconds"
@@ -124,6 +125,11 @@ class SandboxOptions:
     )
     timestamp_skew: float = _option(
         0.0, "seconds that timestamps are ahead of the sandbox's clock; negative: behind", within=(-inf, inf)
+    )
+    created_at: Literal["true", "as_timestamp", "missing"] = _option(
+        "true",
+        "what created_at says: UTC by the sandbox's clock, or as the timestamp does; or it is missing",
+        fixed=True,
     )
     future_share: float = _option(0.0, "share of writes that are dated 2099", within=_SHARE)
     silent_share: float = _option(0.0, "share of updates that do not move the timestamp", within=_SHARE)
@@ -152,6 +158,9 @@ class SandboxOptions:
         "what the last replica answers: its turns; or all lists with updated_since, all without, all single shipments",
     )
 
+    clock_skew: float = _option(
+        0.0, "seconds that the whole service's clock is ahead of the sandbox's; negative: behind", within=_YEARS
+    )
     date: Literal["true", "missing"] = _option("true", "whether responses carry Date")
     date_skew: float = _option(
         0.0, "seconds that Date is ahead of the sandbox's clock; negative: behind", within=(-inf, inf)

@@ -93,6 +93,17 @@ class Sandbox:
         """
         return self._edits.edit(resource, n, identity)
 
+    def touch(self, resource: str, n: int = 1, *, identity: str | None = None) -> int:
+        """Move the timestamp of the oldest ``n`` records of a resource on one tick, or of one, and nothing else.
+
+        Returns:
+            How many records were touched; each is logged as updated.
+
+        Raises:
+            LookupError: There is no record with this identity.
+        """
+        return self._edits.touch(resource, n, identity)
+
     def delete(self, resource: str, n: int = 1, *, identity: str | None = None) -> int:
         """Delete the oldest ``n`` records of a resource on one tick, or one record, and nothing that belongs to them.
 

@@ -68,7 +68,9 @@ class _Seed:
     def _warehouses(self) -> Iterator[Row]:
         for number in range(self._counts["warehouses"]):
             at = SEEDED_UNTIL - (900 - number) * DAY
-            yield self._form.encode("warehouses", number, self._author.warehouse(number, at), at + 400 * DAY)
+            yield self._form.encode(
+                "warehouses", number, self._author.warehouse(number, at), at + 400 * DAY, is_new=True
+            )
 
     def _make_items(self) -> Iterator[Row]:
         count = self._counts["items"]
@@ -79,7 +81,7 @@ class _Seed:
             if self._author.chance(0.08):
                 record |= {"status": "inactive", "discontinued_at": format_micros(stamp)}
             self._items.append({name: record[name] for name in ("sku", "price", "cost", "shelf_life_days")})
-            yield self._form.encode("items", number, record, stamp)
+            yield self._form.encode("items", number, record, stamp, is_new=True)
 
     def _stock(self) -> Iterator[Row]:
         author = self._author
@@ -93,7 +95,7 @@ class _Seed:
             record = author.stock(_id("items", item), self._items[item], _id("warehouses", warehouse), on_hand, at)
             reserved = min(on_hand, author.perhaps(0.3, author.between(1, 12)) or 0)
             record |= {"reserved": reserved, "available": on_hand - reserved}
-            yield self._form.encode("stock", number, record, at)
+            yield self._form.encode("stock", number, record, at, is_new=True)
 
     def _shipments(self) -> Iterator[tuple[Row, list[Row]]]:
         author = self._author
@@ -112,11 +114,11 @@ class _Seed:
             ]
             self._tell(record, life, [package for package, _ in packages])
             rows = [
-                self._form.encode("packages", next_package + place, package, stamp)
+                self._form.encode("packages", next_package + place, package, stamp, is_new=True)
                 for place, (package, stamp) in enumerate(packages)
             ]
             next_package += len(packages)
-            yield self._form.encode("shipments", number, record, life.stamp), rows
+            yield self._form.encode("shipments", number, record, life.stamp, is_new=True), rows
 
     def _package_counts(self) -> list[int]:
         """Return how many packages each of the oldest shipments has; the younger ones have none yet."""

@@ -232,7 +232,7 @@ class Step:
             if draft is None:
                 yield resource, number, None
             elif old is None or form.decode(old) != draft:
-                yield resource, number, form.encode(resource, number, draft, self.at, old)
+                yield resource, number, form.encode(resource, number, draft, self.at, old, is_new=old is None)
 
 
 def _kind(before: Row | None, after: Row | None) -> Kind:

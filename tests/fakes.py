@@ -24,12 +24,22 @@ class Clock:
     """A clock that stands still until it is told."""
 
     time: datetime = NOON
+    elapsed: timedelta = timedelta(0)
 
     def __call__(self) -> datetime:
         return self.time
 
     def pass_(self, seconds: float) -> None:
         self.time += timedelta(seconds=seconds)
+        self.elapsed += timedelta(seconds=seconds)
+
+    def step(self, seconds: float) -> None:
+        """Be set to another time; none passes."""
+        self.time += timedelta(seconds=seconds)
+
+    def steady(self) -> timedelta:
+        """Return the time that has passed, whatever the clock was set to."""
+        return self.elapsed
 
 
 @dataclass

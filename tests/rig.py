@@ -57,6 +57,7 @@ class Rig:
             store=self.store,
             telemetry=self.ear.telemetry,
             now=self.clock,
+            steady=self.clock.steady,
             next_time=next_time,
         )
         self.poller = Poller(self.reader)

@@ -17,6 +17,7 @@ from dockbell.errors import CursorExpired, PageUnreadable, SchemaMismatch, Sourc
 from dockbell.operations.purging import purge_record
 from dockbell.ports import Checkpoint
 from dockbell.reconciler import describe
+from dockbell.telemetry import RunEnded
 from dockbell.tending import tend
 from tests.rig import SHIPMENTS, CountedAlarm, Rig, open_rig, open_stock, run_until_quiet
 from tests.stores.pages import complete
@@ -765,9 +766,76 @@ async def test_after_a_restart_passes_are_due_as_if_nothing_had_been(rig: Rig) -
 
 async def test_a_clock_that_was_set_back_does_not_put_off_the_next_pass(rig: Rig) -> None:
     await rig.read_whole()
-    rig.clock.pass_(-100_000)
+    rig.clock.step(-100_000)
     rig.restart()
     assert await rig.delay() == 86_400
+
+
+def take(rig: Rig, seconds: float) -> None:
+    """Let every pass take its time from now on: it has two pages, and the second comes late."""
+    for key in "abcd":
+        rig.source.put(key, available=1)
+    asked = len(rig.source.asked)
+    rig.source.before_page = lambda number: rig.clock.pass_(0 if (number - asked) % 2 else seconds)
+
+
+async def test_intervals_count_from_the_start_of_a_pass_to_the_start_of_the_next(tmp_path: Path) -> None:
+    async with open_stock(tmp_path, key="/id") as rig:
+        rig.restart(every="72s")
+        take(rig, 69)
+        await rig.read_whole()
+        assert await rig.delay() == 3
+        rig.restart()  # nothing is left but what is stored
+        assert await rig.delay() == 3
+
+
+async def test_a_pass_that_takes_longer_than_its_interval_is_followed_by_the_next_at_once(tmp_path: Path) -> None:
+    async with open_stock(tmp_path, key="/id") as rig:
+        rig.restart(every="60s")
+        take(rig, 69)
+        await rig.read_whole()
+        assert await rig.delay() <= 0
+        rig.restart()
+        assert await rig.delay() <= 0
+        rig.source.before_page = fail
+        await rig.read_whole()
+        assert await rig.delay() == 5
+
+
+async def test_a_pass_that_is_slower_than_its_schedule_is_told_to_be_late(tmp_path: Path) -> None:
+    async with open_stock(tmp_path, key="/id") as rig:
+        rig.restart(every="60s")
+        take(rig, 40)
+        for after in (0, 20, 29):
+            await rig.read_whole(after=after)
+        assert [fact.late for fact in rig.ear.facts if isinstance(fact, RunEnded)] == [None, False, True]
+
+
+async def test_a_crontab_line_means_its_times_however_long_a_pass_takes(tmp_path: Path) -> None:
+    async with open_stock(tmp_path, key="/id") as rig:
+        rig.restart(every=None, cron="*/5 * * * *")
+        take(rig, 360)
+        await rig.read_whole(after=0)
+        assert await rig.delay() == 240
+        rig.clock.step(120)
+        assert await rig.delay() == 120
+        rig.restart()
+        assert await rig.delay() == 120
+        rig.source.before_page = lambda _: None
+        alarm = CountedAlarm(1)
+        await run_until_quiet(rig.reconciler.run, alarm)
+        assert alarm.delays == [120, 120]
+
+
+async def test_the_agent_looks_again_each_minute_at_our_clock_that_a_crontab_line_means(tmp_path: Path) -> None:
+    async with open_stock(tmp_path, key="/id") as rig:
+        rig.source.put("a", available=1)
+        rig.restart(every=None, cron="30 * * * *")
+        await rig.read_whole(after=0)
+        alarm = CountedAlarm(2)
+        await run_until_quiet(rig.reconciler.run, alarm)
+        assert alarm.delays == [60, 60, 60]
+        assert len(await rig.statements("reconciled")) == 1
 
 
 async def test_the_agent_passes_when_a_pass_is_due_and_only_then(rig: Rig) -> None:

@@ -98,6 +98,7 @@ class Reader:
         store: Store,
         telemetry: Telemetry,
         now: Callable[[], datetime],
+        steady: Callable[[], timedelta],
         next_time: Callable[[timedelta | str, datetime], datetime],
     ) -> None:
         """Set what is read.
@@ -111,6 +112,7 @@ class Reader:
             store: Where it is kept.
             telemetry: Who hears of it.
             now: Our clock.
+            steady: The time since some origin; it only goes forward, whatever is done to the clock.
             next_time: When something is due that happens at an interval or by a crontab line, and was done before.
         """
         self.feed = feed
@@ -120,6 +122,7 @@ class Reader:
         self.store = store
         self.telemetry = telemetry
         self.now = now
+        self.steady = steady
         self.compose = Composer(
             feed,
             name=name,
@@ -189,9 +192,14 @@ class Reader:
         """Whether the key was learned and is not proven yet to tell all records apart."""
         return self._state is None or not (self._state.proven or self.settings.key)
 
+    @property
+    def pass_schedule(self) -> timedelta | str:
+        """When passes are made: an interval, or a crontab line."""
+        return self.settings.reconcile or self.settings.schedule
+
     def next_pass(self, after: datetime) -> datetime:
-        """Return when a pass is due after one that ended at a given time."""
-        return self._next_time(self.settings.reconcile or self.settings.schedule, after)
+        """Return when a pass is due after one that was made at a given time."""
+        return self._next_time(self.pass_schedule, after)
 
     def learn_lateness(self, walk: Walk) -> Lateness | None:
         """Take in how late the changes of a run were; return what is to be stored, None where nothing is."""
@@ -360,20 +368,19 @@ class Reader:
                 elapsed,
                 walk.problem,
                 walk.asked_at,
-                self._judge_lateness(kind, walk.asked_at, elapsed),
+                self._judge_lateness(kind, walk.asked_at),
                 walk.tally,
                 walk.sent_at,
             )
         )
         return RunReport(run, walk)
 
-    def _judge_lateness(self, kind: RunKind, asked_at: datetime | None, elapsed: timedelta) -> bool | None:
+    def _judge_lateness(self, kind: RunKind, asked_at: datetime | None) -> bool | None:
         """Return whether a run asked later than the feed's schedule says; None where it says nothing of it."""
         if asked_at is None or kind is not (RunKind.POLL if self.resource.polled else RunKind.PASS):
             return None
         due_at, every = self._due_at, self._next_time(self.settings.schedule, asked_at) - asked_at
-        # The time between passes counts from their ends.
-        self._due_at = asked_at + every + (elapsed if kind is RunKind.PASS else timedelta(0))
+        self._due_at = asked_at + every
         return None if due_at is None else asked_at > due_at + max(_UNPUNCTUAL, every / 10)
 
     async def _read_next(

@@ -32,6 +32,7 @@ _DAY: Final = timedelta(hours=24)
 _BURIED_AT_ONCE: Final = 500
 _EMITTED_AT_ONCE: Final = 500
 _SUSPECTED_AT_ONCE: Final = 20_000
+_LOOK_AGAIN: Final = timedelta(minutes=1)
 _RETRY_FIRST: Final = timedelta(seconds=5)
 _RETRY_MOST: Final = timedelta(hours=1)
 _CHECKPOINT_KEPT: Final = timedelta(hours=1)
@@ -51,32 +52,41 @@ class Reconciler:
         self.rewrite_most: int | None = REWRITE_MOST
         """A larger store is not written anew to remove traces of what is no longer stored; None: any is."""
         self._turn = anyio.Lock()
-        self._deadline: float | None = None  # by the loop's clock, which no step of ours moves
+        self._due: timedelta | None = None  # by the steady clock
+        self._due_at: datetime | None = None  # by our clock, where a crontab line says when
         self._failures = 0  # passes in a row that read something and ended incomplete
         self._doubts = 0  # complete passes in a row that left something to confirm
 
     async def run(self, alarm: Alarm) -> None:
         """Pass whenever a pass is due, until cancelled."""
         while True:
-            alarm.ring_in(await self.delay())
+            delay = await self.delay()
+            # Our clock may be set meanwhile, and crontab lines mean our clock.
+            alarm.ring_in(delay if self._due_at is None else min(delay, _LOOK_AGAIN))
             await alarm.wait()
             if await self.delay() <= timedelta(0):
                 await tend(self._reader, self.run_once)
 
     async def delay(self) -> timedelta:
         """Return how long it is until the next pass is due; not positive when one is."""
-        if self._deadline is not None:
-            return timedelta(seconds=self._deadline - anyio.current_time())
-        state = await self._reader.state()
-        if state.full is None or state.passes == 0 or state.rebaselining or self._reader.is_provisional:
+        reader = self._reader
+        lefts = [] if self._due is None else [self._due - reader.steady()]
+        if self._due_at is not None:
+            lefts.append(self._due_at - reader.now())
+        if lefts:
+            return min(lefts)
+        state = await reader.state()
+        if state.full is None or state.passes == 0 or state.rebaselining or reader.is_provisional:
             return timedelta(0)
         if state.cleaning:  # which is done before a pass
             return timedelta(0)
         # What an earlier process did is known by our clock only, which may have gone back since.
-        now = self._reader.now()
-        due = self._reader.next_pass(min(state.full.ended_at, now))
+        now = reader.now()
+        # An interval counts from the start of the last pass; what a crontab line says, that pass has done.
+        last = state.full.ended_at if isinstance(reader.pass_schedule, str) else state.full.known_at
+        due = reader.next_pass(min(last, now))
         if state.confirm_at is not None:
-            due = min(due, state.confirm_at, now + self._reader.settings.confirm_after)
+            due = min(due, state.confirm_at, now + reader.settings.confirm_after)
         return due - now
 
     async def reconcile(self, *, approve: bool = False) -> RunRecord:
@@ -88,6 +98,7 @@ class Reconciler:
         async with self._turn:
             self._wait_after_failure()  # unless it goes well
             reader = self._reader
+            began = reader.steady()
             await clean_stored(reader, rewrite_most=self.rewrite_most)
             state = await reader.state()
             checkpoint = await self._load_checkpoint(state)
@@ -102,7 +113,7 @@ class Reconciler:
                 reader.unwatch(seen)
             state = await reader.reload()
             self._failures = 0
-            self._wait_for_next(state)
+            self._wait_for_next(state, began)
             if reader.is_provisional and not report.walk.is_unambiguous:
                 raise reader.doubt_key(report.walk)
             return run
@@ -145,18 +156,27 @@ class Reconciler:
         """Pass again soon; but a list that always ends incomplete must not be read all the time."""
         pause = min(_RETRY_FIRST * (1 << min(max(self._failures - 1, 0), 10)), _RETRY_MOST)
         now = self._reader.now()
-        self._deadline = anyio.current_time() + min(pause, self._reader.next_pass(now) - now).total_seconds()
+        self._due = self._reader.steady() + min(pause, self._reader.next_pass(now) - now)
+        self._due_at = None
 
-    def _wait_for_next(self, state: FeedState) -> None:
-        """Pass when it is due by the configuration; sooner, but each time later, while something is left to be done."""
-        now = self._reader.now()
-        pause = self._reader.next_pass(now) - now
-        if state.confirm_at is not None or state.cleaning or self._reader.is_provisional:
-            pause = min(pause, self._reader.settings.confirm_after * (1 << min(self._doubts, 20)))
+    def _wait_for_next(self, state: FeedState, began: timedelta) -> None:
+        """Pass when it is due by the configuration; sooner, but each time later, while something is left to be done.
+
+        Intervals count from start to start: a pass that took longer than its interval is followed by the next at once.
+
+        Args:
+            state: Of the feed, after the pass.
+            began: When the pass began, by the steady clock.
+        """
+        reader, every = self._reader, self._reader.pass_schedule
+        dues = [] if isinstance(every, str) else [began + every]
+        if state.confirm_at is not None or state.cleaning or reader.is_provisional:
+            dues.append(reader.steady() + reader.settings.confirm_after * (1 << min(self._doubts, 20)))
             self._doubts += state.shape is not None  # an empty list costs next to nothing, and may fill at any time
         else:
             self._doubts = 0
-        self._deadline = anyio.current_time() + pause.total_seconds()
+        self._due = min(dues, default=None)
+        self._due_at = reader.next_pass(reader.now()) if isinstance(every, str) else None
 
     # Absence ----------------------------------------------------------------------------------------------------------
 

@@ -89,6 +89,10 @@ class Clock:
     def monotonic(self) -> float:
         return anyio.current_time()
 
+    def steady(self) -> timedelta:
+        """Return the time that has passed, whatever dockbell's clock was set to."""
+        return timedelta(seconds=anyio.current_time())
+
 
 async def _run_here(function: Callable[..., Any], *args: Any, **_: Any) -> Any:
     """Call what would run in a thread: there is one time, and it stands still meanwhile."""
@@ -405,6 +409,7 @@ async def deploy(
     monkeypatch.setattr(lanes, "time", clock)
     monkeypatch.setattr(lanes, "datetime", clock)
     monkeypatch.setattr(opening, "now", clock)
+    monkeypatch.setattr(opening, "steady", clock.steady)
     monkeypatch.setattr(opening, "open_source", open_source)
     async with app.assemble(_configure(folder, resources, settings or {}), Telemetry(facts.append)) as agents:
         form = Form((sandbox.options.timestamp_field, *apart), sorts=sorts)

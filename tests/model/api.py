@@ -38,6 +38,10 @@ class VirtualClock:
     def __call__(self) -> datetime:
         return self.service + self.ahead
 
+    def steady(self) -> timedelta:
+        """Return the time that has passed, whatever our clock was set to."""
+        return self.service - NOON
+
     def pass_(self, span: timedelta) -> None:
         self.service += span
 

@@ -101,6 +101,7 @@ class Rig:
             store=store,
             telemetry=telemetry,
             now=self.api.clock,
+            steady=self.api.clock.steady,
             next_time=_next_time,
         )
         self.poller = Poller(self.reader)

@@ -324,6 +324,7 @@ class Rig:
             store=store,
             telemetry=Ear().telemetry,
             now=clock,
+            steady=clock.steady,
             next_time=next_time,
         )
         self.poller, self.reconciler = Poller(reader), Reconciler(reader)

@@ -177,6 +177,7 @@ class Crew:
             store=self.store,
             telemetry=self.telemetry,
             now=opening.now,
+            steady=opening.steady,
             next_time=next_time,
         )
         await reader.state()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from anyio import to_thread
 
 from dockbell.config import Config, SinkSettings, WebSettings, check_secrets, load, validate
 from dockbell.ports import Desk, Sink, View
+from dockbell.scheduler import elapsed
 from dockbell.sinks import load_sink_type
 from dockbell.sources import InventoryClient
 from dockbell.stores.sqlite import SqliteStore, SqliteView, backup, probe
@@ -21,6 +22,11 @@ from dockbell.telemetry import Telemetry
 def now() -> datetime:
     """Return the time: the one clock of the program."""
     return datetime.now(UTC)
+
+
+def steady() -> timedelta:
+    """Return the time since some origin, by which the program reckons how long something takes."""
+    return elapsed()
 
 
 def load_config(path: Path) -> Config:

@@ -66,6 +66,10 @@ def page_of(*records: Any, cursor: str | None = None, **headers: str) -> httpx.R
     )
 
 
+def http_date(moment: datetime) -> str:
+    return format_datetime(moment, usegmt=True)
+
+
 def keys_sent(route: respx.Route) -> list[str]:
     return [call.request.headers["authorization"] for call in route.calls]
 
@@ -344,8 +348,10 @@ async def test_after_a_429_the_whole_key_waits_as_long_as_asked(api: respx.MockR
 async def test_without_a_wish_a_429_is_waited_for_until_the_reset(
     api: respx.MockRouter, client: InventoryClient
 ) -> None:
-    reset = {"x-ratelimit-limit": "300", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1795228230"}
-    refusal = httpx.Response(429, headers=reset | {"date": "Sat, 21 Nov 2026 02:30:00 GMT"})
+    moment = datetime.now(UTC)
+    reset = str(int(moment.timestamp()) + 30)
+    told = {"x-ratelimit-limit": "300", "x-ratelimit-remaining": "0", "x-ratelimit-reset": reset}
+    refusal = httpx.Response(429, headers=told | {"date": http_date(moment)})
     api.get("/v1/shipments").side_effect = [refusal, page_of()]
     began = now()
 
@@ -606,13 +612,14 @@ async def test_an_order_that_is_forbidden_stops_nothing(api: respx.MockRouter, c
 
 
 async def test_a_page_that_is_still_the_same_is_not_sent_again(api: respx.MockRouter, client: InventoryClient) -> None:
-    first = "Sat, 21 Nov 2026 02:30:00 GMT"
+    moment = datetime.now(UTC)
+    first = http_date(moment)
     route = api.get("/v1/stock")
     route.side_effect = [
         httpx.Response(
             200, content=b'{"rows": [{"a": 1.0}], "next_cursor": "x"}', headers={"etag": 'W/"1"', "date": first}
         ),
-        httpx.Response(304, headers={"date": "Sat, 21 Nov 2026 02:35:00 GMT"}),
+        httpx.Response(304, headers={"date": http_date(moment + SECOND)}),
         httpx.Response(200, json={"rows": []}),
         httpx.Response(200, json={"rows": []}),
     ]
@@ -629,8 +636,8 @@ async def test_the_time_of_a_page_that_is_not_sent_again_is_that_of_the_new_answ
     client = InventoryClient(BASE, "KEY")
     began = datetime.now(UTC).replace(microsecond=0)
     api.get("/v1/stock").side_effect = [
-        httpx.Response(200, json={"stock": []}, headers={"etag": '"1"', "date": format_datetime(began, usegmt=True)}),
-        httpx.Response(304, headers={"date": format_datetime(began - 10 * SECOND, usegmt=True)}),
+        httpx.Response(200, json={"stock": []}, headers={"etag": '"1"', "date": http_date(began)}),
+        httpx.Response(304, headers={"date": http_date(began - 10 * SECOND)}),
     ]
 
     pages = [await client.read_page("stock") for _ in range(2)]
@@ -695,7 +702,7 @@ async def test_what_one_key_was_shown_is_not_taken_for_what_another_is(api: resp
 async def test_a_date_that_nothing_supports_is_asked_for_again_before_it_is_believed(
     api: respx.MockRouter, client: InventoryClient
 ) -> None:
-    today = format_datetime(datetime.now(UTC), usegmt=True)
+    today = http_date(datetime.now(UTC))
     route = api.get("/v1/stock")
     route.side_effect = [
         httpx.Response(200, json={"stock": []}, headers={"date": date})
@@ -751,8 +758,10 @@ async def test_no_more_than_the_share_is_asked_in_a_minute(api: respx.MockRouter
 
 
 async def test_what_the_api_says_remains_is_heeded_and_shown(api: respx.MockRouter, client: InventoryClient) -> None:
-    told = {"x_ratelimit_limit": "300", "x_ratelimit_remaining": "20", "x_ratelimit_reset": "1795228240"}
-    api.get("/v1/shipments").mock(return_value=page_of(**told, date="Sat, 21 Nov 2026 02:30:00 GMT"))
+    moment = datetime.now(UTC)
+    reset = str(int(moment.timestamp()) + 40)
+    told = {"x_ratelimit_limit": "300", "x_ratelimit_remaining": "20", "x_ratelimit_reset": reset}
+    api.get("/v1/shipments").mock(return_value=page_of(**told, date=http_date(moment)))
     began = now()
 
     await client.read_page("shipments")
@@ -886,7 +895,7 @@ async def test_an_order_refused_for_its_key_is_not_sent_again_but_the_next_has_t
 async def test_orders_wait_for_their_own_budget_and_count_in_both(
     api: respx.MockRouter, client: InventoryClient
 ) -> None:
-    told = {"x-ratelimit-limit": "10", "x-ratelimit-remaining": "1", "x-ratelimit-reset": "1795228260"}
+    told = {"x-ratelimit-limit": "10", "x-ratelimit-remaining": "1"}
     api.post("/v1/sales-orders").respond(201, json={}, headers=told)
     api.get("/v1/stock").respond(json={"stock": []})
     began = now()

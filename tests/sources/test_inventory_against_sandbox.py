@@ -20,7 +20,8 @@ from dockbell.telemetry import Fact, SourceWaits, Telemetry
 
 PLENTY = 60_000
 EVERYTHING = {"items": {"status": "all"}}
-NOON = datetime(2026, 11, 21, 12, 0, 20, tzinfo=UTC)
+STILL = datetime.now(UTC).replace(second=20, microsecond=0)
+"""Where a service's clock stands still: 40 s before its window ends, and close to the client's clock, which goes on."""
 
 
 @asynccontextmanager
@@ -152,7 +153,7 @@ async def test_a_sales_order_becomes_a_shipment() -> None:
 
 
 async def test_the_budget_follows_what_the_service_counts() -> None:
-    async with serving(NOON, requests_per_minute=300) as (url, _), InventoryClient(url, "sandbox") as client:
+    async with serving(STILL, requests_per_minute=300) as (url, _), InventoryClient(url, "sandbox") as client:
         for _ in range(5):
             await client.read_page("stock")
 
@@ -164,7 +165,7 @@ async def test_the_budget_follows_what_the_service_counts() -> None:
 
 async def test_a_client_that_believes_in_more_than_the_key_has_stops_before_the_service_stops_it() -> None:
     async with (
-        serving(NOON, requests_per_minute=20) as (url, _),
+        serving(STILL, requests_per_minute=20) as (url, _),
         InventoryClient(url, "sandbox", requests_per_minute=PLENTY) as client,
         anyio.create_task_group() as group,
     ):
@@ -179,7 +180,7 @@ async def test_a_client_that_believes_in_more_than_the_key_has_stops_before_the_
 
 async def test_orders_stop_at_the_share_of_ten_while_reading_goes_on() -> None:
     async with (
-        serving(NOON, requests_per_minute=300, orders_per_minute=10) as (url, _),
+        serving(STILL, requests_per_minute=300, orders_per_minute=10) as (url, _),
         InventoryClient(url, "sandbox") as client,
         anyio.create_task_group() as group,
     ):
@@ -198,7 +199,7 @@ async def test_a_429_is_waited_for_as_long_as_the_service_asks() -> None:
     facts: list[Fact] = []
     telemetry = Telemetry(facts.append, lambda fact: refused.set() if isinstance(fact, SourceWaits) else None)
     async with (
-        serving(NOON, requests_per_minute=1) as (url, _),
+        serving(STILL, requests_per_minute=1) as (url, _),
         InventoryClient(url, "sandbox") as another,
         InventoryClient(url, "sandbox", telemetry=telemetry) as client,
         anyio.create_task_group() as group,

@@ -16,6 +16,7 @@ from dockbell import __version__
 from dockbell.config import SourceSettings
 from dockbell.core.document import decode
 from dockbell.core.model import JSON, Page, Urgency
+from dockbell.core.reading.allowance import WindowClock
 from dockbell.core.reading.clock import ServiceClock
 from dockbell.core.reading.request import MAX_LIMIT, Request, list_request, order_request, shipment_request
 from dockbell.core.reading.response import (
@@ -23,7 +24,6 @@ from dockbell.core.reading.response import (
     NOT_MODIFIED,
     Response,
     judge_status,
-    read_allowance,
     read_object,
     read_page,
 )
@@ -130,6 +130,7 @@ class InventoryClient:
         self._telemetry = telemetry or Telemetry()
         self._envelopes: dict[str, str] = {}
         self._clock = ServiceClock()
+        self._window = WindowClock()
         self._asked_the_time_again = False
         self._remembered = RememberedPages()
         self._refusals = Refusals()
@@ -447,7 +448,7 @@ class InventoryClient:
             self._discretion.show(key)
             try:
                 response = await self._lanes.exchange(request, self._headers(request, key))
-                status, allowance = response.status, read_allowance(response)
+                status, allowance = response.status, self._window.read(response)
             finally:
                 told = (allowance.remaining, allowance.limit, allowance.resets_in) if allowance else (None, None, None)
                 remaining, limit, resets_in = told

@@ -426,9 +426,19 @@ def test_the_allowance_is_what_the_headers_say() -> None:
 
 @pytest.mark.parametrize(
     ("reset", "resets_in"),
-    [(None, 60), ("junk", 60), (str(EPOCH_SECONDS - 5), 0), (str(EPOCH_SECONDS + 999), 60), ("42", 0)],
+    [
+        (None, 60),
+        ("junk", 60),
+        (str(EPOCH_SECONDS), 0),
+        (str(EPOCH_SECONDS - 5), 60),
+        (str(EPOCH_SECONDS - 10**9), 60),
+        (str(EPOCH_SECONDS + 999), 60),
+        ("42", 42),
+        ("4200", 60),
+        ("2026-11-21T02:31:00Z", 60),
+    ],
 )
-def test_a_reset_that_cannot_be_meant_is_taken_as_the_nearest_that_can(reset: str | None, resets_in: int) -> None:
+def test_a_reset_that_cannot_be_meant_may_be_a_whole_window_away(reset: str | None, resets_in: int) -> None:
     allowance = read_allowance(answer(x_ratelimit_limit="300", x_ratelimit_remaining="0", x_ratelimit_reset=reset))
 
     assert allowance == Allowance(300, 0, timedelta(seconds=resets_in))

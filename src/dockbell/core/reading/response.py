@@ -44,6 +44,8 @@ CURSOR_LONGEST: Final = 4096
 _DATE_RESOLUTION: Final = timedelta(seconds=1)
 _LONGEST_WISH: Final = timedelta(days=1)
 _PLAUSIBLE_SKEW: Final = timedelta(days=1)
+# A reset below this is no Unix time (1971), but the seconds that are left, as many an API tells it.
+_SECONDS_LEFT_MOST: Final = 31_536_000
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _CURSOR_LOST: Final = frozenset({400, 404, 410, 422})
 _PASSING: Final = frozenset({408, 425})
@@ -314,12 +316,11 @@ def _mismatch(resource: str, fact: str, fields: _Fields) -> SchemaMismatch:
 
 def service_time(response: Response) -> ServiceTime:
     """Return when the service worked on a request, by its own clock where it shows one."""
-    if (date := _http_date(response.headers.get("date"))) is not None:
+    if (date := read_date(response)) is not None:
         round_trip = response.answered_at - response.sent_at
         return ServiceTime(date - round_trip, date + _DATE_RESOLUTION, ClockSource.DATE)
-    # Other than Unix seconds (a number of seconds left, for one) lands far from now.
-    reset = _reset_at(response)
-    if reset is not None and abs(reset - response.sent_at) < _PLAUSIBLE_SKEW:
+    reset = read_reset(response)
+    if isinstance(reset, datetime) and abs(reset - response.sent_at) < _PLAUSIBLE_SKEW:
         return ServiceTime(reset - WINDOW, reset, ClockSource.RESET)
     return ServiceTime(response.sent_at, response.answered_at, ClockSource.LOCAL)
 
@@ -327,14 +328,17 @@ def service_time(response: Response) -> ServiceTime:
 def read_allowance(response: Response) -> Allowance | None:
     """Return what the answer says is left of the budget, None where it does not.
 
-    A reset that is missing, past or further away than a window cannot be meant: it is taken as the nearest that can.
+    Where the reset lies in no window around the service's time, it is told by another clock: then a whole window may be
+    left. :class:`~dockbell.core.reading.allowance.WindowClock` knows more, from several answers.
     """
     limit, remaining = (_number(response.headers.get(f"x-ratelimit-{name}")) for name in ("limit", "remaining"))
     if not limit or remaining is None:
         return None
-    reset = _reset_at(response)
-    resets_in = WINDOW if reset is None else reset - _now_of(response)
-    return Allowance(limit, remaining, min(max(resets_in, timedelta(0)), WINDOW))
+    reset = read_reset(response)
+    resets_in = reset - _now_of(response) if isinstance(reset, datetime) else reset
+    if resets_in is None or not -_DATE_RESOLUTION <= resets_in <= WINDOW:
+        resets_in = WINDOW
+    return Allowance(limit, remaining, max(resets_in, timedelta(0)))
 
 
 def read_retry_after(response: Response) -> timedelta | None:
@@ -351,12 +355,21 @@ def read_retry_after(response: Response) -> timedelta | None:
     return min(max(wish, timedelta(0)), _LONGEST_WISH)
 
 
+def read_date(response: Response) -> datetime | None:
+    """Return what ``Date`` says, None where it says nothing."""
+    return _http_date(response.headers.get("date"))
+
+
+def read_reset(response: Response) -> datetime | timedelta | None:
+    """Return what ``x-ratelimit-reset`` says: when the window ends, or in how long; None where it says nothing."""
+    number = _number(response.headers.get("x-ratelimit-reset"))
+    if number is not None and number <= _SECONDS_LEFT_MOST:
+        return timedelta(seconds=number)
+    return parse_moment(number)
+
+
 def _now_of(response: Response) -> datetime:
-    return _http_date(response.headers.get("date")) or response.answered_at
-
-
-def _reset_at(response: Response) -> datetime | None:
-    return parse_moment(_number(response.headers.get("x-ratelimit-reset")))
+    return read_date(response) or response.answered_at
 
 
 def _number(text: str | None) -> int | None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
 from dockbell.attendant import Attendant
-from dockbell.core.model import Feed
-from dockbell.errors import StoreError, StoreUnavailable
+from dockbell.core.model import Feed, RunKind
+from dockbell.errors import SourceUnavailable, StoreError, StoreUnavailable
 from dockbell.ports import Wish, Wished
 from dockbell.stores.sqlite.desk import SqliteDesk
 from dockbell.telemetry import AgentFails, WishFulfilled
-from tests.rig import Rig, open_rig
+from tests.rig import CountedAlarm, Rig, open_rig
 from tests.test_reader import make_drift
 
 
@@ -61,6 +62,69 @@ async def test_a_pass_is_made_when_it_is_wished(rig: Rig, desk: SqliteDesk) -> N
     outcome = await wish(rig, desk, Wish.RECONCILE)
     assert outcome == "complete: 2 pages, 5 records, 0 created, 0 updated, 0 deleted, 0 restored"
     assert [fact.outcome for fact in rig.ear.facts if isinstance(fact, WishFulfilled)] == [outcome]
+
+
+async def run_with_alarm(rig: Rig, desk: SqliteDesk, *wishes: Wish) -> CountedAlarm:
+    """Let the agent sleep until its alarm rings, while something is wished; return the alarm."""
+    alarm = CountedAlarm(0)
+    async with anyio.create_task_group() as group:
+        group.start_soon(rig.reconciler.run, alarm)
+        await alarm.is_quiet.wait()
+        for each in wishes:
+            await wish(rig, desk, each)
+        group.cancel_scope.cancel()
+    return alarm
+
+
+async def test_the_pass_that_confirms_a_wished_one_does_not_wait_for_the_old_alarm(rig: Rig, desk: SqliteDesk) -> None:
+    await rig.read_whole()
+    del rig.source.records["b"]
+    alarm = await run_with_alarm(rig, desk, Wish.RECONCILE)
+    assert alarm.delays == [86_400, 120]
+
+
+async def test_the_pass_that_repeats_a_wished_one_that_failed_does_not_wait_either(rig: Rig, desk: SqliteDesk) -> None:
+    def fail(_: int) -> None:
+        raise SourceUnavailable("HTTP 503")
+
+    await rig.read_whole()
+    rig.source.before_page = fail
+    alarm = await run_with_alarm(rig, desk, Wish.RECONCILE)
+    assert alarm.delays == [86_400, 5]
+
+
+async def test_absences_beside_approved_deletions_are_confirmed_soon(rig: Rig, desk: SqliteDesk) -> None:
+    await rig.read_whole()
+    rig.source.records = {key: rig.source.records[key] for key in "ae"}
+    await rig.read_whole()
+    del rig.source.records["e"]  # no pass has missed it yet
+    alarm = await run_with_alarm(rig, desk, Wish.APPROVE)
+    assert alarm.delays[-1] == 120
+
+
+@pytest.mark.parametrize("decision", [Wish.ABSORB, Wish.PUBLISH])
+async def test_what_is_absent_when_a_drift_is_decided_is_confirmed_soon(
+    rig: Rig, desk: SqliteDesk, decision: Wish
+) -> None:
+    await make_drift(rig)
+    del rig.source.records["b"]
+    alarm = await run_with_alarm(rig, desk, decision)
+    assert alarm.delays[-1] == 120
+
+
+async def test_a_pass_that_came_due_during_a_wished_one_is_not_made_after_it(rig: Rig) -> None:
+    await rig.read_whole()
+    rig.clock.pass_(86_400)
+    alarm = CountedAlarm(1)
+    rig.meanwhile(RunKind.PASS, partial(anyio.sleep, 0.2))
+    async with anyio.create_task_group() as group:
+        group.start_soon(rig.reconciler.reconcile)
+        await anyio.sleep(0.05)
+        rig.clock.pass_(6)
+        group.start_soon(rig.reconciler.run, alarm)
+        await alarm.is_quiet.wait()
+        group.cancel_scope.cancel()
+    assert len(await rig.statements("reconciled")) == 2
 
 
 async def test_a_record_is_purged_when_that_is_wished(rig: Rig, desk: SqliteDesk) -> None:

@@ -120,6 +120,7 @@ class Attendant:
         outcome = await purge_record(self._store, feed, key, name=self._name, rewrite_most=REWRITE_MOST)
         if feed in self._readers:
             await self._readers[feed].reload()
+            await self._reconcilers[feed].look()
         return outcome
 
     async def _do(self, wish: Wish, reader: Reader, reconciler: Reconciler) -> str:
@@ -133,6 +134,7 @@ class Attendant:
                 rows = await self._store.find_suspected(state.id) if state.held else ()
                 await self._store.spare(state.id, rows, Finding.KEPT, dormant=True)
                 await reader.reload()
+                await reconciler.look()
                 return f"complete: {len(rows)} records are kept until they are seen again"
             case _:
                 decision = Decision.ABSORB if wish is Wish.ABSORB else Decision.PUBLISH

@@ -52,6 +52,7 @@ class Reconciler:
         self.rewrite_most: int | None = REWRITE_MOST
         """A larger store is not written anew to remove traces of what is no longer stored; None: any is."""
         self._turn = anyio.Lock()
+        self._alarm: Alarm | None = None  # of the agent that runs
         self._due: timedelta | None = None  # by the steady clock
         self._due_at: datetime | None = None  # by our clock, where a crontab line says when
         self._failures = 0  # passes in a row that read something and ended incomplete
@@ -59,13 +60,22 @@ class Reconciler:
 
     async def run(self, alarm: Alarm) -> None:
         """Pass whenever a pass is due, until cancelled."""
-        while True:
+        self._alarm = alarm
+        try:
+            while True:
+                await self.look()
+                await alarm.wait()
+                if await self.delay() <= timedelta(0):
+                    await tend(self._reader, self._run_due)
+        finally:
+            self._alarm = None
+
+    async def look(self) -> None:
+        """Set the alarm anew, after something else than the agent has changed when the next pass is due."""
+        if self._alarm is not None:
             delay = await self.delay()
             # Our clock may be set meanwhile, and crontab lines mean our clock.
-            alarm.ring_in(delay if self._due_at is None else min(delay, _LOOK_AGAIN))
-            await alarm.wait()
-            if await self.delay() <= timedelta(0):
-                await tend(self._reader, self.run_once)
+            self._alarm.ring_in(delay if self._due_at is None else min(delay, _LOOK_AGAIN))
 
     async def delay(self) -> timedelta:
         """Return how long it is until the next pass is due; not positive when one is."""
@@ -91,32 +101,43 @@ class Reconciler:
 
     async def reconcile(self, *, approve: bool = False) -> RunRecord:
         """Pass once now, on the operator's word; with ``approve`` what is absent again is deleted, however much."""
-        return await self.run_once(approve=approve)
+        try:
+            return await self.run_once(approve=approve)
+        finally:
+            await self.look()  # the pass that is to confirm it, or to repeat it, may be due long before the alarm rings
 
     async def run_once(self, *, approve: bool = False) -> RunRecord:
         """Pass once; when the pass is complete, judge what it did not show."""
         async with self._turn:
-            self._wait_after_failure()  # unless it goes well
-            reader = self._reader
-            began = reader.steady()
-            await clean_stored(reader, rewrite_most=self.rewrite_most)
-            state = await reader.state()
-            checkpoint = await self._load_checkpoint(state)
-            seen = await reader.watch(None if checkpoint is None else checkpoint.seen)
-            try:
-                report = await self._read(state, seen, checkpoint)
-                if report.run.problem:
-                    await self._give_up(state, report, checkpoint)
-                    return report.run
-                run = await self._close(await reader.state(), report, seen, approve=approve)
-            finally:
-                reader.unwatch(seen)
-            state = await reader.reload()
-            self._failures = 0
-            self._wait_for_next(state, began)
-            if reader.is_provisional and not report.walk.is_unambiguous:
-                raise reader.doubt_key(report.walk)
-            return run
+            return await self._run(approve=approve)
+
+    async def _run_due(self) -> RunRecord | None:
+        """Pass once, unless a pass that an operator asked for was made while this waited for its end."""
+        async with self._turn:
+            return await self._run(approve=False) if await self.delay() <= timedelta(0) else None
+
+    async def _run(self, *, approve: bool) -> RunRecord:
+        self._wait_after_failure()  # unless it goes well
+        reader = self._reader
+        began = reader.steady()
+        await clean_stored(reader, rewrite_most=self.rewrite_most)
+        state = await reader.state()
+        checkpoint = await self._load_checkpoint(state)
+        seen = await reader.watch(None if checkpoint is None else checkpoint.seen)
+        try:
+            report = await self._read(state, seen, checkpoint)
+            if report.run.problem:
+                await self._give_up(state, report, checkpoint)
+                return report.run
+            run = await self._close(await reader.state(), report, seen, approve=approve)
+        finally:
+            reader.unwatch(seen)
+        state = await reader.reload()
+        self._failures = 0
+        self._wait_for_next(state, began)
+        if reader.is_provisional and not report.walk.is_unambiguous:
+            raise reader.doubt_key(report.walk)
+        return run
 
     # Reading ----------------------------------------------------------------------------------------------------------
 

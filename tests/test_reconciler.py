@@ -729,6 +729,38 @@ async def test_a_pass_that_always_ends_incomplete_is_made_less_and_less_often(ri
     assert await rig.delay() == 5
 
 
+async def test_a_pass_that_a_page_always_stops_is_made_less_and_less_often_too(rig: Rig) -> None:
+    def stop(number: int) -> None:
+        if rig.source.asked[-1][0] is not None:
+            raise SchemaMismatch("no array of records")
+
+    rig.source.before_page = stop
+    pauses = []
+    for _ in range(12):
+        with pytest.raises(SchemaMismatch):
+            await rig.read_whole(after=0)
+        pauses.append(await rig.delay())
+    assert (pauses[:4], pauses[-1]) == ([5, 10, 20, 40], 3600)
+
+
+async def test_passes_that_find_no_answer_after_a_checkpoint_do_not_wait_ever_longer(rig: Rig) -> None:
+    rig.restart(key="/id")
+    await interrupt(rig, 2)
+    rig.source.before_page = fail
+    for _ in range(8):
+        await rig.read_whole(after=0)
+    assert await rig.delay() == 5
+
+
+async def test_a_pass_of_a_feed_that_is_read_often_is_repeated_within_its_interval(tmp_path: Path) -> None:
+    async with open_stock(tmp_path, key="/id") as rig:
+        rig.source.put("a", available=1)
+        rig.source.records["bad"] = {"available": 2}
+        for _ in range(12):
+            await rig.read_whole(after=0)
+        assert await rig.delay() == 300
+
+
 async def test_a_pass_that_ends_incomplete_leaves_what_polls_prove_meanwhile(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

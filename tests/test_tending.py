@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import anyio
 import pytest
 
-from dockbell.errors import SourceRefused, StoreError, StoreFull
+from dockbell.errors import SchemaMismatch, SourceRefused, StoreError, StoreFull
+from dockbell.reader import choose_rest
 from dockbell.telemetry import AgentFails, FeedFails, FeedMended
 from dockbell.tending import tend
 from tests.rig import Rig, open_rig
@@ -83,6 +85,53 @@ async def test_a_store_that_takes_nothing_does_not_end_the_agent(rig: Rig, monke
     monkeypatch.setattr(rig.store, "save_problem", refuse_to_save)
     await tend(rig.reader, rig.read_whole, pause=False)
     assert "main/packages: OSError: database or disk is full" in rig.ear.texts()
+
+
+# The rest after a failure ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("every", "rests"),
+    [(15, [5, 10, 20, 40, 45, 45]), (1, [3, 3]), (300, [5, 10, 20, 40, 60, 60]), (None, [5, 10, 20, 40, 60])],
+)
+def test_an_agent_rests_short_after_one_failure_and_never_for_more_than_a_few_intervals(
+    every: int | None, rests: list[float]
+) -> None:
+    interval = None if every is None else timedelta(seconds=every)
+    assert [choose_rest(number, interval).total_seconds() for number in range(1, len(rests) + 1)] == rests
+
+
+async def test_one_odd_answer_costs_little_more_than_its_run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        rests.append(seconds)
+
+    def answer_oddly(_: int) -> None:
+        raise SchemaMismatch("no array of records")
+
+    await rig.read_whole()
+    monkeypatch.setattr("dockbell.tending.anyio.sleep", sleep)
+    rig.source.before_page = answer_oddly
+    await tend(rig.reader, rig.poller.run_once)
+    await tend(rig.reader, rig.poller.run_once)
+    rig.source.before_page = lambda _: None
+    await tend(rig.reader, rig.poller.run_once)
+    rig.source.before_page = answer_oddly
+    await tend(rig.reader, rig.poller.run_once)
+    assert rests == [5, 10, 0, 5]
+
+
+async def test_a_problem_that_stays_is_told_and_stored_once_a_minute(rig: Rig) -> None:
+    def refuse(_: int) -> None:
+        raise SourceRefused("source main: HTTP 401; check api_key")
+
+    await rig.read_whole()
+    rig.source.before_page = refuse
+    for _ in range(8):
+        rig.clock.pass_(10)
+        await tend(rig.reader, rig.poller.run_once, pause=False)
+    assert len([fact for fact in rig.ear.facts if isinstance(fact, FeedFails)]) == 2
 
 
 # A store that cannot be written --------------------------------------------------------------------------------------

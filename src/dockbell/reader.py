@@ -60,7 +60,10 @@ from dockbell.walk import CURSOR_EXPIRED, LIMIT_CHANGED, Walk
 _RESTARTS_MOST: Final = 2
 
 PROBE_PAUSE: Final = timedelta(minutes=1)
-"""A feed that the operator must mend is tried again once a minute."""
+"""A feed that the operator must mend is tried again once a minute at the least."""
+_REST_FIRST: Final = timedelta(seconds=5)
+_REST_INTERVALS: Final = 3
+"""A run that failed is followed by the next after so many intervals of the feed at most."""
 _GRACE: Final = timedelta(minutes=1)
 _UNPUNCTUAL: Final = timedelta(seconds=2)
 """The service tells its time in whole seconds: what is late by less may be in time."""
@@ -154,6 +157,8 @@ class Reader:
         self._is_gap_told = False
         self._due_at: datetime | None = None  # when the next run should ask, by the service's clock
         self._problems: dict[str, DockbellError] = {}  # by the agent that they stop
+        self._failures = Counter[str]()  # in a row, by the agent that met them
+        self._told_at: dict[str, timedelta] = {}  # problems, by the steady clock
         self._unanswered: set[tuple[str, str]] = set()
 
     # State ------------------------------------------------------------------------------------------------------------
@@ -219,13 +224,24 @@ class Reader:
         """The unit in which the records' timestamps are whole."""
         return self._habits.precision
 
-    async def note_problem(self, problem: DockbellError, agent: str) -> None:
-        """Tell and store what stops an agent of the feed."""
+    async def note_problem(self, problem: DockbellError, agent: str) -> timedelta:
+        """Tell and store what stops an agent of the feed; return for how long it is to rest.
+
+        One odd answer costs little more than the run that met it: the rest begins short, and doubles with each failure
+        in a row up to a few of the feed's own intervals. A refused key costs no requests: the client probes it.
+        """
         self._problems[agent] = problem
-        await self._save_problem(str(problem))
+        self._failures[agent] += 1
+        rest = choose_rest(self._failures[agent], self.settings.every)
+        words, now = str(problem), self.steady()
+        if words not in self._told_at or now - self._told_at[words] >= PROBE_PAUSE:
+            self._told_at[words] = now
+            await self._save_problem(words, rest)
+        return rest
 
     async def note_mended(self, agent: str) -> None:
         """Tell and store that an agent of the feed goes on; a refusal is over for all, what else stops others stays."""
+        del self._failures[agent]
         self._problems = {
             each: problem
             for each, problem in self._problems.items()
@@ -233,10 +249,11 @@ class Reader:
         }
         left = next(map(str, self._problems.values()), "")
         if left != (await self.state()).problem:
+            self._told_at.clear()
             await self._save_problem(left)
 
-    async def _save_problem(self, problem: str) -> None:
-        self.telemetry.emit(FeedFails(self.feed, problem, PROBE_PAUSE) if problem else FeedMended(self.feed))
+    async def _save_problem(self, problem: str, rest: timedelta | None = None) -> None:
+        self.telemetry.emit(FeedFails(self.feed, problem, rest) if problem else FeedMended(self.feed))
         await self.store.save_problem((await self.state()).id, problem)
         await self.reload()
 
@@ -300,6 +317,13 @@ class Reader:
         """Stop noting rows."""
         self._passes.discard(seen)
 
+    async def begin(self, kind: RunKind) -> Walk:
+        """Return a run that has read nothing yet."""
+        state = await self.state()
+        rows = SeenRows(await self.store.last_row(state.id))
+        level = self._limits.get(kind, PageLimit()).begins_at
+        return Walk(kind, rows, began_at=self.now(), forgiven=state.quarantined, level=level)
+
     async def read_run(
         self,
         kind: RunKind,
@@ -321,21 +345,16 @@ class Reader:
             SchemaMismatch: The records cannot be told apart, or there are none where they should be.
         """
         began = anyio.current_time()
-        state = await self.state()
-        last_row = await self.store.last_row(state.id)
-        limit = self._limits.get(kind, PageLimit())
-        walk = walk or Walk(
-            kind, SeenRows(last_row), began_at=self.now(), forgiven=state.quarantined, level=limit.begins_at
-        )
+        walk = walk or await self.begin(kind)
         read_page = partial(self._read_next, kind, since, walk)
         await walk.go(read_page, save)
         restarts = 0
         # Each time it begins again for its limit, that is a smaller one: that comes to an end by itself.
         while walk.problem == LIMIT_CHANGED or (walk.problem == CURSOR_EXPIRED and restarts < _RESTARTS_MOST):
             restarts += walk.problem == CURSOR_EXPIRED
-            walk.begin_again(last_row)
+            walk.begin_again(await self.store.last_row((await self.state()).id))
             await walk.go(read_page, save)
-        self._limits[kind] = limit.end_run(walk.needed, complete=not walk.problem)
+        self._limits[kind] = self._limits.get(kind, PageLimit()).end_run(walk.needed, complete=not walk.problem)
         if walk.is_colliding and not self.settings.key:
             raise self.doubt_key(walk)
         await self._adopt(
@@ -630,6 +649,17 @@ class Reader:
             touch=settings.touch,
             clean=None if self.erasure is None else self.erasure.record,
         )
+
+
+def choose_rest(failures: int, every: timedelta | None) -> timedelta:
+    """Return for how long an agent rests that has failed so often in a row.
+
+    Args:
+        failures: How often, at least once.
+        every: The interval of its feed; None where a crontab line says when.
+    """
+    most = PROBE_PAUSE if every is None else min(PROBE_PAUSE, every * _REST_INTERVALS)
+    return min(_REST_FIRST * (1 << min(failures - 1, 10)), most)
 
 
 def _decode_sound(records: Sequence[bytes]) -> list[JSON]:

@@ -55,7 +55,7 @@ class Reconciler:
         self._alarm: Alarm | None = None  # of the agent that runs
         self._due: timedelta | None = None  # by the steady clock
         self._due_at: datetime | None = None  # by our clock, where a crontab line says when
-        self._failures = 0  # passes in a row that read something and ended incomplete
+        self._failures = 0  # passes in a row that read something and failed
         self._doubts = 0  # complete passes in a row that left something to confirm
 
     async def run(self, alarm: Alarm) -> None:
@@ -156,8 +156,21 @@ class Reconciler:
         async def save(reached: Checkpoint) -> None:
             await reader.store.save_checkpoint(state.id, replace(reached, seen=seen))
 
-        walk = None if checkpoint is None else Walk.resume(checkpoint)
-        return await reader.read_run(RunKind.PASS, walk=walk, save=save)
+        walk = await reader.begin(RunKind.PASS) if checkpoint is None else Walk.resume(checkpoint)
+        pages = walk.pages
+        try:
+            report = await reader.read_run(RunKind.PASS, walk=walk, save=save)
+        except DockbellError:
+            self._count_failure(walk.pages - pages)
+            raise
+        if report.run.problem:
+            self._count_failure(walk.pages - pages)
+        return report
+
+    def _count_failure(self, pages: int) -> None:
+        """Count a failure in a row that has cost pages; where nothing was answered, asking again costs little."""
+        self._failures += 1 if pages > 0 else 0
+        self._wait_after_failure()
 
     async def _give_up(self, state: FeedState, report: RunReport, checkpoint: Checkpoint | None) -> None:
         """Store an incomplete pass; one that only found no answer goes on later where it was safe."""
@@ -169,7 +182,6 @@ class Reconciler:
         if walk.is_whole:  # bad records certify nothing, but the others need not wait for them
             proven = await self._prove(await reader.state(), walk)
             await reader.store.end_baseline(state.id, proven=proven, newest=self._find_newest(walk))
-        self._failures += 1 if report.run.pages else 0
         self._wait_after_failure()
         await reader.reload()
 

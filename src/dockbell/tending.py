@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 
 from dockbell.errors import DockbellError, StoreUnavailable, is_due_to
-from dockbell.reader import PROBE_PAUSE, Reader
+from dockbell.reader import Reader
 
 _RETRY_PAUSE: Final = timedelta(seconds=10)
 
@@ -40,8 +40,7 @@ async def _attempt(reader: Reader, run_once: Callable[[], Awaitable[object]]) ->
         reader.blame(error)
         if isinstance(error, StoreUnavailable):  # it concerns all feeds, and nothing can be stored of it
             raise
-        await reader.note_problem(error, agent)
-        return PROBE_PAUSE
+        return await reader.note_problem(error, agent)
     if result is not None:  # else nothing was asked, so nothing is known to be mended
         await reader.note_mended(agent)
     return timedelta(0)

@@ -12,7 +12,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dockbell.core.model import DELIVERED, ClockSource, Delivery, Outcome, Page, Urgency
 from dockbell.core.moment import format_moment, parse_moment
-from dockbell.errors import CursorExpired, PageUnreadable
+from dockbell.errors import CursorExpired, PageUnreadable, RequestRefused
 from dockbell.ports import Shelf
 from dockbell.telemetry import Fact, Telemetry
 
@@ -53,6 +53,8 @@ class FakeSource:
     """What the records' clock is off from the service's."""
     ahead: timedelta = timedelta(0)
     """What the service's clock is off from ours."""
+    reach: timedelta | None = None
+    """The age beyond which ``updated_since`` is refused."""
     name: str = "main"
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: list[tuple[str | None, datetime | None, Urgency]] = field(default_factory=list)
@@ -90,6 +92,8 @@ class FakeSource:
         self.asked.append((cursor, updated_since, urgency))
         self.limits.append(limit)
         self.before_page(len(self.asked))
+        if updated_since is not None and self.reach and updated_since < self.clock() + self.ahead - self.reach:
+            raise RequestRefused("GET /v1/packages: HTTP 400, updated_since too old")
         found = [
             record
             for record in self.records.values()

@@ -13,7 +13,7 @@ import pytest
 from dockbell.config import ResourceSettings
 from dockbell.core.model import RunKind, Urgency
 from dockbell.core.moment import format_moment
-from dockbell.errors import CursorExpired, SourceRefused, SourceUnavailable
+from dockbell.errors import CursorExpired, RequestRefused, SourceRefused, SourceUnavailable
 from dockbell.poller import trailing_every
 from dockbell.telemetry import LookbackNarrow
 from dockbell.tending import tend
@@ -444,3 +444,118 @@ async def test_a_gap_says_why_nothing_was_seen(rig: Rig, error: Exception, reaso
     rig.source.before_page = lambda _: None
     await rig.poll()
     assert [gap["reason"] for gap in await rig.statements("gap")] == [reason]
+
+
+# An API that refuses old starts ---------------------------------------------------------------------------------------
+
+WEEK = timedelta(days=7)
+DAYS = 86_400.0
+
+
+async def poll_and_pass(rig: Rig, after: float) -> None:
+    """Poll once, some time later, and make a pass where that asks for one; what goes wrong is stored."""
+    rig.clock.pass_(after)
+    await tend(rig.reader, rig.poller.run_once, pause=False)
+    if await rig.reconciler.delay() <= timedelta(0):
+        await tend(rig.reader, rig.reconciler.run_once, pause=False)
+
+
+async def test_a_quiet_feed_is_polled_on_where_the_api_refuses_old_starts(rig: Rig) -> None:
+    rig.source.page_size, rig.source.reach = 200, WEEK
+    await rig.read_whole()
+    for _ in range(20):
+        await poll_and_pass(rig, DAYS)
+    assert (await rig.reader.state()).problem == ""
+    asked = len(rig.source.asked)
+    rig.source.put("b", status="packed")
+    await poll_and_pass(rig, 15)
+    assert len(rig.source.asked) == asked + 1  # the bound is known: nothing is refused any more
+    assert await rig.events() == ["b updated 1"]
+    assert (await rig.reader.state()).progress.watermark == rig.clock()
+
+
+async def test_after_a_long_outage_a_pass_covers_what_polls_may_not_ask_for(rig: Rig) -> None:
+    rig.source.page_size, rig.source.reach = 200, WEEK
+    await rig.read_whole()
+    await rig.poll()
+    before = (await rig.reader.state()).progress.watermark
+    rig.restart()
+    rig.clock.pass_(DAYS)
+    rig.source.put("a", status="lost")  # out of reach when dockbell is back
+    rig.clock.pass_(10 * DAYS)
+    rig.source.put("b", status="packed")
+    rig.clock.pass_(60)
+    await tend(rig.reader, rig.poller.run_once, pause=False)
+    assert await rig.events() == ["b updated 1"]
+    assert (await rig.reader.state()).progress.watermark == before  # nothing is skipped that was not read
+    assert await rig.delay() == 0
+    await rig.read_whole()
+    assert await rig.events() == ["b updated 1", "a updated 1"]
+    await rig.poll()
+    assert (await rig.reader.state()).progress.watermark == rig.clock()
+    assert await rig.delay() > 0
+
+
+async def test_one_outage_asks_for_one_pass_by_itself(rig: Rig) -> None:
+    rig.source.page_size, rig.source.reach = 200, WEEK
+    await rig.read_whole()
+    rig.restart()
+    rig.clock.pass_(10 * DAYS)
+    fail = [True]
+
+    def refuse_passes(_: int) -> None:
+        if rig.source.asked[-1][1] is None and fail:
+            raise SourceUnavailable("HTTP 503")
+
+    rig.source.before_page = refuse_passes
+    await poll_and_pass(rig, 15)
+    assert await rig.delay() > 0  # it failed, and will be made again as any pass that failed
+    await poll_and_pass(rig, 15)
+    assert await rig.delay() > 0
+    fail.clear()
+    await rig.read_whole()
+    await rig.poll()
+    assert (await rig.reader.state()).progress.watermark == rig.clock()
+
+
+async def test_a_trailing_poll_starts_no_earlier_than_the_api_allows(rig: Rig) -> None:
+    rig.source.page_size, rig.source.reach = 200, timedelta(minutes=12)
+    await rig.read_whole()
+    rig.source.put("a", status="packed")
+    await rig.poll()
+    run = await rig.poller.trail_once()
+    assert run is not None
+    assert (run.problem, run.since) == ("", rig.clock() - timedelta(minutes=10) * 0.99)
+
+
+async def test_a_pass_does_not_clear_a_refusal_that_stops_polls(rig: Rig) -> None:
+    await rig.read_whole()
+
+    def refuse_polls(_: int) -> None:
+        if rig.source.asked[-1][1] is not None:
+            raise RequestRefused("GET /v1/packages: HTTP 422")
+
+    rig.source.before_page = refuse_polls
+    await tend(rig.reader, rig.poller.run_once, pause=False)
+    await tend(rig.reader, rig.reconciler.run_once, pause=False)
+    assert (await rig.reader.state()).problem == "GET /v1/packages: HTTP 422"
+    rig.source.before_page = lambda _: None
+    await tend(rig.reader, rig.poller.run_once, pause=False)
+    assert (await rig.reader.state()).problem == ""
+
+
+async def test_a_refusal_that_passes_teaches_no_bound(rig: Rig) -> None:
+    rig.source.page_size = 200
+    await rig.read_whole()
+    await rig.poll(after=20 * DAYS)
+    asked = len(rig.source.asked)
+
+    def refuse_once(request: int) -> None:
+        if request == asked + 1:
+            raise RequestRefused("GET /v1/packages: HTTP 400")
+
+    rig.source.before_page = refuse_once
+    with pytest.raises(RequestRefused):
+        await rig.poll()
+    assert await rig.poll() == ""
+    assert rig.source.asked[-1][1] == NOON - timedelta(seconds=60)

@@ -1,9 +1,9 @@
 """Errors, typed by who must act.
 
-The operator before start: :class:`ConfigError`. The operator later: :class:`SourceRefused`, :class:`SinkRejected`,
-:class:`SchemaMismatch`, :class:`StoreInUse`, :class:`StoreIncompatible`, :class:`StoreFull`. Nobody, it passes by
-itself: :class:`SourceUnavailable`, :class:`PageUnreadable`, :class:`RateLimited`, :class:`CursorExpired`,
-:class:`SinkUnavailable`, :class:`StoreUnavailable`.
+The operator before start: :class:`ConfigError`. The operator later: :class:`SourceRefused`, :class:`RequestRefused`,
+:class:`SinkRejected`, :class:`SchemaMismatch`, :class:`StoreInUse`, :class:`StoreIncompatible`, :class:`StoreFull`.
+Nobody, it passes by itself: :class:`SourceUnavailable`, :class:`PageUnreadable`, :class:`RateLimited`,
+:class:`CursorExpired`, :class:`SinkUnavailable`, :class:`StoreUnavailable`.
 
 Messages read *subject: fact, got value; remedy*, in lower case, and never hold a secret or a query string.
 """
@@ -35,6 +35,10 @@ class SourceError(DockbellError):
 
 class SourceRefused(SourceError):
     """The API does not accept the key (401, 403), or the request as such; the operator must act."""
+
+
+class RequestRefused(SourceRefused):
+    """The API accepts the key, and not this request; other requests may be accepted."""
 
 
 class SchemaMismatch(SourceError):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import anyio
 
 from dockbell.config import ResourceSettings
 from dockbell.core.model import RunKind
+from dockbell.core.reading.reach import BoundWindow
 from dockbell.core.reading.window import advance, open_trailing_window, open_window
+from dockbell.errors import RequestRefused
 from dockbell.ports import Alarm, RunRecord
-from dockbell.reader import Reader
+from dockbell.reader import Reader, RunReport
 from dockbell.tending import tend
 
 TRAILING_INTERVALS: Final = 20
@@ -35,6 +37,7 @@ class Poller:
         self._reader = reader
         self._is_new = True
         self._trailing_pages = 0
+        self._is_cut_off = False  # the API refuses to show what was not read yet; a pass was asked for
 
     async def run(self, alarm: Alarm) -> None:
         """Poll whenever the alarm rings, until cancelled."""
@@ -62,16 +65,17 @@ class Poller:
         began_at = reader.now()
         # A watermark of a clock that was wrong, and is corrected since, must not blind the polls until it is reached.
         base = replace(progress, watermark=min(progress.watermark, reader.asked_at or progress.watermark))
-        report = await reader.read_run(RunKind.POLL, since=open_window(base, lookback, precision))
+        report, window = await self._read(RunKind.POLL, open_window(base, lookback, precision))
         state = await reader.reload()
         # A pass that ended meanwhile may have told where the records' clock stands; all else only polls move.
         progress = replace(progress, newest=progress.newest or state.progress.newest)
         if (proof := report.walk.proof) is not None:
             # What another run stored meanwhile, this one would have met.
             unseen = [moment for moment in (proof.oldest_unseen, reader.take_found_aside()) if moment is not None]
-            progress, _ = advance(
-                progress, replace(proof, oldest_unseen=min(unseen, default=None)), lookback, precision
+            proof = replace(
+                proof, oldest_unseen=min(unseen, default=None), complete=proof.complete and window.is_covered
             )
+            progress, _ = advance(progress, proof, lookback, precision)
         last = max((run for run in (state.poll, state.full) if run), key=lambda run: run.ended_at, default=None)
         gaps = () if report.run.problem else reader.find_gap(report.run, began_at, last)
         await reader.store.close_run(
@@ -85,7 +89,22 @@ class Poller:
         self._is_new = False
         reader.tell(*gaps)
         await reader.reload()
+        if not window.is_covered and not self._is_cut_off:
+            reader.request_pass()
+        self._is_cut_off = not window.is_covered
         return report.run
+
+    async def _read(self, kind: RunKind, since: datetime) -> tuple[RunReport, BoundWindow]:
+        """Read a run that would start at ``since``; where the API calls that too old, as far back as it allows."""
+        reader = self._reader
+        window = await reader.bound(since)
+        try:
+            return await reader.read_run(kind, since=window.since), window
+        except RequestRefused:
+            if not await reader.learn_reach(window.since):
+                raise
+        window = await reader.bound(since)
+        return await reader.read_run(kind, since=window.since), window
 
     async def trail_once(self) -> RunRecord | None:
         """Poll once from long before the watermark, for what became visible late; it proves nothing."""
@@ -94,7 +113,7 @@ class Poller:
         if state.progress.watermark is None or state.passes == 0 or reader.is_provisional:
             return None
         since = open_trailing_window(state.progress, reader.lookback, reader.precision)
-        report = await reader.read_run(RunKind.TRAILING, since=since)
+        report, _ = await self._read(RunKind.TRAILING, since)
         self._trailing_pages = report.run.pages
         await reader.store.close_run(state.id, report.run, lateness=reader.learn_lateness(report.walk))
         await reader.reload()

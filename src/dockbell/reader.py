@@ -31,6 +31,7 @@ from dockbell.core.publishing.statement import GapReason, HoldReason, gap, held,
 from dockbell.core.reading.habits import Habits, Head, Sampler, Sighting
 from dockbell.core.reading.lateness import MOST_LOOKBACK, Lateness
 from dockbell.core.reading.page_limit import PageLimit
+from dockbell.core.reading.reach import BEHIND_MOST, BoundWindow, ages_to_try, bound_window
 from dockbell.core.reading.shape import Shape, ShapeUnknown, learn_shape
 from dockbell.core.reading.signature import find_differences, keeps_records, keeps_shape, sign_reading
 from dockbell.core.reading.window import choose_lookback, covered_until, is_narrow
@@ -38,6 +39,7 @@ from dockbell.errors import (
     DockbellError,
     PageUnreadable,
     RateLimited,
+    RequestRefused,
     SchemaMismatch,
     SourceRefused,
     StoreError,
@@ -140,6 +142,11 @@ class Reader:
         self.clock: ClockSource | None = None
         self.asked_at: datetime | None = None
         """S of the last request; None before it."""
+        self._ahead: timedelta | None = None  # how far the service's clock is ahead of ours
+        self.wants_pass = False
+        """A pass is to be made at once, whenever the next one is due."""
+        self.call_for_pass: Callable[[], None] | None = None
+        """Wakes the agent that makes passes; None while none waits."""
         self._base_url = base_url
         self._next_time = next_time
         self.turn = anyio.Lock()
@@ -224,6 +231,60 @@ class Reader:
         """The unit in which the records' timestamps are whole."""
         return self._habits.precision
 
+    @property
+    def service_now(self) -> datetime:
+        """The service's time now, as far as its last answer told it."""
+        offset = self._habits.offset
+        stored = timedelta(0) if offset is None else timedelta(seconds=offset.seconds)
+        return self.now() + (stored if self._ahead is None else self._ahead)
+
+    async def bound(self, since: datetime) -> BoundWindow:
+        """Return from when a poll asks that would start at ``since``, as far back as the API allows."""
+        state = await self.state()
+        reach = self._habits.reach
+        now, behind = self.service_now, self._habits.behind
+        read = [now if state.progress.watermark is None else min(state.progress.watermark, now)]
+        if state.full is not None and not state.held:  # a pass that showed too little has not read everything
+            read.append(state.full.asked_at)
+        return bound_window(
+            since,
+            None if reach is None else timedelta(seconds=reach),
+            now=now,
+            read_until=max(read),
+            behind=BEHIND_MOST if behind is None else behind,
+            lookback=self.lookback + self.precision,
+        )
+
+    async def learn_reach(self, refused: datetime) -> bool:
+        """Find out whether the API refused a poll because of how old its start was; return whether it did.
+
+        The youngest start is tried first: where that is refused too, the refusal has another reason. Then the refused
+        one is tried again, because a refusal may pass; then ever younger ones, until one is accepted.
+        """
+        now = self.service_now
+        ages = ages_to_try(now - refused)
+        if not ages or not await self._is_accepted(now - ages[-1]) or await self._is_accepted(refused):
+            return False
+        for age in ages:
+            if age == ages[-1] or await self._is_accepted(now - age):
+                await self._adopt(await self.state(), *self._habits.learn_reach(age))
+                break
+        return True
+
+    async def _is_accepted(self, since: datetime) -> bool:
+        async with self.turn:
+            try:
+                await self._ask_for_page(RunKind.POLL, since, None, 1)
+            except RequestRefused:
+                return False
+            return True
+
+    def request_pass(self) -> None:
+        """Let a pass be made at once."""
+        self.wants_pass = True
+        if self.call_for_pass is not None:
+            self.call_for_pass()
+
     async def note_problem(self, problem: DockbellError, agent: str) -> timedelta:
         """Tell and store what stops an agent of the feed; return for how long it is to rest.
 
@@ -240,12 +301,16 @@ class Reader:
         return rest
 
     async def note_mended(self, agent: str) -> None:
-        """Tell and store that an agent of the feed goes on; a refusal is over for all, what else stops others stays."""
+        """Tell and store that an agent of the feed goes on; what stops other agents stays.
+
+        A refusal of the key ends for all of them. A refused request says nothing of others: a pass that is accepted
+        does not show that polls are.
+        """
         del self._failures[agent]
         self._problems = {
             each: problem
             for each, problem in self._problems.items()
-            if each != agent and not isinstance(problem, SourceRefused)
+            if each != agent and (isinstance(problem, RequestRefused) or not isinstance(problem, SourceRefused))
         }
         left = next(map(str, self._problems.values()), "")
         if left != (await self.state()).problem:
@@ -341,7 +406,7 @@ class Reader:
             save: Stores how far a pass has come.
 
         Raises:
-            SourceRefused: The key, or the request as such, is not accepted.
+            SourceRefused: The key is not accepted; :class:`RequestRefused`: the request as such is not.
             SchemaMismatch: The records cannot be told apart, or there are none where they should be.
         """
         began = anyio.current_time()
@@ -422,6 +487,7 @@ class Reader:
         async with self.turn:
             page = await self._ask_for_page(kind, since, cursor, limit)
             self.clock, self.asked_at = page.clock, page.asked_at
+            self._ahead = page.answered_at - page.received_at
             state = await self.state()
             if state.first_asked_at is None:
                 await self.store.begin_feed(state.id, page.asked_at)

@@ -61,6 +61,7 @@ class Reconciler:
     async def run(self, alarm: Alarm) -> None:
         """Pass whenever a pass is due, until cancelled."""
         self._alarm = alarm
+        self._reader.call_for_pass = lambda: alarm.ring_in(timedelta(0))
         try:
             while True:
                 await self.look()
@@ -68,7 +69,7 @@ class Reconciler:
                 if await self.delay() <= timedelta(0):
                     await tend(self._reader, self._run_due)
         finally:
-            self._alarm = None
+            self._alarm = self._reader.call_for_pass = None
 
     async def look(self) -> None:
         """Set the alarm anew, after something else than the agent has changed when the next pass is due."""
@@ -80,6 +81,8 @@ class Reconciler:
     async def delay(self) -> timedelta:
         """Return how long it is until the next pass is due; not positive when one is."""
         reader = self._reader
+        if reader.wants_pass:
+            return timedelta(0)
         lefts = [] if self._due is None else [self._due - reader.steady()]
         if self._due_at is not None:
             lefts.append(self._due_at - reader.now())

@@ -264,6 +264,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
             many at the most. Kept within a factor of two, so that it is not stored anew with every poll.
         clean_runs: How many complete runs of several pages showed no record twice, at most ``STEADY_RUNS``.
         repeated: How many records the first run showed twice that did.
+        reach: The API refuses an ``updated_since`` older than this, in seconds; None where no bound is known.
     """
 
     envelope: Habit = Habit()
@@ -279,6 +280,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
     skew: int | None = None
     clean_runs: int = 0
     repeated: int = 0
+    reach: float | None = None
 
     def to_json(self) -> str:
         """Return it as stored; empty where nothing is known."""
@@ -296,6 +298,11 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
     def precision(self) -> timedelta:
         """The unit to which the start of a poll is rounded down: a second, until the timestamps' own is known."""
         return _UNITS.get(self.unit.value, _SECOND)
+
+    @property
+    def behind(self) -> timedelta | None:
+        """How far the records' clock is behind the service's at the most; None where that is not known."""
+        return None if self.skew is None else timedelta(seconds=max(-self.skew, 0))
 
     @property
     def cursors(self) -> CursorKind:
@@ -339,6 +346,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
             skew=self._observe_skew(view),
             clean_runs=self.clean_runs,
             repeated=self.repeated,
+            reach=self.reach,
         )
         return (self, ()) if habits == self else (habits, tuple(drifts))
 
@@ -359,6 +367,11 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
         if not complete or self.clean_runs >= STEADY_RUNS:
             return self, ()
         return msgspec.structs.replace(self, clean_runs=self.clean_runs + 1), ()
+
+    def learn_reach(self, reach: timedelta) -> tuple[Habits, tuple[str, ...]]:
+        """Return what is known after the API refused a start older than this and accepted this, and the news."""
+        drift = f"polls may ask for what was modified in the last {_in_words(reach)}, and for nothing older"
+        return msgspec.structs.replace(self, reach=reach.total_seconds()), (drift,)
 
     def _observe_envelope(self, view: _View, drifts: list[str]) -> Habit:
         known, name = self.envelope, view.page.envelope
@@ -484,6 +497,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
             ("service's clock", "" if self.offset is None else f"{_apart(self.offset.seconds)} ours"),
             ("records' clock", "" if self.skew is None else _describe_skew(self.skew)),
             ("cursors", _describe_cursors(self)),
+            ("updated_since", "" if self.reach is None else f"at most {_in_words(timedelta(seconds=self.reach))} back"),
         ]
         return [(name, words) for name, words in lines if words]
 
@@ -624,6 +638,14 @@ def _describe_cursors(habits: Habits) -> str:
     if habits.cursors is CursorKind.STEADY:
         return f"steady: {STEADY_RUNS} runs of several pages showed no record twice"
     return f"unknown: {habits.clean_runs} runs of several pages yet" if habits.clean_runs else ""
+
+
+def _in_words(span: timedelta) -> str:
+    """Return a span as ``6.9 days``, in its largest unit."""
+    for name, unit in (("days", timedelta(days=1)), ("hours", timedelta(hours=1)), ("minutes", timedelta(minutes=1))):
+        if span >= unit:
+            return f"{span / unit:.1f} {name}"
+    return f"{span.total_seconds():.0f} seconds"
 
 
 def _apart(seconds: int) -> str:

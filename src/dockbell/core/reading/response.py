@@ -25,6 +25,7 @@ from dockbell.errors import (
     CursorExpired,
     PageUnreadable,
     RateLimited,
+    RequestRefused,
     SchemaMismatch,
     SourceRefused,
     SourceUnavailable,
@@ -395,7 +396,8 @@ def judge_status(request: Request, response: Response) -> None:
     """Raise what the status of an answer means; return when it is a success.
 
     Raises:
-        SourceRefused: The key (401, 403) or the request as such is not accepted, or the API is elsewhere (3xx).
+        SourceRefused: The key is not accepted (401, 403), or the API is elsewhere (3xx).
+        RequestRefused: The request as such is not accepted.
         RateLimited: The key's budget is used up (429).
         CursorExpired: 400, 404, 410 or 422 on a page after the first.
         SourceUnavailable: Everything that passes by itself.
@@ -416,7 +418,7 @@ def judge_status(request: Request, response: Response) -> None:
     if request.continues and status in _CURSOR_LOST:
         raise CursorExpired(f"{fact}{said}; the cursor is no longer known")
     if 400 <= status < 500 and status not in _PASSING:  # noqa: PLR2004  # the class of the client's faults
-        raise SourceRefused(f"{fact}{said}; check base_url and the query of this resource")
+        raise RequestRefused(f"{fact}{said}; check base_url and the query of this resource")
     raise SourceUnavailable(f"{fact}{said}")
 
 

@@ -122,6 +122,7 @@ class Reconciler:
     async def _run(self, *, approve: bool) -> RunRecord:
         self._wait_after_failure()  # unless it goes well
         reader = self._reader
+        reader.wants_pass = False
         began = reader.steady()
         await clean_stored(reader, rewrite_most=self.rewrite_most)
         state = await reader.state()

@@ -59,6 +59,10 @@ class FakeSource:
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: list[tuple[str | None, datetime | None, Urgency]] = field(default_factory=list)
     limits: list[int] = field(default_factory=list)
+    sought: list[datetime] = field(default_factory=list)
+    """The ``updated_since`` of the requests before the first pass, which count among no others."""
+    before_search: Callable[[], None] = lambda: None
+    """Called before each answer to one of those; may raise, or change the records."""
     asked_alone: list[str] = field(default_factory=list)
     unreadable: set[str] = field(default_factory=set)
     """Records that spoil every page that they share with others."""
@@ -89,15 +93,19 @@ class FakeSource:
         expand: tuple[str, ...] = (),
         urgency: Urgency = Urgency.POLL,
     ) -> Page:
-        self.asked.append((cursor, updated_since, urgency))
-        self.limits.append(limit)
-        self.before_page(len(self.asked))
+        if updated_since is not None and urgency is Urgency.PASS:  # looks for where the records' clock stands
+            self.sought.append(updated_since)
+            self.before_search()
+        else:
+            self.asked.append((cursor, updated_since, urgency))
+            self.limits.append(limit)
+            self.before_page(len(self.asked))
         if updated_since is not None and self.reach and updated_since < self.clock() + self.ahead - self.reach:
             raise RequestRefused("GET /v1/packages: HTTP 400, updated_since too old")
         found = [
             record
             for record in self.records.values()
-            if (updated_since is None or (parse_moment(record["updated_at"]) or NOON) >= updated_since)
+            if (updated_since is None or (parse_moment(record.get("updated_at")) or NOON) >= updated_since)
             and all(record.get(name) == value for name, value in (query or {}).items())
         ]
         size = min(limit, self.page_size)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
 
@@ -28,11 +28,12 @@ from dockbell.core.publishing.erasure import Erasure
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.named import read_named
 from dockbell.core.publishing.statement import GapReason, HoldReason, gap, held, rebaselined
+from dockbell.core.reading.anchor import Short, find_boundary, next_since
 from dockbell.core.reading.habits import Habits, Head, Sampler, Sighting
 from dockbell.core.reading.lateness import MOST_LOOKBACK, Lateness
-from dockbell.core.reading.page_limit import PageLimit
+from dockbell.core.reading.page_limit import LIMITS, PageLimit
 from dockbell.core.reading.reach import BEHIND_MOST, BoundWindow, ages_to_try, bound_window
-from dockbell.core.reading.shape import Shape, ShapeUnknown, learn_shape
+from dockbell.core.reading.shape import Shape, ShapeUnknown, find_dates, learn_shape
 from dockbell.core.reading.signature import find_differences, keeps_records, keeps_shape, sign_reading
 from dockbell.core.reading.window import choose_lookback, covered_until, is_narrow
 from dockbell.errors import (
@@ -41,7 +42,9 @@ from dockbell.errors import (
     RateLimited,
     RequestRefused,
     SchemaMismatch,
+    SourceError,
     SourceRefused,
+    SourceUnavailable,
     StoreError,
 )
 from dockbell.ports import Bell, Checkpoint, Committed, FeedState, RunRecord, Source, Store
@@ -74,6 +77,32 @@ _INTERVALS_MOST: Final = 3
 
 _URGENCY: Final = {RunKind.POLL: Urgency.POLL, RunKind.TRAILING: Urgency.TRAILING, RunKind.PASS: Urgency.PASS}
 _VIA: Final = {RunKind.POLL: Via.POLL, RunKind.TRAILING: Via.TRAILING, RunKind.PASS: Via.PASS}
+
+
+_STARTS_MOST: Final = 3
+_EVER_AFTER: Final = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class _Start:
+    """What tells when a feed was first asked for.
+
+    Attributes:
+        asked_at: S of the first request; None before it.
+        answers: What was learned of the records' clock.
+        pages: The same, as they came.
+    """
+
+    asked_at: datetime | None = None
+    answers: list[Short] = field(default_factory=list)
+    pages: list[Page] = field(default_factory=list)
+
+    def take(self, since: datetime, page: Page, dates: Sequence[datetime]) -> None:
+        """Take in the answer to one request."""
+        self.asked_at = self.asked_at or page.asked_at
+        is_whole = page.next_cursor is None and len(page.records) < LIMITS[0]
+        self.answers.append(Short(since, is_whole, dates))
+        self.pages.append(page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +191,7 @@ class Reader:
         self._is_narrow = False
         self._found_aside: datetime | None = None
         self._is_gap_told = False
+        self._starts = 0  # searches for where the records' clock stands that found no answer
         self._due_at: datetime | None = None  # when the next run should ask, by the service's clock
         self._problems: dict[str, DockbellError] = {}  # by the agent that they stop
         self._failures = Counter[str]()  # in a row, by the agent that met them
@@ -485,32 +515,18 @@ class Reader:
         The store calls the judge inside of the transaction that writes what it decides.
         """
         async with self.turn:
+            start = await self._find_start() if (await self.state()).first_asked_at is None else None
             page = await self._ask_for_page(kind, since, cursor, limit)
             self.clock, self.asked_at = page.clock, page.asked_at
             self._ahead = page.answered_at - page.received_at
+            if start is not None:
+                await self._begin(start, page)
             state = await self.state()
-            if state.first_asked_at is None:
-                await self.store.begin_feed(state.id, page.asked_at)
-                state = await self.reload()
             if state.shape is None:
                 if not page.records:
                     return page, None
                 state = await self._learn(state, page)
-            reading = self._reading(kind, state)
-            try:
-                committed = await self.store.commit_page(
-                    state.id,
-                    partial(self.judge.judge, page, reading),
-                    self.compose,
-                    via=reading.via,
-                    announce=partial(self._announce, self.now()),
-                )
-            except Collision as error:
-                raise SchemaMismatch(
-                    f'resource "{self.feed.resource}": {error}, so {self._name_key()} does not tell records apart;'
-                    f" set key in [resources.{self.feed.resource}]"
-                ) from error
-            self._tell_changes(page, committed.judgement)
+            committed = await self._commit(state, page, self._reading(kind, state))
             for seen in self._passes:
                 seen.add(committed.judgement.seen)
             oldest = committed.judgement.oldest_unseen
@@ -522,12 +538,68 @@ class Reader:
                 self._unanswered.add((name, answer))
                 self.telemetry.emit(NamedEventUnanswered(self.feed, name, answer, count, is_first=is_first))
             self.compose.unanswered.clear()
-            if committed.judgement.pending:
-                self.awaited.ring()
-            if committed.statement is not None:  # drift was found
-                self.tell(committed.statement)
-                await self.reload()
             return page, committed
+
+    async def _commit(self, state: FeedState, page: Page, reading: Reading) -> Committed:
+        """Judge a page and store what it comes to."""
+        try:
+            committed = await self.store.commit_page(
+                state.id,
+                partial(self.judge.judge, page, reading),
+                self.compose,
+                via=reading.via,
+                announce=partial(self._announce, self.now()),
+            )
+        except Collision as error:
+            raise SchemaMismatch(
+                f'resource "{self.feed.resource}": {error}, so {self._name_key()} does not tell records apart;'
+                f" set key in [resources.{self.feed.resource}]"
+            ) from error
+        self._tell_changes(page, committed.judgement)
+        if committed.judgement.pending:
+            self.awaited.ring()
+        if committed.statement is not None:  # drift was found
+            self.tell(committed.statement)
+            await self.reload()
+        return committed
+
+    async def _find_start(self) -> _Start:
+        """Return when the feed is first asked for, by the service's clock and by that of its records.
+
+        An API that does not answer is asked again with the next run, a few times; then the service's clock must do.
+        """
+        start = _Start()
+        while self.resource.polled:
+            # Until an answer has told the service's time, ours must do.
+            since = next_since(start.asked_at or self.now(), start.answers)
+            if since is None:
+                break
+            try:
+                page = await self._ask_for_page(RunKind.PASS, since, None, LIMITS[0])
+            except SourceError as error:
+                # What is refused or unreadable is so for the pass as well; no answer may be one the next time.
+                self._starts += 1
+                if type(error) is SourceUnavailable and self._starts <= _STARTS_MOST:
+                    raise
+                break
+            start.take(since, page, find_dates(_decode_sound(page.records), updated_at=self.settings.updated_at))
+        return start
+
+    async def _begin(self, start: _Start, page: Page) -> None:
+        """Store when the feed was first asked for; before it, what was found to be dated later than that."""
+        state = await self.state()
+        asked_at = start.asked_at or page.asked_at
+        boundary, number = (None, None) if start.asked_at is None else find_boundary(start.asked_at, start.answers)
+        if number is not None:
+            known = start.pages[number]
+            asked_at = known.asked_at  # what it shows was there
+            if state.shape is None:
+                state = await self._learn(state, page if page.records else known)
+            # All of it was there: no date of it is news.
+            reading = replace(self._reading(RunKind.PASS, state, _EVER_AFTER), boundary=_EVER_AFTER)
+            await self._commit(state, known, reading)
+        await self.store.begin_feed(state.id, asked_at, boundary)
+        await self.reload()
 
     async def _ask_for_page(self, kind: RunKind, since: datetime | None, cursor: str | None, limit: int) -> Page:
         """Return a page without what is never stored."""
@@ -653,8 +725,9 @@ class Reader:
         count, paths = judgement.drifted, sorted(drift.paths)
         return held(self.feed, now, reason=HoldReason.DRIFT, count=count, since=now, paths=paths)
 
-    def _reading(self, kind: RunKind, state: FeedState) -> Reading:
-        assert state.first_asked_at is not None
+    def _reading(self, kind: RunKind, state: FeedState, first_asked_at: datetime | None = None) -> Reading:
+        first_asked_at = first_asked_at or state.first_asked_at
+        assert first_asked_at is not None
         baseline = state.passes == 0
         # Once snapshots were published, what they state is known to others: from then on a difference is a change.
         is_emitting = self.is_provisional and state.emitted is not None
@@ -669,9 +742,10 @@ class Reader:
         waits = kind is RunKind.POLL or covered is None or baseline or not self.resource.polled
         return Reading(
             Via.FIRST_PASS if kind is RunKind.PASS and baseline else _VIA[kind],
-            state.first_asked_at,
+            first_asked_at,
+            boundary=state.boundary,
             baseline=baseline,
-            settling=state.passes == 1 or (state.full is not None and state.full.tally.repeated > 0),
+            settling=state.passes == 1,
             emit=self.settings.first_pass == "emit" and not (state.rebaselining or is_emitting),
             provisional=provisional,
             rebaselining=state.rebaselining,

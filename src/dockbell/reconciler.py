@@ -184,8 +184,11 @@ class Reconciler:
             await reader.store.drop_checkpoint(state.id)
         await reader.store.close_run(state.id, report.run, lateness=reader.learn_lateness(walk))
         if walk.is_whole:  # bad records certify nothing, but the others need not wait for them
-            proven = await self._prove(await reader.state(), walk)
-            await reader.store.end_baseline(state.id, proven=proven, newest=self._find_newest(walk))
+            state = await reader.state()
+            proven = await self._prove(state, walk)
+            await reader.store.end_baseline(
+                state.id, proven=proven, newest=self._find_newest(walk), boundary=_find_boundary(state, walk)
+            )
         self._wait_after_failure()
         await reader.reload()
 
@@ -245,6 +248,7 @@ class Reconciler:
             confirm_at=run.ended_at + reader.settings.confirm_after if left or run.tally.held else None,
             proven=proven,
             newest=self._find_newest(walk),
+            boundary=_find_boundary(state, walk),
             lateness=reader.learn_lateness(walk),
             statements=statements,
             compose=reader.compose,
@@ -382,6 +386,13 @@ class Reconciler:
             verdict=verdict,
         )
         return [*statements, reconciled(reader.feed, now, certificate)]
+
+
+def _find_boundary(state: FeedState, walk: Walk) -> datetime | None:
+    """Return when the feed was first asked for by its records' clock, as far as the newest dates of a pass tell."""
+    if state.first_asked_at is None or walk.lag is None:
+        return None
+    return state.first_asked_at - walk.lag
 
 
 def _portions(rows: Sequence[int]) -> Iterator[Sequence[int]]:

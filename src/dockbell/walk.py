@@ -59,6 +59,7 @@ class Walk:
             in quarantine before, for their text may be another each time.
         bad: What is wrong with the records that keep it from being complete.
         is_whole: It came to the end of the list, whatever it met.
+        lag: The least by which the newest date of a page was behind the answer; None where no record was dated.
         problem: Why it is incomplete.
         cause: The error that made it so.
         level: Its limit, as an index of ``LIMITS``; the pages of a run are all asked for with the same.
@@ -81,6 +82,7 @@ class Walk:
     on_time: int = 0
     oldest_unseen: datetime | None = None
     newest: datetime | None = None
+    lag: timedelta | None = None
     last_record: bytes | None = None
     forgiven: int = 0
     bad: list[str] = field(default_factory=list)
@@ -246,8 +248,10 @@ class Walk:
         if self.kind is not RunKind.PASS:
             self._ticks.update(dates)
         newest = max((at for at in dates if at <= answered), default=None)
-        if newest is not None and (self.newest is None or newest > to_micros(self.newest)):
-            self.newest = from_micros(newest)
+        if newest is not None:
+            self.lag = min(page.answered_at - from_micros(newest), timedelta.max if self.lag is None else self.lag)
+            if self.newest is None or newest > to_micros(self.newest):
+                self.newest = from_micros(newest)
         repeated = set(self.rows.add(judgement.seen))
         if repeated:
             self.collisions += sum(write.is_unexplained and write.row in repeated for write in judgement.writes)
@@ -325,6 +329,7 @@ class Walk:
             collisions=self.collisions,
             tally={name: getattr(self.tally, name) for name in Tally.__slots__},
             newest=None if self.newest is None else to_micros(self.newest),
+            lag=None if self.lag is None else self.lag.total_seconds(),
             bad=self.bad[:1],
             level=self.level,
         )
@@ -351,6 +356,7 @@ class Walk:
             collisions=kept.collisions,
             tally=Tally(**kept.tally),
             newest=None if kept.newest is None else from_micros(kept.newest),
+            lag=None if kept.lag is None else timedelta(seconds=kept.lag),
             bad=kept.bad,
             level=kept.level,
             _cursor=checkpoint.cursor,
@@ -370,6 +376,7 @@ class _Kept(msgspec.Struct):
     newest: int | None
     bad: list[str]
     level: int
+    lag: float | None = None  # in seconds
 
 
 def _first(one: datetime | None, other: datetime | None) -> datetime | None:

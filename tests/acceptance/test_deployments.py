@@ -398,6 +398,28 @@ async def test_a_new_field_that_moves_every_timestamp_is_a_change_of_every_recor
         assert len(await dockbell.told("updated")) == sum(map(len, dockbell.initial.values()))
 
 
+# The first pass -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("skew", [0.0, -30.0, -300.0, -7200.0, 28_800.0])
+@pytest.mark.parametrize("quiet", [0.0, 4000.0])
+async def test_after_the_first_pass_polls_tell_every_creation_whatever_the_records_clock_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, skew: float, quiet: float
+) -> None:
+    settings = {"first_pass": "baseline", "reconcile": "24h"}
+    options: dict[str, Any] = {"timestamp_skew": skew, "timestamp_offset": "none"}
+    async with deploy(tmp_path, monkeypatch, resources=("shipments",), settings=settings, **options) as dockbell:
+        await anyio.sleep(quiet)
+        await dockbell.run(31)
+        created: set[str] = set()
+        while len(created) < 10:
+            dockbell.sandbox.step(3)
+            created |= {each.identity for each in dockbell.changes() if each.kind == "created"}
+            await dockbell.run(31)
+            assert await dockbell.told("created") == sorted(("shipments", name) for name in created)
+        assert (await dockbell.state("shipments")).passes == 1
+
+
 # Much at once ---------------------------------------------------------------------------------------------------------
 
 

@@ -120,6 +120,7 @@ class Listing:
         ended_at: The service's time of the last answer so far.
         shown: Keys that it showed.
         finished: It came to its end.
+        is_search: It looks for where the records' clock stands, before the first pass.
         dropped: Versions that were visible and dated before ``since`` when it began.
         keys: The keys that it began with, in their order.
     """
@@ -133,6 +134,7 @@ class Listing:
     dropped: list[Version]
     keys: list[str]
     shown: set[str] = field(default_factory=set)
+    is_search: bool = False
     finished: bool = False
 
 
@@ -343,6 +345,7 @@ class ModelApi:
         listing = Listing(
             len(self.listings), urgency, since, query, began_at, began_at, dropped, [version.key for version in view]
         )
+        listing.is_search = urgency is Urgency.PASS and since is not None
         if self.deployment.order == "shuffled":
             turn = listing.number % max(len(listing.keys), 1)
             listing.keys = [*listing.keys[turn:], *listing.keys[:turn]]

@@ -81,7 +81,7 @@ async def test_a_record_that_the_first_pass_met_is_not_called_created(tmp_path: 
     """The key is learned, so what changed during the first pass waits for the next run; it was there all the time."""
     story = Story(tmp_path, Deployment(resource="packages", page_most=50))
     async with story.running():
-        await story.read_whole(story.doing(story.api.put, "a"))
+        await story.read_whole(Step(), Step(), story.doing(story.api.put, "a"))
         await story.poll()
         assert await story.told() == ["a updated 1"]
 

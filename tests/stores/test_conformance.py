@@ -18,6 +18,7 @@ from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.comparing.judgement import Bad, Finding, Judgement, Note, Pending, Snapshots
 from dockbell.core.model import Change, Event, Feed, RunKind, Statement, StatementKind, Via
 from dockbell.core.publishing.settlement import Beginning, Blocked, DeadLetter, Settlement
+from dockbell.core.publishing.statement import rebaselined
 from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
@@ -90,6 +91,21 @@ async def test_the_first_request_of_a_feed_stays_the_first(store: Store, state: 
     await store.begin_feed(state.id, NOON)
     await store.begin_feed(state.id, NOON + DAY)
     assert (await reload(store)).first_asked_at == NOON
+
+
+async def test_when_a_feed_was_first_asked_for_by_its_records_clock_is_kept_until_it_is_read_otherwise(
+    store: Store, state: FeedState
+) -> None:
+    await store.end_baseline(state.id, proven=False, newest=None, boundary=None)
+    assert (await reload(store)).boundary is None
+    await store.begin_feed(state.id, NOON, NOON - DAY)
+    assert ((await reload(store)).boundary, (await reload(store)).progress.newest) == (NOON - DAY, NOON - DAY)
+    await store.end_baseline(state.id, proven=False, newest=None, boundary=NOON)
+    assert (await reload(store)).boundary == NOON - DAY
+    await store.save_signature(state.id, {}, rebaseline=rebaselined(FEED, NOON, ["query"]), compose=COMPOSE)
+    assert (await reload(store)).boundary is None
+    await store.end_baseline(state.id, proven=False, newest=None, boundary=NOON)
+    assert (await reload(store)).boundary == NOON
 
 
 async def test_what_proves_a_key_is_not_forgotten_with_the_shape(store: Store, state: FeedState) -> None:

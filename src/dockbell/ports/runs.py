@@ -128,6 +128,7 @@ class FeedState:
         proven: The key was unique over a whole complete pass, or is configured.
         rebaselining: It is read differently than what is stored was, until a pass is complete.
         first_asked_at: S0, the service's time of the first request; None before it.
+        boundary: The same moment on the records' own clock; None while that is not known.
         progress: What its polls have proven.
         lateness: How late its records become visible.
         habits: What was learned of its listing, as JSON; empty before it.
@@ -157,6 +158,7 @@ class FeedState:
     proven: bool = False
     rebaselining: bool = False
     first_asked_at: datetime | None = None
+    boundary: datetime | None = None
     progress: Progress = field(default_factory=Progress)
     lateness: Lateness = field(default_factory=Lateness)
     habits: str = ""

@@ -57,8 +57,14 @@ class Store(Protocol):
         """Return a feed's state, making the feed if it is new."""
         ...
 
-    async def begin_feed(self, feed_id: int, first_asked_at: datetime) -> None:
-        """Store S0, the service's time of a feed's first request; the watermark begins there."""
+    async def begin_feed(self, feed_id: int, first_asked_at: datetime, boundary: datetime | None = None) -> None:
+        """Store when a feed was first asked for; polls begin there.
+
+        Args:
+            feed_id: The feed.
+            first_asked_at: S0, by the service's clock.
+            boundary: The same moment on the records' own clock; None while that is not known.
+        """
         ...
 
     async def save_signature(
@@ -158,6 +164,7 @@ class Store(Protocol):
         confirm_at: datetime | None,
         proven: bool,
         newest: datetime | None,
+        boundary: datetime | None = None,
         lateness: Lateness | None,
         statements: Sequence[Statement],
         compose: Compose,
@@ -172,6 +179,7 @@ class Store(Protocol):
             confirm_at: When a pass is due that confirms suspected absences.
             proven: See :meth:`end_baseline`.
             newest: See :meth:`end_baseline`.
+            boundary: See :meth:`end_baseline`.
             lateness: How late records become visible, where that is to be stored.
             statements: What is stated at its end.
             compose: Gives them their number.
@@ -180,13 +188,16 @@ class Store(Protocol):
         """
         ...
 
-    async def end_baseline(self, feed_id: int, *, proven: bool, newest: datetime | None) -> None:
+    async def end_baseline(
+        self, feed_id: int, *, proven: bool, newest: datetime | None, boundary: datetime | None = None
+    ) -> None:
         """Note that an incomplete pass has come to the end of the list all the same.
 
         Args:
             feed_id: The feed.
             proven: The pass proves that the key tells all records apart.
             newest: Where the records' clock stood when it began; kept where no poll has told it.
+            boundary: When the feed was first asked for, by that clock; kept where nothing has told it before.
         """
         ...
 

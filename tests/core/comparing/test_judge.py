@@ -230,10 +230,39 @@ def test_the_first_pass_states_each_record_on_request() -> None:
     assert (change.kind, change.revision, change.via) == (ChangeKind.SNAPSHOT, 0, Via.FIRST_PASS)
 
 
-def test_until_a_second_pass_has_ended_old_records_are_still_met_silently() -> None:
-    reading = Reading(Via.POLL, S0, settling=True)
-    assert read(Shelf(), shipment(at=-1), reading=reading).changes == []
-    assert [change.kind for change in read(Shelf(), shipment(at=1), reading=reading).changes] == [ChangeKind.CREATED]
+def test_the_second_pass_meets_old_records_silently_and_no_other_run_does() -> None:
+    for via, old in ((Via.PASS, []), (Via.POLL, ["updated"]), (Via.TRAILING, ["updated"])):
+        reading = Reading(via, S0, settling=True)
+        assert kinds(read(Shelf(), shipment(at=-1), reading=reading)) == old
+        assert kinds(read(Shelf(), shipment(at=1), reading=reading)) == ["created"]
+        assert kinds(read(Shelf(), shipment(at=-1), reading=replace(reading, settling=False))) == ["created"]
+
+
+@pytest.mark.parametrize("via", [Via.POLL, Via.PASS])
+def test_old_is_what_is_dated_before_the_feed_was_first_asked_for_by_the_records_own_clock(via: Via) -> None:
+    behind = S0 - timedelta(hours=2)
+    for reading, new in (
+        (Reading(via, S0, boundary=behind, baseline=True), "updated"),
+        (Reading(via, S0, boundary=behind, settling=True), "created"),
+    ):
+        assert kinds(read(Shelf(), shipment(at=-7199), reading=reading)) == [new]
+        assert kinds(read(Shelf(), shipment(at=-7199, created_at=stamp(-7199)), reading=reading)) == ["created"]
+        assert kinds(read(Shelf(), shipment(at=-7199, created_at=stamp(-7201)), reading=reading)) == ["updated"]
+    assert kinds(read(Shelf(), shipment(at=-7201), reading=Reading(via, S0, boundary=behind, baseline=True))) == []
+
+
+def test_where_all_later_dates_are_stored_one_of_the_future_is_news() -> None:
+    reading = replace(FIRST, boundary=S0 - timedelta(minutes=1))
+    assert kinds(read(Shelf(), shipment(at=7200), reading=reading)) == ["updated"]
+
+
+def test_records_that_say_only_when_they_were_created_are_told_apart_by_that() -> None:
+    judge = Judge(FEED, key=("/id",), updated_at=None, created_at="/created_at", canon=Canon())
+    for at, expected in ((-1, []), (1, ["created"])):
+        record = {"id": "a", "created_at": stamp(at)}
+        shelf = Shelf()
+        assert kinds(read(shelf, record, reading=FIRST, judge=judge)) == expected
+        assert shelf.rows["a"].modified is None
 
 
 def test_the_first_change_after_a_baseline_is_revision_one() -> None:

@@ -42,7 +42,7 @@ from dockbell.core.diff import diff, touched
 from dockbell.core.document import DEPTH_MAX, decode
 from dockbell.core.key import KeyMissing, key_of
 from dockbell.core.model import JSON, Change, ChangeKind, DeletionReason, Feed, Key, Page, Via
-from dockbell.core.moment import from_micros, parse_moment, to_micros
+from dockbell.core.moment import from_micros, parse_moment
 
 _MET: Final = b""
 """Stands for the raw hash of a record that was met while the key was not proven, and is left to the first poll."""
@@ -93,7 +93,8 @@ class Judge:
         self._detail = frozenset(detail)
         self._touch = touch
         self._clean = clean or bytes
-        self._head = _head_decoder([*self._key, *([self._updated_at] if self._updated_at else [])])
+        self._date = self._updated_at or self._created_at
+        self._head = _head_decoder([*self._key, *([self._date] if self._date else [])])
 
     def identify(self, raw: bytes) -> Key:
         """Return the key of a raw record.
@@ -145,7 +146,7 @@ class Judge:
         sightings = self._identify_all(page, verdict)
         stored = snapshots.find(list(sightings))
         readings = self._sift(sightings, stored, verdict)
-        if reading.baseline or reading.settling:
+        if reading.baseline or reading.settles:
             readings = self._take_baseline(readings, page, reading, verdict)
         candidates = self._read_all(readings, verdict)
         verdict.dates = dict.fromkeys(sightings)
@@ -217,16 +218,14 @@ class Judge:
         their text stands for the fingerprint until their content changes.
         """
         others = []
-        began, answered = to_micros(reading.first_asked_at), to_micros(page.answered_at)
         oldest = None
         for each in readings:
-            modified = None if self._updated_at is None else micros(self._time(each.head, self._updated_at))
-            is_silent = (
-                reading.baseline if modified is None else modified < began or (reading.baseline and modified > answered)
-            )
+            date = self._time(each.head, self._date)
+            is_silent = reading.baseline if date is None else reading.was_there(date, page.answered_at)
             if each.known is not None or not is_silent or reading.emits or not _is_plain(each.raw):
                 others.append(each)
                 continue
+            modified = micros(date) if self._updated_at else None
             verdict.writes.append(Write(None, each.key.text, each.raw_hash, each.raw_hash, modified, 0, each.raw))
             if modified is not None and (oldest is None or modified < oldest):
                 oldest = modified
@@ -505,7 +504,7 @@ class Judge:
             # It was gone as the feed was read then, and may merely match another query: no news, like an unknown key.
             # Where a complete pass counts still, the same records are read otherwise: then it is back.
             modified = candidate.modified
-            return Finding.REBASELINED if modified is None or modified < reading.first_asked_at else None
+            return Finding.REBASELINED if modified is None or modified < reading.began_at else None
         if known is None or difference.patch is None or candidate.has_advanced:
             return None
         if reading.rebaselining:
@@ -538,29 +537,27 @@ class Judge:
         return touched(diff(self._canon.form(previous), self._canon.form(document))) or touched(patch)
 
     def _is_baseline(self, candidate: Candidate, page: Page, reading: Reading) -> bool:
-        """Return whether a reading of the first pass says nothing of a change since that began, by its date.
-
-        A date of the service's future says nothing of that for a record that was never seen: in an API whose records
-        are dated hours ahead, all that changed in these hours would else be news.
-        """
-        modified = candidate.modified
-        if modified is None or modified < reading.first_asked_at:
+        """Return whether a reading of the first pass says nothing of a change since that began, by its date."""
+        date = self._time(candidate.document, self._date)
+        if date is None:
             return True
-        return reading.baseline and candidate.known is None and modified > page.answered_at
+        return date < reading.began_at if candidate.known else reading.was_there(date, page.answered_at)
 
     def _kind(self, candidate: Candidate, page: Page, reading: Reading) -> ChangeKind | None:
         """Return what to call the difference; None for a silent baseline."""
         known = candidate.known
         if known is not None and (known.gone_at is not None or not known.is_met):
             return ChangeKind.RESTORED if known.gone_at is not None else ChangeKind.UPDATED
-        modified = candidate.modified
+        date = self._time(candidate.document, self._date)
         old = self._is_baseline(candidate, page, reading)
-        if known is None and ((reading.baseline and old) or (reading.settling and modified is not None and old)):
+        if known is None and old and (reading.baseline or (reading.settles and date is not None)):
             return ChangeKind.SNAPSHOT if reading.emit else None
         was_met = reading.baseline or (known is not None and known.raw_hash == _MET)
-        if was_met or (reading.settling and modified is not None):
+        if was_met or (reading.settling and date is not None):
             created = self._time(candidate.document, self._created_at)
-            if was_met if created is None else created < reading.first_asked_at:
+            # By its date it was there before, and the first pass has skipped it.
+            was_there = was_met or (known is None and old)
+            if was_there if created is None else created < reading.began_at:
                 return ChangeKind.UPDATED
         return ChangeKind.CREATED
 

@@ -265,9 +265,11 @@ class Reading:
     Attributes:
         via: The kind of run.
         first_asked_at: S0, the service's time of the feed's first request, or of the first under its present reading.
-        baseline: No complete pass has ended yet: unknown records dated before ``first_asked_at`` are no news.
-        settling: Only one pass has ended, and its pages may have shifted: until a second has ended too, the same holds
-            for records that are dated.
+        boundary: The same moment on the records' own clock: what was visible at the first request and is dated later
+            is stored. None while that is not known.
+        baseline: No complete pass has ended yet: unknown records dated before the boundary are no news.
+        settling: Only one pass has ended, and its pages may have shifted: in the second, the same holds for records
+            that are dated.
         emit: Publish each baseline record as a ``snapshot``.
         provisional: The key was learned and is not proven unique: nothing is published.
         rebaselining: The feed is read differently than what is stored was: a difference alone is no change.
@@ -282,6 +284,7 @@ class Reading:
 
     via: Via
     first_asked_at: datetime
+    boundary: datetime | None = None
     baseline: bool = False
     settling: bool = False
     emit: bool = False
@@ -298,6 +301,26 @@ class Reading:
     def emits(self) -> bool:
         """Whether baseline records are published one by one as they are read."""
         return self.emit and not self.provisional
+
+    @property
+    def began_at(self) -> datetime:
+        """What is dated before was there when the feed was first asked for, as far as the records' dates tell."""
+        return self.boundary or self.first_asked_at
+
+    @property
+    def settles(self) -> bool:
+        """Whether it is the pass that shows what the first one may have skipped; no other run tells old from new."""
+        return self.settling and self.via is Via.PASS
+
+    def was_there(self, date: datetime, answered_at: datetime) -> bool:
+        """Return whether a record of this date was there when the feed was first asked for.
+
+        Where the boundary is not known, a date of the service's future says nothing in the first pass: in an API whose
+        records are dated hours ahead, all that changed in these hours would else be news.
+        """
+        if date < self.began_at:
+            return True
+        return self.baseline and self.boundary is None and date > answered_at
 
     def unseen_since(self, modified: datetime | None) -> datetime | None:
         """Return the start of the last complete run that would have shown a record of this date."""

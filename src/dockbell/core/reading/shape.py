@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import product
 from typing import Final
 
@@ -76,6 +77,15 @@ def learn_shape(
         updated_at=updated_at or _find_time(_MODIFIED, records),
         created_at=_find_time(_CREATED, records),
     )
+
+
+def find_dates(records: Sequence[JSON], *, updated_at: str | None = None) -> list[datetime]:
+    """Return when the records of a page were modified, or were created where they say only that."""
+    place = updated_at or _find_time(_MODIFIED, records) or _find_time(_CREATED, records)
+    if place is None:
+        return []
+    tokens = pointer.parse(place)
+    return [date for record in records if (date := parse_moment(pointer.resolve(record, tokens))) is not None]
 
 
 def _find_key(singular: str, records: Sequence[JSON]) -> tuple[str, ...]:

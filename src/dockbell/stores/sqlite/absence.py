@@ -80,13 +80,16 @@ def suspect(connection: sqlite3.Connection, feed_id: int, rows: Sequence[int], a
         _note_rows(connection, feed_id, new[:_NOTED_MOST], Finding.SUSPECTED, to_micros(now))
 
 
-def end_baseline(connection: sqlite3.Connection, feed_id: int, *, proven: bool, newest: datetime | None) -> None:
+def end_baseline(
+    connection: sqlite3.Connection, feed_id: int, *, proven: bool, newest: datetime | None, boundary: datetime | None
+) -> None:
     """Note that a pass has come to the end of the list."""
     connection.execute(
         "UPDATE feeds SET baselines = baselines + (passes = 0 OR rebaselining), passes = passes + 1, rebaselining = 0,"
-        " proven = max(proven, ?), newest = coalesce(newest, ?),"
-        " emitted = iif(?, NULL, emitted) WHERE id = ?",
-        (proven, micros(newest), proven, feed_id),
+        " proven = max(proven, :proven), newest = coalesce(newest, :newest),"
+        " boundary = coalesce(boundary, :boundary),"
+        " emitted = iif(:proven, NULL, emitted) WHERE id = :id",
+        {"proven": proven, "newest": micros(newest), "boundary": micros(boundary), "id": feed_id},
     )
 
 
@@ -99,6 +102,7 @@ def close_pass(
     confirm_at: datetime | None,
     proven: bool,
     newest: datetime | None,
+    boundary: datetime | None,
     lateness: Lateness | None,
     statements: Sequence[Statement],
     compose: Compose,
@@ -108,7 +112,7 @@ def close_pass(
     """Store the end of a complete pass."""
     with transaction(connection):
         save_run(connection, feed_id, run)
-        end_baseline(connection, feed_id, proven=proven, newest=newest)
+        end_baseline(connection, feed_id, proven=proven, newest=newest, boundary=boundary)
         connection.execute(
             "UPDATE feeds SET held = ?, confirm_at = ?, drifted = ? WHERE id = ?",
             (held, micros(confirm_at), run.tally.drifted, feed_id),

@@ -60,6 +60,7 @@ def _read_state(connection: sqlite3.Connection, row: Mapping[str, Any]) -> FeedS
         proven=bool(row["proven"]),
         rebaselining=bool(row["rebaselining"]),
         first_asked_at=moment(row["first_asked_at"]),
+        boundary=moment(row["boundary"]),
         progress=Progress(
             moment(row["watermark"]),
             moment(row["candidate"]),
@@ -89,11 +90,14 @@ def _read_state(connection: sqlite3.Connection, row: Mapping[str, Any]) -> FeedS
     )
 
 
-def begin_feed(connection: sqlite3.Connection, feed_id: int, first_asked_at: datetime) -> None:
-    """Store S0, the service's time of a feed's first request; the watermark begins there."""
+def begin_feed(
+    connection: sqlite3.Connection, feed_id: int, first_asked_at: datetime, boundary: datetime | None
+) -> None:
+    """Store when a feed was first asked for, by the service's clock and by that of its records; polls begin there."""
     connection.execute(
-        "UPDATE feeds SET first_asked_at = :s0, watermark = :s0 WHERE id = :id AND first_asked_at IS NULL",
-        {"s0": to_micros(first_asked_at), "id": feed_id},
+        "UPDATE feeds SET first_asked_at = :s0, watermark = :s0, boundary = :boundary, newest = :boundary"
+        " WHERE id = :id AND first_asked_at IS NULL",
+        {"s0": to_micros(first_asked_at), "boundary": micros(boundary), "id": feed_id},
     )
 
 
@@ -132,8 +136,8 @@ def _begin_anew(connection: sqlite3.Connection, feed_id: int, parts: Sequence[st
     a pass has proven it again, what changed while dockbell was down would be lost.
     """
     connection.execute(
-        "UPDATE feeds SET first_asked_at = NULL, watermark = NULL, candidate = NULL, newest = NULL, tick = NULL,"
-        " tick_reads = 0, passes = 0, held = 0, confirm_at = NULL, drift = NULL, drift_decision = NULL,"
+        "UPDATE feeds SET first_asked_at = NULL, boundary = NULL, watermark = NULL, candidate = NULL, newest = NULL,"
+        " tick = NULL, tick_reads = 0, passes = 0, held = 0, confirm_at = NULL, drift = NULL, drift_decision = NULL,"
         " drift_at = NULL, drifted = 0, habits = '' WHERE id = ?",
         (feed_id,),
     )

@@ -307,6 +307,9 @@ MIGRATIONS: Final = (
     ALTER TABLE events ADD COLUMN made_at INTEGER;
     ALTER TABLE details ADD COLUMN made_at INTEGER;
     """,
+    """
+    ALTER TABLE feeds ADD COLUMN boundary INTEGER;                      -- S0 by the records' own clock; NULL: not known
+    """,
 )
 
 

@@ -186,9 +186,9 @@ class SqliteStore:
         """See the port."""
         return await self._write(feeds.open_feed, feed)
 
-    async def begin_feed(self, feed_id: int, first_asked_at: datetime) -> None:
+    async def begin_feed(self, feed_id: int, first_asked_at: datetime, boundary: datetime | None = None) -> None:
         """See the port."""
-        await self._write(feeds.begin_feed, feed_id, first_asked_at)
+        await self._write(feeds.begin_feed, feed_id, first_asked_at, boundary)
 
     async def save_signature(
         self,
@@ -319,6 +319,7 @@ class SqliteStore:
         confirm_at: datetime | None,
         proven: bool,
         newest: datetime | None,
+        boundary: datetime | None = None,
         lateness: Lateness | None,
         statements: Sequence[Statement],
         compose: Compose,
@@ -334,6 +335,7 @@ class SqliteStore:
                 confirm_at=confirm_at,
                 proven=proven,
                 newest=newest,
+                boundary=boundary,
                 lateness=lateness,
                 statements=statements,
                 compose=compose,
@@ -343,9 +345,12 @@ class SqliteStore:
         )
         await self._note_events()
 
-    async def end_baseline(self, feed_id: int, *, proven: bool, newest: datetime | None) -> None:
+    async def end_baseline(
+        self, feed_id: int, *, proven: bool, newest: datetime | None, boundary: datetime | None = None
+    ) -> None:
         """See the port."""
-        await self._write(partial(absence.end_baseline, feed_id=feed_id, proven=proven, newest=newest))
+        ending = partial(absence.end_baseline, feed_id=feed_id, proven=proven, newest=newest, boundary=boundary)
+        await self._write(ending)
 
     async def read_bodies(self, rows: Sequence[int]) -> Mapping[int, bytes]:
         """See the port."""

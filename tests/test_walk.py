@@ -117,7 +117,7 @@ async def test_no_record_is_gone_that_another_limit_in_the_middle_of_a_pass_skip
 async def test_a_pass_with_a_page_that_is_too_large_begins_again_with_one_limit_for_all_pages(long: Rig) -> None:
     await long.read_whole()
     # The part of the fourth page, once more the whole of it, on to the end of the list, and then all again.
-    assert long.source.limits == [200, 200, 200, 200, 50, 200, 200, *[50] * 20]
+    assert long.source.limits == [200, 200, 200, 200, 50, 200, 200, *[50] * 21]
 
 
 async def test_the_limit_that_a_run_needed_is_remembered_and_the_largest_tried_again_now_and_then(long: Rig) -> None:
@@ -126,7 +126,7 @@ async def test_the_limit_that_a_run_needed_is_remembered_and_the_largest_tried_a
         await long.read_whole()
         pages.append((long.source.limits[0], len(long.source.limits)))
         long.source.limits.clear()
-    assert pages == [(200, 27), (200, 27), (50, 20), (200, 27), (50, 20), (50, 20), (50, 20), (200, 27)]
+    assert pages == [(200, 28), (200, 28), (50, 21), (200, 28), (50, 21), (50, 21), (50, 21), (200, 28)]
 
 
 async def test_no_change_is_missed_that_another_limit_in_the_middle_of_a_poll_skipped(long: Rig) -> None:
@@ -152,7 +152,7 @@ async def test_a_page_that_could_not_be_read_for_a_moment_leaves_the_run_its_lim
 
     long.source.spoilt = fail_once
     assert await long.read_whole() == ""
-    assert long.source.limits == [200, 200, 200, 200, 50, 200, 200]
+    assert long.source.limits == [200, 200, 200, 200, 50, 200, 200, 200]
     said = (await long.statements("reconciled"))[-1]
     assert (said["records"], said["pages"], said["verdict"]) == (1000, 5, "equal")
     assert (await long.reader.state()).full is not None
@@ -183,7 +183,7 @@ async def test_a_run_that_goes_on_uneven_and_fails_begins_anew(long: Rig) -> Non
     long.source.before_page = lambda _: None
     long.source.limits.clear()
     assert await long.read_whole() == ""
-    assert long.source.limits == [50] * 20
+    assert long.source.limits == [50] * 21
 
 
 async def test_a_record_that_cannot_be_read_alone_ends_the_run(rig: Rig) -> None:

@@ -441,6 +441,7 @@ class Reader:
         """
         began = anyio.current_time()
         walk = walk or await self.begin(kind)
+        walk.page_most = self._habits.page_most
         read_page = partial(self._read_next, kind, since, walk)
         await walk.go(read_page, save)
         restarts = 0

@@ -15,6 +15,7 @@ from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.judgement import Bad
 from dockbell.core.model import ChangeKind, Page, RunKind
 from dockbell.core.moment import from_micros, to_micros
+from dockbell.core.reading.habits import RECORDS_LEAST
 from dockbell.core.reading.page_limit import LIMITS
 from dockbell.core.reading.window import HEAVY_TICK_RECORDS, Proof
 from dockbell.errors import CursorExpired, PageUnreadable, SourceUnavailable
@@ -63,6 +64,7 @@ class Walk:
         problem: Why it is incomplete.
         cause: The error that made it so.
         level: Its limit, as an index of ``LIMITS``; the pages of a run are all asked for with the same.
+        page_most: The most records on a page of the feed that had a cursor; 0 while there was none.
         needed: The smallest limit that one of its pages needed. Where that is smaller than its own, its pages do not
             join: it certifies nothing, and begins again with the smaller one when it has come to its end.
     """
@@ -90,6 +92,7 @@ class Walk:
     problem: str = ""
     cause: SourceUnavailable | None = None
     level: int = 0
+    page_most: int = 0
     needed: int = field(default=0, init=False)
     _cursor: str | None = None
     _level: int = field(default=0, init=False)
@@ -98,6 +101,10 @@ class Walk:
     _pages: set[bytes] = field(default_factory=set)
     _ticks: Counter[int] = field(default_factory=Counter)
     _keyless: dict[bytes, str] = field(default_factory=dict)
+    _most: int = LIMITS[0]
+    _shown: set[int] = field(default_factory=set, init=False)  # the rows of its last page
+    _dates: list[int] = field(default_factory=list, init=False)  # their dates
+    _awaited: set[int] = field(default_factory=set, init=False)  # rows that may come again, and mean nothing by it
 
     def __post_init__(self) -> None:
         self.needed = self._level = self.level
@@ -145,6 +152,7 @@ class Walk:
     def begin_again(self, last_row: int) -> None:
         """Return to the first page, with the limit that all pages can be read with; what is committed counts."""
         self.level = self._level = self.needed
+        self._most = LIMITS[0]
         self.rows = SeenRows(last_row)
         self._cursor, self._empty = None, 0
         self._cursors.clear()
@@ -154,6 +162,7 @@ class Walk:
         self.bad.clear()
         self._keyless.clear()
         self._ticks.clear()
+        self._awaited.clear()
         self.tally = replace(self.tally, repeated=0)
         self.problem, self.cause = "", None
 
@@ -163,6 +172,9 @@ class Walk:
         while True:
             try:
                 page, committed = await self._read(read_page)
+                self._count(page, committed)
+                if self._seems_cut(page):
+                    page = await self._check_end(read_page, page, committed)
             except CursorExpired:
                 self.problem = CURSOR_EXPIRED
                 return
@@ -172,10 +184,9 @@ class Walk:
             except SourceUnavailable as error:
                 self.problem, self.cause = str(error), error
                 return
-            self._count(page, committed)
             if page.next_cursor is None:
-                self.is_whole = not self.is_uneven
-                self.problem = LIMIT_CHANGED if self.is_uneven else self._find_bad()
+                self.is_whole = not self.is_uneven and not self.problem
+                self.problem = LIMIT_CHANGED if self.is_uneven else self.problem or self._find_bad()
                 return
             self.problem = self._find_anomaly(page, page.next_cursor)
             if self.problem:
@@ -213,7 +224,7 @@ class Walk:
         """Return as much of the next page as can be read."""
         while True:
             try:
-                return await read_page(self._cursor, LIMITS[self._level])
+                return await read_page(self._cursor, self._limit(self._level))
             except PageUnreadable:
                 if self._level + 1 == len(LIMITS):
                     raise
@@ -222,12 +233,56 @@ class Walk:
     async def _read_whole(self, read_page: ReadPage, part: _Answer) -> _Answer | None:
         """Return the next page as the others are read; None where only the part of it can be read that is known."""
         try:
-            return await read_page(self._cursor, LIMITS[self.level])
+            return await read_page(self._cursor, self._limit(self.level))
         except PageUnreadable:
             return None
         except (CursorExpired, SourceUnavailable):
             self._count_found(part[1])
             raise
+
+    def _limit(self, level: int) -> int:
+        return min(LIMITS[level], self._most)
+
+    def _seems_cut(self, page: Page) -> bool:
+        """Return whether a last page is as full as pages get, so that the list may go on behind it.
+
+        An API may give fewer records than it is asked for; how many that are, other pages have shown. Pages of a few
+        records are full too often.
+        """
+        if page.next_cursor is not None:
+            if len(page.records) >= RECORDS_LEAST:
+                self.page_most = max(self.page_most, len(page.records))
+            return False
+        full = min(self._limit(self._level), self.page_most or LIMITS[0])
+        return len(page.records) >= max(full, RECORDS_LEAST) and not self.is_uneven
+
+    async def _check_end(self, read_page: ReadPage, page: Page, committed: Committed | None) -> Page:
+        """Ask once more for a last page that is full, and return what the list says now.
+
+        It may end there by chance, or an answer was cut. An only page is asked for with one record less: an honest list
+        must go on then. Other pages are asked for as they were, since another limit may skip records.
+        """
+        full = len(page.records)
+        is_only = self._cursor is None
+        limit = full - 1 if is_only else self._limit(self._level)
+        again, found = await read_page(self._cursor, limit)
+        self._uncount(page, committed)
+        self._count(again, found)
+        if is_only and again.next_cursor is not None:
+            self._most = limit  # for all of its pages
+        if is_only and again.next_cursor is None and len(again.records) == limit:
+            self.problem = f"the API ends the list at {full} records when asked for as many, and at {limit} likewise"
+        return again
+
+    def _uncount(self, page: Page, committed: Committed | None) -> None:
+        """Take back the last page, of which what was found stays: its records may come once more."""
+        self._awaited |= self._shown
+        self.pages -= 1
+        self.records -= len(page.records)
+        self._ticks.subtract(self._dates)
+        if committed is not None:
+            tally, judgement = self.tally, committed.judgement
+            self.tally = replace(tally, drifted=tally.drifted - judgement.drifted, bad=tally.bad - len(judgement.bad))
 
     def _count(self, page: Page, committed: Committed | None) -> None:
         if self.asked_at is None:
@@ -245,18 +300,20 @@ class Walk:
         self._count_bad(judgement.bad)
         answered = to_micros(page.answered_at)
         dates = [at for at in judgement.dates.values() if at is not None]
-        if self.kind is not RunKind.PASS:
-            self._ticks.update(dates)
+        self._dates = dates if self.kind is not RunKind.PASS else []
+        self._ticks.update(self._dates)
         newest = max((at for at in dates if at <= answered), default=None)
         if newest is not None:
             self.lag = min(page.answered_at - from_micros(newest), timedelta.max if self.lag is None else self.lag)
             if self.newest is None or newest > to_micros(self.newest):
                 self.newest = from_micros(newest)
-        repeated = set(self.rows.add(judgement.seen))
+        repeated = set(self.rows.add(judgement.seen)) - self._awaited
+        self._awaited.difference_update(judgement.seen)
         if repeated:
             self.collisions += sum(write.is_unexplained and write.row in repeated for write in judgement.writes)
         self.rows.grow(committed.inserted.stop - 1)
         self.rows.add(committed.inserted)
+        self._shown = {*judgement.seen, *committed.inserted}
         tally = self.tally
         self.tally = replace(
             tally,
@@ -332,6 +389,7 @@ class Walk:
             lag=None if self.lag is None else self.lag.total_seconds(),
             bad=self.bad[:1],
             level=self.level,
+            most=self._most,
         )
         return Checkpoint(self._cursor, msgspec.json.encode(kept), self.rows, self.rows, now)
 
@@ -359,6 +417,7 @@ class Walk:
             lag=None if kept.lag is None else timedelta(seconds=kept.lag),
             bad=kept.bad,
             level=kept.level,
+            _most=kept.most,
             _cursor=checkpoint.cursor,
         )
 
@@ -377,6 +436,7 @@ class _Kept(msgspec.Struct):
     bad: list[str]
     level: int
     lag: float | None = None  # in seconds
+    most: int = LIMITS[0]
 
 
 def _first(one: datetime | None, other: datetime | None) -> datetime | None:

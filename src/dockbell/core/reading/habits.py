@@ -264,6 +264,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
             many at the most. Kept within a factor of two, so that it is not stored anew with every poll.
         clean_runs: How many complete runs of several pages showed no record twice, at most ``STEADY_RUNS``.
         repeated: How many records the first run showed twice that did.
+        page_most: The most records on a page that had a cursor; 0 while none had as many as make a habit.
         reach: The API refuses an ``updated_since`` older than this, in seconds; None where no bound is known.
     """
 
@@ -280,6 +281,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
     skew: int | None = None
     clean_runs: int = 0
     repeated: int = 0
+    page_most: int = 0
     reach: float | None = None
 
     def to_json(self) -> str:
@@ -346,6 +348,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
             skew=self._observe_skew(view),
             clean_runs=self.clean_runs,
             repeated=self.repeated,
+            page_most=max(self.page_most, len(page.records)) if view.teaches and page.next_cursor else self.page_most,
             reach=self.reach,
         )
         return (self, ()) if habits == self else (habits, tuple(drifts))

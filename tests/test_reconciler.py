@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from dockbell.core.comparing.absence import SeenRows
@@ -19,6 +21,7 @@ from dockbell.ports import Checkpoint
 from dockbell.reconciler import describe
 from dockbell.telemetry import RunEnded
 from dockbell.tending import tend
+from tests.fakes import FakeSource
 from tests.rig import SHIPMENTS, CountedAlarm, Rig, open_rig, open_stock, run_until_quiet
 from tests.stores.pages import complete
 
@@ -193,6 +196,7 @@ async def test_a_pass_that_shows_many_records_twice_deletes_what_is_not_found_wh
     shipments.spoil(make_repeat())
     del shipments.source.records["b"]
     await shipments.read_whole()
+    await shipments.inquire()
     assert [body["reason"] for body in await shipments.bodies()] == ["not_found"]
 
 
@@ -268,17 +272,14 @@ async def test_the_pass_that_proves_the_key_deletes_nothing(rig: Rig) -> None:
     assert await rig.events() == ["b deleted 1"]
 
 
-@pytest.mark.parametrize("asked_alone", [False, True])
 async def test_a_crash_before_the_end_of_a_pass_is_stored_loses_and_invents_no_deletion(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, *, asked_alone: bool
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the pass suspected, or buried because it was not found when asked for, stays so."""
+    """What the pass suspected stays so."""
 
     async def crash(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    if asked_alone:
-        rig.feed = SHIPMENTS
     rig.restart(reconcile="10m")
     await rig.read_whole()
     del rig.source.records["b"]
@@ -286,12 +287,12 @@ async def test_a_crash_before_the_end_of_a_pass_is_stored_loses_and_invents_no_d
         patch.setattr(rig.store, "close_pass", crash)
         with pytest.raises(KeyboardInterrupt):
             await rig.read_whole(after=600)
-    assert await rig.events() == (["b deleted 1"] if asked_alone else [])
+    assert await rig.events() == []
     rig.restart()
     assert await rig.delay() <= 0
     await rig.read_whole()
-    assert await rig.events() == (["b deleted 1"] if asked_alone else [])
-    assert await rig.delay() == (600 if asked_alone else 120)
+    assert await rig.events() == []
+    assert await rig.delay() == 120
     await rig.read_whole(after=120)
     assert await rig.events() == ["b deleted 1"]
     assert len(await rig.statements("reconciled")) == 3
@@ -350,14 +351,66 @@ async def test_a_key_that_stands_for_many_records_ends_the_pass(tmp_path: Path) 
 # Shipments can be asked for ------------------------------------------------------------------------------------------
 
 
-async def test_an_absent_shipment_that_is_not_found_is_gone_at_once(shipments: Rig) -> None:
+async def test_an_absent_shipment_is_gone_when_it_is_not_found_twice(shipments: Rig) -> None:
     del shipments.source.records["b"]
     await shipments.read_whole()
     assert shipments.source.asked_alone == ["e", "b"]  # e, which was just listed, is found
+    assert await shipments.delay() == 120
+    await shipments.inquire(after=59)
+    assert (len(shipments.source.asked_alone), await shipments.events()) == (2, [])
+    await shipments.inquire(after=1)
     (deleted,) = await shipments.bodies()
     assert (deleted["key"], deleted["change"], deleted["reason"]) == ("b", "deleted", "not_found")
     assert deleted["changed_between"] == ["2026-11-21T12:00:15.000Z", "2026-11-21T12:00:30.000Z"]
-    assert await shipments.delay() == 86_400
+    assert await shipments.delay() == 86_400 - 60  # nothing is left for a second pass
+
+
+@pytest.mark.parametrize("lag", [5, 30])
+async def test_a_replica_that_lags_by_seconds_deletes_nothing_that_was_just_created(shipments: Rig, lag: float) -> None:
+    """Poll, pass and request are answered by replicas: all but the first do not know the record yet."""
+    shipments.source.put("f", status="open")
+    await shipments.poll()
+    assert await shipments.events() == ["f created 1"]
+    record = shipments.source.records.pop("f")
+    await shipments.read_whole(after=1)
+    assert shipments.source.asked_alone == ["e", "f"]
+    await shipments.inquire(after=lag)
+    shipments.source.records["f"] = record
+    await shipments.inquire(after=60)
+    await shipments.read_whole(after=60)
+    assert await shipments.events() == ["f created 1"]
+
+
+async def test_that_a_record_was_not_found_once_outlives_a_restart(shipments: Rig) -> None:
+    del shipments.source.records["b"]
+    await shipments.read_whole()
+    shipments.restart()
+    await shipments.read_whole(after=60)
+    assert [(body["key"], body["reason"]) for body in await shipments.bodies()] == [("b", "not_found")]
+
+
+async def test_a_record_that_was_shown_meanwhile_must_be_missing_anew(shipments: Rig) -> None:
+    del shipments.source.records["b"]
+    await shipments.read_whole()
+    shipments.source.put("b", status="packed")
+    await shipments.poll()
+    del shipments.source.records["b"]
+    await shipments.inquire()
+    await shipments.read_whole(after=0)
+    assert await shipments.events() == ["b updated 1"]
+    await shipments.inquire()
+    assert await shipments.events() == ["b updated 1", "b deleted 2"]
+
+
+async def test_a_second_pass_within_the_stale_window_confirms_nothing(rig: Rig) -> None:
+    rig.restart(confirm_after="10s", stale_window="60s")
+    await rig.read_whole()
+    del rig.source.records["b"]
+    await rig.read_whole()
+    await rig.read_whole(after=59)
+    assert await rig.events() == []
+    await rig.read_whole(after=1)
+    assert await rig.events() == ["b deleted 1"]
 
 
 async def test_an_absent_shipment_that_is_purged_meanwhile_is_asked_for_no_more(shipments: Rig) -> None:
@@ -372,6 +425,7 @@ async def test_an_absent_shipment_that_is_purged_meanwhile_is_asked_for_no_more(
     for key in "bc":
         del shipments.source.records[key]
     assert await shipments.read_whole() == ""
+    await shipments.inquire()
     assert [(body["key"], body["reason"]) for body in await shipments.bodies()] == [("b", "purged"), ("c", "not_found")]
 
 
@@ -384,6 +438,7 @@ async def test_a_record_that_vanishes_while_the_pass_goes_on_did_so_before_its_l
     del shipments.source.records["b"]
     shipments.source.before_page = vanish
     await shipments.read_whole()
+    await shipments.inquire()
     (deleted,) = await shipments.bodies()
     assert deleted["changed_between"][1] == "2026-11-21T12:01:00.000Z"
 
@@ -442,62 +497,213 @@ async def test_an_answer_that_does_not_tell_neither_deletes_nor_spares(
     for key in "bc":
         del shipments.source.records[key]
     await shipments.read_whole()
+    await shipments.inquire()
     assert [(body["key"], body["reason"]) for body in await shipments.bodies()] == [("c", "not_found")]
-    assert await shipments.delay() == 120
-    await shipments.read_whole(after=120)
+    assert await shipments.delay() == 60
+    await shipments.read_whole(after=60)
     assert [(body["key"], body["reason"]) for body in await shipments.bodies()][1:] == [("b", "absent")]
 
 
 async def test_the_control_is_asked_for_again_after_a_minute(shipments: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter(range(0, 100_000, 70))
-    monkeypatch.setattr("dockbell.reconciler.anyio.current_time", lambda: float(next(seconds)))
+    monkeypatch.setattr("dockbell.inquirer.anyio.current_time", lambda: float(next(seconds)))
     for key in "ab":
         del shipments.source.records[key]
     await shipments.read_whole()
     assert shipments.source.asked_alone == ["e", "a", "e", "b"]
 
 
-async def test_one_pass_asks_for_a_hundred_at_most(rig: Rig) -> None:
+@pytest.fixture
+async def crowd(rig: Rig) -> Rig:
+    """Return a rig of 3,000 shipments and five, read whole once."""
     rig.feed = SHIPMENTS
     rig.source.page_size = 200
-    for number in range(1200):
+    for number in range(3000):
         rig.source.put(f"n{number}")
     rig.restart()
     await rig.read_whole()
-    for number in range(110):
-        del rig.source.records[f"n{number}"]
-    await rig.read_whole()
-    assert len(rig.source.asked_alone) == 101
-    assert len(await rig.events()) == 100
-    assert await rig.delay() == 120
-    assert (await rig.statements("reconciled"))[-1]["verdict"] == "doubtful"
-    await rig.read_whole()  # what was not asked for is so then
-    assert [body["reason"] for body in await rig.bodies()] == ["not_found"] * 110
-    assert len(rig.source.asked_alone) == 112
+    return rig
 
 
-async def test_what_an_earlier_pass_missed_too_is_asked_for_first(rig: Rig) -> None:
-    rig.feed = SHIPMENTS
-    rig.source.page_size = 200
-    for number in range(1200):
-        rig.source.put(f"n{number}")
-    rig.restart()
-    await rig.read_whole()
-    rig.source.before_alone = fail
-    for number in range(10, 115):
-        del rig.source.records[f"n{number}"]
-    await rig.read_whole()
-    rig.source.before_alone = lambda _: None
-    for number in range(10):
-        del rig.source.records[f"n{number}"]
-    rig.source.asked_alone.clear()
-    await rig.read_whole(after=120)
-    assert rig.source.asked_alone[1:] == [f"n{number}" for number in range(10, 110)]
-    assert {body["reason"] for body in await rig.bodies()} == {"not_found"}  # the others wait until they are asked for
-    rig.source.asked_alone.clear()
-    await rig.read_whole(after=120)
-    expected = [f"n{number}" for number in (*range(110, 115), *range(10))]
-    assert (sorted(rig.source.asked_alone[1:]), len(await rig.events())) == (sorted(expected), 115)
+async def test_hundreds_of_deleted_shipments_are_gone_when_a_second_pass_confirms_it(crowd: Rig) -> None:
+    for number in range(300):
+        del crowd.source.records[f"n{number}"]
+    await crowd.read_whole()
+    assert len(crowd.source.asked_alone) == 21  # a sample, and a control
+    assert (await crowd.events(), await crowd.delay()) == ([], 120)
+    await crowd.read_whole(after=120)
+    assert len(await crowd.events()) == 300
+    assert {body["reason"] for body in await crowd.bodies()} == {"not_found", "absent"}
+    assert len(crowd.source.asked_alone) < 50
+    assert await crowd.delay() == 86_400
+
+
+async def test_all_that_are_absent_are_asked_for_beside_the_runs_without_a_second_pass(crowd: Rig) -> None:
+    for number in range(200):
+        del crowd.source.records[f"n{number}"]
+    await crowd.read_whole()
+    passes = len(await crowd.statements("reconciled"))
+    await crowd.inquire(after=1)
+    assert len(set(crowd.source.asked_alone)) == 201
+    await crowd.inquire()
+    assert [body["reason"] for body in await crowd.bodies()] == ["not_found"] * 200
+    assert (len(await crowd.statements("reconciled")), await crowd.delay()) == (passes, 86_400 - 61)
+    assert crowd.source.asked_alone.count("n7") == 2
+
+
+async def test_asking_goes_on_where_no_answer_came(crowd: Rig) -> None:
+    for number in range(100):
+        del crowd.source.records[f"n{number}"]
+    await crowd.read_whole()
+    crowd.source.before_alone = fail
+    assert await crowd.inquire(after=1)
+    crowd.source.before_alone = lambda _: None
+    assert not await crowd.inquire(after=30)
+    assert not await crowd.inquire()
+    assert len(await crowd.events()) == 100
+
+
+async def test_the_agent_asks_when_a_pass_has_left_something_to_ask_for(crowd: Rig) -> None:
+    for number in range(100):
+        del crowd.source.records[f"n{number}"]
+    are_all = anyio.Event()
+
+    def count(_: str) -> None:
+        if len(set(crowd.source.asked_alone)) == 101:
+            are_all.set()
+
+    crowd.source.before_alone = count
+    async with anyio.create_task_group() as group:
+        group.start_soon(crowd.reconciler.inquirer.run)
+        await anyio.wait_all_tasks_blocked()
+        await crowd.read_whole()
+        with anyio.fail_after(20):
+            await are_all.wait()
+        group.cancel_scope.cancel()
+
+
+async def test_an_inquiry_that_another_pass_has_overtaken_decides_nothing(crowd: Rig) -> None:
+    for number in range(60):
+        del crowd.source.records[f"n{number}"]
+    await crowd.read_whole()
+    ask = crowd.reconciler.inquirer.ask
+
+    async def ask_and_pass(*request: Any) -> Any:
+        crowd.reconciler.inquirer.ask = ask  # type: ignore[method-assign]
+        answers = await ask(*request)
+        await crowd.read_whole(after=0)
+        return answers
+
+    crowd.reconciler.inquirer.ask = ask_and_pass  # type: ignore[assignment,method-assign]
+    assert not await crowd.inquire(after=1)
+    await crowd.inquire(after=1)
+    assert await crowd.events() == []
+    await crowd.inquire()
+    assert len(await crowd.events()) == 60
+
+
+async def test_an_inquiry_that_breaks_is_told_and_begun_again(shipments: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_tried_again = anyio.Event()
+
+    async def fail(_: object) -> None:
+        if any("inquiry" in text for text in shipments.ear.texts()):
+            is_tried_again.set()
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("dockbell.inquirer._RETRY_SECONDS", 0.01)
+    del shipments.source.records["b"]
+    await shipments.read_whole()
+    shipments.clock.pass_(60)
+    with monkeypatch.context() as patch:
+        patch.setattr(shipments.store, "find_missing", fail)
+        async with anyio.create_task_group() as group:
+            group.start_soon(shipments.reconciler.inquirer.run)
+            with anyio.fail_after(20):
+                await is_tried_again.wait()
+            group.cancel_scope.cancel()
+
+
+# Lists that show only some of the records ----------------------------------------------------------------------------
+
+
+def show_last(rig: Rig, count: int) -> None:
+    """Let the list show only the last records from now on; each is found all the same."""
+    records = rig.source.records
+    rig.source.records = dict(list(records.items())[-count:])
+
+    async def read_shipment(shipment_id: str, **_: Any) -> bytes | None:
+        rig.source.asked_alone.append(shipment_id)
+        record = records.get(shipment_id)
+        return None if record is None else json.dumps(record).encode()
+
+    rig.source.read_shipment = read_shipment  # type: ignore[method-assign]
+
+
+async def test_shipments_that_leave_the_list_but_are_found_are_missed_no_more(crowd: Rig) -> None:
+    show_last(crowd, 2900)
+    await crowd.read_whole()
+    await crowd.inquire(after=1)
+    asked = len(crowd.source.asked_alone)
+    assert await crowd.delay() == 86_400 - 1
+    await crowd.read_whole(after=120)
+    assert (await crowd.events(), len(crowd.source.asked_alone)) == ([], asked)
+    assert (await crowd.statements("reconciled"))[-1]["verdict"] == "equal"
+
+
+async def test_shipments_that_leave_the_list_in_masses_do_not_jam_the_breaker(crowd: Rig) -> None:
+    show_last(crowd, 500)
+    await crowd.read_whole()
+    await crowd.inquire(after=1)
+    assert (await crowd.statements("held"), (await crowd.reader.state()).held) == ([], 0)
+    await crowd.read_whole(after=120)
+    assert (await crowd.statements("reconciled"))[-1]["verdict"] == "equal"
+    key = next(iter(crowd.source.records))
+    del crowd.source.records[key]
+    crowd.source.read_shipment = FakeSource.read_shipment.__get__(crowd.source)  # type: ignore[method-assign]
+    await crowd.read_whole(after=86_400)
+    await crowd.inquire()
+    assert await crowd.events() == [f"{key} deleted 1"]
+
+
+async def test_where_the_list_shows_only_some_records_a_second_pass_alone_confirms_nothing(crowd: Rig) -> None:
+    show_last(crowd, 2990)
+    await crowd.read_whole()
+    await crowd.inquire(after=1)
+    show_last(crowd, 2800)
+    for _ in range(2):
+        await crowd.read_whole(after=120)
+    assert await crowd.events() == []
+    await crowd.inquire(after=1)
+    assert (await crowd.events(), await crowd.delay()) == ([], 86_400 - 1)
+
+
+async def test_a_shipment_that_is_listed_again_is_missed_again(shipments: Rig) -> None:
+    show = shipments.spoil(hide_b)
+    await shipments.read_whole()
+    show()
+    await shipments.read_whole()
+    del shipments.source.records["b"]
+    await shipments.read_whole()
+    await shipments.inquire()
+    assert await shipments.events() == ["b deleted 1"]
+
+
+async def test_what_was_deleted_among_many_that_left_the_list_is_held_when_all_are_asked_for(crowd: Rig) -> None:
+    show_last(crowd, 1500)
+    kept = crowd.source.read_shipment
+
+    async def find_odd(shipment_id: str, **_: Any) -> bytes | None:
+        is_deleted = shipment_id[1:] and int(shipment_id[1:]) < 700
+        return None if is_deleted else await kept(shipment_id)
+
+    crowd.source.read_shipment = find_odd  # type: ignore[method-assign]
+    await crowd.read_whole()
+    await crowd.inquire(after=1)
+    assert await crowd.statements("held") == []
+    await crowd.read_whole(after=120)
+    (said,) = await crowd.statements("held")
+    assert said["count"] == 700
+    assert await crowd.events() == []
 
 
 async def test_a_shipment_that_is_there_when_asked_for_is_spared_however_many_passes_missed_it(shipments: Rig) -> None:
@@ -533,8 +739,9 @@ async def test_under_a_query_a_shipment_that_is_there_has_left_once_a_second_pas
     shipments.source.records["b"]["status"] = "closed"
     del shipments.source.records["c"]
     await shipments.read_whole()
+    await shipments.inquire()
     assert [(body["key"], body["reason"]) for body in await shipments.bodies()] == [("c", "not_found")]
-    await shipments.read_whole(after=120)
+    await shipments.read_whole(after=60)
     assert [(body["key"], body["reason"]) for body in await shipments.bodies()][1:] == [("b", "left")]
 
 
@@ -574,11 +781,10 @@ async def test_an_empty_pass_deletes_nothing(rig: Rig) -> None:
     assert await rig.events() == []
 
 
-async def test_held_deletions_are_stated_once_and_asked_for_by_nobody(shipments: Rig) -> None:
+async def test_held_deletions_are_stated_once(shipments: Rig) -> None:
     shipments.source.records = {"a": shipments.source.records["a"]}
     for _ in range(3):
         await shipments.read_whole(after=600)
-    assert shipments.source.asked_alone == []
     assert len(await shipments.statements("held")) == 1
     assert [said["verdict"] for said in await shipments.statements("reconciled")][1:] == ["doubtful"] * 3
 
@@ -611,7 +817,7 @@ async def test_an_approved_pass_deletes_what_is_absent_again(rig: Rig) -> None:
     assert await rig.delay() == 86_400
 
 
-async def test_an_approved_pass_asks_for_shipments_too_and_deletes_those_that_it_does_not_come_to(rig: Rig) -> None:
+async def test_an_approved_pass_asks_for_each_shipment_where_one_of_them_is_there(rig: Rig) -> None:
     rig.feed = SHIPMENTS
     rig.source.page_size = 200
     for number in range(150):
@@ -622,12 +828,22 @@ async def test_an_approved_pass_asks_for_shipments_too_and_deletes_those_that_it
         del rig.source.records[f"n{number}"]
     rig.spoil(hide_b)
     await rig.read_whole()
-    assert (rig.source.asked_alone, (await rig.reader.state()).held) == ([], 121)
+    await rig.inquire(after=1)
     rig.clock.pass_(60)
     run = await rig.reconciler.reconcile(approve=True)
     assert run.tally.deleted == 120
-    assert Counter(body["reason"] for body in await rig.bodies()) == {"not_found": 99, "absent": 21}
+    assert Counter(body["reason"] for body in await rig.bodies()) == {"not_found": 120}
     assert "b deleted 1" not in await rig.events()
+
+
+async def test_an_approved_pass_does_not_ask_for_each_where_none_of_a_sample_is_there(crowd: Rig) -> None:
+    for number in range(1000):
+        del crowd.source.records[f"n{number}"]
+    await crowd.read_whole()
+    assert (await crowd.reader.state()).held == 1000
+    crowd.clock.pass_(60)
+    run = await crowd.reconciler.reconcile(approve=True)
+    assert (run.tally.deleted, len(crowd.source.asked_alone)) == (1000, 41)
 
 
 # Certificates --------------------------------------------------------------------------------------------------------

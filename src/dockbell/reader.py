@@ -645,11 +645,11 @@ class Reader:
             )
         )
 
-    async def look_up(self, body: bytes) -> bool | None:
+    async def look_up(self, body: bytes, urgency: Urgency = Urgency.DETAIL) -> bool | None:
         """Ask for a stored shipment by itself; return whether it is there, None where the answer does not tell."""
         key = self.judge.identify(body)
         try:
-            raw = await self.source.read_shipment(str(key.id), urgency=Urgency.DETAIL)
+            raw = await self.source.read_shipment(str(key.id), urgency=urgency)
         except (PageUnreadable, SchemaMismatch):
             return None
         if raw is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -15,21 +15,19 @@ from typing import Final
 import anyio
 
 from dockbell.cleaning import clean_stored
-from dockbell.core.comparing.absence import Census, SeenRows, judge_absence
-from dockbell.core.comparing.judgement import Finding
+from dockbell.core.comparing.absence import Census, SeenRows, choose_sample, judge_absence
 from dockbell.core.model import ChangeKind, DeletionReason, RunKind, Statement
 from dockbell.core.publishing.statement import Certificate, HoldReason, PassVerdict, held, reconciled
 from dockbell.core.reading.window import Progress, anchor
-from dockbell.errors import DockbellError, SourceError
+from dockbell.errors import DockbellError
+from dockbell.inquirer import Inquirer, Inquiry
 from dockbell.operations.purging import REWRITE_MOST
 from dockbell.ports import Absentees, Alarm, Checkpoint, FeedState, RunRecord
 from dockbell.reader import Reader, RunReport
-from dockbell.telemetry import ChangesStored
 from dockbell.tending import tend
 from dockbell.walk import Walk
 
 _DAY: Final = timedelta(hours=24)
-_BURIED_AT_ONCE: Final = 500
 _EMITTED_AT_ONCE: Final = 500
 _SUSPECTED_AT_ONCE: Final = 20_000
 _LOOK_AGAIN: Final = timedelta(minutes=1)
@@ -37,11 +35,27 @@ _RETRY_FIRST: Final = timedelta(seconds=5)
 _RETRY_MOST: Final = timedelta(hours=1)
 _CHECKPOINT_KEPT: Final = timedelta(hours=1)
 """A pass that was interrupted longer ago begins anew: too much has moved meanwhile."""
-_ASKED_MOST: Final = 100
-"""Absent shipments that one pass asks for; the others wait for the next pass to confirm them."""
 _ABSENCES_UNSTEADY: Final = 4
 """So many passes must have missed a record before one that showed as many twice confirms its absence."""
-_CONTROL_HOLDS: Final = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What becomes of the records that a complete pass did not show.
+
+    Attributes:
+        held: Too many to be believed: an operator decides.
+        waiting: Still to be confirmed.
+        deleted: Deleted.
+        goes_forward: Some of those that waited before do no more, and others of them still do.
+        inquiry: What is to be asked for beside the next runs.
+    """
+
+    held: int = 0
+    waiting: int = 0
+    deleted: int = 0
+    goes_forward: bool = False
+    inquiry: Inquiry | None = None
 
 
 class Reconciler:
@@ -55,8 +69,12 @@ class Reconciler:
         self._alarm: Alarm | None = None  # of the agent that runs
         self._due: timedelta | None = None  # by the steady clock
         self._due_at: datetime | None = None  # by our clock, where a crontab line says when
+        self._due_anyway: timedelta | None = None  # the same, were nothing left to be done
         self._failures = 0  # passes in a row that read something and failed
-        self._doubts = 0  # complete passes in a row that left something to confirm
+        self._doubts = 0  # complete passes in a row that left something to confirm, and settled nothing
+        self._goes_forward = False
+        self.inquirer = Inquirer(reader, self._wait_for_nothing)
+        """Asks for what passes did not show; runs beside them."""
 
     async def run(self, alarm: Alarm) -> None:
         """Pass whenever a pass is due, until cancelled."""
@@ -210,13 +228,19 @@ class Reconciler:
         """
         reader, every = self._reader, self._reader.pass_schedule
         dues = [] if isinstance(every, str) else [began + every]
+        self._due_anyway = min(dues, default=None)
         if state.confirm_at is not None or state.cleaning or reader.is_provisional:
             dues.append(reader.steady() + reader.settings.confirm_after * (1 << min(self._doubts, 20)))
-            self._doubts += state.shape is not None  # an empty list costs next to nothing, and may fill at any time
+            if not self._goes_forward:
+                self._doubts += state.shape is not None  # an empty list costs next to nothing, and may fill at any time
         else:
             self._doubts = 0
         self._due = min(dues, default=None)
         self._due_at = reader.next_pass(reader.now()) if isinstance(every, str) else None
+
+    def _wait_for_nothing(self) -> None:
+        """Pass when it is due by the configuration: nothing is left to be confirmed."""
+        self._due, self._doubts = self._due_anyway, 0
 
     # Absence ----------------------------------------------------------------------------------------------------------
 
@@ -224,28 +248,17 @@ class Reconciler:
         """Judge what a complete pass did not show, and store and state its end."""
         reader, run, walk = self._reader, report.run, report.walk
         absentees = await reader.store.find_absent(state.id, seen)
-        verdict = judge_absence(
-            Census(
-                stored=absentees.stored,
-                absent=len(absentees.rows),
-                shown=run.records,
-                deleted_lately=await reader.store.count_deleted(state.id, reader.now() - _DAY),
-            )
-        )
-        is_held = verdict.held and not approve
         for some in _portions([row for row, _, _ in absentees.rows]):
             await reader.store.suspect(state.id, some, run.ended_at)
-        left, deleted = 0 if is_held else len(absentees.rows), 0
-        if left and not reader.is_provisional:
-            left, deleted = await self._settle(state, absentees, report, approve=approve)
-        run = replace(run, tally=replace(run.tally, deleted=deleted), events=run.events + deleted)
+        settled = await self._settle(state, absentees, report, approve=approve)
+        run = replace(run, tally=replace(run.tally, deleted=settled.deleted), events=run.events + settled.deleted)
         proven = await self._prove(state, walk)
-        statements = self._find_statements(state, run, walk, absentees, is_held=is_held, waiting=left)
+        statements = self._find_statements(state, run, walk, absentees, settled)
         await reader.store.close_pass(
             state.id,
             run,
-            held=len(absentees.rows) if is_held else 0,
-            confirm_at=run.ended_at + reader.settings.confirm_after if left or run.tally.held else None,
+            held=settled.held,
+            confirm_at=run.ended_at + reader.settings.confirm_after if settled.waiting or run.tally.held else None,
             proven=proven,
             newest=self._find_newest(walk),
             boundary=_find_boundary(state, walk),
@@ -255,40 +268,82 @@ class Reconciler:
             drift_before=walk.began_at,
         )
         reader.tell(*statements)
+        self._goes_forward = settled.goes_forward
+        self.inquirer.take(settled.inquiry)
         return run
 
-    async def _settle(
-        self, state: FeedState, absentees: Absentees, report: RunReport, *, approve: bool
-    ) -> tuple[int, int]:
-        """Bury what is confirmed to be gone; return how many absent records wait to be confirmed, how many are buried.
+    async def _settle(self, state: FeedState, absentees: Absentees, report: RunReport, *, approve: bool) -> _Settled:
+        """Bury what is confirmed to be gone; return what becomes of the other absent records.
 
-        A shipment that is not found when it is asked for is gone at once. One that is there, and yet not listed, may
-        have slipped past the pass at a page edge: under a ``query`` it has left only when a second pass does not show
-        it either. Where nothing can be asked for, a second pass confirms; but each record that a pass showed twice may
-        have pushed another one past a page edge, and the same in the next pass.
+        A sample of absent shipments is asked for first. Where one of them is there, the list shows only some of the
+        records, and each must be asked for; so must each under a ``query``, where those that are there have left it.
+        Else a second pass confirms by itself; but each record that a pass showed twice may have pushed another one past
+        a page edge, and the same in the next pass.
         """
-        reader = self._reader
-        confirmed = {row for row, *since in absentees.rows if approve and since[0]} | self._confirm(absentees, report)
-        under_query = bool(reader.settings.query)
-        asked = sorted((row for row, _, _ in absentees.rows), key=lambda row: row not in confirmed)
-        there = await self._ask_for(asked[:_ASKED_MOST], report)
-        gone: dict[DeletionReason, list[int]] = {reason: [] for reason in DeletionReason}
-        spared = []
-        for row in asked:
-            if there.get(row) is False:
-                gone[DeletionReason.NOT_FOUND].append(row)
-            elif there.get(row) and not under_query:
-                spared.append(row)
-            elif row in confirmed and (row in there or not there or approve):
-                gone[DeletionReason.LEFT if there.get(row) else DeletionReason.ABSENT].append(row)
-        await reader.store.spare(state.id, spared, Finding.THERE)
-        buried = sum([await self._bury(state, rows, report, reason) for reason, rows in gone.items()])
-        return len(asked) - len(spared) - buried, buried
+        reader, walk = self._reader, report.walk
+        self.inquirer.take(None)  # what an earlier pass left is judged anew
+        rows = [row for row, _, _ in absentees.rows]
+        inquiry = Inquiry(
+            state.id,
+            rows,
+            confirmed=self._confirm(absentees, report, approve=approve),
+            may_delete=True,
+            control=walk.last_record or b"",
+            until=walk.answered_at or report.run.asked_at,
+            is_all=not report.run.tally.held,
+        )
+        can_ask = reader.resource.addressable and walk.last_record is not None and not reader.is_provisional
+        answers = await self._sample(inquiry, absentees) if can_ask else {}
+        there = 0 if reader.settings.query else sum(answer is True for answer in answers.values())
+        census = Census(
+            stored=absentees.stored - there,
+            absent=len(rows) - there,
+            shown=report.run.records,
+            deleted_lately=await reader.store.count_deleted(state.id, reader.now() - _DAY),
+        )
+        inquiry.may_delete = approve or not judge_absence(census).held
+        if reader.is_provisional:
+            return _Settled(waiting=len(rows)) if inquiry.may_delete else _Settled(held=len(rows))
+        deleted = await self.inquirer.settle(inquiry, answers)
+        if not inquiry.may_delete and not there:
+            return _Settled(held=len(rows))
+        if inquiry.may_delete:
+            each = there > 0 or absentees.is_partial or bool(reader.settings.query and answers)
+            deleted += await self._bury_confirmed(inquiry, absentees, each=can_ask and each, approve=approve)
+        before = {row for row, since, _ in absentees.rows if since is not None}
+        return _Settled(
+            waiting=census.absent - deleted,
+            deleted=deleted,
+            goes_forward=there + deleted > 0 and not before.isdisjoint(inquiry.rows),
+            inquiry=inquiry if can_ask else None,
+        )
 
-    def _confirm(self, absentees: Absentees, report: RunReport) -> set[int]:
-        """Return the rows whose absence this pass confirms by itself."""
-        walk, pause = report.walk, self._reader.settings.confirm_after
+    async def _sample(self, inquiry: Inquiry, absentees: Absentees) -> dict[int, bool | None]:
+        """Ask for some of the absent records; not for those that were not found a moment ago."""
+        before = self._reader.now() - self._reader.settings.stale_window
+        since = absentees.missing
+        unknown = [row for row in inquiry.rows if row not in since or since[row] <= before or row in inquiry.confirmed]
+        return await self.inquirer.ask(choose_sample(unknown), inquiry.control)
+
+    async def _bury_confirmed(self, inquiry: Inquiry, absentees: Absentees, *, each: bool, approve: bool) -> int:
+        """Bury what passes alone confirm to be gone; where each must be asked for, only an operator waits for it."""
+        rows = [row for row in inquiry.rows if row in inquiry.confirmed]
+        if each:
+            return await self.inquirer.settle(inquiry, await self.inquirer.ask(rows, inquiry.control)) if approve else 0
+        not_found = [row for row in rows if row in absentees.missing]
+        absent = [row for row in rows if row not in absentees.missing]
+        return await self.inquirer.bury(inquiry, not_found, DeletionReason.NOT_FOUND) + await self.inquirer.bury(
+            inquiry, absent, DeletionReason.ABSENT
+        )
+
+    def _confirm(self, absentees: Absentees, report: RunReport, *, approve: bool) -> set[int]:
+        """Return the rows whose absence this pass confirms by itself, or that an operator calls deleted."""
+        walk, settings = report.walk, self._reader.settings
+        # A replica that lags may have answered both passes where they are not further apart than that.
+        pause = max(settings.confirm_after, settings.stale_window)
         began_at = walk.began_at or report.run.ended_at
+        if approve:
+            return {row for row, since, _ in absentees.rows if since is not None}
         if walk.is_unsteady:
             return set()
         least = 1 if walk.tally.repeated < len(absentees.rows) else _ABSENCES_UNSTEADY
@@ -297,40 +352,6 @@ class Reconciler:
             for row, since, absences in absentees.rows
             if since is not None and since + pause <= began_at and absences >= least
         }
-
-    async def _ask_for(self, rows: Sequence[int], report: RunReport) -> dict[int, bool | None]:
-        """Ask for absent shipments one by one; return which of them are there, None where the answer does not tell.
-
-        An answer of "not found" is believed only while a record that the list has just shown is found in the same way.
-        """
-        reader = self._reader
-        there: dict[int, bool | None] = {}
-        if not rows or not reader.resource.addressable or report.walk.last_record is None:
-            return there
-        bodies = await reader.store.read_bodies(rows)
-        controlled: float | None = None
-        with suppress(SourceError):  # the next pass will tell
-            for row in rows:
-                if row not in bodies:
-                    continue  # purged since: there is nothing to ask for, and nothing to bury
-                if controlled is None or anyio.current_time() - controlled > _CONTROL_HOLDS.total_seconds():
-                    if not await reader.look_up(report.walk.last_record):
-                        break
-                    controlled = anyio.current_time()
-                there[row] = await reader.look_up(bodies[row])
-        return there
-
-    async def _bury(self, state: FeedState, rows: Sequence[int], report: RunReport, reason: DeletionReason) -> int:
-        """Bury rows; return how many were not seen again meanwhile."""
-        reader = self._reader
-        until = report.walk.answered_at or report.run.asked_at
-        buried = 0
-        for start in range(0, len(rows), _BURIED_AT_ONCE):
-            judge = partial(reader.judge.bury, until=until, now=reader.now(), reason=reason)
-            buried += await reader.store.bury(state.id, rows[start : start + _BURIED_AT_ONCE], judge, reader.compose)
-        if buried:
-            reader.telemetry.emit(ChangesStored(reader.feed, {ChangeKind.DELETED: buried}))
-        return buried
 
     async def _prove(self, state: FeedState, walk: Walk) -> bool:
         """Return whether a pass that came to the end of the list proves that the key tells all records apart."""
@@ -355,23 +376,22 @@ class Reconciler:
         return anchor(Progress(), walk.newest, walk.answered_at - walk.asked_at).newest
 
     def _find_statements(
-        self, state: FeedState, run: RunRecord, walk: Walk, absentees: Absentees, *, is_held: bool, waiting: int
+        self, state: FeedState, run: RunRecord, walk: Walk, absentees: Absentees, settled: _Settled
     ) -> list[Statement]:
         """Return what the end of a pass is to state: a gap, deletions that are held, its certificate."""
         reader, tally, now = self._reader, run.tally, self._reader.now()
         statements: list[Statement] = []
         last = max((each for each in (state.poll, state.full) if each), key=lambda each: each.ended_at, default=None)
         statements += reader.find_gap(run, walk.began_at or now, last)
-        if is_held and not state.held:
-            count = len(absentees.rows)
-            statements.append(held(reader.feed, now, reason=HoldReason.DELETIONS, count=count, since=now))
+        if settled.held and not state.held:
+            statements.append(held(reader.feed, now, reason=HoldReason.DELETIONS, count=settled.held, since=now))
         found = {
             ChangeKind.CREATED: tally.created,
             ChangeKind.UPDATED: tally.updated,
             ChangeKind.DELETED: tally.deleted,
             ChangeKind.RESTORED: tally.restored,
         }
-        if is_held or waiting or tally.drifted or tally.held:
+        if settled.held or settled.waiting or tally.drifted or tally.held:
             verdict = PassVerdict.DOUBTFUL
         else:
             verdict = PassVerdict.REPAIRED if any(found.values()) else PassVerdict.EQUAL

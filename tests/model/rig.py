@@ -145,6 +145,10 @@ class Rig:
         """Make a pass; return why it is incomplete."""
         return (await self.reconciler.run_once()).problem
 
+    async def ask(self) -> None:
+        """Ask for what the last pass did not show."""
+        await self.reconciler.inquirer.run_once()
+
     async def purge(self, key: str) -> None:
         """Erase what is stored of a record of the model, as the program does when an operator says so."""
         await self.reader.state()

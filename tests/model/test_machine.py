@@ -258,6 +258,22 @@ class Machine(RuleBasedStateMachine):
         self.plan(script, "pass")
         self.do(self.run(self.rig.read_whole, polls if self.rig.polled else frozenset()))
 
+    @precondition(lambda self: self.api.deployment.resource == "shipments")
+    @rule(script=st.data(), pauses=st.lists(seconds(1, 31, 61), min_size=1, max_size=3))
+    def read_whole_and_ask(self, script: st.DataObject, pauses: list[timedelta]) -> None:
+        """Make a pass, and ask for what it did not show."""
+        self.plan(script, "pass")
+        self.do(self.run(self.rig.read_whole))
+        for pause in pauses:
+            self.clock.pass_(pause)
+            self.plan(script, "requests for single records")
+            self.do(self.ask())
+
+    async def ask(self) -> None:
+        await self.rig.ask()
+        self.api.script.clear()
+        await self.oracle.look()
+
     @rule(script=st.data(), awaits=st.integers(0, 40), whole=st.booleans())
     def crash(self, script: st.DataObject, awaits: int, *, whole: bool) -> None:
         """Die in the middle of a run, and begin again from the disk."""

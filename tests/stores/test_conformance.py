@@ -581,6 +581,27 @@ async def test_a_row_that_came_back_changed_is_not_suspected_any_more(store: Sto
     assert await told(store) == ["a created 1", "a updated 2"]
 
 
+async def test_when_a_suspected_row_was_first_not_found_is_kept_until_it_is_shown(
+    store: Store, state: FeedState
+) -> None:
+    await commit(store, state, {"id": "a"}, {"id": "b"})
+    await close_pass(store, state, suspected=[1], confirm_at=NOON)
+    assert await store.find_missing([1, 2]) == {1: None}
+    await store.note_missing([1, 2])
+    (since,) = (await store.find_missing([1, 2])).values()
+    assert since is not None
+    await store.note_missing([1])
+    assert await store.find_missing([1]) == {1: since}
+    absentees = await store.find_absent(state.id, SeenRows(2))
+    assert (absentees.missing, absentees.is_partial) == ({1: since}, False)
+    assert not await store.end_suspicion(state.id)
+    await store.spare(state.id, [1], Finding.THERE, dormant=True)
+    assert await store.end_suspicion(state.id)
+    absentees = await store.find_absent(state.id, SeenRows(2))
+    assert (absentees.rows, absentees.missing, absentees.is_partial) == ([(2, None, 0)], {}, True)
+    assert (await reload(store)).confirm_at is None
+
+
 async def test_a_spared_row_must_be_suspected_again(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"})
     await close_pass(store, state, suspected=[1], confirm_at=NOON, held=1)

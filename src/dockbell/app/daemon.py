@@ -237,6 +237,8 @@ class Daemon:
                     settings = crew.readers[feed].settings
                     group.start_soon(crew.pollers[feed].run, repeat("poll", settings.schedule))
                     group.start_soon(crew.pollers[feed].run_trailing, repeat("trail", trailing_every(settings)))
+                if crew.readers[feed].resource.addressable:
+                    group.start_soon(crew.reconcilers[feed].inquirer.run)
                 if feed in crew.detailers:
                     group.start_soon(crew.detailers[feed].run)
 

@@ -77,6 +77,7 @@ async def _read_once(crew: Crew, feed: Feed, read: list[bool]) -> None:
         if feed in crew.pollers:
             runs.append(await crew.pollers[feed].run_once())
         waits = feed in crew.detailers and await crew.detailers[feed].run_once()
+        await crew.reconcilers[feed].inquirer.run_once()  # what was not found is asked for again by the next pass
         complete.append(not waits and all(run is not None and not run.problem for run in runs))
         return next((run for run in runs if run is not None), None)
 

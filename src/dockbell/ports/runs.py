@@ -206,11 +206,16 @@ class Absentees:
         rows: Each with when it was first suspected, by our clock, and how many passes in a row had missed it before.
         digest: Of the keys and fingerprints of all records that are there, whatever their order, as hexadecimal.
         stored: How many records are stored, tombstones and those that nobody misses left out.
+        missing: Those of the rows that were not found when they were asked for, and when that was for the first time,
+            by our clock.
+        is_partial: The list shows only some of the records: others were found when they were asked for.
     """
 
     rows: Sequence[tuple[int, datetime | None, int]]
     digest: str
     stored: int
+    missing: Mapping[int, datetime] = field(default_factory=dict)
+    is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)

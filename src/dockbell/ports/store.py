@@ -213,6 +213,18 @@ class Store(Protocol):
         """Return the rows that are suspected to be gone."""
         ...
 
+    async def note_missing(self, rows: Sequence[int]) -> None:
+        """Note that suspected rows were not found when they were asked for; when that was first, stays."""
+        ...
+
+    async def find_missing(self, rows: Sequence[int]) -> Mapping[int, datetime | None]:
+        """Return those of these rows that are suspected, and since when they are not found; None: not asked for."""
+        ...
+
+    async def end_suspicion(self, feed_id: int) -> bool:
+        """Forget when absences are to be confirmed, unless some are still suspected; return whether none is."""
+        ...
+
     async def bury(
         self,
         feed_id: int,

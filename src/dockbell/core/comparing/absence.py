@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
+from typing import Final
+
+from dockbell.core.model import DeletionReason
+
+SAMPLE: Final = 20
+"""So many absent records are asked for before anything is concluded from a complete pass."""
 
 
 class Absence(StrEnum):
@@ -52,6 +58,40 @@ def judge_absence(census: Census) -> Absence:
     if census.absent + census.deleted_lately > allowance(census.stored + census.deleted_lately):
         return Absence.HELD_MANY
     return Absence.SUSPECTED
+
+
+class Verdict(Enum):
+    """What is known of an absent record that was asked for, where it is no deletion yet."""
+
+    WAITS = "another answer or another pass will tell"
+    THERE = "it is there, though the list does not show it"
+
+
+def judge_answer(
+    answer: bool | None, *, confirmed: bool, repeated: bool, under_query: bool
+) -> DeletionReason | Verdict:
+    """Return what becomes of a record that a complete pass did not show, after it was asked for by itself.
+
+    Args:
+        answer: Whether it is there; None where the answer does not tell.
+        confirmed: A second pass confirms its absence from the list.
+        repeated: An answer from at least ``stale_window`` before was that it is not there.
+        under_query: The list shows only the records that match a query: one that is there may have left it.
+    """
+    if answer is False:
+        # One answer alone may be that of a replica which does not know the record yet.
+        return DeletionReason.NOT_FOUND if confirmed or repeated else Verdict.WAITS
+    if answer and not under_query:
+        return Verdict.THERE
+    if not confirmed:
+        return Verdict.WAITS
+    return DeletionReason.LEFT if answer else DeletionReason.ABSENT
+
+
+def choose_sample(rows: Sequence[int]) -> Sequence[int]:
+    """Return ``SAMPLE`` rows that are spread evenly over some, all where they are not more."""
+    count = min(len(rows), SAMPLE)
+    return [rows[len(rows) * place // count] for place in range(count)]
 
 
 class SeenRows:

@@ -11,7 +11,7 @@ from typing import Final
 from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.judgement import PURGED, Finding, Note
 from dockbell.core.model import Change, RunKind, Statement, Via
-from dockbell.core.moment import to_micros
+from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.reading.lateness import Lateness
 from dockbell.ports import Absentees, Compose, RunRecord
 from dockbell.stores.sqlite.feeds import load_run, save_lateness, save_run, state
@@ -20,6 +20,8 @@ from dockbell.stores.sqlite.transaction import marks, micros, moment, portions, 
 
 _SCAN_ROWS: Final = 20_000
 _DIGEST_SIZE: Final = 16
+_UNLISTED: Final = 2
+"""Marks, in the column ``dormant``, a record that was found when it was asked for, though the list did not show it."""
 _NOTED_MOST: Final = 1000
 """Suspicions of one pass that are noted each; a mass of them is told by the pass itself."""
 
@@ -30,23 +32,29 @@ def find_absent(connection: sqlite3.Connection, feed_id: int, seen: SeenRows) ->
     The digest is the sum, modulo 2 to the 128th, of the hashes of key and fingerprint of every record that is there.
     """
     absent = []
-    total = stored = 0
+    missing = {}
+    total = stored = unlisted = 0
     (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM records").fetchone()
     for first in range(1, last + 1, _SCAN_ROWS):
         # In the order of the rows and a part at a time: memory stays flat, and the other feeds are not kept waiting.
-        for row, suspected_at, absences, key, fingerprint in connection.execute(
-            "SELECT id, suspected_at, absences, key, fingerprint FROM records NOT INDEXED"
-            " WHERE id BETWEEN ? AND ? AND feed = ? AND gone_at IS NULL AND NOT dormant",
+        for row, suspected_at, absences, missing_at, dormant, key, fingerprint in connection.execute(
+            "SELECT id, suspected_at, absences, missing_at, dormant, key, fingerprint FROM records NOT INDEXED"
+            " WHERE id BETWEEN ? AND ? AND feed = ? AND gone_at IS NULL",
             (first, first + _SCAN_ROWS - 1, feed_id),
         ):
+            if dormant:
+                unlisted += dormant == _UNLISTED
+                continue
             if row <= seen.last_row:
                 stored += 1
                 if row not in seen:
                     absent.append((row, moment(suspected_at), absences))
+                    if missing_at is not None:
+                        missing[row] = from_micros(missing_at)
                     continue
             digest = blake2b(key.encode() + b"\n" + fingerprint, digest_size=_DIGEST_SIZE).digest()
             total += int.from_bytes(digest)
-    return Absentees(absent, f"{total % (1 << 8 * _DIGEST_SIZE):032x}", stored)
+    return Absentees(absent, f"{total % (1 << 8 * _DIGEST_SIZE):032x}", stored, missing, unlisted > 0)
 
 
 def count_deleted(connection: sqlite3.Connection, feed_id: int, since: datetime) -> int:
@@ -166,11 +174,11 @@ def spare(
     """End the suspicion of rows; dormant ones are not missed until they are seen again."""
     with transaction(connection):
         connection.executemany(
-            "UPDATE records SET suspected_at = NULL, absences = 0, dormant = ? WHERE id = ?",
-            ((dormant, row) for row in rows),
+            "UPDATE records SET suspected_at = NULL, absences = 0, missing_at = NULL, dormant = ? WHERE id = ?",
+            ((_UNLISTED if dormant and finding is Finding.THERE else dormant, row) for row in rows),
         )
         _note_rows(connection, feed_id, rows[:_NOTED_MOST], finding, to_micros(now))
-        if dormant:
+        if finding is Finding.KEPT:
             connection.execute("UPDATE feeds SET held = 0, confirm_at = NULL WHERE id = ?", (feed_id,))
 
 
@@ -182,6 +190,36 @@ def find_suspected(connection: sqlite3.Connection, feed_id: int) -> list[int]:
             "SELECT id FROM records WHERE feed = ? AND suspected_at IS NOT NULL AND gone_at IS NULL", (feed_id,)
         )
     ]
+
+
+def note_missing(connection: sqlite3.Connection, rows: Sequence[int], now: datetime) -> None:
+    """Note that suspected rows were not found when they were asked for; when that was first, stays."""
+    with transaction(connection):
+        connection.executemany(
+            "UPDATE records SET missing_at = ? WHERE id = ? AND suspected_at IS NOT NULL AND missing_at IS NULL",
+            ((to_micros(now), row) for row in rows),
+        )
+
+
+def find_missing(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, datetime | None]:
+    """Return those of these rows that are suspected, and since when they are not found; None: not asked for."""
+    return {
+        row: moment(missing_at)
+        for some in portions(rows)
+        for row, missing_at in connection.execute(
+            "SELECT id, missing_at FROM records WHERE suspected_at IS NOT NULL AND gone_at IS NULL"
+            f" AND id IN ({marks(some)})",
+            some,
+        )
+    }
+
+
+def end_suspicion(connection: sqlite3.Connection, feed_id: int) -> bool:
+    """Forget when absences are to be confirmed, unless some are still suspected; return whether none is."""
+    if find_suspected(connection, feed_id):
+        return False
+    connection.execute("UPDATE feeds SET confirm_at = NULL WHERE id = ?", (feed_id,))
+    return True
 
 
 def bury(
@@ -210,8 +248,8 @@ def bury(
             change = judge(body, revision, moment(there_at))
             changes.append(change)
             connection.execute(
-                "UPDATE records SET gone_at = ?, suspected_at = NULL, absences = 0, revision = ?, held = 0"
-                " WHERE id = ?",
+                "UPDATE records SET gone_at = ?, suspected_at = NULL, absences = 0, missing_at = NULL, revision = ?,"
+                " held = 0 WHERE id = ?",
                 (at, change.revision, row),
             )
             connection.execute("DELETE FROM holds WHERE record = ?", (row,))

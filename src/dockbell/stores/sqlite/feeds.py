@@ -149,7 +149,8 @@ def _begin_anew(connection: sqlite3.Connection, feed_id: int, parts: Sequence[st
         "DELETE FROM holds WHERE record IN (SELECT id FROM records WHERE feed = ? AND held = 1)", (feed_id,)
     )
     connection.execute(
-        "UPDATE records SET dormant = 1, suspected_at = NULL, absences = 0, held = 0 WHERE feed = ?", (feed_id,)
+        "UPDATE records SET dormant = 1, suspected_at = NULL, absences = 0, missing_at = NULL, held = 0 WHERE feed = ?",
+        (feed_id,),
     )
     if "key" in parts:  # no key string holds a space: the old ones meet no record again
         connection.execute("UPDATE records SET key = ' ' || id || ' ' || key WHERE feed = ?", (feed_id,))

@@ -61,8 +61,8 @@ def purge(
                 connection.execute(f"DELETE FROM {table} WHERE record = ?", (row,))
             connection.execute(
                 "UPDATE records SET raw_hash = :none, fingerprint = :none, superseded = NULL, held = 0, dormant = 0,"
-                " suspected_at = NULL, there_at = NULL, absences = 0, gone_at = :gone, revision = :revision"
-                " WHERE id = :row",
+                " suspected_at = NULL, there_at = NULL, missing_at = NULL, absences = 0, gone_at = :gone,"
+                " revision = :revision WHERE id = :row",
                 {"none": PURGED, "gone": gone_at or at, "revision": revision + is_news, "row": row},
             )
         quarantined = connection.execute("DELETE FROM quarantine WHERE feed = ? AND key = ?", (feed_id, key)).rowcount

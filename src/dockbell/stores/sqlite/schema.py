@@ -309,6 +309,8 @@ MIGRATIONS: Final = (
     """,
     """
     ALTER TABLE feeds ADD COLUMN boundary INTEGER;                      -- S0 by the records' own clock; NULL: not known
+    ALTER TABLE records ADD COLUMN missing_at INTEGER;                  -- first not found when it was asked for
+    CREATE INDEX records_suspected ON records (feed) WHERE suspected_at IS NOT NULL;
     """,
 )
 

@@ -103,7 +103,7 @@ def commit_page(
     with transaction(connection):
         inserted = _write_snapshots(connection, feed_id, judgement.writes)
         connection.executemany(
-            "UPDATE records SET suspected_at = NULL, absences = 0, dormant = 0 WHERE id = ?",
+            "UPDATE records SET suspected_at = NULL, absences = 0, missing_at = NULL, dormant = 0 WHERE id = ?",
             ((row,) for row in judgement.cleared),
         )
         _write_holds(connection, judgement)
@@ -141,7 +141,7 @@ def _write_snapshots(connection: sqlite3.Connection, feed_id: int, writes: Seque
     old = [write for write in writes if write.row is not None]
     connection.executemany(
         "UPDATE records SET raw_hash = ?, fingerprint = ?, modified = ?, revision = ?, superseded = ?, gone_at = NULL,"
-        " suspected_at = NULL, absences = 0 WHERE id = ?",
+        " suspected_at = NULL, absences = 0, missing_at = NULL WHERE id = ?",
         (
             (write.raw_hash, write.fingerprint, write.modified, write.revision, write.superseded, write.row)
             for write in old

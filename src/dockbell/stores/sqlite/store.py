@@ -366,6 +366,18 @@ class SqliteStore:
         """See the port."""
         return await self._read(absence.find_suspected, feed_id)
 
+    async def note_missing(self, rows: Sequence[int]) -> None:
+        """See the port."""
+        await self._write(absence.note_missing, rows, self._now())
+
+    async def find_missing(self, rows: Sequence[int]) -> Mapping[int, datetime | None]:
+        """See the port."""
+        return await self._read(absence.find_missing, rows)
+
+    async def end_suspicion(self, feed_id: int) -> bool:
+        """See the port."""
+        return await self._write(absence.end_suspicion, feed_id)
+
     async def bury(
         self,
         feed_id: int,

@@ -26,6 +26,7 @@ from dockbell.core.reading.response import (
     judge_status,
     read_object,
     read_page,
+    read_retry_after,
 )
 from dockbell.core.running.backoff import delay
 from dockbell.core.running.budget import Budget, Usage
@@ -51,14 +52,18 @@ T = TypeVar("T")
 MAX_BODY: Final = 16 * 1024 * 1024
 """The most bytes of an answer: 80 kB for each record of a full page, and one record of a page of one."""
 
+PAUSE_MOST: Final = timedelta(minutes=2)
+"""The longest pause that is obeyed for the whole key and waited for: the API counts by the minute."""
+THROTTLED_PROBE_EVERY: Final = timedelta(minutes=5)
+"""Where the API asks for a longer pause, one request in this time finds out whether it still wants it."""
+
 _LANES: Final = 8
 _TRIES: Final = 5
 # An answer that cannot be read is mended by a smaller page rather than by patience.
 _UNREADABLE_TRIES: Final = 2
 _SHORTEST_WAIT: Final = timedelta(seconds=0.5)
 _LONGEST_WAIT: Final = timedelta(seconds=60)
-# A pause that the API asked for and that is longer is told to the caller instead of waited for.
-_PATIENCE: Final = timedelta(minutes=5)
+_TOO_MANY: Final = 429
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _ERRORS: Final = 400
@@ -68,9 +73,9 @@ class InventoryClient:
     """Reads and orders from one account of the API; implements :class:`dockbell.ports.Source`.
 
     Every request waits for the key's budget, the most urgent first, and is asked again (five times in all, with
-    growing random waits) when the answer did not come; twice in all when it came and was unreadable. Once the key is
-    refused, one request a minute finds out whether it still is, and the others fail at once. May be used by many
-    coroutines at once::
+    growing random waits) when the answer did not come; twice in all when it came and was unreadable. Of what is refused
+    (401, 403) one request a minute finds out whether it still is, and the others fail at once; what is not refused goes
+    on (:class:`~dockbell.core.running.refusal.Refusals`). May be used by many coroutines at once::
 
         async with InventoryClient("https://api.example.com", "KEY") as client:
             async for record in client.records("items", query={"status": "all"}):
@@ -133,8 +138,10 @@ class InventoryClient:
         self._window = WindowClock()
         self._asked_the_time_again = False
         self._remembered = RememberedPages()
-        self._refusals = Refusals()
-        self._probe: anyio.Event | None = None  # set when the probe that is under way has come to an end
+        self._refusals = Refusals()  # the key, or what it may see: 401, 403
+        self._throttles = Refusals()  # how often it may ask: 429
+        self._throttled = 0  # so many 429 since anything was accepted
+        self._probes: dict[tuple[Refusals, str], anyio.Event] = {}  # under way; each is set when it comes to an end
 
     @classmethod
     def from_settings(cls, name: str, settings: SourceSettings, telemetry: Telemetry | None = None) -> Self:
@@ -356,11 +363,10 @@ class InventoryClient:
 
         Raises:
             SourceRefused: There is no key to ask with.
-            SourceUnavailable: No complete answer came; :class:`RateLimited` when the API wants minutes of peace.
+            SourceUnavailable: No complete answer came.
         """
-        return self._discretion.hush_answer(
-            await self._send(request, Urgency.OPERATOR, self._current_key(), gated=False)
-        )
+        response, _ = await self._send(request, Urgency.OPERATOR, self._current_key(), gated=False)
+        return self._discretion.hush_answer(response)
 
     async def _ask(
         self, request: Request, urgency: Urgency, read: Callable[[Response], T], *, tries: int = _TRIES
@@ -371,14 +377,12 @@ class InventoryClient:
             try:
                 return self._understand(await self._exchange(request, urgency), read)
             except SourceUnavailable as error:
-                wait = delay(attempt, base=_SHORTEST_WAIT, cap=_LONGEST_WAIT, jitter=random.random())  # noqa: S311  # no secret
+                wait = _wait_before(attempt)
                 if isinstance(error, RateLimited):
                     wait = max(wait, error.retry_after or wait)
-                    for budget in self._charged(request):
-                        budget.pause(wait, now())
                 unreadable += isinstance(error, PageUnreadable)
                 given_up = attempt == tries or unreadable == _UNREADABLE_TRIES
-                if given_up or wait > _PATIENCE or not _may_repeat(request, error):
+                if given_up or wait > PAUSE_MOST or not _may_repeat(request, error):
                     raise
                 self._telemetry.emit(SourceWaits(self.name, str(error), wait))
             await anyio.sleep(wait.total_seconds())
@@ -393,57 +397,119 @@ class InventoryClient:
             raise
 
     async def _exchange(self, request: Request, urgency: Urgency) -> Response:
-        """Return the answer to a request, unless the key is known to be refused and this is not the probe."""
-        while self._probe is not None and self._refusals.reason(request.collection):
-            await self._probe.wait()
-        if not self._refusals.may_probe(request.collection, now()):
-            self._stop_refused(request)
-        if not self._refusals.reason(request.collection):
-            return await self._exchange_with_key(request, urgency, probe=False)
-        self._refusals.probing(request.collection, now())
-        self._probe = probe = anyio.Event()
-        self._key = None  # it may have been replaced meanwhile
-        self._remembered.clear()  # and another key may be shown something else
+        """Return the answer to a request, unless what it asks for is known to be refused and this is not the probe."""
+        while (gate := self._closed_gate(request)) is not None:
+            refusals, place = gate
+            if (probe := self._probes.get((refusals, place))) is not None:
+                await probe.wait()
+            elif refusals.may_probe(request.collection, now()):
+                return await self._exchange_as_probe(request, refusals, place)
+            elif refusals is self._throttles and (wait := refusals.wait(request.collection, now())) <= PAUSE_MOST:
+                await anyio.sleep(max(wait, _SHORTEST_WAIT).total_seconds())
+            else:
+                raise self._turned_away(request, refusals)
         try:
-            # The most urgent: all others wait for what it finds.
+            return await self._exchange_with_key(request, urgency, probe=False)
+        except _ClosedMeanwhile:
+            if self._refusals.is_closed(request.collection):
+                raise self._turned_away(request, self._refusals) from None
+            return await self._exchange(request, urgency)
+
+    async def _exchange_as_probe(self, request: Request, refusals: Refusals, place: str) -> Response:
+        """Return the answer to a request that finds out whether it is still refused, ahead of all others."""
+        probe = self._probes[refusals, place] = anyio.Event()
+        refusals.probing(request.collection, now())
+        if refusals is self._refusals:
+            self._key = None  # it may have been replaced meanwhile
+            self._remembered.clear()  # and another key may be shown something else
+        try:
             return await self._exchange_with_key(request, Urgency.OPERATOR, probe=True)
         finally:
-            self._probe = None
+            del self._probes[refusals, place]
+            refusals.ended(request.collection, now())
             probe.set()
+
+    def _closed_gate(self, request: Request) -> tuple[Refusals, str] | None:
+        """Return what keeps a request back, and where; None where nothing does."""
+        for refusals in (self._refusals, self._throttles):
+            if (place := refusals.place(request.collection)) is not None:
+                return refusals, place
+        return None
+
+    def _turned_away(self, request: Request, refusals: Refusals) -> SourceError:
+        if refusals is self._refusals:
+            return SourceRefused(refusals.reason(request.collection))
+        wait = max(refusals.wait(request.collection, now()), _SHORTEST_WAIT)
+        return RateLimited(f"{request}: not asked for {wait.total_seconds():.0f} s: the API wants peace", wait)
 
     async def _exchange_with_key(self, request: Request, urgency: Urgency, *, probe: bool) -> Response:
         """Return the answer to a request; after a 401 the key is read again, and a new one tried."""
         key = self._current_key()
-        response = await self._send(request, urgency, key, gated=not probe)
+        response, sent_at = await self._send(request, urgency, key, gated=not probe)
         if response.status == _UNAUTHORIZED and (renewed := self._current_key()) != key:
             self._remembered.clear()
             if request.method != "GET":
                 return response
-            response = await self._send(request, urgency, renewed, gated=False)
+            response, sent_at = await self._send(request, urgency, renewed, gated=False)
+        self._conclude(request, response, sent_at)
+        return response
+
+    def _conclude(self, request: Request, response: Response, sent_at: timedelta) -> None:
+        """Take in what an answer says of the key and of the collection.
+
+        Raises:
+            SourceRefused: It refuses the key or the request (401, 403).
+        """
+        collection = request.collection
         if response.status in {_UNAUTHORIZED, _FORBIDDEN}:
+            self._throttles.accepted(collection, now(), asked_at=sent_at)
             try:
                 judge_status(request, response)
             except SourceRefused as error:
-                by_key = response.status == _UNAUTHORIZED
-                if by_key or request.method == "GET":  # an order may be forbidden for what stands in it
-                    self._refusals.refused(request.collection, str(error), now(), key=by_key)
+                # An order may be forbidden for what stands in it.
+                if response.status == _UNAUTHORIZED or request.method == "GET":
+                    self._refusals.refused(collection, str(error), now(), asked_at=sent_at)
                 raise
+        elif response.status == _TOO_MANY:
+            self._refusals.accepted(collection, now(), asked_at=sent_at)
+            self._throttle(request, response, sent_at)
         elif response.status < _ERRORS or response.status in NOT_FOUND:
-            self._refusals.accepted(request.collection, now())
-        return response
+            self._throttled = 0
+            for refusals in (self._refusals, self._throttles):
+                refusals.accepted(collection, now(), asked_at=sent_at)
 
-    def _stop_refused(self, request: Request) -> None:
-        if reason := self._refusals.reason(request.collection):
-            raise SourceRefused(reason)
+    def _throttle(self, request: Request, response: Response, sent_at: timedelta) -> None:
+        """Obey a 429: for the whole key as long as is plausible, for its own collection until the next probe.
 
-    async def _send(self, request: Request, urgency: Urgency, key: str, *, gated: bool) -> Response:
-        """Wait for a turn, send, and tell the budget and the listeners; ``gated``: unless the key is refused."""
+        One that comes again and again while others are answered is its collection's own, and stops only that.
+        """
+        self._throttled += 1
+        wish = read_retry_after(response) or _wait_before(self._throttled)
+        if not self._throttles.is_alone(request.collection):
+            for budget in self._charged(request):
+                budget.pause(min(wish, PAUSE_MOST), now())
+        self._throttles.refused(
+            request.collection,
+            f"{request}: HTTP {response.status}",
+            now(),
+            asked_at=sent_at,
+            every=min(wish, THROTTLED_PROBE_EVERY),
+            doubts=wish > PAUSE_MOST,
+        )
+
+    async def _send(self, request: Request, urgency: Urgency, key: str, *, gated: bool) -> tuple[Response, timedelta]:
+        """Wait for a turn, send, and tell the budget and the listeners; return also when it was sent.
+
+        Args:
+            request: What is sent.
+            urgency: Whose turn it is.
+            key: The key that it shows.
+            gated: Unless it is known to be refused by then.
+        """
         budgets = self._charged(request)
-        if (wait := max(budget.admit(now(), urgency) for budget in budgets)) > _PATIENCE:
-            raise RateLimited(f"{request}: not asked, the API wants {wait.total_seconds():.0f} s of peace", wait)
         async with self._gatekeeper.turn(urgency, *budgets):
-            if gated:
-                self._stop_refused(request)  # the refusal may have become known while this waited
+            if gated and self._closed_gate(request) is not None:
+                raise _ClosedMeanwhile  # the refusal became known while this waited
             started, status, allowance = now(), None, None
             self._discretion.show(key)
             try:
@@ -469,7 +535,7 @@ class InventoryClient:
                 budgets[-1].learned(allowance, now())
         if status == _UNAUTHORIZED and self._key == key:
             self._key = None  # it is looked up again before the next request
-        return response if status < _ERRORS else self._discretion.hush_answer(response)
+        return (response if status < _ERRORS else self._discretion.hush_answer(response)), started
 
     def _charged(self, request: Request) -> tuple[Budget, ...]:
         """Return the budgets that a request counts in, the narrowest last: that is the one an answer speaks of."""
@@ -495,6 +561,14 @@ class InventoryClient:
                 )
             self._key = key
         return self._key
+
+
+def _wait_before(attempt: int) -> timedelta:
+    return delay(attempt, base=_SHORTEST_WAIT, cap=_LONGEST_WAIT, jitter=random.random())  # noqa: S311  # no secret
+
+
+class _ClosedMeanwhile(Exception):
+    """What a request asks for was refused to another while it waited for its turn."""
 
 
 def _may_repeat(request: Request, error: SourceUnavailable) -> bool:

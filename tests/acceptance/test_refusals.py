@@ -30,7 +30,7 @@ def refused(deployment: Deployment) -> int:
 async def test_one_refused_resource_delays_no_change_of_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, resource: str
 ) -> None:
-    lie = {"refuse_with": status, "refuse_resource": resource, "refuse_for": 600.0}
+    lie: dict[str, Any] = {"refuse_with": status, "refuse_resource": resource, "refuse_for": 600.0}
     watched = ("shipments", "packages", "items", "stock")
     async with deploy(tmp_path, monkeypatch, resources=watched, **lie) as deployment:
         await deployment.run(60)

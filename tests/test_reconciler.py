@@ -875,6 +875,37 @@ async def test_a_pass_states_what_it_has_shown(rig: Rig) -> None:
     assert [each["through_sequence"] for each in said] == [0, 4, 7, 10]
 
 
+async def test_a_certificate_counts_what_is_held_whichever_run_held_it(rig: Rig) -> None:
+    await rig.read_whole()
+    old = dict(rig.source.records["a"])
+    rig.clock.pass_(20)
+    rig.source.put("a", status="packed")
+    await rig.poll()
+    current, rig.source.records["a"] = rig.source.records["a"], old
+    for _ in range(3):
+        await rig.read_whole(after=1)
+    said = await rig.statements("reconciled")
+    assert [(each["verdict"], each["held"]) for each in said[1:]] == [("doubtful", 1)] * 3
+    rig.source.records["a"] = current
+    await rig.read_whole(after=1)
+    said = await rig.statements("reconciled")
+    assert (said[-1]["verdict"], said[-1]["held"]) == ("equal", 0)
+
+
+async def test_a_certificate_does_not_count_held_readings_that_end_with_the_pass(rig: Rig) -> None:
+    await rig.read_whole()
+    old = dict(rig.source.records["a"])
+    rig.clock.pass_(20)
+    rig.source.put("a", status="packed")
+    await rig.poll()
+    rig.source.records["a"] = old
+    await rig.read_whole(after=1)
+    del rig.source.records["a"]
+    await rig.read_whole(after=1)
+    assert (await rig.statements("reconciled"))[-1]["held"] == 0
+    assert (await rig.reader.reload()).holds == 0
+
+
 async def test_the_digest_is_another_exactly_when_a_record_is_another(rig: Rig) -> None:
     async def read_digest() -> str:
         await rig.read_whole()

@@ -41,7 +41,7 @@ _ABSENCES_UNSTEADY: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """What becomes of the records that a complete pass did not show.
+    """What becomes of the records that a complete pass did not show, and what else is not decided at its end.
 
     Attributes:
         held: Too many to be believed: an operator decides.
@@ -49,6 +49,7 @@ class _Settled:
         deleted: Deleted.
         goes_forward: Some of those that waited before do no more, and others of them still do.
         inquiry: What is to be asked for beside the next runs.
+        holds: How many readings are held, whichever run held them.
     """
 
     held: int = 0
@@ -56,6 +57,7 @@ class _Settled:
     deleted: int = 0
     goes_forward: bool = False
     inquiry: Inquiry | None = None
+    holds: int = 0
 
 
 class Reconciler:
@@ -253,6 +255,7 @@ class Reconciler:
         settled = await self._settle(state, absentees, report, approve=approve)
         run = replace(run, tally=replace(run.tally, deleted=settled.deleted), events=run.events + settled.deleted)
         proven = await self._prove(state, walk)
+        settled = replace(settled, holds=await reader.store.count_holds(state.id, run.asked_at))
         statements = self._find_statements(state, run, walk, absentees, settled)
         await reader.store.close_pass(
             state.id,
@@ -391,7 +394,7 @@ class Reconciler:
             ChangeKind.DELETED: tally.deleted,
             ChangeKind.RESTORED: tally.restored,
         }
-        if settled.held or settled.waiting or tally.drifted or tally.held:
+        if settled.held or settled.waiting or tally.drifted or tally.held or settled.holds:
             verdict = PassVerdict.DOUBTFUL
         else:
             verdict = PassVerdict.REPAIRED if any(found.values()) else PassVerdict.EQUAL
@@ -402,6 +405,8 @@ class Reconciler:
             records=run.records,
             found=found,
             missed=tally.missed,
+            held=settled.holds + tally.drifted,
+            quarantined=tally.bad,
             digest=absentees.digest,
             verdict=verdict,
         )

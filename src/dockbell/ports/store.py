@@ -213,6 +213,10 @@ class Store(Protocol):
         """Return the rows that are suspected to be gone."""
         ...
 
+    async def count_holds(self, feed_id: int, asked_at: datetime) -> int:
+        """Return how many held readings are left when a pass ends whose S this was; its end forgets the others."""
+        ...
+
     async def note_missing(self, rows: Sequence[int]) -> None:
         """Note that suspected rows were not found when they were asked for; when that was first, stays."""
         ...

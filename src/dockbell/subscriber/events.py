@@ -105,6 +105,8 @@ class Reconciled(Statement, frozen=True, kw_only=True):
         deleted: As ``created``.
         restored: As ``created``.
         missed: How many of these changes the polls should have shown.
+        held: How many readings of the feed's records are held, as older than what is stored, or as drift.
+        quarantined: How many records could not be read or told apart.
         digest: Hash of all keys and contents: the same one later means that nothing changed between.
         verdict: ``equal``, ``repaired`` or ``doubtful``.
     """
@@ -118,6 +120,8 @@ class Reconciled(Statement, frozen=True, kw_only=True):
     deleted: int = 0
     restored: int = 0
     missed: int = 0
+    held: int = 0
+    quarantined: int = 0
     digest: str = ""
     verdict: str
 

@@ -19,6 +19,7 @@ def test_a_certificate_counts_every_kind_of_change() -> None:
         records=9,
         found={ChangeKind.RESTORED: 2},
         missed=0,
+        held=3,
         digest="00",
         verdict=PassVerdict.EQUAL,
     )
@@ -34,6 +35,8 @@ def test_a_certificate_counts_every_kind_of_change() -> None:
         "deleted": 0,
         "restored": 2,
         "missed": 0,
+        "held": 3,
+        "quarantined": 0,
         "digest": "00",
         "verdict": "equal",
     }

@@ -53,6 +53,8 @@ class Certificate:
         records: How many records they held.
         found: How many changes it found, by kind.
         missed: How many of them the polls should have shown, and did not.
+        held: How many readings of the feed's records are held, as stale or as drift, whichever run held them.
+        quarantined: How many records it could not read or tell apart.
         digest: Hash of all keys and fingerprints after it, in hexadecimal.
         verdict: All of it in a word.
     """
@@ -63,6 +65,8 @@ class Certificate:
     records: int
     found: Mapping[ChangeKind, int] = field(default_factory=dict)
     missed: int
+    held: int = 0
+    quarantined: int = 0
     digest: str
     verdict: PassVerdict
 
@@ -76,6 +80,8 @@ def reconciled(feed: Feed, detected_at: datetime, certificate: Certificate) -> S
         "records": certificate.records,
         **{str(kind): certificate.found.get(kind, 0) for kind in FOUND},
         "missed": certificate.missed,
+        "held": certificate.held,
+        "quarantined": certificate.quarantined,
         "digest": certificate.digest,
         "verdict": str(certificate.verdict),
     }

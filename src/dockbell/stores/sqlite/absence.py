@@ -140,11 +140,23 @@ def close_pass(
         state(connection, feed_id, statements, compose, now)
 
 
+_IS_OLD: Final = "(gone_at IS NOT NULL OR suspected_at IS NOT NULL) AND asked_at < ?"
+"""A held reading from before a complete pass that has shown nothing of its record: it has not lasted."""
+
+
+def count_holds(connection: sqlite3.Connection, feed_id: int, asked_at: datetime) -> int:
+    """Return how many held readings are left when a pass ends whose S this was; its end forgets the others."""
+    (count,) = connection.execute(
+        f"SELECT count(*) FROM holds CROSS JOIN records ON id = record WHERE feed = ? AND NOT ({_IS_OLD})",
+        (feed_id, to_micros(asked_at)),
+    ).fetchone()
+    return int(count)
+
+
 def _drop_old_holds(connection: sqlite3.Connection, feed_id: int, run: RunRecord) -> None:
-    """Forget held readings from before a complete pass that has shown nothing of them: they have not lasted."""
+    """Forget held readings that have not lasted."""
     old = connection.execute(
-        "SELECT record FROM holds JOIN records ON id = record WHERE feed = ? AND (gone_at IS NOT NULL"
-        " OR suspected_at IS NOT NULL) AND asked_at < ?",
+        f"SELECT record FROM holds CROSS JOIN records ON id = record WHERE feed = ? AND {_IS_OLD}",
         (feed_id, to_micros(run.asked_at)),
     ).fetchall()
     connection.executemany("DELETE FROM holds WHERE record = ?", old)

@@ -366,6 +366,10 @@ class SqliteStore:
         """See the port."""
         return await self._read(absence.find_suspected, feed_id)
 
+    async def count_holds(self, feed_id: int, asked_at: datetime) -> int:
+        """See the port."""
+        return await self._read(absence.count_holds, feed_id, asked_at)
+
     async def note_missing(self, rows: Sequence[int]) -> None:
         """See the port."""
         await self._write(absence.note_missing, rows, self._now())

@@ -10,6 +10,7 @@ import anyio
 
 from dockbell.config import ResourceSettings
 from dockbell.core.model import RunKind
+from dockbell.core.reading.ahead import ShortPolls
 from dockbell.core.reading.reach import BoundWindow
 from dockbell.core.reading.window import advance, open_trailing_window, open_window
 from dockbell.errors import RequestRefused
@@ -37,6 +38,7 @@ class Poller:
         self._reader = reader
         self._is_new = True
         self._trailing_pages = 0
+        self._short = ShortPolls()
         self._is_cut_off = False  # the API refuses to show what was not read yet; a pass was asked for
 
     async def run(self, alarm: Alarm) -> None:
@@ -62,6 +64,9 @@ class Poller:
         if progress.watermark is None or reader.is_provisional:
             return None
         lookback, precision = reader.lookback, reader.precision
+        short = self._short.start(lookback + precision, reader.steady())
+        if short is not None and not self._short.is_contradicted(reader.found_aside, lookback + precision):
+            return await self._poll_shortly(short)
         began_at = reader.now()
         # A watermark of a clock that was wrong, and is corrected since, must not blind the polls until it is reached.
         base = replace(progress, watermark=min(progress.watermark, reader.asked_at or progress.watermark))
@@ -76,6 +81,7 @@ class Poller:
                 proof, oldest_unseen=min(unseen, default=None), complete=proof.complete and window.is_covered
             )
             progress, _ = advance(progress, proof, lookback, precision)
+            self._plan_short(report, min(unseen, default=None))
         last = max((run for run in (state.poll, state.full) if run), key=lambda run: run.ended_at, default=None)
         gaps = () if report.run.problem else reader.find_gap(report.run, began_at, last)
         await reader.store.close_run(
@@ -93,6 +99,46 @@ class Poller:
             reader.request_pass()
         self._is_cut_off = not window.is_covered
         return report.run
+
+    async def _poll_shortly(self, since: datetime) -> RunRecord:
+        """Poll for what is dated ahead of the service's clock; it proves nothing."""
+        reader = self._reader
+        began_at = reader.now()
+        report, _ = await self._read(RunKind.POLL, since)
+        state = await reader.reload()
+        if not report.run.problem:
+            walk = report.walk
+            is_quiet = walk.oldest_unseen is None
+            self._short = self._short.after_short(walk.latest_ahead, pages=walk.pages, is_quiet=is_quiet)
+        last = max((run for run in (state.poll, state.full) if run), key=lambda run: run.ended_at, default=None)
+        gaps = () if report.run.problem else reader.find_gap(report.run, began_at, last)
+        await reader.store.close_run(
+            state.id,
+            report.run,
+            lateness=reader.learn_lateness(report.walk),
+            statements=gaps,
+            compose=reader.compose,
+        )
+        reader.tell(*gaps)
+        await reader.reload()
+        return report.run
+
+    def _plan_short(self, report: RunReport, oldest_unseen: datetime | None) -> None:
+        """Decide after a whole poll whether the next ones may be short."""
+        reader, walk = self._reader, report.walk
+        every = reader.settings.every
+        if report.run.problem or every is None:
+            self._short = ShortPolls(allowed_at=self._short.allowed_at)
+            return
+        self._short = self._short.after_whole(
+            pages=walk.pages,
+            others=walk.records - walk.ahead,
+            newest=walk.latest_ahead,
+            oldest_unseen=oldest_unseen,
+            lookback=reader.lookback + reader.precision,
+            every=every,
+            now=reader.steady(),
+        )
 
     async def _read(self, kind: RunKind, since: datetime) -> tuple[RunReport, BoundWindow]:
         """Read a run that would start at ``since``; where the API calls that too old, as far back as it allows."""

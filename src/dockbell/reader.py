@@ -684,6 +684,11 @@ class Reader:
         reason = blind or GapReason.DOWN
         return (gap(self.feed, self.now(), began_at=last.asked_at, ended_at=run.asked_at, reason=reason),)
 
+    @property
+    def found_aside(self) -> datetime | None:
+        """The oldest timestamp that other runs than polls met unseen since :meth:`take_found_aside`."""
+        return self._found_aside
+
     def take_found_aside(self) -> datetime | None:
         """Return the oldest timestamp that other runs than polls met unseen since this was asked, as if polls had."""
         oldest, self._found_aside = self._found_aside, None

@@ -25,6 +25,8 @@ CURSOR_EXPIRED: Final = "the API forgot the cursor"
 LIMIT_CHANGED: Final = "a page could be read with a smaller limit only, so that others may have been skipped"
 
 _EMPTY_PAGES_MOST: Final = 10
+_PLANNED_MICROS: Final = 86_400_000_000
+"""A record dated further ahead than a day is planned; its date says nothing of a clock."""
 _REPEATS_MOST: Final = 2000
 _UNSTEADY_SHARE: Final = 0.01
 _COLLISIONS_MOST: Final = 3
@@ -64,6 +66,8 @@ class Walk:
         problem: Why it is incomplete.
         cause: The error that made it so.
         level: Its limit, as an index of ``LIMITS``; the pages of a run are all asked for with the same.
+        ahead: How many records were dated ahead of the service's clock, by a day at the most.
+        latest_ahead: The newest date of these; None while there is none.
         page_most: The most records on a page of the feed that had a cursor; 0 while there was none.
         needed: The smallest limit that one of its pages needed. Where that is smaller than its own, its pages do not
             join: it certifies nothing, and begins again with the smaller one when it has come to its end.
@@ -92,6 +96,8 @@ class Walk:
     problem: str = ""
     cause: SourceUnavailable | None = None
     level: int = 0
+    ahead: int = 0
+    latest_ahead: datetime | None = None
     page_most: int = 0
     needed: int = field(default=0, init=False)
     _cursor: str | None = None
@@ -158,7 +164,7 @@ class Walk:
         self._cursors.clear()
         self._pages.clear()
         self.asked_at = None
-        self.pages = self.records = self.collisions = 0
+        self.pages = self.records = self.collisions = self.ahead = 0
         self.bad.clear()
         self._keyless.clear()
         self._ticks.clear()
@@ -300,6 +306,11 @@ class Walk:
         self._count_bad(judgement.bad)
         answered = to_micros(page.answered_at)
         dates = [at for at in judgement.dates.values() if at is not None]
+        ahead = [at for at in dates if answered < at <= answered + _PLANNED_MICROS]
+        self.ahead += len(ahead)
+        if ahead:
+            latest = from_micros(max(ahead))
+            self.latest_ahead = latest if self.latest_ahead is None else max(latest, self.latest_ahead)
         self._dates = dates if self.kind is not RunKind.PASS else []
         self._ticks.update(self._dates)
         newest = max((at for at in dates if at <= answered), default=None)

@@ -384,3 +384,11 @@ async def test_the_checkpoint_of_a_dockbell_that_counts_other_things_is_refused(
     walk = checkpoints[0].walk.replace(b'"silent"', b'"unheard_of"')
     with pytest.raises(ValueError, match="counts what this dockbell does not know"):
         Walk.resume(replace(checkpoints[0], walk=walk))
+
+
+async def test_the_last_record_of_a_run_is_one_that_can_be_read(rig: Rig) -> None:
+    rig.restart(key="/id")
+    rig.spoil(lambda page: replace(page, records=(*page.records, b'{"id": "z", "n": NaN}', b"[1]")))
+    report = await rig.reader.read_run(RunKind.PASS)
+    assert report.walk.last_record is not None
+    assert rig.reader.judge.identify(report.walk.last_record).text == "e"

@@ -654,7 +654,7 @@ class Reader:
             return None
         if raw is None:
             return False
-        return True if self.judge.find_own(raw, key) is not None else None
+        return True if self.judge.shows(raw, key) else None
 
     def doubt_key(self, walk: Walk) -> SchemaMismatch:
         """Return the error of a learned key that seems to stand for different records."""

@@ -297,12 +297,12 @@ class Walk:
         self.offset = page.received_at - page.answered_at
         self.pages += 1
         self.records += len(page.records)
-        if page.records:
-            self.last_record = page.records[-1]
         if committed is None:
             return
         judgement = committed.judgement
         self._count_found(committed)
+        bad = {each.raw for each in judgement.bad}
+        self.last_record = next((raw for raw in reversed(page.records) if raw not in bad), self.last_record)
         self._count_bad(judgement.bad)
         answered = to_micros(page.answered_at)
         dates = [at for at in judgement.dates.values() if at is not None]

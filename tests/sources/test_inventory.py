@@ -255,7 +255,7 @@ async def test_what_passes_by_itself_is_asked_again(
 UNREADABLE = [
     httpx.Response(200, text="<html>", headers={"content-type": "text/html"}),
     httpx.Response(200, content=b'{"shipments": [{', headers={"content-type": "application/json"}),
-    httpx.Response(200, content=b'{"shipments": [{"a": NaN}]}', headers={"content-type": "application/json"}),
+    httpx.Response(200, content=b'{"shipments": [{"a": "b" c"}]}', headers={"content-type": "application/json"}),
     httpx.Response(200, content=b"", headers={"content-type": "application/json"}),
     httpx.Response(204),
 ]

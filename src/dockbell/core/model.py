@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 JSON: TypeAlias = Any
 """A decoded JSON value: integers exact, other numbers :class:`decimal.Decimal`."""
@@ -79,6 +80,18 @@ class ClockSource(StrEnum):
     LOCAL = "local"
 
 
+class Unsound(NamedTuple):
+    """A record that is no sound JSON, though it can be told where it begins and ends.
+
+    Attributes:
+        problem: What is wrong with it.
+        head: What can be read of it, None for each part that cannot: it tells whose text it is, and is never stored.
+    """
+
+    problem: str
+    head: JSON
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """One accepted response of a listing.
@@ -91,6 +104,7 @@ class Page:
         clock: What ``asked_at`` was taken from.
         answered_at: The service's time when it made the answer, at the latest.
         received_at: Our own time when the response was complete.
+        unsound: Those of its records that are no sound JSON, by their index.
     """
 
     records: tuple[bytes, ...]
@@ -100,6 +114,7 @@ class Page:
     clock: ClockSource
     answered_at: datetime
     received_at: datetime
+    unsound: Mapping[int, Unsound] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

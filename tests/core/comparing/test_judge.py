@@ -19,7 +19,7 @@ from dockbell.core.comparing.holding import Hold
 from dockbell.core.comparing.judge import Judge
 from dockbell.core.comparing.judgement import Collision, Finding, Judgement, Reading, Stored
 from dockbell.core.diff import apply
-from dockbell.core.model import ChangeKind, ClockSource, DeletionReason, Feed, Key, Page, Via
+from dockbell.core.model import ChangeKind, ClockSource, DeletionReason, Feed, Key, Page, Unsound, Via
 from dockbell.core.moment import to_micros
 
 S0 = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -300,6 +300,38 @@ def test_a_record_without_a_key_is_left_out_and_the_rest_is_judged() -> None:
     assert "not a JSON object" in problems[1]
     assert problems[2].startswith("key x: not usable JSON")
     assert [change.key.text for change in judgement.changes] == ["shp_1"]
+
+
+def test_a_record_that_cannot_be_read_whole_is_there_and_in_quarantine_under_its_key() -> None:
+    shelf = Shelf()
+    read(shelf, shipment(), shipment(2))
+    judgement = read(shelf, shipment(), b'{"id": "shp_2", "note": "\\ud83d"}')
+    (bad,) = judgement.bad
+    assert (bad.key, bad.problem[:10], judgement.seen, judgement.changes) == ("shp_2", "key shp_2:", [1, 2], [])
+
+
+@pytest.mark.parametrize("reading", [LATER, FIRST])
+def test_a_record_that_its_page_calls_unsound_is_never_stored(reading: Reading) -> None:
+    """Its raw text alone does not show everything: where a record is not decoded, its encoding is not looked at."""
+    records = b'{"id": "shp_1", "note": "\xff"}', b'{"id": "shp_1", "note": "\xff"}', b'{"note": "\xff"}'
+    heads = {"id": "shp_1", "note": None}, {"id": "shp_1", "note": None}, {"note": None}
+    unsound = {index: Unsound("not UTF-8", head) for index, head in enumerate(heads)}
+    judgement = make_judge(learned=True).judge(replace(page(*records), unsound=unsound), reading, Shelf())
+    assert [(bad.key, bad.problem) for bad in judgement.bad] == [
+        ("shp_1", "key shp_1: not UTF-8"),
+        ("", "record 3 of the page: not UTF-8"),
+    ]
+    assert judgement.writes == []
+
+
+def test_an_answer_shows_a_record_whether_it_can_be_read_whole_or_not() -> None:
+    judge, key = make_judge(), Key("shp_1", "shp_1")
+    assert judge.shows(b'{"id": "shp_1"}', key)
+    assert judge.shows(b'{"id": "shp_1", "note": NaN}', key)
+    assert judge.shows(b'{"data": {"id": "shp_1", "note": "\xff"}}', key)
+    assert not judge.shows(b'{"id": "shp_2", "part": {"id": "shp_1", "note": NaN}}', key)
+    assert not judge.shows(b'{"error": {"id": "shp_1", "note": NaN}}', key)
+    assert not judge.shows(b"[NaN]", key)
 
 
 def test_a_bad_record_is_noted_once_and_known_from_then_on() -> None:

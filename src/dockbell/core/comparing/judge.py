@@ -38,10 +38,11 @@ from dockbell.core.comparing.judgement import (
     Stored,
     Write,
 )
+from dockbell.core.cutting import salvage
 from dockbell.core.diff import diff, touched
 from dockbell.core.document import DEPTH_MAX, decode
 from dockbell.core.key import KeyMissing, key_of
-from dockbell.core.model import JSON, Change, ChangeKind, DeletionReason, Feed, Key, Page, Via
+from dockbell.core.model import JSON, Change, ChangeKind, DeletionReason, Feed, Key, Page, Unsound, Via
 from dockbell.core.moment import from_micros, parse_moment
 
 _MET: Final = b""
@@ -122,6 +123,18 @@ class Judge:
                         return self._clean(candidate)
         return None
 
+    def shows(self, raw: bytes, key: Key) -> bool:
+        """Return whether an answer to a request for this record is about it, whether it can be read whole or not."""
+        if self.find_own(raw, key) is not None:
+            return True
+        head = salvage(raw)
+        if not isinstance(head, dict):
+            return False
+        for candidate in (head, *(value for name, value in head.items() if name not in _ERRORS)):
+            with suppress(ValueError):
+                return key_of(candidate, self._key).text == key.text
+        return False
+
     def sign(self, body: bytes) -> bytes:
         """Return the fingerprint of a stored record, without the members of its detail.
 
@@ -163,16 +176,21 @@ class Judge:
     def _identify_all(self, page: Page, verdict: Judgement) -> dict[str, Sighting]:
         """Return the records of a page by their keys; without text where a key stands with two of them."""
         sightings: dict[str, Sighting] = {}
-        for position, raw in enumerate(page.records, start=1):
+        for index, raw in enumerate(page.records):
+            head, problem = self._find_head(raw, page.unsound.get(index))
             try:
-                head = self._read_head(raw)
                 key = key_of(head, self._key)
             except ValueError as error:
-                verdict.bad.append(_bad(raw, "", f"record {position} of the page: {error}"))
+                verdict.bad.append(_bad(raw, "", f"record {index + 1} of the page: {problem or error}"))
                 continue
+            if problem:
+                bad = _bad(raw, key.text, f"key {key.text}: {problem}")
+                if bad in verdict.bad:
+                    continue
+                verdict.bad.append(bad)
             first = sightings.get(key.text)
-            if first is None:
-                sightings[key.text] = Sighting(key, raw, head)
+            if first is None:  # it is there, even where nothing more can be told
+                sightings[key.text] = Sighting(key, None if problem else raw, head)
             elif first.raw != raw and (first.raw is None or not self._is_same(first.raw, raw)):
                 fact = f"key {key.text}: stands twice on one page with different content"
                 if self._learned:
@@ -180,6 +198,15 @@ class Judge:
                 sightings[key.text] = Sighting(key, None, head)
                 verdict.bad += [_bad(each, key.text, fact) for each in (first.raw, raw) if each is not None]
         return sightings
+
+    def _find_head(self, raw: bytes, unsound: Unsound | None) -> tuple[JSON, str]:
+        """Return the members of a record that matter here, and what is wrong with it; empty where nothing is."""
+        if unsound is not None:
+            return unsound.head, unsound.problem
+        try:
+            return self._read_head(raw), ""
+        except ValueError as error:
+            return salvage(raw), str(error)
 
     def _is_same(self, one: bytes, other: bytes) -> bool:
         """Return whether two texts state the same record."""

@@ -1,24 +1,27 @@
 """What an answer of the API says: its page, its clock, what it leaves of the budget, or whose turn it is to act.
 
 Much of it is "not shown" in the API's description, so what can be tolerated is, and what cannot be believed is an
-error: an answer that is not whole and sound JSON passes by itself or with a smaller page (:class:`PageUnreadable`),
-sound JSON of another shape does not (:class:`SchemaMismatch`).
+error: an answer that is not whole passes by itself or with a smaller page (:class:`PageUnreadable`), one of another
+shape does not (:class:`SchemaMismatch`). A record that is no sound JSON does not keep the others of its page from being
+read: it is cut out as it is, and marked (:class:`~dockbell.core.model.Unsound`).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import MAXYEAR, UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from operator import itemgetter
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from dockbell.core.model import JSON, RESOURCES, Allowance, ClockSource, Page
+from dockbell.core.cutting import cut_elements, cut_members, salvage
+from dockbell.core.document import decode
+from dockbell.core.model import JSON, RESOURCES, Allowance, ClockSource, Page, Unsound
 from dockbell.core.moment import EPOCH, parse_moment
 from dockbell.core.reading.request import Request
 from dockbell.errors import (
@@ -41,6 +44,8 @@ RECORDS_MOST: Final = 100_000
 """A page of more records is not meant as one: the API gives 200."""
 CURSOR_LONGEST: Final = 4096
 """No URL with a longer cursor in it gets through to a service."""
+UNSOUND_SIZE_MOST: Final = 2 * 1024 * 1024
+"""A longer answer that is no sound JSON is not cut into its records: a smaller page takes less time than that."""
 
 _DATE_RESOLUTION: Final = timedelta(seconds=1)
 _LONGEST_WISH: Final = timedelta(days=1)
@@ -72,6 +77,7 @@ _FIRST_BYTE: Final = itemgetter(0)
 _BRACE: Final = frozenset(b"{")
 _TEXT: Final = msgspec.json.Decoder(str)
 _ANY: Final = msgspec.json.Decoder()
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # What is said of text that is no JSON, of bytes that are no UTF-8, and of brackets nested without end.
 _MALFORMED: Final = (msgspec.DecodeError, ValueError, RecursionError)
 
@@ -117,6 +123,22 @@ class ServiceTime:
 # The page ------------------------------------------------------------------------------------------------------------
 
 
+class _Parser(NamedTuple):
+    """How an answer is taken apart.
+
+    Attributes:
+        object: Returns the members of an object.
+        array: Returns the elements of an array of objects.
+        value: Returns what a member says.
+        is_strict: What is no sound JSON is refused.
+    """
+
+    object: Callable[[bytes | msgspec.Raw], _Fields]
+    array: Callable[[bytes | msgspec.Raw], list[msgspec.Raw]]
+    value: Callable[[bytes | msgspec.Raw], JSON]
+    is_strict: bool = False
+
+
 def read_page(resource: str, response: Response, *, envelope: str | None = None) -> Page:
     """Return the page of a listing that an answer holds; its records are cut out, not decoded.
 
@@ -126,25 +148,24 @@ def read_page(resource: str, response: Response, *, envelope: str | None = None)
         envelope: The field that held the records of earlier pages, where that is known.
 
     Raises:
-        PageUnreadable: Not whole and sound JSON, or not to be understood in one way only.
+        PageUnreadable: Not whole, no JSON even in its structure, or not to be understood in one way only.
         SourceUnavailable: An error, told with the status of a success.
         SchemaMismatch: No array of records, or no telling which.
     """
     subject = f'resource "{resource}"'
-    body = _sound_body(subject, response)
-    outer = _decode_object(subject, body)
+    body = _json_text(subject, response)
+    unsound: dict[int, Unsound] = {}
     try:
-        # One level down: {"data": {"shipments": []}}, {"shipments": [], "meta": {"next_cursor": null}}.
-        inside = {name: _OBJECT.decode(raw) for name, raw in outer.items() if _begins(raw, b"{")}
-        inner = {f"{name}.{part}": value for name, fields in inside.items() for part, value in fields.items()}
-        _check_no_error(subject, outer)
-        name, records = _find_records(resource, outer, inner, envelope)
-        _check_no_error(subject, inside.get(name.rpartition(".")[0], {}))
-        cursor = _find_cursor(resource, outer, inner)
-        if _has_room(body, outer) or any(_has_room(outer[part], fields) for part, fields in inside.items()):
-            _check_given_once(subject, body, name)
-    except _MALFORMED as error:
-        raise _not_json(subject, error) from error
+        _check_encoding(subject, body)
+        name, records, cursor = _find_page(resource, body, envelope, _STRICT)
+    except PageUnreadable as error:
+        if len(body) > UNSOUND_SIZE_MOST:
+            raise
+        try:
+            name, records, cursor = _find_page(resource, body, envelope, _LENIENT)
+        except (PageUnreadable, SchemaMismatch):
+            raise error from error.__cause__  # that the answer is of another shape too would lead astray
+        unsound = {index: found for index, raw in enumerate(records) if (found := _find_unsound(raw))}
     time = service_time(response)
     return Page(
         records=tuple(records),
@@ -154,25 +175,86 @@ def read_page(resource: str, response: Response, *, envelope: str | None = None)
         clock=time.clock,
         answered_at=time.answered_at,
         received_at=response.received_at,
+        unsound=unsound,
     )
 
 
+def _find_page(
+    resource: str, body: bytes, envelope: str | None, parser: _Parser
+) -> tuple[str, list[bytes], str | None]:
+    """Return the name of the array of records, the records, and the cursor."""
+    subject = f'resource "{resource}"'
+    outer = _decode_object(subject, body, parser)
+    try:
+        # One level down: {"data": {"shipments": []}}, {"shipments": [], "meta": {"next_cursor": null}}.
+        inside = {name: parser.object(raw) for name, raw in outer.items() if _begins(raw, b"{")}
+        inner = {f"{name}.{part}": value for name, fields in inside.items() for part, value in fields.items()}
+        _check_no_error(subject, outer, parser)
+        name, records = _find_records(resource, outer, inner, envelope, parser)
+        _check_no_error(subject, inside.get(name.rpartition(".")[0], {}), parser)
+        cursor = _find_cursor(resource, outer, inner)
+        if parser.is_strict and (
+            _has_room(body, outer) or any(_has_room(outer[part], fields) for part, fields in inside.items())
+        ):
+            _check_given_once(subject, body, name)
+    except _MALFORMED as error:
+        raise _not_json(subject, error) from error
+    return name, records, cursor
+
+
+def _find_unsound(raw: bytes) -> Unsound | None:
+    try:
+        decode(raw)
+    except ValueError as error:
+        return Unsound(clean(str(error)), salvage(raw))
+    return None
+
+
+def _cut_object(text: bytes | msgspec.Raw) -> _Fields:
+    members = cut_members(bytes(text))
+    fields = {name: msgspec.Raw(value) for name, value in members}
+    if len(fields) < len(members):
+        raise ValueError("a member is given twice")
+    return fields
+
+
+def _cut_array(text: bytes | msgspec.Raw) -> list[msgspec.Raw]:
+    return list(map(msgspec.Raw, cut_elements(bytes(text))))
+
+
+def _salvage_value(text: bytes | msgspec.Raw) -> JSON:
+    return salvage(bytes(text))
+
+
+_STRICT: Final = _Parser(_OBJECT.decode, _ARRAY.decode, _ANY.decode, is_strict=True)
+_LENIENT: Final = _Parser(_cut_object, _cut_array, _salvage_value)
+
+
 def read_object(subject: str, response: Response) -> bytes:
-    """Return the JSON text of the one object that an answer holds.
+    """Return the JSON text of the one object that an answer holds; where a value in it is unsound, as it is.
 
     Raises:
-        PageUnreadable: Not whole and sound JSON.
+        PageUnreadable: Not whole, or no JSON even in its structure.
         SchemaMismatch: Sound JSON, but no object.
     """
-    body = _sound_body(subject, response)
-    _decode_object(subject, body)
+    body = _json_text(subject, response)
+    try:
+        _check_encoding(subject, body)
+        _decode_object(subject, body, _STRICT)
+    except PageUnreadable as error:
+        if len(body) > UNSOUND_SIZE_MOST:
+            raise
+        try:
+            _decode_object(subject, body, _LENIENT)
+        except PageUnreadable:
+            raise error from error.__cause__
     return body.strip()
 
 
-def _decode_object(subject: str, body: bytes) -> _Fields:
+def _decode_object(subject: str, body: bytes, parser: _Parser) -> _Fields:
     try:
         try:
-            return _OBJECT.decode(body)
+            return parser.object(body)
         except msgspec.ValidationError as error:
             _RAW.decode(body)  # an array that is cut short is no sound JSON either
             raise SchemaMismatch(f"{subject}: the answer is no JSON object; check base_url") from error
@@ -180,15 +262,20 @@ def _decode_object(subject: str, body: bytes) -> _Fields:
         raise _not_json(subject, error) from error
 
 
-def _sound_body(subject: str, response: Response) -> bytes:
+def _json_text(subject: str, response: Response) -> bytes:
+    """Return the text of an answer that calls itself JSON, or at least begins like an object, whatever it is called."""
+    body = response.body.removeprefix(_BYTE_ORDER_MARK)  # RFC 8259, section 8.1: it may be ignored
     content_type = response.headers.get("content-type", "application/json")
-    if not _JSON_TYPE.fullmatch(content_type.strip()):
+    if not _JSON_TYPE.fullmatch(content_type.strip()) and not body.lstrip().startswith(b"{"):
         raise PageUnreadable(f"{subject}: the answer is not JSON, got content type {clean(content_type)!r}")
+    return body
+
+
+def _check_encoding(subject: str, body: bytes) -> None:
     try:
-        response.body.decode()  # slices are cut out of the text without a look at their encoding
+        body.decode()  # slices are cut out of the text without a look at their encoding
     except UnicodeDecodeError as error:
         raise _not_json(subject, error) from error
-    return response.body
 
 
 def _not_json(subject: str, error: Exception) -> PageUnreadable:
@@ -232,13 +319,13 @@ class _Given:
                 self.twice_inside |= value.twice
 
 
-def _check_no_error(subject: str, fields: _Fields) -> None:
+def _check_no_error(subject: str, fields: _Fields, parser: _Parser) -> None:
     """Refuse an object that tells of an error: whatever records stand beside it, others may be missing."""
     for name, raw in fields.items():
         if name.lower() in _ERRORS and bytes(raw).translate(None, b" \t\r\n") not in _NOTHING:
-            said = _find_words(_ANY.decode(raw), depth=3)
+            said = _find_words(parser.value(raw), depth=3)
             if not said:
-                beside = {member: _ANY.decode(fields[member]) for member in _WHERE_WORDS_ARE if member in fields}
+                beside = {member: parser.value(fields[member]) for member in _WHERE_WORDS_ARE if member in fields}
                 said = _find_words(beside, depth=3)
             fact = f"{subject}: the answer holds an error{_quote(said)}"
             raise SourceUnavailable(f"{fact}, though its status is a success")
@@ -248,19 +335,21 @@ def _begins(raw: msgspec.Raw, bracket: bytes) -> bool:
     return memoryview(raw)[:1] == bracket
 
 
-def _find_records(resource: str, outer: _Fields, inner: _Fields, envelope: str | None) -> tuple[str, list[bytes]]:
+def _find_records(
+    resource: str, outer: _Fields, inner: _Fields, envelope: str | None, parser: _Parser
+) -> tuple[str, list[bytes]]:
     """Return the one array of objects: as learned, else by its name, else the only one; one level down by name only.
 
     An error told with status 200 must not pass for an empty page, so nothing else is believed.
     """
     if envelope is not None:
-        records = _as_records(resource, (outer | inner).get(envelope))
+        records = _as_records(resource, (outer | inner).get(envelope), parser)
         if records is None:
             raise _mismatch(resource, f'no array "{envelope}" as before', outer)
         return envelope, records
     candid = {name: raw for name, raw in outer.items() if name.lower() not in _NO_RECORDS}
-    arrays = {name: array for name, raw in candid.items() if (array := _as_records(resource, raw)) is not None}
-    nested = {name: array for name, raw in inner.items() if (array := _as_records(resource, raw)) is not None}
+    arrays = {name: array for name, raw in candid.items() if (array := _as_records(resource, raw, parser)) is not None}
+    nested = {name: array for name, raw in inner.items() if (array := _as_records(resource, raw, parser)) is not None}
     named = [name for name in arrays | nested if _is_named_after(resource, name)]
     filled = [name for name, array in arrays.items() if array]
     for candidates in (named, filled, list(arrays)):
@@ -271,13 +360,13 @@ def _find_records(resource: str, outer: _Fields, inner: _Fields, envelope: str |
     raise _mismatch(resource, "no array of objects", outer)
 
 
-def _as_records(resource: str, raw: msgspec.Raw | None) -> list[bytes] | None:
+def _as_records(resource: str, raw: msgspec.Raw | None, parser: _Parser) -> list[bytes] | None:
     """Return the elements of an array of objects, None for anything else."""
     if raw is None or not _begins(raw, b"["):
         return None
     if not _OBJECTS_OR_NOTHING.match(raw):
         return None  # millions of numbers are not worth a look at each
-    elements = _ARRAY.decode(raw)
+    elements = parser.array(raw)
     if len(elements) > RECORDS_MOST:
         raise PageUnreadable(f'resource "{resource}": the answer holds an array of {len(elements)} objects')
     records = list(map(bytes, elements))

@@ -7,6 +7,7 @@ compared with a later one.
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -36,6 +37,7 @@ from dockbell.core.reading.reach import BEHIND_MOST, BoundWindow, ages_to_try, b
 from dockbell.core.reading.shape import Shape, ShapeUnknown, find_dates, learn_shape
 from dockbell.core.reading.signature import find_differences, keeps_records, keeps_shape, sign_reading
 from dockbell.core.reading.window import choose_lookback, covered_until, is_narrow
+from dockbell.core.running.backoff import delay
 from dockbell.errors import (
     DockbellError,
     PageUnreadable,
@@ -63,6 +65,9 @@ from dockbell.telemetry import (
 from dockbell.walk import CURSOR_EXPIRED, LIMIT_CHANGED, Walk
 
 _RESTARTS_MOST: Final = 2
+_ODD_TRIES: Final = 4
+"""So often a page is asked for on which two records stand under one key."""
+_ODD_PAUSE: Final = timedelta(seconds=0.5)
 
 PROBE_PAUSE: Final = timedelta(minutes=1)
 """A feed that the operator must mend is tried again once a minute at the least."""
@@ -511,7 +516,27 @@ class Reader:
     async def read_page(
         self, kind: RunKind, since: datetime | None, cursor: str | None, limit: int
     ) -> tuple[Page, Committed | None]:
-        """Read and commit one page in the feed's turn; None for a page without records before any were seen.
+        """Read and commit one page; None for a page without records before any were seen.
+
+        A page on which two records stand under one key is asked for again: most often it is odd once.
+        """
+        for attempt in range(1, _ODD_TRIES):
+            with suppress(Collision):
+                return await self._read_page(kind, since, cursor, limit, may_ask_again=True)
+            jitter = random.random()  # noqa: S311  # no secret
+            await anyio.sleep(delay(attempt, base=_ODD_PAUSE, cap=4 * _ODD_PAUSE, jitter=jitter).total_seconds())
+        try:
+            return await self._read_page(kind, since, cursor, limit, may_ask_again=False)
+        except Collision as error:
+            raise SchemaMismatch(
+                f'resource "{self.feed.resource}": {error}, so {self._name_key()} does not tell records apart;'
+                f" set key in [resources.{self.feed.resource}]"
+            ) from error
+
+    async def _read_page(
+        self, kind: RunKind, since: datetime | None, cursor: str | None, limit: int, *, may_ask_again: bool
+    ) -> tuple[Page, Committed | None]:
+        """Read and commit one page in the feed's turn.
 
         The store calls the judge inside of the transaction that writes what it decides.
         """
@@ -527,7 +552,8 @@ class Reader:
                 if not page.records:
                     return page, None
                 state = await self._learn(state, page)
-            committed = await self._commit(state, page, self._reading(kind, state))
+            reading = replace(self._reading(kind, state), may_ask_again=may_ask_again)
+            committed = await self._commit(state, page, reading)
             for seen in self._passes:
                 seen.add(committed.judgement.seen)
             oldest = committed.judgement.oldest_unseen
@@ -543,19 +569,13 @@ class Reader:
 
     async def _commit(self, state: FeedState, page: Page, reading: Reading) -> Committed:
         """Judge a page and store what it comes to."""
-        try:
-            committed = await self.store.commit_page(
-                state.id,
-                partial(self.judge.judge, page, reading),
-                self.compose,
-                via=reading.via,
-                announce=partial(self._announce, self.now()),
-            )
-        except Collision as error:
-            raise SchemaMismatch(
-                f'resource "{self.feed.resource}": {error}, so {self._name_key()} does not tell records apart;'
-                f" set key in [resources.{self.feed.resource}]"
-            ) from error
+        committed = await self.store.commit_page(
+            state.id,
+            partial(self.judge.judge, page, reading),
+            self.compose,
+            via=reading.via,
+            announce=partial(self._announce, self.now()),
+        )
         self._tell_changes(page, committed.judgement)
         if committed.judgement.pending:
             self.awaited.ring()

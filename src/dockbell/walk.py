@@ -318,6 +318,7 @@ class Walk:
             self.lag = min(page.answered_at - from_micros(newest), timedelta.max if self.lag is None else self.lag)
             if self.newest is None or newest > to_micros(self.newest):
                 self.newest = from_micros(newest)
+        self.collisions += judgement.doubled
         repeated = set(self.rows.add(judgement.seen)) - self._awaited
         self._awaited.difference_update(judgement.seen)
         if repeated:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -18,11 +19,20 @@ from dockbell.core.document import decode
 from dockbell.core.model import JSON, Page, Urgency
 from dockbell.core.reading.allowance import WindowClock
 from dockbell.core.reading.clock import ServiceClock
-from dockbell.core.reading.request import MAX_LIMIT, Request, list_request, order_request, shipment_request
+from dockbell.core.reading.request import (
+    MAX_LIMIT,
+    Request,
+    list_request,
+    order_request,
+    shipment_request,
+    whole_list,
+)
 from dockbell.core.reading.response import (
     NOT_FOUND,
     NOT_MODIFIED,
+    EnvelopeMissing,
     Response,
+    are_alike,
     judge_status,
     read_object,
     read_page,
@@ -61,6 +71,10 @@ _LANES: Final = 8
 _TRIES: Final = 5
 # An answer that cannot be read is mended by a smaller page rather than by patience.
 _UNREADABLE_TRIES: Final = 2
+# One that is JSON of another shape is mostly one of its kind: {"data": null}, or a message. The next is a page again.
+_ODD_TRIES: Final = 4
+# While a service is deployed, old and new answers come in turn.
+_ENVELOPES_MOST: Final = 2
 _SHORTEST_WAIT: Final = timedelta(seconds=0.5)
 _LONGEST_WAIT: Final = timedelta(seconds=60)
 _TOO_MANY: Final = 429
@@ -73,9 +87,10 @@ class InventoryClient:
     """Reads and orders from one account of the API; implements :class:`dockbell.ports.Source`.
 
     Every request waits for the key's budget, the most urgent first, and is asked again (five times in all, with
-    growing random waits) when the answer did not come; twice in all when it came and was unreadable. Of what is refused
-    (401, 403) one request a minute finds out whether it still is, and the others fail at once; what is not refused goes
-    on (:class:`~dockbell.core.running.refusal.Refusals`). May be used by many coroutines at once::
+    growing random waits) when the answer did not come; twice in all when it came and was unreadable, four times when it
+    was of another shape than a page. Of what is refused (401, 403) one request a minute finds out whether it still is,
+    and the others fail at once; what is not refused goes on (:class:`~dockbell.core.running.refusal.Refusals`). May be
+    used by many coroutines at once::
 
         async with InventoryClient("https://api.example.com", "KEY") as client:
             async for record in client.records("items", query={"status": "all"}):
@@ -133,7 +148,8 @@ class InventoryClient:
         )
         self._discretion = Discretion(proxy)
         self._telemetry = telemetry or Telemetry()
-        self._envelopes: dict[str, str] = {}
+        self._envelopes: dict[str, tuple[str, ...]] = {}  # what held the records, the name learned last first
+        self._samples: dict[str, bytes] = {}  # a record of each resource, as it was read last
         self._clock = ServiceClock()
         self._window = WindowClock()
         self._asked_the_time_again = False
@@ -257,13 +273,18 @@ class InventoryClient:
             SourceRefused: The key or the request is not accepted.
             PageUnreadable: Twice an answer that is not whole and sound JSON, or too large: ask for a smaller page.
             SourceUnavailable: No answer after five tries; :class:`RateLimited` when the budget is used up.
-            SchemaMismatch: The answer holds no array of records, or several.
+            SchemaMismatch: Four times an answer that holds no array of records, or several.
         """
         request = list_request(
             resource, limit=limit, cursor=cursor, updated_since=updated_since, query=query, expand=expand
         )
         try:
-            page = await self._ask_for_page(resource, request, urgency)
+            try:
+                page = await self._ask_for_page(resource, request, urgency)
+            except EnvelopeMissing:
+                if not await self._learn_envelope(resource, request, urgency):
+                    raise
+                page = await self._ask_for_page(resource, request, urgency)
             if self._clock.doubtful and not self._asked_the_time_again:
                 self._asked_the_time_again = True
                 page = await self._ask_for_page(resource, request, urgency)
@@ -271,8 +292,43 @@ class InventoryClient:
             self._remembered.clear()  # a remembered page may have given the cursor
             raise
         if page.records:
-            self._envelopes[resource] = page.envelope
+            self._envelopes.setdefault(resource, (page.envelope,))
+            self._samples[resource] = page.records[0]
         return page
+
+    async def _learn_envelope(self, resource: str, request: Request, urgency: Urgency) -> bool:
+        """Look whether the records have another name now; return whether they do.
+
+        Several answers had no array of the known name when this is called. The new name counts where the list shows
+        records under it that look like those that were read before: what tells of an error does not.
+        """
+        first = whole_list(request)
+
+        def read(response: Response) -> Page:
+            judge_status(first, response)
+            return read_page(resource, response)
+
+        try:
+            page = await self._ask(first, urgency, read)
+        except SourceError:
+            return False
+        known = self._envelopes[resource]
+        if page.envelope in known or not page.records or not are_alike(self._samples[resource], page.records[0]):
+            return False
+        self._envelopes[resource] = (page.envelope, *known)[:_ENVELOPES_MOST]
+        self._remembered.clear()
+        return True
+
+    def _read_page(self, resource: str, response: Response) -> Page:
+        """Return the page of an answer, whose records stand under a name that is known, if any is."""
+        latest, *earlier = self._envelopes.get(resource, (None,))
+        try:
+            return read_page(resource, response, envelope=latest)
+        except EnvelopeMissing:
+            for name in earlier:
+                with suppress(EnvelopeMissing):
+                    return read_page(resource, response, envelope=name)
+            raise
 
     async def _ask_for_page(self, resource: str, request: Request, urgency: Urgency) -> Page:
         """Ask for a page, not to be sent again where it is remembered: the pages of passes are, polls always differ."""
@@ -284,7 +340,7 @@ class InventoryClient:
                 page = remembered[1]
             else:
                 judge_status(request, response)
-                page = read_page(resource, response, envelope=self._envelopes.get(resource))
+                page = self._read_page(resource, response)
                 if repeats:
                     self._remembered.remember(request.target, response.headers.get("etag"), page, now())
             time = self._clock.judge(response)
@@ -372,16 +428,17 @@ class InventoryClient:
         self, request: Request, urgency: Urgency, read: Callable[[Response], T], *, tries: int = _TRIES
     ) -> T:
         """Ask until ``read`` finds the answer usable; what passes by itself is asked again, ``tries`` times in all."""
-        attempt, unreadable = 1, 0
+        attempt, unreadable, odd = 1, 0, 0
         while True:
             try:
                 return self._understand(await self._exchange(request, urgency), read)
-            except SourceUnavailable as error:
+            except (SourceUnavailable, SchemaMismatch) as error:
                 wait = _wait_before(attempt)
                 if isinstance(error, RateLimited):
                     wait = max(wait, error.retry_after or wait)
                 unreadable += isinstance(error, PageUnreadable)
-                given_up = attempt == tries or unreadable == _UNREADABLE_TRIES
+                odd += isinstance(error, SchemaMismatch)
+                given_up = attempt == tries or unreadable == _UNREADABLE_TRIES or odd == _ODD_TRIES
                 if given_up or wait > PAUSE_MOST or not _may_repeat(request, error):
                     raise
                 self._telemetry.emit(SourceWaits(self.name, str(error), wait))
@@ -571,7 +628,7 @@ class _ClosedMeanwhile(Exception):
     """What a request asks for was refused to another while it waited for its turn."""
 
 
-def _may_repeat(request: Request, error: SourceUnavailable) -> bool:
+def _may_repeat(request: Request, error: SourceError) -> bool:
     """Tell whether a request can be sent again: an order only if it was certainly not carried out."""
     return request.method == "GET" or isinstance(error, RateLimited | Unreached)
 

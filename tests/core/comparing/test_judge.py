@@ -26,6 +26,7 @@ S0 = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FEED = Feed("main", "shipments")
 LATER = Reading(Via.POLL, S0, last_pass=S0)
 FIRST = Reading(Via.FIRST_PASS, S0, baseline=True)
+FRESH = replace(LATER, may_ask_again=True)
 
 
 def make_judge(*, touch: bool = False, learned: bool = False, key: Sequence[str] = ("/id",), **canon: Any) -> Judge:
@@ -356,7 +357,7 @@ def test_a_learned_key_that_stands_twice_with_the_same_content_written_different
     records = shipment(tags=["a", "b"], n=1), dict(reversed(shipment(at=11, tags=["b", "a"], n=1.0).items()))
     assert kinds(read(Shelf(), *records, judge=learned)) == ["created"]
     with pytest.raises(Collision):
-        read(Shelf(), *records, b'{"id": "shp_1", "n": 1e99999999999999999999}', judge=learned)
+        read(Shelf(), *records, b'{"id": "shp_1", "n": 1e99999999999999999999}', judge=learned, reading=FRESH)
 
 
 def test_a_key_that_stands_twice_on_a_page_with_equal_content_counts_once() -> None:
@@ -374,9 +375,25 @@ def test_a_configured_key_that_stands_twice_with_different_content_puts_all_of_i
     assert (judgement.seen, [change.key.text for change in judgement.changes]) == ([1], ["shp_2"])
 
 
-def test_a_learned_key_that_stands_twice_with_different_content_is_proven_wrong() -> None:
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_page_on_which_a_key_stands_twice_is_refused_until_it_was_asked_for_again(*, learned: bool) -> None:
+    shelf, judge = Shelf(), make_judge(learned=learned)
+    records = shipment(), shipment(status="packed"), shipment(2)
     with pytest.raises(Collision, match="shp_1"):
-        read(Shelf(), shipment(), shipment(status="packed"), judge=make_judge(learned=True))
+        read(shelf, *records, judge=judge, reading=FRESH)
+    judgement = read(shelf, *records, judge=judge)
+    assert ([bad.key for bad in judgement.bad], judgement.doubled) == (["shp_1", "shp_1"], 1)
+    assert [change.key.text for change in judgement.changes] == ["shp_2"]
+    again = read(shelf, *records, judge=judge, reading=FRESH)
+    assert again.doubled == 1, "what is in quarantine is no news, and is not asked for again each time"
+
+
+def test_a_learned_key_that_stands_twice_many_times_is_proven_wrong() -> None:
+    records = [shipment(number, status=status) for number in range(4) for status in ("open", "packed")]
+    assert read(Shelf(), *records[:6], judge=make_judge(learned=True)).doubled == 3
+    with pytest.raises(Collision, match="shp_0"):
+        read(Shelf(), *records, judge=make_judge(learned=True))
+    assert read(Shelf(), *records).doubled == 4, "a configured key stays"
 
 
 # Held readings -------------------------------------------------------------------------------------------------------

@@ -53,6 +53,10 @@ _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENCODER: Final = msgspec.json.Encoder()
 _ERRORS: Final = frozenset({"error", "errors"})
 """Members that tell of errors: what is quoted there is no record."""
+_DOUBLED: Final = "key {}: stands twice on one page with different content"
+_DOUBLED_MOST: Final = 3
+_DOUBLED_SHARE: Final = 0.25
+"""So many keys of a page that stand twice, or this part of it, prove that the key was learned wrongly."""
 
 
 class Judge:
@@ -153,10 +157,12 @@ class Judge:
         """Return what a page comes to against the stored snapshots.
 
         Raises:
-            Collision: A learned key is that of two records of the page.
+            Collision: Two records with one key, which was not so before and may not be so when asked again; or many of
+                them, and the key was learned.
         """
         verdict = Judgement()
         sightings = self._identify_all(page, verdict)
+        self._check_doubled(page, reading, snapshots, verdict)
         stored = snapshots.find(list(sightings))
         readings = self._sift(sightings, stored, verdict)
         if reading.baseline or reading.settles:
@@ -192,12 +198,21 @@ class Judge:
             if first is None:  # it is there, even where nothing more can be told
                 sightings[key.text] = Sighting(key, None if problem else raw, head)
             elif first.raw != raw and (first.raw is None or not self._is_same(first.raw, raw)):
-                fact = f"key {key.text}: stands twice on one page with different content"
-                if self._learned:
-                    raise Collision(fact)
+                fact = _DOUBLED.format(key.text)
                 sightings[key.text] = Sighting(key, None, head)
                 verdict.bad += [_bad(each, key.text, fact) for each in (first.raw, raw) if each is not None]
         return sightings
+
+    def _check_doubled(self, page: Page, reading: Reading, snapshots: Snapshots, verdict: Judgement) -> None:
+        """Refuse a page with records under one key, unless asking again is of no use, and they may be left out."""
+        doubled = {bad.digest: bad.problem for bad in verdict.bad if bad.problem == _DOUBLED.format(bad.key)}
+        verdict.doubled = len(doubled)
+        if not doubled:
+            return
+        is_many = self._learned and len(doubled) > max(_DOUBLED_MOST, len(page.records) * _DOUBLED_SHARE)
+        is_new = reading.may_ask_again and not doubled.keys() <= set(snapshots.quarantined(list(doubled)))
+        if is_many or is_new:
+            raise Collision(next(iter(doubled.values())))
 
     def _find_head(self, raw: bytes, unsound: Unsound | None) -> tuple[JSON, str]:
         """Return the members of a record that matter here, and what is wrong with it; empty where nothing is."""

@@ -217,6 +217,7 @@ class Judgement:
         holds: Readings to hold.
         released: Rows whose held reading is settled.
         bad: Records that were left out, and why.
+        doubled: Keys that stand twice on the page with different content.
         drift: Drift that the page shows for the first time.
         drifted: Readings that were held as drift.
         oldest_unseen: The oldest timestamp among new and changed records, a change of the timestamp alone included.
@@ -237,6 +238,7 @@ class Judgement:
     holds: list[Held] = field(default_factory=list)
     released: list[int] = field(default_factory=list)
     bad: list[Bad] = field(default_factory=list)
+    doubled: int = 0
     drift: Drift | None = None
     drifted: int = 0
     oldest_unseen: datetime | None = None
@@ -280,6 +282,7 @@ class Reading:
             another run, is one that they missed.
         stale_window: How long a reading must last that looks like a lagging replica's.
         drift: What is known of the service's new schema.
+        may_ask_again: What is odd about the page may be gone when it is asked for again.
     """
 
     via: Via
@@ -296,6 +299,7 @@ class Reading:
     polled_from: datetime | None = None
     stale_window: timedelta = timedelta(0)
     drift: Drift | None = None
+    may_ask_again: bool = False
 
     @property
     def emits(self) -> bool:
@@ -343,4 +347,4 @@ class Reading:
 
 
 class Collision(ValueError):
-    """Two records of one page have the same key: the key does not tell them apart."""
+    """Records of one page have one key and different content: the page is odd, or the key does not tell them apart."""

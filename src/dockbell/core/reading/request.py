@@ -61,6 +61,12 @@ class Request:
         return any(name == "updated_since" for name, _ in self.params)
 
 
+def whole_list(request: Request) -> Request:
+    """Return the request for the beginning of the whole list that another one asks for a page of: one record of it."""
+    kept = [(name, value) for name, value in request.params if name not in {"cursor", "updated_since", "limit"}]
+    return Request(request.method, request.path, (("limit", "1"), *kept))
+
+
 def list_request(
     resource: str,
     *,

@@ -105,6 +105,10 @@ class Response:
     ticks: timedelta = timedelta(0)
 
 
+class EnvelopeMissing(SchemaMismatch):
+    """The answer has no array of the name that held the records before."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceTime:
     """When the service worked on a request, by its own clock.
@@ -150,7 +154,7 @@ def read_page(resource: str, response: Response, *, envelope: str | None = None)
     Raises:
         PageUnreadable: Not whole, no JSON even in its structure, or not to be understood in one way only.
         SourceUnavailable: An error, told with the status of a success.
-        SchemaMismatch: No array of records, or no telling which.
+        SchemaMismatch: No array of records, or no telling which; :class:`EnvelopeMissing` where that is known by name.
     """
     subject = f'resource "{resource}"'
     body = _json_text(subject, response)
@@ -345,7 +349,7 @@ def _find_records(
     if envelope is not None:
         records = _as_records(resource, (outer | inner).get(envelope), parser)
         if records is None:
-            raise _mismatch(resource, f'no array "{envelope}" as before', outer)
+            raise EnvelopeMissing(_describe_mismatch(resource, f'no array "{envelope}" as before', outer))
         return envelope, records
     candid = {name: raw for name, raw in outer.items() if name.lower() not in _NO_RECORDS}
     arrays = {name: array for name, raw in candid.items() if (array := _as_records(resource, raw, parser)) is not None}
@@ -397,8 +401,21 @@ def _find_cursor(resource: str, outer: _Fields, inner: _Fields) -> str | None:
 
 
 def _mismatch(resource: str, fact: str, fields: _Fields) -> SchemaMismatch:
+    return SchemaMismatch(_describe_mismatch(resource, fact, fields))
+
+
+def _describe_mismatch(resource: str, fact: str, fields: _Fields) -> str:
     got = clean(", ".join(list(fields)[:8])) or "none"
-    return SchemaMismatch(f'resource "{resource}": the answer holds {fact}, got fields {got}; check base_url')
+    return f'resource "{resource}": the answer holds {fact}, got fields {got}; check base_url'
+
+
+def are_alike(one: bytes, other: bytes) -> bool:
+    """Return whether two records have most of their members' names in common, as records of one resource have."""
+    try:
+        names, others = set(_OBJECT.decode(one)), set(_OBJECT.decode(other))
+    except _MALFORMED:
+        return False
+    return len(names & others) * 2 > max(len(names), len(others))
 
 
 # The clock and the budget --------------------------------------------------------------------------------------------

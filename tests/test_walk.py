@@ -72,9 +72,24 @@ async def test_a_run_whose_cursors_are_forgotten_again_and_again_ends_incomplete
             raise CursorExpired("HTTP 410")
 
     rig.source.before_page = expire
-    assert await rig.read_whole() == CURSOR_EXPIRED
+    assert await rig.read_whole() == f"{CURSOR_EXPIRED}: page 2: HTTP 410"
     assert len(rig.source.asked) == 6
     assert (await rig.reader.state()).passes == 0
+
+
+async def test_what_the_api_says_of_a_page_that_it_refuses_is_told_and_its_list_not_read_a_third_time(rig: Rig) -> None:
+    words = 'GET /v1/packages: HTTP 400, "result window is too large"'
+
+    def refuse(request: int) -> None:
+        if request % 2 == 0:
+            raise CursorExpired(words, is_refusal=True)
+
+    rig.source.before_page = refuse
+    assert await rig.read_whole() == f"{CURSOR_EXPIRED}: page 2: {words}"
+    assert len(rig.source.asked) == 4
+    failed = (await rig.reader.state()).failed
+    assert failed is not None
+    assert words in failed.problem
 
 
 # Pages that cannot be read -------------------------------------------------------------------------------------------

@@ -66,7 +66,15 @@ class RateLimited(SourceUnavailable):
 
 
 class CursorExpired(SourceError):
-    """The API no longer knows a cursor that it gave; the run must begin again."""
+    """The API no longer knows a cursor that it gave, or does not accept it; the run must begin again.
+
+    Attributes:
+        is_refusal: It calls the request wrong (400, 422), so that another one with the same cursor may be right.
+    """
+
+    def __init__(self, message: str, *, is_refusal: bool = False) -> None:
+        super().__init__(message)
+        self.is_refusal = is_refusal
 
 
 class SinkError(DockbellError):

@@ -25,6 +25,7 @@ from dockbell.core.comparing.judge import Judge
 from dockbell.core.comparing.judgement import Collision, Judgement, Reading
 from dockbell.core.document import decode
 from dockbell.core.model import JSON, RESOURCES, ClockSource, Feed, Page, RunKind, Statement, Urgency, Via
+from dockbell.core.moment import to_micros
 from dockbell.core.publishing.erasure import Erasure
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.named import read_named
@@ -39,6 +40,7 @@ from dockbell.core.reading.signature import find_differences, keeps_records, kee
 from dockbell.core.reading.window import choose_lookback, covered_until, is_narrow
 from dockbell.core.running.backoff import delay
 from dockbell.errors import (
+    CursorExpired,
     DockbellError,
     PageUnreadable,
     RateLimited,
@@ -49,6 +51,7 @@ from dockbell.errors import (
     SourceUnavailable,
     StoreError,
 )
+from dockbell.lone_cursor import try_alone
 from dockbell.ports import Bell, Checkpoint, Committed, FeedState, RunRecord, Source, Store
 from dockbell.telemetry import (
     ChangesStored,
@@ -62,9 +65,13 @@ from dockbell.telemetry import (
     Stated,
     Telemetry,
 )
-from dockbell.walk import CURSOR_EXPIRED, LIMIT_CHANGED, Walk
+from dockbell.walk import LIMIT_CHANGED, Walk
 
 _RESTARTS_MOST: Final = 2
+_JUST_GIVEN: Final = timedelta(minutes=1)
+"""A cursor that is refused sooner than this is not too old."""
+_ALONE_PAUSE: Final = timedelta(hours=1)
+"""So long a cursor is not tried alone again that did not show the list it was given for."""
 _ODD_TRIES: Final = 4
 """So often a page is asked for on which two records stand under one key."""
 _ODD_PAUSE: Final = timedelta(seconds=0.5)
@@ -202,6 +209,8 @@ class Reader:
         self._failures = Counter[str]()  # in a row, by the agent that met them
         self._told_at: dict[str, timedelta] = {}  # problems, by the steady clock
         self._unanswered: set[tuple[str, str]] = set()
+        self._given: dict[RunKind, tuple[str | None, float]] = {}  # the last cursor, and when, by the loop's clock
+        self._alone_again_at = 0.0
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -451,8 +460,14 @@ class Reader:
         await walk.go(read_page, save)
         restarts = 0
         # Each time it begins again for its limit, that is a smaller one: that comes to an end by itself.
-        while walk.problem == LIMIT_CHANGED or (walk.problem == CURSOR_EXPIRED and restarts < _RESTARTS_MOST):
-            restarts += walk.problem == CURSOR_EXPIRED
+        refused_at: set[int | None] = {None}  # what is refused at the same page twice will be a third time
+        while walk.problem == LIMIT_CHANGED or (
+            walk.is_cursor_lost
+            and restarts < _RESTARTS_MOST
+            and (walk.refused_at is None or walk.refused_at not in refused_at)
+        ):
+            restarts += walk.is_cursor_lost
+            refused_at.add(walk.refused_at)
             walk.begin_again(await self.store.last_row((await self.state()).id))
             await walk.go(read_page, save)
         self._limits[kind] = self._limits.get(kind, PageLimit()).end_run(walk.needed, complete=not walk.problem)
@@ -624,17 +639,73 @@ class Reader:
 
     async def _ask_for_page(self, kind: RunKind, since: datetime | None, cursor: str | None, limit: int) -> Page:
         """Return a page without what is never stored."""
-        self._check_drop(await self.state())
-        page = await self.source.read_page(
+        state = await self.state()
+        self._check_drop(state)
+        if cursor is not None and self._habits.lone_cursor:
+            page = await self._ask(kind, since, cursor, limit, alone=True)
+            await self._check_alone(state, page, since)
+        else:
+            try:
+                page = await self._ask(kind, since, cursor, limit)
+            except CursorExpired as error:
+                page = await self._ask_alone(kind, since, cursor, limit, refused=error)
+        self._given[kind] = page.next_cursor, anyio.current_time()
+        return page if self.erasure is None else replace(page, records=self.erasure.page(page.records))
+
+    async def _ask(
+        self, kind: RunKind, since: datetime | None, cursor: str | None, limit: int, *, alone: bool = False
+    ) -> Page:
+        """Ask for a page with the filters of its list; or by the cursor alone."""
+        return await self.source.read_page(
             self.feed.resource,
             cursor=cursor,
-            updated_since=since,
+            updated_since=None if alone else since,
             limit=limit,
-            query=self.settings.query,
-            expand=self.settings.expand,
+            query={} if alone else self.settings.query,
+            expand=() if alone else self.settings.expand,
             urgency=_URGENCY[kind],
         )
-        return page if self.erasure is None else replace(page, records=self.erasure.page(page.records))
+
+    async def _ask_alone(
+        self, kind: RunKind, since: datetime | None, cursor: str | None, limit: int, *, refused: CursorExpired
+    ) -> Page:
+        """Return the page of a cursor that was refused beside filters as soon as it was given, where it is shown alone.
+
+        Raises:
+            CursorExpired: It is not, or shows another list.
+        """
+        has_filters = since is not None or self.settings.query or self.settings.expand
+        given, at = self._given.get(kind, (None, 0.0))
+        now = anyio.current_time()
+        is_new = cursor == given and now - at < _JUST_GIVEN.total_seconds() and now >= self._alone_again_at
+        if cursor is None or not (refused.is_refusal and has_filters and is_new):
+            raise refused
+        page = await try_alone(partial(self._ask, kind, since), cursor, limit)
+        if page is None:
+            self._alone_again_at = now + _ALONE_PAUSE.total_seconds()
+            raise refused
+        state = await self.state()
+        await self._check_alone(state, page, since)
+        await self._adopt(state, *self._habits.turn_lone_cursor(alone=True))
+        return page
+
+    async def _check_alone(self, state: FeedState, page: Page, since: datetime | None) -> None:
+        """Refuse a page that was asked for by its cursor alone, where the API has forgotten the filter meanwhile.
+
+        Raises:
+            CursorExpired: It shows records from before ``updated_since``.
+        """
+        sampler = self._sampler
+        if sampler is None or since is None:
+            return
+        if any(updated < to_micros(since) for updated in sampler.updated(page.records)):
+            self._alone_again_at = anyio.current_time() + _ALONE_PAUSE.total_seconds()
+            if self._habits.lone_cursor:
+                await self._adopt(state, *self._habits.turn_lone_cursor(alone=False))
+            raise CursorExpired(
+                f"GET {self.resource.path}: the cursor is refused beside updated_since, and alone it shows records"
+                " from before"
+            )
 
     def _check_drop(self, state: FeedState) -> None:
         """Refuse to take away what was learned to tell records apart, or to date them.

@@ -65,6 +65,8 @@ class Walk:
         lag: The least by which the newest date of a page was behind the answer; None where no record was dated.
         problem: Why it is incomplete.
         cause: The error that made it so.
+        is_cursor_lost: The API did not accept a cursor that it gave.
+        refused_at: After so many pages it called the request with the cursor wrong.
         level: Its limit, as an index of ``LIMITS``; the pages of a run are all asked for with the same.
         ahead: How many records were dated ahead of the service's clock, by a day at the most.
         latest_ahead: The newest date of these; None while there is none.
@@ -95,6 +97,8 @@ class Walk:
     is_whole: bool = False
     problem: str = ""
     cause: SourceUnavailable | None = None
+    is_cursor_lost: bool = False
+    refused_at: int | None = None
     level: int = 0
     ahead: int = 0
     latest_ahead: datetime | None = None
@@ -170,7 +174,7 @@ class Walk:
         self._ticks.clear()
         self._awaited.clear()
         self.tally = replace(self.tally, repeated=0)
-        self.problem, self.cause = "", None
+        self.problem, self.cause, self.is_cursor_lost = "", None, False
 
     async def go(self, read_page: ReadPage, save: Callable[[Checkpoint], Awaitable[None]] | None = None) -> None:
         """Read to the end, or to what ends it before."""
@@ -181,8 +185,10 @@ class Walk:
                 self._count(page, committed)
                 if self._seems_cut(page):
                     page = await self._check_end(read_page, page, committed)
-            except CursorExpired:
-                self.problem = CURSOR_EXPIRED
+            except CursorExpired as error:
+                self.problem = f"{CURSOR_EXPIRED}: page {self.pages + 1}: {error}"
+                self.refused_at = self.pages if error.is_refusal else None
+                self.is_cursor_lost = True
                 return
             except PageUnreadable as error:
                 self.problem, self.cause = f"page {self.pages + 1}: {error}", error

@@ -225,7 +225,8 @@ async def test_passes_whose_cursors_always_expire_are_told_and_prove_nothing(
         dockbell.sandbox.delete("packages", 2)
         dockbell.sandbox.edit("packages", 2)
         await dockbell.run(900)
-        assert dockbell.problems("packages", RunKind.PASS) == {"the API forgot the cursor"}
+        problems = dockbell.problems("packages", RunKind.PASS)
+        assert {problem.partition(": page ")[0] for problem in problems} == {"the API forgot the cursor"}
         assert await dockbell.told("updated", "deleted", "created") == [("packages", "pkg_3"), ("packages", "pkg_4")]
         dockbell.sandbox.set(cursor_lifetime=0.0, latency=0.0)
         await dockbell.run(1200)

@@ -187,7 +187,14 @@ class Sampler:
         """Return the creation times of records, in µs since 1970, without those that have none."""
         if self._created_at is None:
             return []
-        times = [parse_moment(pointer.resolve(self.head(raw), self._created_at)) for raw in records]
+        return self._times(records, self._created_at)
+
+    def updated(self, records: Sequence[bytes]) -> list[int]:
+        """Return the timestamps of records, in µs since 1970, without those that have none."""
+        return [] if self._updated_at is None else self._times(records, self._updated_at)
+
+    def _times(self, records: Sequence[bytes], tokens: pointer.Tokens) -> list[int]:
+        times = [parse_moment(pointer.resolve(self.head(raw), tokens)) for raw in records]
         return [to_micros(time) for time in times if time is not None]
 
 
@@ -266,6 +273,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
         repeated: How many records the first run showed twice that did.
         page_most: The most records on a page that had a cursor; 0 while none had as many as make a habit.
         reach: The API refuses an ``updated_since`` older than this, in seconds; None where no bound is known.
+        lone_cursor: After the first page the API takes the cursor alone, and refuses it beside filters.
     """
 
     envelope: Habit = Habit()
@@ -283,6 +291,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
     repeated: int = 0
     page_most: int = 0
     reach: float | None = None
+    lone_cursor: bool = False
 
     def to_json(self) -> str:
         """Return it as stored; empty where nothing is known."""
@@ -350,6 +359,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
             repeated=self.repeated,
             page_most=max(self.page_most, len(page.records)) if view.teaches and page.next_cursor else self.page_most,
             reach=self.reach,
+            lone_cursor=self.lone_cursor,
         )
         return (self, ()) if habits == self else (habits, tuple(drifts))
 
@@ -375,6 +385,15 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return what is known after the API refused a start older than this and accepted this, and the news."""
         drift = f"polls may ask for what was modified in the last {_in_words(reach)}, and for nothing older"
         return msgspec.structs.replace(self, reach=reach.total_seconds()), (drift,)
+
+    def turn_lone_cursor(self, *, alone: bool) -> tuple[Habits, tuple[str, ...]]:
+        """Return what is known when cursors are to be sent alone from now on, or no longer."""
+        drift = (
+            "the API refuses a cursor beside filters, and shows the same pages for it alone"
+            if alone
+            else "the API took a cursor alone for a list without its filters"
+        )
+        return msgspec.structs.replace(self, lone_cursor=alone), (drift,)
 
     def _observe_envelope(self, view: _View, drifts: list[str]) -> Habit:
         known, name = self.envelope, view.page.envelope
@@ -501,6 +520,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
             ("records' clock", "" if self.skew is None else _describe_skew(self.skew)),
             ("cursors", _describe_cursors(self)),
             ("updated_since", "" if self.reach is None else f"at most {_in_words(timedelta(seconds=self.reach))} back"),
+            ("filters", "sent for the first page only: the API takes a cursor alone" if self.lone_cursor else ""),
         ]
         return [(name, words) for name, words in lines if words]
 

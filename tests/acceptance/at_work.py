@@ -1,0 +1,85 @@
+"""The agents of a deployment at work side by side, as the daemon lets them, in the deployment's own time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from math import inf
+from typing import Final
+
+import anyio
+
+from dockbell.app import opening
+from dockbell.operations.status import judge_status, load_status
+from dockbell.poller import trailing_every
+from dockbell.scheduler import next_time
+from tests.acceptance.deployment import START, Deployment
+
+_MOMENT: Final = 1e-6
+
+
+class VirtualAlarm:
+    """Rings as the scheduler's alarms do, by the clock of the loop; rings while the agent is busy count as one.
+
+    Args:
+        every: Rings now, and then at this interval; None: only when it is told.
+    """
+
+    def __init__(self, every: timedelta | None = None) -> None:
+        self._every = None if every is None else every.total_seconds()
+        self._due = inf if every is None else anyio.current_time()
+        self._changed = anyio.Event()
+
+    async def wait(self) -> None:
+        """Return at the next ring."""
+        while (left := self._due - anyio.current_time()) > _MOMENT:
+            with anyio.move_on_after(left):
+                await self._changed.wait()
+        rang = self._due
+        self._due = inf
+        if self._every is not None:
+            self._due = rang + self._every * ((anyio.current_time() - rang) // self._every + 1)
+
+    def ring_in(self, delay: timedelta) -> None:
+        """Ring once after a delay."""
+        self._due = anyio.current_time() + max(0.0, delay.total_seconds())
+        self._changed.set()
+        self._changed = anyio.Event()
+
+
+@asynccontextmanager
+async def at_work(dockbell: Deployment) -> AsyncIterator[None]:
+    """Let all agents of a deployment work while the block lasts; in it, sleep."""
+    agents = dockbell.agents
+    async with anyio.create_task_group() as group:
+        for feed, reader in agents.readers.items():
+            group.start_soon(agents.reconcilers[feed].run, VirtualAlarm())
+            if reader.resource.addressable:
+                group.start_soon(agents.reconcilers[feed].inquirer.run)
+            if feed in agents.pollers:
+                assert isinstance(reader.settings.schedule, timedelta)
+                group.start_soon(agents.pollers[feed].run, VirtualAlarm(reader.settings.schedule))
+                group.start_soon(agents.pollers[feed].run_trailing, VirtualAlarm(trailing_every(reader.settings)))
+            if feed in agents.detailers:
+                group.start_soon(agents.detailers[feed].run)
+        yield
+        group.cancel_scope.cancel()
+
+
+async def reasons(dockbell: Deployment) -> list[str]:
+    """Return why an operator should look, as ``dockbell status`` says it."""
+    config = dockbell.agents.config
+    view = await opening.open_view(config)
+    try:
+        status = await load_status(
+            view,
+            config.feeds(),
+            config.sinks,
+            at=START + timedelta(seconds=anyio.current_time()),
+            holder="a test",
+            next_time=next_time,
+        )
+    finally:
+        await view.aclose()
+    return list(judge_status(status))

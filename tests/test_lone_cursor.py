@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from dockbell.core.model import Page
+from dockbell.core.model import ClockSource, Page
 from dockbell.errors import CursorExpired
+from dockbell.lone_cursor import try_alone
 from dockbell.telemetry import HabitChanged
+from tests.fakes import NOON
 from tests.rig import Rig, open_rig
 
 WORDS = 'GET /v1/packages: HTTP 400, "cursor must be sent alone"'
@@ -103,3 +105,31 @@ async def test_a_page_of_a_cursor_alone_that_shows_what_is_older_ends_the_run(ri
 
 def rows(rig: Rig) -> list[tuple[Any, ...]]:
     return rig.store._writer.execute("SELECT key FROM records").fetchall()
+
+
+@pytest.mark.parametrize(
+    ("alone", "whole", "first", "second"),
+    [
+        (None, "abcd", "ab", "cd"),
+        ("cd", "a", "a", "b"),
+        ("cd", "abcd", "abcd", "cd"),  # the limit is not heeded, so nothing can be compared
+        ("cd", "abcd", "ab.", "cd"),
+        ("cd", "abcd", "ab", ""),
+        ("cd", "abcd", "ab", "ce"),
+        ("cd", "abcd", "ax", "cd"),
+    ],
+)
+async def test_a_cursor_alone_is_not_believed_unless_it_shows_the_same(
+    alone: str | None, whole: str, first: str, second: str
+) -> None:
+    pages = [alone, whole, first, second]
+
+    async def ask(cursor: str | None, limit: int, *, alone: bool = False) -> Page:
+        shown = pages.pop(0)
+        if shown is None:
+            raise CursorExpired(WORDS, is_refusal=True)
+        records = tuple(letter.encode() for letter in shown.strip("."))
+        following = None if shown.endswith(".") else "next"
+        return Page(records, following, "packages", NOON, ClockSource.DATE, NOON, NOON)
+
+    assert await try_alone(ask, "next", 200) is None

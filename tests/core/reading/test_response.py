@@ -15,6 +15,7 @@ from dockbell.core.reading.response import (
     RECORDS_MOST,
     UNSOUND_SIZE_MOST,
     Response,
+    are_alike,
     clean,
     judge_status,
     read_allowance,
@@ -309,6 +310,12 @@ def test_an_unsound_value_beside_the_records_does_not_matter() -> None:
     page = read_page("shipments", answer(b'{"load": NaN, "shipments": [{"id": 1}], "meta": {"next_cursor": "m"}}'))
 
     assert (page.records, page.next_cursor, page.unsound) == ((b'{"id": 1}',), "m", {})
+
+
+def test_records_are_alike_that_have_most_names_in_common() -> None:
+    assert are_alike(b'{"id": 1, "status": "open"}', b'{"status": 2, "id": 3, "new": 4}')
+    assert not are_alike(b'{"id": 1, "status": "open"}', b'{"id": 3}')
+    assert not are_alike(b'{"id": 1}', b'{"id": NaN}')
 
 
 def test_a_byte_order_mark_is_ignored() -> None:

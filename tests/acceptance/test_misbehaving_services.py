@@ -318,6 +318,53 @@ async def test_one_resource_that_is_refused_stops_no_other(
 # Answers that cannot be believed --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("poison", ["surrogate", "nan", "invalid_utf8", "control"])
+async def test_one_record_that_cannot_be_read_keeps_no_other_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, poison: str
+) -> None:
+    async with deploy(tmp_path, monkeypatch, resources=("packages",)) as dockbell:
+        await dockbell.run(60)
+        dockbell.sandbox.set(poisoned="packages/pkg_3", poison=poison)
+        for identity in ("pkg_2", "pkg_3", "pkg_4"):
+            dockbell.sandbox.edit("packages", identity=identity)
+        await dockbell.run(40)
+        assert await dockbell.told("updated") == [("packages", "pkg_2"), ("packages", "pkg_4")]
+        assert [reason for reason in await reasons(dockbell) if "quarantine" in reason]
+        dockbell.sandbox.set(poisoned="")
+        await dockbell.run(400)
+        assert await dockbell.judge() == []
+        assert await reasons(dockbell) == []
+
+
+@pytest.mark.parametrize("body", ["byte_order_mark", "mislabelled"])
+async def test_sound_pages_that_are_sent_oddly_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    async with deploy(
+        tmp_path, monkeypatch, resources=("packages", "stock"), bad_body_rate=1.0, bad_body=body
+    ) as dockbell:
+        await dockbell.run(40)
+        dockbell.edit()
+        await dockbell.run(65)
+        dockbell.sandbox.delete("packages")
+        await dockbell.run(300)
+        assert await dockbell.judge() == []
+        assert await reasons(dockbell) == []
+
+
+@pytest.mark.parametrize("body", ["null_list", "message", "doubled_list", "html", "null"])
+async def test_one_odd_answer_costs_no_more_than_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    options: dict[str, Any] = {"resources": ("packages",), "settings": {"reconcile": "24h"}}
+    async with deploy(tmp_path, monkeypatch, **options) as dockbell, at_work(dockbell):
+        await anyio.sleep(100)
+        dockbell.sandbox.set(bad_body_rate=1.0, bad_body=body, fault_kind="poll", fault_most=1)
+        dockbell.sandbox.edit("packages", 2)
+        await told_within(dockbell, places(dockbell, "packages", 2), "updated", 40)
+        assert dockbell.sandbox.options.fault_most == 0
+
+
 async def test_after_a_bad_time_polls_are_back_within_a_few_intervals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +376,21 @@ async def test_after_a_bad_time_polls_are_back_within_a_few_intervals(
         dockbell.sandbox.set(bad_body_rate=0.0)
         dockbell.sandbox.edit("packages", 2)
         await told_within(dockbell, places(dockbell, "packages", 2), "updated", 20)
+
+
+async def test_an_envelope_that_a_deploy_renamed_is_learned_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with deploy(tmp_path, monkeypatch) as dockbell:
+        await dockbell.run(60)
+        dockbell.sandbox.set(envelope="records", wrapper="")
+        dockbell.edit(1)
+        await dockbell.run(130)
+        edited = sorted(place for name in dockbell.resources for place in places(dockbell, name, 1))
+        assert await dockbell.told("updated") == edited
+        assert await reasons(dockbell) == []
+        await dockbell.run(300)
+        assert await dockbell.judge() == []
 
 
 async def test_one_absurd_retry_after_does_not_silence_a_source(

@@ -13,6 +13,7 @@ from tests.brokers import Broker, make_broker, started
 
 # How long one example takes says more about what else the machine does, and about coverage, than about the code.
 settings.register_profile("dockbell", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=10)
 settings.load_profile("dockbell")
 
 

@@ -56,6 +56,7 @@ class FakeSource:
     reach: timedelta | None = None
     """The age beyond which ``updated_since`` is refused."""
     name: str = "main"
+    id_field: str = "id"
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: list[tuple[str | None, datetime | None, Urgency]] = field(default_factory=list)
     limits: list[int] = field(default_factory=list)
@@ -77,7 +78,7 @@ class FakeSource:
 
     def put(self, key: str, **fields: Any) -> None:
         """Create or change a record; it moves to the end of the list."""
-        record = self.records.pop(key, {"id": key}) | fields
+        record = self.records.pop(key, {self.id_field: key}) | fields
         if self.stamped:
             record["updated_at"] = format_moment(self.clock() + self.offset)
         self.records[key] = record

@@ -43,6 +43,12 @@ class Rig:
     def __post_init__(self) -> None:
         self.restart()
 
+    def name_by_code(self) -> None:
+        """Let records have no id of their own: what identifies them must be proven before anything is published."""
+        self.source.id_field = "code"
+        for record in self.source.records.values():
+            record["code"] = record.pop("id")
+
     def restart(self, **settings: Any) -> None:
         """Begin again from what is stored, as after a crash; the settings given are other ones from then on."""
         self.settings |= settings

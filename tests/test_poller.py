@@ -205,6 +205,7 @@ async def test_without_a_proven_key_nothing_is_polled(rig: Rig) -> None:
         if request == 2:
             raise SourceUnavailable("HTTP 503")
 
+    rig.name_by_code()
     rig.source.before_page = fail
     await rig.read_whole()
     assert await rig.poller.run_once() is None

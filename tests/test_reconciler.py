@@ -314,6 +314,7 @@ async def test_an_empty_pass_proves_no_key_and_the_next_comes_soon(rig: Rig) -> 
 
 
 async def test_a_learned_key_that_a_few_records_share_keeps_the_feed_mute_and_says_why(rig: Rig) -> None:
+    rig.name_by_code()
     rig.source.records["twin"] = rig.source.records["a"] | {"status": "twin"}
     pauses = []
     for _ in range(3):
@@ -324,8 +325,8 @@ async def test_a_learned_key_that_a_few_records_share_keeps_the_feed_mute_and_sa
     state = await rig.reader.state()
     assert (state.passes, state.proven) == (3, False)
     assert state.problem == (
-        'resource "packages": 1 of 6 records came twice with different content under one key, so /id does not tell'
-        " them apart; set key in [resources.packages]"
+        'resource "packages": 1 of 6 records came twice with different content under one key, so /code does not'
+        " tell them apart; set key in [resources.packages]"
     )
     for run_once in (rig.poller.run_once, rig.poller.trail_once):
         assert await run_once() is None
@@ -1304,6 +1305,7 @@ async def test_a_crash_in_the_middle_of_stating_them_states_none_twice(
             raise KeyboardInterrupt
         return await emit(*args)
 
+    rig.name_by_code()
     rig.restart(first_pass="emit")
     with monkeypatch.context() as patch:
         patch.setattr(rig.store, "emit_snapshots", emit_or_crash)
@@ -1322,6 +1324,7 @@ async def test_what_changes_after_a_crash_in_the_middle_of_stating_records_is_no
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_stock(tmp_path, first_pass="emit") as rig:
+        rig.name_by_code()
         for key in "abcd":
             rig.source.put(key, available=5)
         emit = rig.store.emit_snapshots
@@ -1354,6 +1357,7 @@ async def test_a_feed_that_is_read_differently_states_no_record_again(rig: Rig) 
 
 
 async def test_what_came_of_a_pass_is_described_for_the_operator(rig: Rig) -> None:
+    rig.clock.pass_(15)
     assert await describe(rig.reconciler) == "complete: 2 pages, 5 records, 0 created, 0 updated, 0 deleted, 0 restored"
     rig.source.before_page = fail
     assert await describe(rig.reconciler) == "incomplete: HTTP 503"

@@ -55,13 +55,13 @@ class Poller:
             await anyio.sleep((self._trailing_pages * _TRAILING_PACE).total_seconds())
 
     async def run_once(self) -> RunRecord | None:
-        """Poll once; None while there is nothing to begin at, or the key is not proven to tell records apart."""
+        """Poll once; None while there is nothing to begin at, or nothing may be published under the learned key."""
         reader = self._reader
         state = await reader.state()
         progress = state.progress
         if self._is_new:  # what other runs met before a restart is not known: the candidate must be proven anew
             progress = replace(progress, candidate=None)
-        if progress.watermark is None or reader.is_provisional:
+        if progress.watermark is None or reader.is_withholding:
             return None
         lookback, precision = reader.lookback, reader.precision
         short = self._short.start(lookback + precision, reader.steady())
@@ -156,7 +156,7 @@ class Poller:
         """Poll once from long before the watermark, for what became visible late; it proves nothing."""
         reader = self._reader
         state = await reader.state()
-        if state.progress.watermark is None or state.passes == 0 or reader.is_provisional:
+        if state.progress.watermark is None or reader.is_withholding:
             return None
         since = open_trailing_window(state.progress, reader.lookback, reader.precision)
         report, _ = await self._read(RunKind.TRAILING, since)

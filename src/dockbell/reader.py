@@ -35,7 +35,7 @@ from dockbell.core.reading.habits import Habits, Head, Sampler, Sighting
 from dockbell.core.reading.lateness import MOST_LOOKBACK, Lateness
 from dockbell.core.reading.page_limit import LIMITS, PageLimit
 from dockbell.core.reading.reach import BEHIND_MOST, BoundWindow, ages_to_try, bound_window
-from dockbell.core.reading.shape import Shape, ShapeUnknown, find_dates, learn_shape
+from dockbell.core.reading.shape import Shape, ShapeUnknown, find_dates, is_own_id, learn_shape
 from dockbell.core.reading.signature import find_differences, keeps_records, keeps_shape, sign_reading
 from dockbell.core.reading.window import choose_lookback, covered_until, is_narrow
 from dockbell.core.running.backoff import delay
@@ -203,6 +203,7 @@ class Reader:
         self._is_narrow = False
         self._found_aside: datetime | None = None
         self._is_gap_told = False
+        self._is_key_doubted = False
         self._starts = 0  # searches for where the records' clock stands that found no answer
         self._due_at: datetime | None = None  # when the next run should ask, by the service's clock
         self._problems: dict[str, DockbellError] = {}  # by the agent that they stop
@@ -247,6 +248,14 @@ class Reader:
     def is_provisional(self) -> bool:
         """Whether the key was learned and is not proven yet to tell all records apart."""
         return self._state is None or not (self._state.proven or self.settings.key)
+
+    @property
+    def is_withholding(self) -> bool:
+        """Whether nothing is published: the key is not proven, and is not the record's own id or seems not unique."""
+        if not self.is_provisional:
+            return False
+        shape = None if self._state is None else self._state.shape
+        return self._is_key_doubted or shape is None or not is_own_id(shape.key, self.feed.resource)
 
     @property
     def pass_schedule(self) -> timedelta | str:
@@ -521,6 +530,8 @@ class Reader:
     async def _read_next(
         self, kind: RunKind, since: datetime | None, walk: Walk, cursor: str | None, limit: int
     ) -> tuple[Page, Committed | None]:
+        if self.is_provisional and walk.is_colliding:  # the more is read, the more is published that is wrong
+            raise self.doubt_key(walk)
         page, committed = await self.read_page(kind, since, cursor, limit)
         events = walk.events + (0 if committed is None else committed.events)
         records = walk.records + len(page.records)
@@ -543,6 +554,7 @@ class Reader:
         try:
             return await self._read_page(kind, since, cursor, limit, may_ask_again=False)
         except Collision as error:
+            self._is_key_doubted = True
             raise SchemaMismatch(
                 f'resource "{self.feed.resource}": {error}, so {self._name_key()} does not tell records apart;'
                 f" set key in [resources.{self.feed.resource}]"
@@ -749,6 +761,7 @@ class Reader:
 
     def doubt_key(self, walk: Walk) -> SchemaMismatch:
         """Return the error of a learned key that seems to stand for different records."""
+        self._is_key_doubted = True
         return SchemaMismatch(
             f'resource "{self.feed.resource}": {walk.collisions} of {walk.records} records came twice with different'
             f" content under one key, so {self._name_key()} does not tell them apart; set key in"
@@ -828,7 +841,7 @@ class Reader:
         baseline = state.passes == 0
         # Once snapshots were published, what they state is known to others: from then on a difference is a change.
         is_emitting = self.is_provisional and state.emitted is not None
-        provisional = self.is_provisional and not is_emitting
+        provisional = self.is_withholding and not is_emitting
         poll = state.poll
         if self.resource.polled:
             # What the feed showed before it was read differently, these polls have not covered.

@@ -360,7 +360,8 @@ class Reconciler:
         """Return whether a pass that came to the end of the list proves that the key tells all records apart."""
         reader = self._reader
         proven = reader.is_provisional and walk.is_unambiguous and walk.records > 0
-        if proven and reader.settings.first_pass == "emit" and not state.rebaselining:
+        is_due = reader.is_withholding or state.emitted is not None
+        if proven and is_due and reader.settings.first_pass == "emit" and not state.rebaselining:
             await self._emit(state)
         return proven
 

@@ -162,8 +162,9 @@ class Rig:
         return await self._store.open_feed(self.feed)
 
     async def is_provisional(self) -> bool:
-        """Return whether the key was learned and no pass has proven it: nothing is published yet."""
-        return not (self._settings.key or (await self.state()).proven)
+        """Return whether the key was learned, is no id of the record's own, and not proven: nothing is published yet."""
+        await self.reader.state()
+        return self.reader.is_withholding
 
     async def events(self, after: int = 0) -> list[Event]:
         """Return the events after a sequence."""

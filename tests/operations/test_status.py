@@ -145,6 +145,10 @@ def test_what_passes_by_itself_is_no_reason_to_look(status: FeedStatus) -> None:
         (stands(), []),
         (stands(shape=Shape(("/id",), None, None)), []),
         (
+            stands(shape=Shape(("/id",), None, None), proven=False),
+            ["key /id is learned, not proven yet: no deletions"],
+        ),
+        (
             stands(shape=Shape(("/sku", "/bin"), None, None), proven=False),
             ["key /sku + /bin is learned, not proven yet: nothing is published"],
         ),

@@ -193,10 +193,14 @@ def account(
             "its events, the last of revision 3, are older than what keep_events keeps",
         ),
         (
-            account(replace(STATE, proven=False)),
-            "key /id is learned, not proven yet: nothing is published until a pass is complete",
+            account(replace(STATE, shape=Shape(("/code",)), proven=False)),
+            "key /code is learned, not proven yet: nothing is published until a pass is complete",
         ),
         (account(), "it is unchanged since the baseline of 2026-11-21 12:00:00Z, which is silent"),
+        (
+            account(replace(STATE, proven=False)),
+            "it is unchanged since the baseline of 2026-11-21 12:00:00Z, which is silent",
+        ),
         (
             account(replace(STATE, first_asked_at=None, drift=replace(HELD, decision=Decision.ABSORB))),
             "it is unchanged since the baseline, which is silent",

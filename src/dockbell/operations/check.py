@@ -18,7 +18,7 @@ from dockbell.core.key import key_of
 from dockbell.core.model import JSON, RESOURCES, ClockSource, Feed, Page, Urgency
 from dockbell.core.publishing.filters import Filter
 from dockbell.core.reading.request import MAX_LIMIT
-from dockbell.core.reading.shape import learn_shape
+from dockbell.core.reading.shape import is_own_id, learn_shape
 from dockbell.errors import DockbellError, SchemaMismatch, SinkRejected, SourceUnavailable
 from dockbell.operations.exposure import find_exposed
 from dockbell.operations.status import format_age
@@ -28,7 +28,7 @@ from dockbell.telemetry import Fact, RequestSent, SourceWaits, Telemetry
 _NO_SINKS: Final = "none is configured: events are recorded, and can only be pulled; add [sinks.NAME]"
 _PATIENCE: Final = timedelta(minutes=1)
 _NO_ANSWER: Final = "no answer within a minute"
-_PROVISIONAL: Final = "learned, so provisional: no events until a whole pass has proved it unique"
+_PROVISIONAL: Final = "learned, so provisional: no {missing} until a whole pass has proved it unique"
 _LOOKED_AT: Final = 25
 _ANY: Final = "*"
 _SKEW_TOLD: Final = timedelta(seconds=2)
@@ -308,5 +308,6 @@ def _describe_shape(page: Page, each: FeedSettings) -> str:
         key_of(records[0], [pointer.parse(part) for part in shape.key])
     except ValueError as error:
         raise SchemaMismatch(f"{error}; set key in [resources.{resource.name}]") from error
-    provisional = "" if settings.key else f" ({_PROVISIONAL})"
+    missing = "deletions" if is_own_id(shape.key, resource.name) else "events"
+    provisional = "" if settings.key else f" ({_PROVISIONAL.format(missing=missing)})"
     return f"key {' + '.join(shape.key)}{provisional}, dated by {shape.updated_at or 'nothing'}"

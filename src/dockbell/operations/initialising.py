@@ -43,7 +43,8 @@ _MEASURED: Final = """\
 _UNMEASURED: Final = """\
 # Not measured: {reason}.
 # All that follows is assumed, and what identifies the records is not known: a key that dockbell must learn is
-# provisional, and there are no events before a whole pass has proven it unique. "dockbell probe" finds it out.
+# provisional: before a whole pass has proven it unique there are no deletions, and no events at all unless it is the
+# record's own id. "dockbell probe" finds it out.
 """
 _SINK: Final = {
     "mqtt": """\

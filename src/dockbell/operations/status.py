@@ -14,6 +14,7 @@ from dockbell.core.document import decode
 from dockbell.core.model import RESOURCES, ClockSource, Feed, StatementKind
 from dockbell.core.moment import parse_moment
 from dockbell.core.reading.habits import Habits
+from dockbell.core.reading.shape import is_own_id
 from dockbell.core.reading.window import choose_lookback
 from dockbell.ports import Condition, FeedState, Footprint, Quarantined, SinkState, View
 
@@ -246,7 +247,8 @@ def describe_feed(status: FeedStatus, at: datetime) -> Iterator[str]:
     if state is None:
         return
     if state.shape is not None and not state.proven:
-        yield f"key {' + '.join(state.shape.key)} is learned, not proven yet: nothing is published"
+        missing = "no deletions" if is_own_id(state.shape.key, state.feed.resource) else "nothing is published"
+        yield f"key {' + '.join(state.shape.key)} is learned, not proven yet: {missing}"
     if state.rebaselining:
         yield "is read differently now: what differs is stored silently until a pass is complete"
     if state.holds:

@@ -15,6 +15,7 @@ from dockbell.core.comparing.judgement import Finding
 from dockbell.core.key import decode, encode
 from dockbell.core.model import Event, Feed
 from dockbell.core.publishing.filters import Filter
+from dockbell.core.reading.shape import is_own_id
 from dockbell.ports import FeedState, Noted, Quarantined, RunRecord, Standing, StoredRecord, View
 
 _NOTES_MOST: Final = 100
@@ -397,7 +398,7 @@ def _explain_silence(record: StoredRecord, state: FeedState) -> str:
     """Return why a record that is stored has no event at all."""
     if record.revision:
         return f"its events, the last of revision {record.revision}, are older than what keep_events keeps"
-    if not state.proven:
+    if not state.proven and (state.shape is None or not is_own_id(state.shape.key, state.feed.resource)):
         return f"key {write_key(state)} is learned, not proven yet: nothing is published until a pass is complete"
     began = "" if state.first_asked_at is None else f" of {write_time(state.first_asked_at)}"
     return f"it is unchanged since the baseline{began}, which is silent{_tell_failure(state)}"

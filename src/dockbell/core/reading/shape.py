@@ -16,10 +16,11 @@ from typing import Final
 
 from dockbell.core import pointer
 from dockbell.core.key import KeyMissing, key_of
-from dockbell.core.model import JSON
+from dockbell.core.model import JSON, RESOURCES
 from dockbell.core.moment import parse_moment
 
-_IDENTITIES: Final = ("/id", "/uuid", "/{singular}_id", "/_id", "/key", "/code", "/number")
+_OWN_IDS: Final = ("/id", "/uuid", "/{singular}_id", "/_id")
+_IDENTITIES: Final = (*_OWN_IDS, "/key", "/code", "/number")
 _MOST_RECORDS: Final = 0.9
 """A key that no record lacks is the better one; where there is none, a few bad records must not hide it."""
 _THINGS: Final = ("/sku", "/item_id", "/item_sku", "/product_id", "/item/id", "/item/sku")
@@ -54,6 +55,12 @@ class Shape:
     key: tuple[str, ...]
     updated_at: str | None = None
     created_at: str | None = None
+
+
+def is_own_id(key: Sequence[str], resource: str) -> bool:
+    """Return whether a key is the record's own id, which tells records apart unless something shows otherwise."""
+    singular = RESOURCES[resource].singular
+    return len(key) == 1 and key[0] in {name.format(singular=singular) for name in _OWN_IDS}
 
 
 class ShapeUnknown(ValueError):

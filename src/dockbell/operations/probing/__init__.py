@@ -29,8 +29,8 @@ APART: Final = timedelta(seconds=3)
 
 _ADVICE: Final = (
     "# Measured by dockbell probe with {sent} of {requests} requests; what it could not tell is assumed.\n"
-    "# Keep key set: a key that dockbell must learn is provisional, and there are no events before a whole pass\n"
-    "# has proven it unique.\n"
+    "# Keep key set: a key that dockbell must learn is provisional. Before a whole pass has proven it unique there\n"
+    "# are no deletions, and no events at all unless it is the record's own id.\n"
 )
 
 

@@ -292,6 +292,56 @@ async def test_stock_without_timestamps_is_compared_by_content(tmp_path: Path) -
         assert (await rig.bodies())[0]["changed"] == ["/available"]
 
 
+# Timestamps ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unusable", [None, "2026-11-21", "last week"])
+async def test_a_timestamp_that_the_first_page_does_not_state_is_learned_from_a_later_one(
+    rig: Rig, unusable: str | None
+) -> None:
+    rig.restart(key="/id")
+    for key in "abc":
+        rig.source.records[key]["updated_at"] = unusable
+    for key in "de":
+        del rig.source.records[key]
+    await rig.read_whole()
+    shape = (await rig.reader.state()).shape
+    assert shape is not None
+    assert shape.updated_at is None
+    for key in "abc":
+        rig.clock.pass_(1)
+        rig.source.put(key)  # a touch of each
+    rig.source.put("b", status="packed")
+    rig.source.put("x")
+    for _ in range(3):
+        await rig.poll()
+        await rig.read_whole()
+    shape = (await rig.reader.state()).shape
+    assert shape is not None
+    assert (shape.updated_at, await rig.events()) == ("/updated_at", ["b updated 1", "x created 1"])
+    rig.restart()
+    rig.clock.pass_(1)
+    rig.source.put("c")
+    rig.source.put("a", status="packed")
+    await rig.poll()
+    assert (await rig.events())[2:] == ["a updated 1"]
+    assert await rig.statements("rebaselined") == []
+
+
+async def test_a_timestamp_that_no_record_states_any_more_leaves_changes_to_be_told_by_content(rig: Rig) -> None:
+    rig.restart(key="/id")
+    await rig.read_whole()
+    await rig.read_whole()
+    for record in rig.source.records.values():
+        record["updated_at"] = None
+    await rig.read_whole()
+    assert await rig.events() == []
+    rig.source.records["b"]["status"] = "packed"
+    rig.source.records["x"] = {"id": "x", "status": "open", "updated_at": None}
+    await rig.read_whole()
+    assert await rig.events() == ["b updated 1", "x created 1"]
+
+
 # Keys that are not proven --------------------------------------------------------------------------------------------
 
 

@@ -35,7 +35,14 @@ from dockbell.core.reading.habits import Habits, Head, Sampler, Sighting
 from dockbell.core.reading.lateness import MOST_LOOKBACK, Lateness
 from dockbell.core.reading.page_limit import LIMITS, PageLimit
 from dockbell.core.reading.reach import BEHIND_MOST, BoundWindow, ages_to_try, bound_window
-from dockbell.core.reading.shape import Shape, ShapeUnknown, find_dates, is_own_id, learn_shape
+from dockbell.core.reading.shape import (
+    Shape,
+    ShapeUnknown,
+    find_dates,
+    is_own_id,
+    learn_shape,
+    learn_times,
+)
 from dockbell.core.reading.signature import find_differences, keeps_records, keeps_shape, sign_reading
 from dockbell.core.reading.window import choose_lookback, covered_until, is_narrow
 from dockbell.core.running.backoff import delay
@@ -579,6 +586,8 @@ class Reader:
                 if not page.records:
                     return page, None
                 state = await self._learn(state, page)
+            else:
+                state = await self._learn_times(state, page)
             reading = replace(self._reading(kind, state), may_ask_again=may_ask_again)
             committed = await self._commit(state, page, reading)
             for seen in self._passes:
@@ -881,6 +890,24 @@ class Reader:
             ) from error
         await self.store.save_shape(state.id, shape, proven=self.settings.key is not None)
         await self.store.save_signature(state.id, self._sign(shape))
+        return await self.reload()
+
+    async def _learn_times(self, state: FeedState, page: Page) -> FeedState:
+        """Take in where the records are dated, if a page shows it and none before did.
+
+        What is stored was compared with the timestamp as content. Both sides of a comparison are brought to the form of
+        today, so that this makes no change of any record.
+        """
+        shape = state.shape
+        assert shape is not None
+        if self.settings.updated_at or shape.updated_at:
+            return state
+        learned = learn_times(shape, page.records)
+        if learned == shape:
+            return state
+        await self.store.save_shape(state.id, learned, proven=False)
+        await self.store.save_signature(state.id, self._sign(learned))
+        self.telemetry.emit(HabitChanged(self.feed, f"records are dated by {learned.updated_at}"))
         return await self.reload()
 
     def _use(self, shape: Shape) -> None:

@@ -162,7 +162,7 @@ class Rig:
         return await self._store.open_feed(self.feed)
 
     async def is_provisional(self) -> bool:
-        """Return whether the key was learned, is no id of the record's own, and not proven: nothing is published yet."""
+        """Return whether nothing is published yet: the key was learned, and is neither the own id nor proven."""
         await self.reader.state()
         return self.reader.is_withholding
 

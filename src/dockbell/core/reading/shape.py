@@ -1,4 +1,4 @@
-"""What a resource's records look like, learned from the first page where the configuration does not say.
+"""What a resource's records look like, learned from the first pages where the configuration does not say.
 
 The API's description shows no field names. Identity and timestamp are found by the names that such services use, and
 only where they hold on every record of the page; what was learned is stored, shown by ``status`` and checked on every
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import product
 from typing import Final
 
 from dockbell.core import pointer
+from dockbell.core.document import decode
 from dockbell.core.key import KeyMissing, key_of
 from dockbell.core.model import JSON, RESOURCES
 from dockbell.core.moment import parse_moment
@@ -39,6 +40,8 @@ _MODIFIED: Final = (
     "/last_updated_at",
     "/date_modified",
 )
+_MODIFIED_NAMES: Final = tuple(f'"{place[1:]}"'.encode() for place in _MODIFIED)
+_TRIED: Final = 20
 _CREATED: Final = ("/created_at", "/created", "/createdAt", "/creation_date", "/date_created")
 
 
@@ -84,6 +87,25 @@ def learn_shape(
         updated_at=updated_at or _find_time(_MODIFIED, records),
         created_at=_find_time(_CREATED, records),
     )
+
+
+def learn_times(shape: Shape, records: Sequence[bytes]) -> Shape:
+    """Return the shape of undated records with the times that a later page shows; the same where it shows none.
+
+    The first page may hold records whose timestamps are null, dates alone, or unreadable. Where no record has such a
+    member, none is decoded; where the first ones that have it state no time, only those are.
+    """
+    documents: list[JSON] = []
+    for raw in records:
+        if any(name in raw for name in _MODIFIED_NAMES):
+            with suppress(ValueError):
+                documents.append(decode(raw))
+        if len(documents) == _TRIED and _find_time(_MODIFIED, documents) is None:
+            return shape
+    updated_at = _find_time(_MODIFIED, documents)
+    if updated_at is None:
+        return shape
+    return replace(shape, updated_at=updated_at, created_at=shape.created_at or _find_time(_CREATED, documents))
 
 
 def find_dates(records: Sequence[JSON], *, updated_at: str | None = None) -> list[datetime]:

@@ -292,6 +292,71 @@ async def test_stock_without_timestamps_is_compared_by_content(tmp_path: Path) -
         assert (await rig.bodies())[0]["changed"] == ["/available"]
 
 
+async def put_stock(rig: Rig, numbers: range) -> None:
+    for number in numbers:
+        rig.source.put(f"s{number}", available=1)
+
+
+@pytest.mark.parametrize("first", [0, 60, 240])
+async def test_where_the_first_listing_was_cut_what_the_next_one_adds_is_no_flood_of_creations(
+    tmp_path: Path, first: int
+) -> None:
+    async with open_stock(tmp_path, key="/id") as rig:
+        rig.source.page_size = 200
+        await put_stock(rig, range(300))
+        whole, rig.source.records = rig.source.records, dict(list(rig.source.records.items())[:first])
+        await rig.read_whole()
+        rig.source.records = whole
+        await rig.read_whole(after=300)
+        assert await rig.events() == []
+        assert [said["parts"] for said in await rig.statements("rebaselined")] == [["first_pass"]]
+        state = await rig.reader.state()
+        assert state.full is not None
+        assert (state.passes, state.full.tally.skipped) == (1, 300 - first)
+        await put_stock(rig, range(300, 330))  # as many as may be new, and published with the end of the pass
+        await rig.read_whole(after=300)
+        assert sorted(await rig.events()) == sorted(f"s{number} created 1" for number in range(300, 330))
+        assert (await rig.reader.state()).passes == 2
+        await put_stock(rig, range(330, 3330))  # confirmed: whatever comes is news
+        await rig.read_whole(after=300)
+        assert len(await rig.events()) == 3030
+        rig.source.put("s5", available=0)
+        await rig.read_whole(after=300)
+        assert (await rig.events())[-1] == "s5 updated 1"
+        assert len(await rig.statements("rebaselined")) == 1
+
+
+async def test_what_the_second_pass_left_undecided_outlives_a_crash(tmp_path: Path) -> None:
+    def crash(request: int) -> None:
+        if request == asked + 2:
+            raise KeyboardInterrupt
+
+    async with open_stock(tmp_path, key="/id") as rig:
+        rig.source.page_size = 30
+        await put_stock(rig, range(40))
+        await rig.read_whole()
+        rig.source.records = {"s90": {"id": "s90", "available": 1}} | rig.source.records
+        asked = len(rig.source.asked)
+        rig.source.before_page = crash
+        with pytest.raises(KeyboardInterrupt):
+            await rig.read_whole(after=300)
+        assert await rig.events() == []
+        rig.restart()
+        rig.source.before_page = lambda _: None
+        rig.source.records["s90"]["available"] = 2
+        await rig.read_whole(after=300)
+        assert (await rig.events(), (await rig.bodies())[0]["after"]["available"]) == (["s90 created 1"], 2)
+
+
+async def test_where_each_record_is_stated_those_are_too_that_a_first_pass_did_not_show(tmp_path: Path) -> None:
+    async with open_stock(tmp_path, key="/id", first_pass="emit") as rig:
+        rig.source.page_size = 200
+        await rig.read_whole()
+        await put_stock(rig, range(30))
+        await rig.read_whole(after=300)
+        assert sorted(await rig.events()) == sorted(f"s{number} snapshot 0" for number in range(30))
+
+
 # Timestamps ----------------------------------------------------------------------------------------------------------
 
 

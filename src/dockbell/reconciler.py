@@ -15,15 +15,16 @@ from typing import Final
 import anyio
 
 from dockbell.cleaning import clean_stored
-from dockbell.core.comparing.absence import Census, SeenRows, choose_sample, judge_absence
+from dockbell.core.comparing.absence import Census, SeenRows, allowance, choose_sample, judge_absence
 from dockbell.core.model import ChangeKind, DeletionReason, RunKind, Statement
-from dockbell.core.publishing.statement import Certificate, HoldReason, PassVerdict, held, reconciled
+from dockbell.core.publishing.statement import Certificate, HoldReason, PassVerdict, held, rebaselined, reconciled
 from dockbell.core.reading.window import Progress, anchor
 from dockbell.errors import DockbellError
 from dockbell.inquirer import Inquirer, Inquiry
 from dockbell.operations.purging import REWRITE_MOST
 from dockbell.ports import Absentees, Alarm, Checkpoint, FeedState, RunRecord
 from dockbell.reader import Reader, RunReport
+from dockbell.telemetry import ChangesStored
 from dockbell.tending import tend
 from dockbell.walk import Walk
 
@@ -254,9 +255,12 @@ class Reconciler:
             await reader.store.suspect(state.id, some, run.ended_at)
         settled = await self._settle(state, absentees, report, approve=approve)
         run = replace(run, tally=replace(run.tally, deleted=settled.deleted), events=run.events + settled.deleted)
+        run, is_first = await self._decide(state, run, walk, absentees.stored)
         proven = await self._prove(state, walk)
         settled = replace(settled, holds=await reader.store.count_holds(state.id, run.asked_at))
         statements = self._find_statements(state, run, walk, absentees, settled)
+        if is_first:
+            statements.insert(0, rebaselined(reader.feed, reader.now(), ["first_pass"]))
         await reader.store.close_pass(
             state.id,
             run,
@@ -265,6 +269,7 @@ class Reconciler:
             proven=proven,
             newest=self._find_newest(walk),
             boundary=_find_boundary(state, walk),
+            is_first=is_first,
             lateness=reader.learn_lateness(walk),
             statements=statements,
             compose=reader.compose,
@@ -274,6 +279,36 @@ class Reconciler:
         self._goes_forward = settled.goes_forward
         self.inquirer.take(settled.inquiry)
         return run
+
+    async def _decide(self, state: FeedState, run: RunRecord, walk: Walk, stored: int) -> tuple[RunRecord, bool]:
+        """End the doubt about undated records that the second pass met first; return whether it counts as the first.
+
+        A first pass may have been cut short, or empty, and nothing said so. Where the next one meets more unknown
+        records, which no date proves new, than a day may delete, all of them are taken for baseline. That is stated.
+        """
+        reader, skipped = self._reader, run.tally.skipped
+        if state.passes != 1 or state.shape is None:
+            return replace(run, tally=replace(run.tally, skipped=0)), False
+        is_first = skipped > allowance(stored)
+        emits = reader.settings.first_pass == "emit"
+        kind = ChangeKind.CREATED if not is_first else ChangeKind.SNAPSHOT if emits else None
+        judge = None
+        if kind is not None:
+            judge = partial(
+                reader.judge.decide,
+                kind=kind,
+                since=None if state.full is None else state.full.asked_at,
+                until=walk.answered_at or run.asked_at,
+                now=reader.now(),
+            )
+        decided = 0
+        while count := await reader.store.decide(state.id, judge, reader.compose, _EMITTED_AT_ONCE):
+            decided += count
+        created = decided if kind is ChangeKind.CREATED else 0
+        if created:
+            reader.telemetry.emit(ChangesStored(reader.feed, {ChangeKind.CREATED: created}))
+        tally = replace(run.tally, created=run.tally.created + created, skipped=skipped if is_first else 0)
+        return replace(run, tally=tally, events=run.events + (0 if kind is None else decided)), is_first
 
     async def _settle(self, state: FeedState, absentees: Absentees, report: RunReport, *, approve: bool) -> _Settled:
         """Bury what is confirmed to be gone; return what becomes of the other absent records.

@@ -337,6 +337,7 @@ class Walk:
             tally,
             drifted=tally.drifted + judgement.drifted,
             bad=tally.bad + len(judgement.bad),
+            skipped=tally.skipped + judgement.skipped,
             repeated=tally.repeated + len(repeated),
         )
 

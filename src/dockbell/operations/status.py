@@ -249,6 +249,9 @@ def describe_feed(status: FeedStatus, at: datetime) -> Iterator[str]:
     if state.shape is not None and not state.proven:
         missing = "no deletions" if is_own_id(state.shape.key, state.feed.resource) else "nothing is published"
         yield f"key {' + '.join(state.shape.key)} is learned, not proven yet: {missing}"
+    if state.full is not None and state.full.tally.skipped:
+        count = state.full.tally.skipped
+        yield f"{count} records that the last pass was the first to show are baseline: an earlier pass was not whole"
     if state.rebaselining:
         yield "is read differently now: what differs is stored silently until a pass is complete"
     if state.holds:

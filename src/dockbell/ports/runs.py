@@ -36,6 +36,8 @@ class Tally:
         drifted: Readings held because many differ by the same fields.
         bad: Ones that could not be told apart or read.
         repeated: Ones that the run showed more than once: its pages shifted.
+        skipped: Ones that the second pass met first, and that no date proves new: they were stored silently, because
+            they are so many that the first pass cannot have been whole.
     """
 
     created: int = 0
@@ -48,6 +50,7 @@ class Tally:
     drifted: int = 0
     bad: int = 0
     repeated: int = 0
+    skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

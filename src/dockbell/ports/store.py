@@ -165,6 +165,7 @@ class Store(Protocol):
         proven: bool,
         newest: datetime | None,
         boundary: datetime | None = None,
+        is_first: bool = False,
         lateness: Lateness | None,
         statements: Sequence[Statement],
         compose: Compose,
@@ -180,11 +181,26 @@ class Store(Protocol):
             proven: See :meth:`end_baseline`.
             newest: See :meth:`end_baseline`.
             boundary: See :meth:`end_baseline`.
+            is_first: It met so much for the first time that none before can have been whole: it counts as the first.
             lateness: How late records become visible, where that is to be stored.
             statements: What is stated at its end.
             compose: Gives them their number.
             drift_before: Our time when it began, None where that is not known: drift that was found since stays, even
                 if the pass held nothing for it.
+        """
+        ...
+
+    async def decide(self, feed_id: int, judge: Callable[[bytes], Change] | None, compose: Compose, limit: int) -> int:
+        """End the doubt about records that the second pass met first.
+
+        Args:
+            feed_id: The feed.
+            judge: Gives the change to publish of each; None takes them for baseline, in silence.
+            compose: Gives the events their number.
+            limit: The most at once.
+
+        Returns:
+            How many it was; 0 when none is left.
         """
         ...
 

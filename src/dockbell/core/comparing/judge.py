@@ -25,6 +25,7 @@ from dockbell.core.comparing.drift import Decision, Drift, extend_drift
 from dockbell.core.comparing.holding import Hold, is_believed, keep, looks_stale, supersede
 from dockbell.core.comparing.judgement import (
     DIGEST_SIZE,
+    UNDECIDED,
     Amended,
     Bad,
     Collision,
@@ -268,6 +269,7 @@ class Judge:
                 others.append(each)
                 continue
             modified = micros(date) if self._updated_at else None
+            verdict.skipped += reading.settles
             verdict.writes.append(Write(None, each.key.text, each.raw_hash, each.raw_hash, modified, 0, each.raw))
             if modified is not None and (oldest is None or modified < oldest):
                 oldest = modified
@@ -389,6 +391,9 @@ class Judge:
         if reading.provisional and not self._is_baseline(candidate, page, reading):
             self._meet(candidate, verdict, reading)
             return
+        if self._is_undecided(candidate, reading):
+            self._leave_undecided(candidate, verdict)
+            return
         finding = self._silence(difference, drift, reading)
         if finding is Finding.DRIFT:
             verdict.drifted += 1
@@ -412,6 +417,41 @@ class Judge:
             self._publish(difference, kind, revision, verdict, page=page, reading=reading)
         elif finding is not None and known is not None:
             verdict.notes.append(candidate.note(finding))
+
+    def _is_undecided(self, candidate: Candidate, reading: Reading) -> bool:
+        """Return whether nothing tells a record that is new from one that the first pass has skipped."""
+        known = candidate.known
+        is_unknown = known is None or known.raw_hash == UNDECIDED
+        return is_unknown and reading.settles and self._time(candidate.document, self._date) is None
+
+    def _leave_undecided(self, candidate: Candidate, verdict: Judgement) -> None:
+        """Store a record that is published when the pass has ended, or taken for baseline."""
+        known = candidate.known
+        verdict.skipped += 1
+        if known is None or known.fingerprint != candidate.fingerprint:
+            verdict.writes.append(candidate.write(0)._replace(raw_hash=UNDECIDED))
+        if known is None:
+            verdict.notes.append(candidate.note(Finding.UNDECIDED))
+
+    def decide(
+        self, body: bytes, kind: ChangeKind, since: datetime | None, *, until: datetime, now: datetime
+    ) -> Change:
+        """Return the ``created``, or the ``snapshot``, of a record that the second pass had left undecided."""
+        return Change(
+            feed=self._feed,
+            key=self.identify(body),
+            kind=kind,
+            revision=0 if kind is ChangeKind.SNAPSHOT else 1,
+            before=None,
+            after=self._clean(body),
+            patch=None,
+            changed=None,
+            changed_between=(since, until),
+            modified_at=None,
+            detected_at=now,
+            via=Via.PASS,
+            detail_missing=bool(self._detail),
+        )
 
     def _meet(self, candidate: Candidate, verdict: Judgement, reading: Reading) -> None:
         """Leave a record to the first poll, which begins before it; note that one was met that was unknown."""

@@ -18,6 +18,8 @@ from dockbell.core.moment import to_micros
 
 DIGEST_SIZE: Final = 16
 """Bytes of every hash of a record, its raw text or its canonical form."""
+UNDECIDED: Final = b"undecided"
+"""Stands for the raw hash of an undated record that only the second pass has shown, until that pass has ended."""
 PURGED: Final = bytes(DIGEST_SIZE)
 """Stands for the hashes of a record whose content was purged: a hash tells of what it was made of, too."""
 
@@ -112,6 +114,7 @@ class Finding(StrEnum):
     REBASELINED = "stored silently: the feed is read differently now"
     UNPROVEN = "stored silently: the key is not proven unique yet"
     POSTPONED = "left to the first poll: the key is not proven unique yet"
+    UNDECIDED = "met by the second pass for the first time, undated: its end decides whether it is new"
     QUARANTINED = "in quarantine: it cannot be read"
     SUSPECTED = "absent from a complete pass"
     SEEN_AGAIN = "seen again, after it was absent"
@@ -225,6 +228,7 @@ class Judgement:
         on_time: Changes that were not late.
         missed: Changes that polls should have shown before, and did not.
         silent: Changes whose timestamp did not move.
+        skipped: Unknown records that no date proves new, met by the pass that shows what the first one skipped.
         dates: The timestamps of all its records by key, in the order of the page, in µs; None for one that has none.
     """
 
@@ -246,6 +250,7 @@ class Judgement:
     on_time: int = 0
     missed: int = 0
     silent: int = 0
+    skipped: int = 0
     dates: dict[str, int | None] = field(default_factory=dict)
 
     def meet_unseen(self, modified: datetime | None) -> None:

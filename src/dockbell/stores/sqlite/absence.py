@@ -111,6 +111,7 @@ def close_pass(
     proven: bool,
     newest: datetime | None,
     boundary: datetime | None,
+    is_first: bool,
     lateness: Lateness | None,
     statements: Sequence[Statement],
     compose: Compose,
@@ -121,6 +122,8 @@ def close_pass(
     with transaction(connection):
         save_run(connection, feed_id, run)
         end_baseline(connection, feed_id, proven=proven, newest=newest, boundary=boundary)
+        if is_first:
+            connection.execute("UPDATE feeds SET passes = 1, baselines = baselines + 1 WHERE id = ?", (feed_id,))
         connection.execute(
             "UPDATE feeds SET held = ?, confirm_at = ?, drifted = ? WHERE id = ?",
             (held, micros(confirm_at), run.tally.drifted, feed_id),

@@ -6,13 +6,24 @@ import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import blake2b
 from operator import itemgetter
 from typing import Final
 
 import msgspec
 
 from dockbell.core.comparing.holding import Hold
-from dockbell.core.comparing.judgement import Bad, Judgement, Snapshots, Stored, Write
+from dockbell.core.comparing.judgement import (
+    DIGEST_SIZE,
+    UNDECIDED,
+    Bad,
+    Finding,
+    Judgement,
+    Note,
+    Snapshots,
+    Stored,
+    Write,
+)
 from dockbell.core.model import Change, Statement, Via
 from dockbell.core.moment import to_micros
 from dockbell.ports import Committed, Compose
@@ -192,6 +203,37 @@ def last_row(connection: sqlite3.Connection) -> int:
     """Return the highest row in use."""
     (row,) = connection.execute("SELECT coalesce(max(id), 0) FROM records").fetchone()
     return int(row)
+
+
+def decide(
+    connection: sqlite3.Connection,
+    feed_id: int,
+    judge: Callable[[bytes], Change] | None,
+    compose: Compose,
+    limit: int,
+    *,
+    now: datetime,
+) -> int:
+    """Publish records that the second pass left undecided, or take them for baseline; return how many."""
+    with transaction(connection):
+        rows = connection.execute(
+            "SELECT id, body FROM records NOT INDEXED JOIN bodies ON record = id"
+            " WHERE feed = ? AND raw_hash = ? AND gone_at IS NULL ORDER BY id LIMIT ?",
+            (feed_id, UNDECIDED, limit),
+        ).fetchall()
+        changes = [] if judge is None else [judge(body) for _, body in rows]
+        revisions = [change.revision for change in changes] or [0] * len(rows)
+        connection.executemany(
+            "UPDATE records SET raw_hash = ?, revision = ? WHERE id = ?",
+            (
+                (blake2b(body, digest_size=DIGEST_SIZE).digest(), revision, row)
+                for (row, body), revision in zip(rows, revisions, strict=True)
+            ),
+        )
+        numbers = append_events(connection, feed_id, changes, compose, now)
+        notes = [Note(change.key.text, Finding(change.kind.value), change=change) for change in changes]
+        write_notes(connection, feed_id, notes, numbers, via=Via.PASS, at=to_micros(now))
+    return len(rows)
 
 
 def begin_emitting(connection: sqlite3.Connection, feed_id: int) -> None:

@@ -320,6 +320,7 @@ class SqliteStore:
         proven: bool,
         newest: datetime | None,
         boundary: datetime | None = None,
+        is_first: bool = False,
         lateness: Lateness | None,
         statements: Sequence[Statement],
         compose: Compose,
@@ -336,6 +337,7 @@ class SqliteStore:
                 proven=proven,
                 newest=newest,
                 boundary=boundary,
+                is_first=is_first,
                 lateness=lateness,
                 statements=statements,
                 compose=compose,
@@ -344,6 +346,15 @@ class SqliteStore:
             )
         )
         await self._note_events()
+
+    async def decide(self, feed_id: int, judge: Callable[[bytes], Change] | None, compose: Compose, limit: int) -> int:
+        """See the port."""
+        count = await self._write(
+            partial(snapshots.decide, feed_id=feed_id, judge=judge, compose=compose, limit=limit, now=self._now())
+        )
+        if count:
+            await self._note_events()
+        return count
 
     async def end_baseline(
         self, feed_id: int, *, proven: bool, newest: datetime | None, boundary: datetime | None = None

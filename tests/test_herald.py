@@ -11,7 +11,7 @@ import anyio
 import pytest
 from jsonschema import Draft202012Validator
 
-from dockbell.core.model import NOTICES, Feed, NoticeKind, Statement
+from dockbell.core.model import NOTICES, Feed, NoticeKind, RunKind, Statement
 from dockbell.core.publishing.narrate import narrate
 from dockbell.core.publishing.statement import HoldReason, held, rebaselined
 from dockbell.herald import Herald
@@ -23,6 +23,7 @@ from dockbell.telemetry import (
     Fact,
     FeedFails,
     FeedMended,
+    RunEnded,
     SinkConnected,
     SinkFails,
     SinkOverrun,
@@ -176,3 +177,21 @@ async def test_what_was_wrong_with_a_sink_is_forgotten_with_it(store: SqliteStor
     ear.telemetry.emit(DOWN)
     await herald.finish()
     assert await told(store) == ["unreachable: sink erp: connection refused"] * 2
+
+
+async def test_passes_that_fail_for_long_are_told_once_and_that_one_is_complete(store: SqliteStore) -> None:
+    herald, ear, clock = await open_herald(store)
+
+    def end_pass(problem: str) -> RunEnded:
+        return RunEnded(FEED, RunKind.PASS, 1, 1, 0, timedelta(0), problem)
+
+    for problem in ("", "HTTP 500", "HTTP 500", "HTTP 500", "HTTP 500", "HTTP 500"):
+        ear.telemetry.emit(end_pass(problem))
+        await herald.run_once()
+        clock.pass_(400)
+    ear.telemetry.emit(end_pass(""))
+    await herald.run_once()
+    assert [notice["data"]["reason"] for notice in await read_all(store)] == [
+        "4 passes failed in a row: HTTP 500; deletions and changes without a new updated_at are not seen",
+        "is read whole again",
+    ]

@@ -6,19 +6,24 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from dockbell.config import FeedSettings
 from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.model import Page
 from dockbell.core.moment import format_moment
 from dockbell.errors import CursorExpired, PageUnreadable, SchemaMismatch, SourceError, SourceUnavailable
 from dockbell.operations.purging import purge_record
-from dockbell.ports import Checkpoint
+from dockbell.operations.status import judge_status, load_status
+from dockbell.ports import Checkpoint, Failing
 from dockbell.reconciler import describe
+from dockbell.scheduler import next_time
+from dockbell.stores.sqlite import SqliteView
 from dockbell.telemetry import RunEnded
 from dockbell.tending import tend
 from tests.fakes import FakeSource
@@ -1007,6 +1012,34 @@ async def test_a_pass_of_a_feed_that_is_read_often_is_repeated_within_its_interv
         for _ in range(12):
             await rig.read_whole(after=0)
         assert await rig.delay() == 300
+
+
+async def test_passes_that_fail_are_counted_until_one_is_complete_whatever_polls_do(rig: Rig) -> None:
+    def stop(_: int) -> None:
+        if rig.source.asked[-1][0] is not None:
+            raise SourceUnavailable("HTTP 500")
+
+    await rig.read_whole()
+    rig.source.before_page = stop
+    for _ in range(4):
+        await rig.read_whole(after=600)
+    rig.source.before_page = lambda _: None
+    await rig.poll()
+    rig.restart()
+    failing = (await rig.reader.state()).failing
+    assert failing == Failing(4, rig.clock() - timedelta(seconds=3 * 600 + 15), "HTTP 500")
+    status = await load_status(
+        await SqliteView.open(rig.store.path),
+        [FeedSettings("main", "packages", rig.reader.settings)],
+        (),
+        at=rig.clock(),
+        holder="us",
+        next_time=next_time,
+    )
+    (reason,) = judge_status(status)
+    assert "4 failed in a row: HTTP 500; deletions" in reason
+    await rig.read_whole()
+    assert (await rig.reader.state()).failing is None
 
 
 async def test_a_pass_that_ends_incomplete_leaves_what_polls_prove_meanwhile(

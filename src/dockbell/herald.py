@@ -5,15 +5,16 @@ And notes in the store how each relay found its receiver, where other processes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 import anyio
 
-from dockbell.core.model import NOTICES, Fate, Feed, NoticeKind, Statement, StatementKind
+from dockbell.core.model import NOTICES, Fate, Feed, NoticeKind, RunKind, Statement, StatementKind
 from dockbell.core.publishing.event import Composer
+from dockbell.operations.status import PASSES_BLIND, PASSES_FAILED, PASSES_FAILING
 from dockbell.ports import Bell, Condition, Found, Store
 from dockbell.telemetry import (
     DeliverySettled,
@@ -21,6 +22,7 @@ from dockbell.telemetry import (
     Fact,
     FeedFails,
     FeedMended,
+    RunEnded,
     SinkConnected,
     SinkFails,
     SinkOverrun,
@@ -61,6 +63,8 @@ class Herald:
         self._feed_id = 0
         self._news: dict[tuple[NoticeKind, str, str], _News] = {}
         self._down: set[tuple[NoticeKind, str, str]] = set()
+        self._passes: dict[Feed, tuple[int, datetime]] = {}  # that failed in a row, and since when
+        self._blind: set[Feed] = set()  # whose passes fail, as was told
         self._found: dict[str, Found] = {}
         self._unsaved: set[str] = set()
         self._bell = Bell()
@@ -74,10 +78,11 @@ class Herald:
         """Note that nothing is known yet of a sink's receiver."""
         self._note_condition(sink, Condition.UNKNOWN)
 
-    def forget(self, feeds: Iterable[Feed], sinks: Iterable[str]) -> None:
+    def forget(self, feeds: Collection[Feed], sinks: Iterable[str]) -> None:
         """Forget what was wrong with feeds and sinks that are no longer there."""
         gone = {("feed", str(feed)) for feed in feeds} | {("sink", sink) for sink in sinks}
         self._down = {about for about in self._down if about[1:] not in gone}
+        self._blind -= {*feeds}
         self._found = {sink: found for sink, found in self._found.items() if ("sink", sink) not in gone}
 
     async def run(self) -> None:
@@ -127,6 +132,7 @@ class Herald:
     def hear(self, fact: Fact) -> None:
         """Note what a fact tells of; a listener of :class:`dockbell.telemetry.Telemetry`."""
         self._find_condition(fact)
+        self._count_pass(fact)
         match fact:
             case EventDied() if fact.feed != NOTICES:  # a notice about a notice would give another
                 self._note(NoticeKind.DEAD_LETTER, "sink", fact.sink, f"{fact.feed} {fact.key}: {fact.reason}")
@@ -148,6 +154,24 @@ class Herald:
                 details = fact.statement.details
                 reason = f"{details['reason']}: {details['count']} records wait"
                 self._note(NoticeKind.HELD, "feed", str(fact.statement.feed), reason)
+
+    def _count_pass(self, fact: Fact) -> None:
+        """Tell that passes fail, and that they are complete again; polls may go on all the while."""
+        if not isinstance(fact, RunEnded) or fact.kind is not RunKind.PASS:
+            return
+        feed, problem = fact.feed, fact.problem
+        if not problem:
+            self._passes.pop(feed, None)
+            if feed in self._blind:
+                self._blind.discard(feed)
+                self._note(NoticeKind.RECOVERED, "feed", str(feed), "is read whole again")
+            return
+        count, since = self._passes.get(feed, (0, self._now()))
+        self._passes[feed] = count + 1, since
+        if feed not in self._blind and count + 1 >= PASSES_FAILED and self._now() - since > PASSES_FAILING:
+            self._blind.add(feed)
+            reason = f"{count + 1} passes failed in a row: {problem}; {PASSES_BLIND}"
+            self._note(NoticeKind.REFUSED, "feed", str(feed), reason)
 
     def _find_condition(self, fact: Fact) -> None:
         match fact:

@@ -24,7 +24,7 @@ from dockbell.operations.status import (
     judge_status,
     load_status,
 )
-from dockbell.ports import Condition, FeedState, Found, RunRecord, SinkState
+from dockbell.ports import Condition, Failing, FeedState, Found, RunRecord, SinkState
 from dockbell.scheduler import next_time
 from dockbell.stores.sqlite import SqliteStore, SqliteView
 
@@ -331,3 +331,45 @@ async def test_a_feed_tells_how_far_its_polls_look_back_and_when_dockbell_was_bl
 )
 def test_an_age_is_told_in_two_units_at_most(age: timedelta, text: str) -> None:
     assert format_age(age) == text
+
+
+# Passes --------------------------------------------------------------------------------------------------------------
+
+
+def fails(count: int, minutes: float, **fields: Any) -> FeedStatus:
+    """Return a feed that is polled, but whose passes fail."""
+    poll, full = run(RunKind.POLL, NOON), run(RunKind.PASS, NOON - 200 * MINUTE)
+    failing = Failing(count, NOON - minutes * MINUTE, "page 42: HTTP 500")
+    return replace(READ, state=replace(FeedState(1, FEED, full=full, poll=poll, failing=failing, **fields)))
+
+
+def test_passes_that_fail_while_polls_go_on_are_a_reason_that_says_what_is_blind() -> None:
+    (reason,) = find_reasons(Status(NOON, "process 1", (fails(7, 190),), ()))
+    assert reason.words == (
+        "no complete pass for 3h20m, 7 failed in a row: page 42: HTTP 500; deletions and changes without a new"
+        " updated_at are not seen; polls go on"
+    )
+    assert reason.hinders
+
+
+def test_a_first_pass_that_fails_while_polls_go_on_is_one_too() -> None:
+    state = fails(3, 16).state
+    assert state is not None
+    (reason,) = judge(replace(READ, state=replace(state, full=None)))
+    assert reason.startswith("main/shipments: no complete pass yet, 3 failed in a row: page 42")
+
+
+@pytest.mark.parametrize(("count", "minutes"), [(2, 60), (30, 14)])
+def test_a_few_passes_that_fail_or_many_within_minutes_are_none(count: int, minutes: float) -> None:
+    assert judge(fails(count, minutes)) == []
+
+
+def test_a_pass_that_was_not_made_when_the_third_was_due_is_one() -> None:
+    state = replace(stands().state or FeedState(1, FEED), poll=run(RunKind.POLL, NOON))
+    (reason,) = judge(replace(READ, state=state, pass_expected_at=NOON - MINUTE))
+    assert reason.startswith("main/shipments: no complete pass for 5m; deletions")
+
+
+def test_a_feed_without_polls_is_not_read_at_all_when_its_passes_fail() -> None:
+    stock = replace(fails(7, 190), feed=Feed("main", "stock"), expected_at=NOON - MINUTE)
+    assert [reason[:41] for reason in judge(stock)] == ["main/stock: last read to its end 0s ago, "]

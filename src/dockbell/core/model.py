@@ -245,7 +245,7 @@ class NoticeKind(StrEnum):
     OVERRUN = "overrun"  # a sink has lost events
     PAUSED = "paused"  # a sink takes nothing until it is resumed
     RECOVERED = "recovered"  # a sink, or a feed, works again
-    REFUSED = "refused"  # a feed cannot be read: the key is not accepted, or the answers do not fit
+    REFUSED = "refused"  # a feed cannot be read, or not whole: the key is not accepted, or the answers do not fit
     UNREACHABLE = "unreachable"  # a sink cannot deliver
 
 

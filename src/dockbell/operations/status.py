@@ -32,6 +32,13 @@ _INTERVALS_MOST: Final = 3
 _GRACE: Final = timedelta(minutes=1)
 
 
+PASSES_FAILED: Final = 3
+"""So many passes in a row must have failed,"""
+PASSES_FAILING: Final = timedelta(minutes=15)
+"""the first of them so long ago, before an operator is told; or none was made when the third was due."""
+PASSES_BLIND: Final = "deletions and changes without a new updated_at are not seen"
+
+
 @dataclass(frozen=True, slots=True)
 class Gap:
     """A time in which dockbell was blind.
@@ -79,6 +86,8 @@ class FeedStatus:
         records: How many of its records are stored.
         state: What else is stored; None before its first reading.
         expected_at: When at the latest it should have been read completely again; None before its first such reading.
+        pass_expected_at: When at the latest a polled feed should have been read whole again; None before its first
+            complete pass.
         lookback: How far before the watermark polls start; None where there are none.
         gap: The last time in which dockbell was blind, of those whose event is kept.
         bad: Some of the records in quarantine, the last met before the others.
@@ -92,6 +101,7 @@ class FeedStatus:
     records: int = 0
     state: FeedState | None = None
     expected_at: datetime | None = None
+    pass_expected_at: datetime | None = None
     lookback: timedelta | None = None
     gap: Gap | None = None
     bad: tuple[Quarantined, ...] = ()
@@ -290,11 +300,25 @@ async def _load_feed(
         records.get(feed, 0),
         state,
         expected_at,
+        _find_pass_expectation(each.settings, state, next_time) if RESOURCES[feed.resource].polled else None,
         _find_lookback(each.settings, state, at) if RESOURCES[feed.resource].polled else None,
         await _find_gap(view, state),
         tuple(await view.find_quarantined(state.id, _BAD_MOST)),
         tuple(place for place in each.settings.drop if place not in state.dropped),
     )
+
+
+def _find_pass_expectation(
+    settings: ResourceSettings, state: FeedState, next_time: Callable[[timedelta | str, datetime], datetime]
+) -> datetime | None:
+    """Return when at the latest a polled feed should have been read whole again: passes may take their time."""
+    full = state.full
+    if full is None or settings.reconcile is None:
+        return None
+    due = full.ended_at
+    for _ in range(_INTERVALS_MOST):
+        due = next_time(settings.reconcile, due)
+    return due + _GRACE + max(full.ended_at - full.known_at, timedelta(0))
 
 
 def _find_lookback(settings: ResourceSettings, state: FeedState, at: datetime) -> timedelta:
@@ -339,7 +363,25 @@ def _judge_feed(status: FeedStatus, at: datetime) -> Iterator[tuple[str, bool]]:
         every = f"cron {status.every}" if isinstance(status.every, str) else f"every {format_duration(status.every)}"
         yield f"last read to its end {format_age(at - status.read_at)} ago, expected {every}{failure}", True
     if state is not None:
+        if words := _judge_passes(status, state, at):
+            yield words, True
         yield from ((words, False) for words in judge_waiting(state))
+
+
+def _judge_passes(status: FeedStatus, state: FeedState, at: datetime) -> str:
+    """Return why a polled feed is seen in part only, because no pass comes to its end; empty where one does.
+
+    Where there are no polls, the feed as a whole is not read any more, which is another reason.
+    """
+    failing, full = state.failing, state.full
+    fails = failing is not None and failing.count >= PASSES_FAILED and at - failing.since > PASSES_FAILING
+    overdue = status.pass_expected_at is not None and status.pass_expected_at < at
+    if not RESOURCES[status.feed.resource].polled or not (fails or overdue):
+        return ""
+    ago = "yet" if full is None else f"for {format_age(at - full.ended_at)}"
+    failed = "" if failing is None else f", {failing.count} failed in a row: {failing.problem}"
+    polls = "; polls go on" if status.expected_at is not None and status.expected_at >= at and state.poll else ""
+    return f"no complete pass {ago}{failed}; {PASSES_BLIND}{polls}"
 
 
 def judge_waiting(state: FeedState) -> Iterator[str]:

@@ -11,7 +11,18 @@ from __future__ import annotations
 from dockbell.ports.bell import Alarm, Bell
 from dockbell.ports.delivery import Condition, Controls, Extent, Footprint, Found, Kept, SinkState, Standing, Told
 from dockbell.ports.desk import Candidate, DeadGroup, Desk, Offered, Reach, Selection, Undelivered, Wish, Wished
-from dockbell.ports.runs import Absentees, Awaited, Checkpoint, Committed, FeedState, Purged, Reached, RunRecord, Tally
+from dockbell.ports.runs import (
+    Absentees,
+    Awaited,
+    Checkpoint,
+    Committed,
+    Failing,
+    FeedState,
+    Purged,
+    Reached,
+    RunRecord,
+    Tally,
+)
 from dockbell.ports.sink import Shelf, Sink, StateKeeper
 from dockbell.ports.source import Source
 from dockbell.ports.store import Compose, Store
@@ -31,6 +42,7 @@ __all__ = [
     "DeadGroup",
     "Desk",
     "Extent",
+    "Failing",
     "FeedState",
     "Footprint",
     "Found",

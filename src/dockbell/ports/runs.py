@@ -121,6 +121,21 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
+class Failing:
+    """Passes that ended incomplete, one after the other, since the last complete one.
+
+    Attributes:
+        count: How many.
+        since: When the first of them ended, by our clock.
+        problem: Why the last of them is incomplete.
+    """
+
+    count: int
+    since: datetime
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class FeedState:
     """What is stored about a feed.
 
@@ -150,6 +165,7 @@ class FeedState:
         poll: The last complete poll.
         full: The last complete pass.
         failed: The last incomplete run, of the kinds whose last run was incomplete.
+        failing: The passes that have failed since the last complete one; None where the last was complete.
         dropped: Pointers to members that are never stored, and of which nothing is stored any more.
         cleaning: Pointers to members that are never stored from now on, and are being removed from what is.
     """
@@ -180,6 +196,7 @@ class FeedState:
     poll: RunRecord | None = None
     full: RunRecord | None = None
     failed: RunRecord | None = None
+    failing: Failing | None = None
     dropped: tuple[str, ...] = ()
     cleaning: tuple[str, ...] = ()
 

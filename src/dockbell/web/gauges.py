@@ -38,6 +38,12 @@ GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "feed_freshness_seconds": ("How old what is known of a feed is; none before its first complete reading.", _FEED),
     "feed_read_timestamp_seconds": ("When a feed was read completely last.", _FEED),
     "feed_read_due_timestamp_seconds": ("When it should have been read completely again at the latest.", _FEED),
+    "feed_pass_timestamp_seconds": ("When a feed was read whole last.", _FEED),
+    "feed_pass_due_timestamp_seconds": (
+        "When a polled feed should have been read whole again at the latest: until then deletions are not seen.",
+        _FEED,
+    ),
+    "feed_failed_passes": ("Passes that ended incomplete since the last complete one.", _FEED),
     "feed_change_timestamp_seconds": ("When the last change of a feed that is kept was stored.", _FEED),
     "feed_watermark_timestamp_seconds": ("Up to where polls have proven to have seen all.", _FEED),
     "feed_records": ("Records that are stored.", _FEED),
@@ -119,6 +125,7 @@ def _describe_feed(each: FeedStatus, at: datetime) -> Iterator[Number]:
     yield "feed_held_readings", feed, state.holds if state else 0
     is_held = state is not None and state.drift is not None and state.drift.decision is Decision.HOLD
     yield "feed_held_drift", feed, is_held
+    yield "feed_failed_passes", feed, state.failing.count if state and state.failing else 0
     yield "feed_quarantined_records", feed, state.quarantined if state else 0
     yield "feed_stopped", feed, bool(state and state.problem)
     yield from _name("feed_silence", feed, each.silence.kind, [kind for kind in Quiet if kind])
@@ -127,6 +134,8 @@ def _describe_feed(each: FeedStatus, at: datetime) -> Iterator[Number]:
     moments = {
         "feed_read_timestamp_seconds": each.read_at,
         "feed_read_due_timestamp_seconds": each.expected_at,
+        "feed_pass_timestamp_seconds": state.full.ended_at if state and state.full else None,
+        "feed_pass_due_timestamp_seconds": each.pass_expected_at,
         "feed_change_timestamp_seconds": each.changed_at,
         "feed_watermark_timestamp_seconds": each.seen_until,
     }

@@ -18,7 +18,7 @@ from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.signature import keeps_records, keeps_shape
 from dockbell.core.reading.window import Progress
-from dockbell.ports import Checkpoint, Compose, FeedState, Reached, RunRecord, Tally, Wish, Wished
+from dockbell.ports import Checkpoint, Compose, Failing, FeedState, Reached, RunRecord, Tally, Wish, Wished
 from dockbell.stores.sqlite.outbox import append_events
 from dockbell.stores.sqlite.transaction import micros, moment, transaction
 
@@ -85,6 +85,7 @@ def _read_state(connection: sqlite3.Connection, row: Mapping[str, Any]) -> FeedS
         poll=load_run(connection, row["id"], RunKind.POLL),
         full=load_run(connection, row["id"], RunKind.PASS),
         failed=_load_failed(connection, row["id"]),
+        failing=_load_failing(connection, row["id"]),
         dropped=(dropped := tuple(msgspec.json.decode(row["dropped"]))),
         cleaning=tuple(place for place in cleaning["drop"] if place not in dropped),
     )
@@ -227,6 +228,20 @@ def _load_failed(connection: sqlite3.Connection, feed_id: int) -> RunRecord | No
         failed.append(incomplete if incomplete > complete else 0)
     row = connection.execute(f"SELECT {RUN} FROM runs WHERE id = ?", (max(failed),)).fetchone()
     return None if row is None else read_run(row)
+
+
+def _load_failing(connection: sqlite3.Connection, feed_id: int) -> Failing | None:
+    """Return the passes that ended incomplete since the last complete one."""
+    where = "feed = ? AND kind = ? AND complete = 0 AND id > (SELECT coalesce(max(id), 0) FROM runs WHERE feed = ?"
+    where += " AND kind = ? AND complete = 1)"
+    about = (feed_id, RunKind.PASS) * 2
+    count, since, last = connection.execute(
+        f"SELECT count(*), min(ended_at), max(id) FROM runs WHERE {where}", about
+    ).fetchone()
+    if not count:
+        return None
+    (problem,) = connection.execute("SELECT problem FROM runs WHERE id = ?", (last,)).fetchone()
+    return Failing(count, from_micros(since), problem)
 
 
 def save_run(connection: sqlite3.Connection, feed_id: int, run: RunRecord) -> None:

@@ -266,10 +266,12 @@ async def test_tombstones_and_held_readings_are_cleaned_too(tmp_path: Path) -> N
         put(rig, "a", "packed")
         del rig.source.records["b"]
         await rig.poll()
-        rig.source.records["a"] = old | {"updated_at": "2026-11-21T11:00:00Z"}
         await rig.read_whole()
+        rig.clock.pass_(61)
         await rig.read_whole()
         assert "b deleted 1" in await rig.events()
+        rig.source.records["a"] = old | {"updated_at": "2026-11-21T11:00:00Z"}
+        await rig.read_whole()
         assert rows(rig, "SELECT count(*) FROM holds") == [(1,)]
         rig.restart(**DROP)
         await rig.read_whole()

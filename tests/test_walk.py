@@ -262,6 +262,21 @@ async def test_empty_pages_without_end_are_left() -> None:
     assert (walk.problem, walk.pages) == ("the API gives empty pages without end", 11)
 
 
+async def test_one_record_that_comes_again_and_again_is_the_same_page() -> None:
+    walk = new_walk(RunKind.POLL)
+    await walk.go(walk_over([page(number, records=(b"only",)) for number in range(99)]))
+    assert (walk.problem, walk.pages) == ("the API gave the same page twice", 12)
+
+
+async def test_pages_of_one_record_may_show_one_again_that_has_moved() -> None:
+    walk = new_walk()
+    records = [b"a", b"b", b"b", b"c", b"b", b"d"] * 9
+    shown = [(raw if number % 6 else b"%d" % number,) for number, raw in enumerate(records)]
+    listing = [page(number, records=raw) for number, raw in enumerate(shown)]
+    await walk.go(walk_over([*listing, page(len(listing), last=True)]))
+    assert walk.problem == ""
+
+
 async def test_records_that_come_again_and_again_are_more_pages_than_plausible() -> None:
     walk = new_walk()
     seen = Committed(Judgement(seen=list(range(1, 201))), 0, range(1, 201))

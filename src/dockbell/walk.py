@@ -25,6 +25,8 @@ CURSOR_EXPIRED: Final = "the API forgot the cursor"
 LIMIT_CHANGED: Final = "a page could be read with a smaller limit only, so that others may have been skipped"
 
 _EMPTY_PAGES_MOST: Final = 10
+_AGAIN_MOST: Final = 10
+"""So many pages of one record in a row may show what earlier pages have shown."""
 _PLANNED_MICROS: Final = 86_400_000_000
 """A record dated further ahead than a day is planned; its date says nothing of a clock."""
 _REPEATS_MOST: Final = 2000
@@ -107,6 +109,7 @@ class Walk:
     _cursor: str | None = None
     _level: int = field(default=0, init=False)
     _empty: int = 0
+    _again: int = field(default=0, init=False)
     _cursors: set[bytes] = field(default_factory=set)
     _pages: set[bytes] = field(default_factory=set)
     _ticks: Counter[int] = field(default_factory=Counter)
@@ -164,7 +167,7 @@ class Walk:
         self.level = self._level = self.needed
         self._most = LIMITS[0]
         self.rows = SeenRows(last_row)
-        self._cursor, self._empty = None, 0
+        self._cursor, self._empty, self._again = None, 0, 0
         self._cursors.clear()
         self._pages.clear()
         self.asked_at = None
@@ -384,10 +387,13 @@ class Walk:
             self._empty = 0
             # By its ends: no two pages of a list that moves on begin and end with the same records.
             digest = blake2b(page.records[0] + page.records[-1], digest_size=16).digest()
-            if digest in self._pages and len(page.records) > 1:  # one record may well stand on the next page again
-                return "the API gave the same page twice"
-            self._pages.add(digest)
-            return ""
+            if digest not in self._pages:
+                self._again = 0
+                self._pages.add(digest)
+                return ""
+            self._again += 1
+            # One record may well stand on the next page again, but not on all that follow.
+            return "the API gave the same page twice" if len(page.records) > 1 or self._again > _AGAIN_MOST else ""
         self._empty += 1
         return "the API gives empty pages without end" if self._empty > _EMPTY_PAGES_MOST else ""
 

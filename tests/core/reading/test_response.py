@@ -206,6 +206,23 @@ def test_an_error_beside_records_that_stand_one_level_down_is_one_too() -> None:
         read_page("shipments", answer({"data": {"shipments": [], "errors": ["backend down"]}}))
 
 
+@pytest.mark.parametrize("name", ["partial", "is_partial", "Incomplete", "incomplete_results", "timed_out"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_last_page_that_calls_itself_incomplete_is_no_end_of_the_list(name: str, *, inside: bool) -> None:
+    def wrap(members: dict[str, Any]) -> Response:
+        return answer({"data": members} if inside else members)
+
+    listing: dict[str, Any] = {"shipments": [{"id": 1}]}
+    with pytest.raises(SourceUnavailable, match=f'ends the list, got "{name}": true beside the records') as caught:
+        read_page("shipments", wrap(listing | {name: True}))
+
+    assert not isinstance(caught.value, PageUnreadable)  # a smaller page would be no better
+    assert len(read_page("shipments", wrap(listing | {name: False})).records) == 1
+    assert len(read_page("shipments", wrap(listing | {name: True, "next_cursor": "more"})).records) == 1
+    elsewhere = wrap(listing | {"query": {name: True}})
+    assert len(read_page("shipments", elsewhere).records) == 1
+
+
 @pytest.mark.parametrize("nothing", [None, False, 0, "", " ", [], {}])
 def test_an_error_member_that_tells_of_none_is_fine(nothing: Any) -> None:
     body = json.dumps({"shipments": [{"id": 1}], "error": nothing, "errors": nothing}, indent=1).encode()
@@ -558,7 +575,7 @@ def test_the_wish_to_wait_is_read_in_every_form(headers: Headers, seconds: float
 # Whose turn it is ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [200, 201, 202, 204])
+@pytest.mark.parametrize("status", [200, 201, 202, 203, 204])
 def test_a_success_is_let_pass(status: int) -> None:
     judge_status(FIRST, answer(status=status))
 
@@ -574,7 +591,7 @@ def test_a_success_is_let_pass(status: int) -> None:
         *((LATER, status, CursorExpired) for status in (400, 404, 410, 422)),
         *((FIRST, status, RequestRefused) for status in (400, 402, 404, 405, 410, 418, 422, 451)),
         *((ONE, status, RequestRefused) for status in (400, 422)),
-        *((FIRST, status, SourceUnavailable) for status in (100, 304, 408, 425, 500, 502, 503, 504, 599, 999)),
+        *((FIRST, status, SourceUnavailable) for status in (100, 206, 304, 408, 425, 500, 502, 503, 504, 599, 999)),
         *((FIRST, status, SourceRefused) for status in (301, 302, 303, 307, 308)),
     ],
 )

@@ -55,6 +55,7 @@ _SECONDS_LEFT_MOST: Final = 31_536_000
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _CURSOR_LOST: Final = frozenset({400, 404, 410, 422})
 _PASSING: Final = frozenset({408, 425})
+_PARTIAL_CONTENT: Final = 206
 
 _JSON_TYPE: Final = re.compile(r"(application|text)/([^;]*\+)?json\s*(;.*)?", re.IGNORECASE)
 _OBJECTS_OR_NOTHING: Final = re.compile(rb"\[[ \t\r\n]*[{\]]")
@@ -67,6 +68,8 @@ _ERRORS: Final = frozenset({"error", "errors"})
 """What holds anything under such a name beside the records says that these are not what they should be."""
 _NO_RECORDS: Final = _ERRORS | {"warning", "warnings", "message", "messages", "notices", "problems", "violations"}
 """What is called so is said about the answer, and is not what was asked for."""
+_INCOMPLETE: Final = frozenset({"partial", "is_partial", "incomplete", "incomplete_results", "timed_out"})
+"""What is true under such a name beside the records of a last page says that others are missing."""
 _NOTHING: Final = frozenset({b"null", b"false", b"0", b'""', b"[]", b"{}"})
 
 _Fields: TypeAlias = dict[str, msgspec.Raw]
@@ -197,6 +200,8 @@ def _find_page(
         name, records = _find_records(resource, outer, inner, envelope, parser)
         _check_no_error(subject, inside.get(name.rpartition(".")[0], {}), parser)
         cursor = _find_cursor(resource, outer, inner)
+        if cursor is None:
+            _check_whole(subject, outer | inside.get(name.rpartition(".")[0], {}))
         if parser.is_strict and (
             _has_room(body, outer) or any(_has_room(outer[part], fields) for part, fields in inside.items())
         ):
@@ -333,6 +338,13 @@ def _check_no_error(subject: str, fields: _Fields, parser: _Parser) -> None:
                 said = _find_words(beside, depth=3)
             fact = f"{subject}: the answer holds an error{_quote(said)}"
             raise SourceUnavailable(f"{fact}, though its status is a success")
+
+
+def _check_whole(subject: str, fields: _Fields) -> None:
+    """Refuse a last page that says of itself that it is not all there is."""
+    for name, raw in fields.items():
+        if name.lower() in _INCOMPLETE and bytes(raw) == b"true":
+            raise SourceUnavailable(f'{subject}: the answer ends the list, got "{name}": true beside the records')
 
 
 def _begins(raw: msgspec.Raw, bracket: bytes) -> bool:
@@ -509,9 +521,11 @@ def judge_status(request: Request, response: Response) -> None:
         SourceUnavailable: Everything that passes by itself.
     """
     status = response.status
+    fact = f"{request}: HTTP {status}"
+    if status == _PARTIAL_CONTENT:
+        raise SourceUnavailable(f"{fact}, a part of the answer only, which was not asked for")
     if 200 <= status < 300:  # noqa: PLR2004  # the class of successes
         return
-    fact = f"{request}: HTTP {status}"
     if status in _REDIRECTS:
         host = re.match(r"https?://(?:[^/?#@]*@)?([^/?#]+)", response.headers.get("location", ""), re.IGNORECASE)
         where = clean(host[1]) if host else "the same host"

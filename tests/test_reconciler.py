@@ -419,6 +419,23 @@ async def test_a_second_pass_within_the_stale_window_confirms_nothing(rig: Rig) 
     assert await rig.events() == ["b deleted 1"]
 
 
+async def test_a_second_pass_that_a_cache_answers_confirms_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    await rig.read_whole()
+    del rig.source.records["b"]
+    await rig.read_whole()
+    read_page = rig.source.read_page
+
+    async def read_cached(resource: str, **request: Any) -> Page:
+        return replace(await read_page(resource, **request), age=timedelta(seconds=250))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.source, "read_page", read_cached)
+        await rig.read_whole(after=200)
+    assert await rig.events() == []
+    await rig.read_whole(after=60)
+    assert await rig.events() == ["b deleted 1"]
+
+
 async def test_an_absent_shipment_that_is_purged_meanwhile_is_asked_for_no_more(shipments: Rig) -> None:
     find_absent = shipments.store.find_absent
 

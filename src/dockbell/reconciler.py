@@ -388,7 +388,7 @@ class Reconciler:
         return {
             row
             for row, since, absences in absentees.rows
-            if since is not None and since + pause <= began_at and absences >= least
+            if since is not None and since + pause + walk.age <= began_at and absences >= least
         }
 
     async def _prove(self, state: FeedState, walk: Walk) -> bool:

@@ -64,6 +64,7 @@ class Walk:
             in quarantine before, for their text may be another each time.
         bad: What is wrong with the records that keep it from being complete.
         is_whole: It came to the end of the list, whatever it met.
+        age: For how long a cache has kept one of its pages, the oldest of them.
         lag: The least by which the newest date of a page was behind the answer; None where no record was dated.
         problem: Why it is incomplete.
         cause: The error that made it so.
@@ -94,6 +95,7 @@ class Walk:
     newest: datetime | None = None
     lag: timedelta | None = None
     last_record: bytes | None = None
+    age: timedelta = timedelta(0)
     forgiven: int = 0
     bad: list[str] = field(default_factory=list)
     is_whole: bool = False
@@ -303,6 +305,7 @@ class Walk:
         if self.asked_at is None:
             self.asked_at = page.asked_at
         self.answered_at = page.answered_at
+        self.age = max(self.age, page.age)
         self.offset = page.received_at - page.answered_at
         self.pages += 1
         self.records += len(page.records)
@@ -412,6 +415,7 @@ class Walk:
             tally={name: getattr(self.tally, name) for name in Tally.__slots__},
             newest=None if self.newest is None else to_micros(self.newest),
             lag=None if self.lag is None else self.lag.total_seconds(),
+            age=self.age.total_seconds(),
             bad=self.bad[:1],
             level=self.level,
             most=self._most,
@@ -440,6 +444,7 @@ class Walk:
             tally=Tally(**kept.tally),
             newest=None if kept.newest is None else from_micros(kept.newest),
             lag=None if kept.lag is None else timedelta(seconds=kept.lag),
+            age=timedelta(seconds=kept.age),
             bad=kept.bad,
             level=kept.level,
             _most=kept.most,
@@ -461,6 +466,7 @@ class _Kept(msgspec.Struct):
     bad: list[str]
     level: int
     lag: float | None = None  # in seconds
+    age: float = 0  # in seconds
     most: int = LIMITS[0]
 
 

@@ -95,6 +95,7 @@ async def test_every_request_carries_the_key_and_says_who_asks(api: respx.MockRo
     assert headers["authorization"] == "Bearer KEY"
     assert headers["accept"] == "application/json"
     assert headers["accept-encoding"] == "gzip"
+    assert headers["cache-control"] == "no-cache"
     assert headers["user-agent"] == f"dockbell/{__version__}"
 
 

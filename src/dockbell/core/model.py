@@ -105,6 +105,7 @@ class Page:
         answered_at: The service's time when it made the answer, at the latest.
         received_at: Our own time when the response was complete.
         unsound: Those of its records that are no sound JSON, by their index.
+        age: For how long a cache on the way has kept it, by its own word.
     """
 
     records: tuple[bytes, ...]
@@ -115,6 +116,17 @@ class Page:
     answered_at: datetime
     received_at: datetime
     unsound: Mapping[int, Unsound] = field(default_factory=dict)
+    age: timedelta = timedelta(0)
+
+    @property
+    def shown_at(self) -> datetime:
+        """S(r) as far as its content is concerned: a cache shows what was there before."""
+        return self.asked_at - self.age
+
+    @property
+    def latest(self) -> datetime:
+        """What time it can be at the latest: an answer that a cache has kept may tell an old one."""
+        return max(self.answered_at, self.received_at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,7 @@ class InventoryClient:
         self._fixed_headers = (
             (b"accept", b"application/json"),
             (b"accept-encoding", b"gzip"),
+            (b"cache-control", b"no-cache"),
             (b"user-agent", (user_agent or f"dockbell/{__version__}").encode()),
         )
         self._budget = Budget(requests_per_minute, share)

@@ -454,6 +454,22 @@ def test_another_stale_reading_must_last_by_itself() -> None:
     assert kinds(read(shelf, shipment(at=5), reading=STRICT, asked_at=141)) == ["updated"]
 
 
+def test_what_a_cache_shows_under_its_old_date_is_held() -> None:
+    shelf, stale = packed_shelf(), page(shipment(at=5), asked_at=8)
+    read(shelf, shipment(at=300, status="shipped"), reading=STRICT, asked_at=301)
+    cached = replace(stale, received_at=S0 + timedelta(seconds=310))
+    verdict = make_judge().judge(cached, STRICT, shelf)
+    assert (kinds(verdict), findings(verdict)) == ([], [Finding.HELD])
+
+
+def test_what_a_cache_shows_is_not_believed_for_being_shown_again() -> None:
+    shelf = packed_shelf()
+    for asked_at in (20, 100, 300):
+        cached = replace(page(shipment(at=5), asked_at=asked_at), age=timedelta(seconds=asked_at - 6))
+        assert kinds(shelf.store(make_judge().judge(cached, STRICT, shelf))) == []
+    assert kinds(read(shelf, shipment(at=5), reading=STRICT, asked_at=300)) == ["updated"]
+
+
 def test_nothing_is_held_against_a_date_that_lies_in_the_service_s_future() -> None:
     shelf = Shelf()
     read(shelf, shipment(at=10**9, status="packed"), reading=STRICT)

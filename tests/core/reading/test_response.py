@@ -572,6 +572,15 @@ def test_the_wish_to_wait_is_read_in_every_form(headers: Headers, seconds: float
     assert read_retry_after(answer(headers=headers)) == (None if seconds is None else timedelta(seconds=seconds))
 
 
+@pytest.mark.parametrize(
+    ("age", "seconds"), [(None, 0), ("0", 0), ("299", 299), (" 12", 12), ("-5", 0), ("old", 0), ("9" * 15, 86_400)]
+)
+def test_a_page_says_for_how_long_a_cache_has_kept_it(age: str | None, seconds: float) -> None:
+    page = read_page("shipments", answer({"shipments": []}, headers={} if age is None else {"age": age}))
+    assert page.age == timedelta(seconds=seconds)
+    assert page.shown_at == page.asked_at - page.age
+
+
 # Whose turn it is ----------------------------------------------------------------------------------------------------
 
 

@@ -64,7 +64,7 @@ class Candidate(NamedTuple):
         stored = None if self.known is None else self.known.modified
         if stored is None or self.modified is None:
             return False
-        return to_micros(self.modified) < stored <= to_micros(page.answered_at + window)
+        return to_micros(self.modified) < stored <= to_micros(page.latest + window)
 
     def write(self, revision: int, superseded: bytes | None = None) -> Write:
         """Return the snapshot of it."""

@@ -545,7 +545,7 @@ class Judge:
     ) -> bool:
         """Hold a reading that is older than what is stored and has not been so for long; return whether it is held."""
         if self._is_stale(candidate, known, hold, page, reading):
-            held = keep(hold, candidate.fingerprint, page.asked_at)
+            held = keep(hold, candidate.fingerprint, page.shown_at)
             if held is not hold:
                 verdict.holds.append(Held(known.row, held, candidate.raw))
                 verdict.notes.append(candidate.note(Finding.HELD))
@@ -564,18 +564,18 @@ class Judge:
             ours_behind = page.asked_at - page.received_at
             is_older = candidate.modified is not None and candidate.modified <= buried + ours_behind
             is_return = is_same and not candidate.has_advanced
-            stale = (is_return or is_older) and page.received_at < buried + window
+            stale = (is_return or is_older) and page.received_at - page.age < buried + window
         else:
             stale = looks_stale(
                 candidate.modified,
                 known.modified,
                 known.superseded,
                 fingerprint,
-                asked_at=page.asked_at,
-                answered_at=page.answered_at,
+                asked_at=page.shown_at,
+                answered_at=page.latest,
                 window=window,
             )
-        return stale and not is_believed(hold, fingerprint, page.asked_at, window)
+        return stale and not is_believed(hold, fingerprint, page.shown_at, window)
 
     def _silence(self, difference: Difference, drift: Drift | None, reading: Reading) -> Finding | None:
         """Return why a difference is no change to publish; None where it is one."""

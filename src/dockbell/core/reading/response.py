@@ -183,6 +183,7 @@ def read_page(resource: str, response: Response, *, envelope: str | None = None)
         answered_at=time.answered_at,
         received_at=response.received_at,
         unsound=unsound,
+        age=read_age(response),
     )
 
 
@@ -442,6 +443,12 @@ def service_time(response: Response) -> ServiceTime:
     if isinstance(reset, datetime) and abs(reset - response.sent_at) < _PLAUSIBLE_SKEW:
         return ServiceTime(reset - WINDOW, reset, ClockSource.RESET)
     return ServiceTime(response.sent_at, response.answered_at, ClockSource.LOCAL)
+
+
+def read_age(response: Response) -> timedelta:
+    """Return for how long a cache has kept an answer, by its own word; nothing where it says nothing."""
+    seconds = _number(response.headers.get("age"))
+    return timedelta(seconds=min(seconds or 0, _LONGEST_WISH.total_seconds()))
 
 
 def read_allowance(response: Response) -> Allowance | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +14,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from dockbell.core.model import DELIVERED, ClockSource, Delivery, Outcome, Page, Urgency
 from dockbell.core.moment import format_moment, parse_moment
 from dockbell.errors import CursorExpired, PageUnreadable, RequestRefused
-from dockbell.ports import Shelf
+from dockbell.ports import BetweenTries, Shelf
 from dockbell.telemetry import Fact, Telemetry
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -93,6 +94,7 @@ class FakeSource:
         query: Mapping[str, str | int | bool] | None = None,
         expand: tuple[str, ...] = (),
         urgency: Urgency = Urgency.POLL,
+        between_tries: BetweenTries = nullcontext,
     ) -> Page:
         if updated_since is not None and urgency is Urgency.PASS:  # looks for where the records' clock stands
             self.sought.append(updated_since)

@@ -1,8 +1,8 @@
 """The reading of one feed, which poller and reconciler share: its state, its turn, the judging of its pages.
 
-The requests of a feed are serial: polls slip in between the pages of a pass, and each page is judged and committed
-before the next is asked for. So pages reach the store in the order in which they were asked for, and no reading is ever
-compared with a later one.
+The requests of a feed are serial: polls slip in between the pages of a pass, and between two tries of a page that does
+not come, and each page is judged and committed before the next is asked for. So pages reach the store in the order in
+which they were asked for, and no reading is ever compared with a later one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -59,7 +59,7 @@ from dockbell.errors import (
     StoreError,
 )
 from dockbell.lone_cursor import try_alone
-from dockbell.ports import Bell, Checkpoint, Committed, FeedState, RunRecord, Source, Store
+from dockbell.ports import Bell, BetweenTries, Checkpoint, Committed, FeedState, RunRecord, Source, Store
 from dockbell.telemetry import (
     ChangesStored,
     FeedFails,
@@ -72,6 +72,7 @@ from dockbell.telemetry import (
     Stated,
     Telemetry,
 )
+from dockbell.turn import Turn
 from dockbell.walk import LIMIT_CHANGED, Walk
 
 _RESTARTS_MOST: Final = 2
@@ -197,7 +198,7 @@ class Reader:
         """Wakes the agent that makes passes; None while none waits."""
         self._base_url = base_url
         self._next_time = next_time
-        self.turn = anyio.Lock()
+        self._turns = anyio.Lock()
         self._passes: set[SeenRows] = set()
         self._state: FeedState | None = None
         self._judge: Judge | None = None
@@ -332,7 +333,7 @@ class Reader:
         return True
 
     async def _is_accepted(self, since: datetime) -> bool:
-        async with self.turn:
+        async with Turn(self._turns):
             try:
                 await self._ask_for_page(RunKind.POLL, since, None, 1)
             except RequestRefused:
@@ -570,13 +571,15 @@ class Reader:
     async def _read_page(
         self, kind: RunKind, since: datetime | None, cursor: str | None, limit: int, *, may_ask_again: bool
     ) -> tuple[Page, Committed | None]:
-        """Read and commit one page in the feed's turn.
+        """Read and commit one page in the feed's turn, which other runs may have between two tries of the request.
 
         The store calls the judge inside of the transaction that writes what it decides.
         """
-        async with self.turn:
+        async with Turn(self._turns) as turn:
             start = await self._find_start() if (await self.state()).first_asked_at is None else None
-            page = await self._ask_for_page(kind, since, cursor, limit)
+            # What a feed is first asked for belongs together, so that no other run may come in between.
+            between_tries = turn.lent if start is None else nullcontext
+            page = await self._ask_for_page(kind, since, cursor, limit, between_tries)
             self.clock, self.asked_at = page.clock, page.asked_at
             self._ahead = page.answered_at - page.received_at
             if start is not None:
@@ -658,23 +661,37 @@ class Reader:
         await self.store.begin_feed(state.id, asked_at, boundary)
         await self.reload()
 
-    async def _ask_for_page(self, kind: RunKind, since: datetime | None, cursor: str | None, limit: int) -> Page:
+    async def _ask_for_page(
+        self,
+        kind: RunKind,
+        since: datetime | None,
+        cursor: str | None,
+        limit: int,
+        between_tries: BetweenTries = nullcontext,
+    ) -> Page:
         """Return a page without what is never stored."""
         state = await self.state()
         self._check_drop(state)
         if cursor is not None and self._habits.lone_cursor:
-            page = await self._ask(kind, since, cursor, limit, alone=True)
+            page = await self._ask(kind, since, cursor, limit, between_tries, alone=True)
             await self._check_alone(state, page, since)
         else:
             try:
-                page = await self._ask(kind, since, cursor, limit)
+                page = await self._ask(kind, since, cursor, limit, between_tries)
             except CursorExpired as error:
                 page = await self._ask_alone(kind, since, cursor, limit, refused=error)
         self._given[kind] = page.next_cursor, anyio.current_time()
         return page if self.erasure is None else replace(page, records=self.erasure.page(page.records))
 
     async def _ask(
-        self, kind: RunKind, since: datetime | None, cursor: str | None, limit: int, *, alone: bool = False
+        self,
+        kind: RunKind,
+        since: datetime | None,
+        cursor: str | None,
+        limit: int,
+        between_tries: BetweenTries = nullcontext,
+        *,
+        alone: bool = False,
     ) -> Page:
         """Ask for a page with the filters of its list; or by the cursor alone."""
         return await self.source.read_page(
@@ -685,6 +702,7 @@ class Reader:
             query={} if alone else self.settings.query,
             expand=() if alone else self.settings.expand,
             urgency=_URGENCY[kind],
+            between_tries=between_tries,
         )
 
     async def _ask_alone(

@@ -150,6 +150,7 @@ class Wire(httpx.AsyncBaseTransport):
             await serving
             raise httpx.ReadError("the service broke the connection") from None
         except BaseException:
+            take.close()
             serving.cancel()
             raise
         self.statuses[number] = start["status"]

@@ -487,6 +487,20 @@ async def test_local_time_ahead_costs_no_more_requests_than_utc(
     assert asked[1] <= asked[0] * 1.5
 
 
+async def test_polls_go_on_between_the_tries_of_a_page_that_does_not_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of the five tries of a page of the pass takes the 30 s that a request may take."""
+    options: dict[str, Any] = {"packages": 60, "page_cap": 6, "settings": {"every": "10s", "reconcile": "5m"}}
+    async with deploy(tmp_path, monkeypatch, resources=("packages",), **options) as dockbell, at_work(dockbell):
+        await anyio.sleep(100)
+        dockbell.sandbox.set(latency=40.0, fault_kind="pass")
+        for number in range(50):
+            dockbell.sandbox.edit("packages", identity=f"pkg_{number + 1}")
+            await told_within(dockbell, [("packages", f"pkg_{number + 1}")], "updated", 45)
+            await anyio.sleep(7)
+
+
 async def test_a_pass_is_due_from_start_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"settings": {"every": "72s"}, "stock": 18, "page_cap": 6}
     async with deploy(tmp_path, monkeypatch, resources=("stock",), **options) as dockbell, at_work(dockbell):

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
 from dockbell.core.model import ClockSource, Page, Urgency
 from dockbell.errors import CursorExpired
+from dockbell.ports import BetweenTries
 
 Content: TypeAlias = dict[str, Any]
 
@@ -278,6 +280,7 @@ class ModelApi:
         query: Mapping[str, str | int | bool] | None = None,
         expand: tuple[str, ...] = (),
         urgency: Urgency = Urgency.POLL,
+        between_tries: BetweenTries = nullcontext,
     ) -> Page:
         """Answer one page."""
         step = self.script.popleft() if self.script else Step()

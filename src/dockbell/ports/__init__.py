@@ -24,7 +24,7 @@ from dockbell.ports.runs import (
     Tally,
 )
 from dockbell.ports.sink import Shelf, Sink, StateKeeper
-from dockbell.ports.source import Source
+from dockbell.ports.source import BetweenTries, Source
 from dockbell.ports.store import Compose, Store
 from dockbell.ports.view import Noted, Quarantined, StoredRecord, View
 
@@ -33,6 +33,7 @@ __all__ = [
     "Alarm",
     "Awaited",
     "Bell",
+    "BetweenTries",
     "Candidate",
     "Checkpoint",
     "Committed",

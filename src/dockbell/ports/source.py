@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from dockbell.core.model import (
     Page,
     Urgency,
 )
+
+BetweenTries: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
+"""Makes the context in which the next try of a request is waited for."""
 
 
 class Source(Protocol):
@@ -27,8 +31,11 @@ class Source(Protocol):
         query: Mapping[str, str | int | bool] | None = None,
         expand: tuple[str, ...] = (),
         urgency: Urgency = Urgency.POLL,
+        between_tries: BetweenTries = nullcontext,
     ) -> Page:
         """Read one page of a listing, waiting for the budget and retrying what may pass.
+
+        ``between_tries`` is entered while the next try is waited for.
 
         Raises:
             CursorExpired: The API no longer knows the cursor (400, 404, 410 or 422 on a page after the first).

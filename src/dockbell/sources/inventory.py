@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -51,6 +51,7 @@ from dockbell.errors import (
     SourceRefused,
     SourceUnavailable,
 )
+from dockbell.ports import BetweenTries
 from dockbell.sources.discretion import Discretion
 from dockbell.sources.gatekeeper import Gatekeeper, now
 from dockbell.sources.lanes import Lanes, Unreached
@@ -265,8 +266,9 @@ class InventoryClient:
         query: Mapping[str, str | int | bool] | None = None,
         expand: tuple[str, ...] = (),
         urgency: Urgency = Urgency.POLL,
+        between_tries: BetweenTries = nullcontext,
     ) -> Page:
-        """Read one page of a listing.
+        """Read one page of a listing; ``between_tries`` is entered while the next try is waited for.
 
         Raises:
             ValueError: The API would not accept the request.
@@ -281,14 +283,14 @@ class InventoryClient:
         )
         try:
             try:
-                page = await self._ask_for_page(resource, request, urgency)
+                page = await self._ask_for_page(resource, request, urgency, between_tries)
             except EnvelopeMissing:
                 if not await self._learn_envelope(resource, request, urgency):
                     raise
-                page = await self._ask_for_page(resource, request, urgency)
+                page = await self._ask_for_page(resource, request, urgency, between_tries)
             if self._clock.doubtful and not self._asked_the_time_again:
                 self._asked_the_time_again = True
-                page = await self._ask_for_page(resource, request, urgency)
+                page = await self._ask_for_page(resource, request, urgency, between_tries)
         except CursorExpired:
             self._remembered.clear()  # a remembered page may have given the cursor
             raise
@@ -331,7 +333,9 @@ class InventoryClient:
                     return read_page(resource, response, envelope=name)
             raise
 
-    async def _ask_for_page(self, resource: str, request: Request, urgency: Urgency) -> Page:
+    async def _ask_for_page(
+        self, resource: str, request: Request, urgency: Urgency, between_tries: BetweenTries
+    ) -> Page:
         """Ask for a page, not to be sent again where it is remembered: the pages of passes are, polls always differ."""
         repeats = not request.narrows
         remembered = self._remembered.recall(request.target, now()) if repeats else None
@@ -353,7 +357,8 @@ class InventoryClient:
                 received_at=response.received_at,
             )
 
-        return await self._ask(replace(request, etag=remembered[0]) if remembered else request, urgency, read)
+        request = replace(request, etag=remembered[0]) if remembered else request
+        return await self._ask(request, urgency, read, between_tries=between_tries)
 
     async def read_shipment(
         self,
@@ -426,7 +431,13 @@ class InventoryClient:
         return self._discretion.hush_answer(response)
 
     async def _ask(
-        self, request: Request, urgency: Urgency, read: Callable[[Response], T], *, tries: int = _TRIES
+        self,
+        request: Request,
+        urgency: Urgency,
+        read: Callable[[Response], T],
+        *,
+        tries: int = _TRIES,
+        between_tries: BetweenTries = nullcontext,
     ) -> T:
         """Ask until ``read`` finds the answer usable; what passes by itself is asked again, ``tries`` times in all."""
         attempt, unreadable, odd = 1, 0, 0
@@ -443,7 +454,8 @@ class InventoryClient:
                 if given_up or wait > PAUSE_MOST or not _may_repeat(request, error):
                     raise
                 self._telemetry.emit(SourceWaits(self.name, str(error), wait))
-            await anyio.sleep(wait.total_seconds())
+            async with between_tries():
+                await anyio.sleep(wait.total_seconds())
             attempt += 1
 
     def _understand(self, response: Response, read: Callable[[Response], T]) -> T:

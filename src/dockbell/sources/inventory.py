@@ -78,6 +78,8 @@ _ODD_TRIES: Final = 4
 _ENVELOPES_MOST: Final = 2
 _SHORTEST_WAIT: Final = timedelta(seconds=0.5)
 _LONGEST_WAIT: Final = timedelta(seconds=60)
+# An odd answer is mostly a moment's: patience mends it no better.
+_ODD_WAIT_MOST: Final = timedelta(seconds=1.5)
 _TOO_MANY: Final = 429
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
@@ -449,7 +451,8 @@ class InventoryClient:
                 if isinstance(error, RateLimited):
                     wait = max(wait, error.retry_after or wait)
                 unreadable += isinstance(error, PageUnreadable)
-                odd += isinstance(error, SchemaMismatch)
+                if isinstance(error, SchemaMismatch):
+                    odd, wait = odd + 1, min(wait, _ODD_WAIT_MOST)
                 given_up = attempt == tries or unreadable == _UNREADABLE_TRIES or odd == _ODD_TRIES
                 if given_up or wait > PAUSE_MOST or not _may_repeat(request, error):
                     raise

@@ -276,6 +276,25 @@ async def test_after_a_pass_on_the_operator_s_word_what_is_gone_is_confirmed_soo
 # What the operator is told --------------------------------------------------------------------------------------------
 
 
+async def test_passes_that_always_fail_are_named_while_polls_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with deploy(tmp_path, monkeypatch, resources=("packages",)) as dockbell, at_work(dockbell):
+        await anyio.sleep(60)
+        assert await reasons(dockbell) == []
+        dockbell.sandbox.set(error_rate=1.0, error_with=500, fault_record="packages/pkg_9", fault_kind="pass")
+        gone = places(dockbell, "packages", 1)
+        dockbell.sandbox.delete("packages", 1)
+        await anyio.sleep(1800)
+        dockbell.sandbox.edit("packages", 1)
+        await told_within(dockbell, places(dockbell, "packages", 1), "updated", 35)
+        assert [reason for reason in await reasons(dockbell) if "deletion" in reason]
+        assert await dockbell.told("deleted") == []
+        dockbell.sandbox.set(error_rate=0.0)
+        await told_within(dockbell, gone, "deleted", 3600)
+        assert await reasons(dockbell) == []
+
+
 async def test_no_certificate_says_equal_while_readings_are_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -409,6 +428,21 @@ async def test_one_absurd_retry_after_does_not_silence_a_source(
 # How far lists go -----------------------------------------------------------------------------------------------------
 
 
+async def test_what_cannot_be_read_whole_is_live_and_the_operator_is_told_in_the_api_s_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"packages": 300, "page_cap": 50, "result_window": 120}
+    watched: dict[str, Any] = {"resources": ("packages",), "settings": {"first_pass": "baseline"}}
+    async with deploy(tmp_path, monkeypatch, **watched, **options) as dockbell, at_work(dockbell):
+        await anyio.sleep(100)
+        for number in (3, 200):
+            dockbell.sandbox.edit("packages", identity=f"pkg_{number}")
+            await told_within(dockbell, [("packages", f"pkg_{number}")], "updated", 65)
+        await anyio.sleep(1200)
+        assert [reason for reason in await reasons(dockbell) if "result window is too large" in reason]
+        assert await dockbell.told("created", "deleted", "restored") == []
+
+
 async def test_a_full_page_with_no_cursor_does_not_end_the_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -455,6 +489,24 @@ def _content(raw: Any) -> str:
     record = json.loads(raw)
     record.pop("updated_at", None)
     return json.dumps(record, sort_keys=True)
+
+
+@pytest.mark.parametrize("form", ["null", "date", "ctime"])
+async def test_a_timestamp_that_comes_late_is_learned_and_a_touch_is_no_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    async with deploy(tmp_path, monkeypatch, resources=("packages",), timestamp_form=form) as dockbell:
+        await dockbell.run(60)
+        dockbell.sandbox.set(timestamp_form="iso")
+        dockbell.sandbox.edit("packages", 12)
+        await dockbell.run(300)
+        before = len(await events(dockbell, "updated"))
+        assert before == 12
+        for _ in range(3):
+            dockbell.sandbox.touch("packages", 10)
+            await dockbell.run(40)
+        await dockbell.run(200)
+        assert len(await events(dockbell, "updated")) == before
 
 
 async def test_local_time_ahead_costs_no_more_requests_than_utc(

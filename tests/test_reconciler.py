@@ -354,6 +354,84 @@ async def test_a_key_that_stands_for_many_records_ends_the_pass(tmp_path: Path) 
         assert (await rig.reader.reload()).passes == 0
 
 
+# Beside bad records --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def flawed(rig: Rig) -> Rig:
+    """Return a rig with 25 records and one that has no key, read whole twice."""
+    for number in range(20):
+        rig.source.put(f"n{number}", status="open")
+    rig.source.records["bad"] = {"status": "lost"}
+    for _ in range(2):
+        await rig.read_whole(after=120)
+    return rig
+
+
+async def test_a_bad_record_without_a_key_does_not_keep_others_from_being_deleted(flawed: Rig) -> None:
+    del flawed.source.records["b"]
+    await flawed.read_whole()
+    await flawed.read_whole(after=120)
+    assert await flawed.events() == ["b deleted 1"]
+    said = (await flawed.statements("reconciled"))[-1]
+    assert (said["verdict"], said["quarantined"], said["deleted"]) == ("doubtful", 1, 1)
+    assert (await flawed.reader.reload()).quarantined == 1
+
+
+async def test_a_record_that_may_have_turned_bad_is_not_deleted(flawed: Rig) -> None:
+    record = flawed.source.records["b"]
+    flawed.source.records["b"] = {"status": "lost too"}
+    for _ in range(8):
+        await flawed.read_whole(after=120)
+    assert await flawed.events() == []
+    flawed.source.records["b"] = record
+    await flawed.read_whole(after=120)
+    del flawed.source.records["c"]
+    for _ in range(2):
+        await flawed.read_whole(after=120)
+    assert await flawed.events() == ["c deleted 1"]
+
+
+@pytest.mark.parametrize("mended", [False, True])
+async def test_a_record_that_turned_bad_is_none_of_those_that_were(flawed: Rig, *, mended: bool) -> None:
+    """Neither one that looks like the first, nor one that came when the first went."""
+    flawed.source.records["b"] = {"status": "other" if mended else "lost"}
+    if mended:
+        del flawed.source.records["bad"]
+    for _ in range(8):
+        await flawed.read_whole(after=120)
+    assert await flawed.events() == []
+
+
+async def test_only_what_vanished_together_with_a_new_bad_record_waits_for_it(flawed: Rig) -> None:
+    del flawed.source.records["a"]
+    flawed.source.records["b"] = {"status": "lost too"}
+    for _ in range(4):
+        await flawed.read_whole(after=120)
+    assert await flawed.events() == []
+    del flawed.source.records["c"]
+    for _ in range(2):
+        await flawed.read_whole(after=120)
+    assert await flawed.events() == ["c deleted 1"]
+
+
+async def test_what_no_pass_meets_any_more_leaves_the_quarantine(flawed: Rig) -> None:
+    flawed.source.records["worse"] = {"status": "worse"}
+    await flawed.read_whole()
+    assert (await flawed.reader.reload()).quarantined == 2
+    del flawed.source.records["bad"]
+    await flawed.read_whole()
+    assert (await flawed.reader.reload()).quarantined == 1
+
+
+async def test_a_shipment_beside_a_new_bad_record_is_gone_when_it_is_not_found(shipments: Rig) -> None:
+    del shipments.source.records["b"]
+    shipments.source.records["bad"] = {"status": "lost"}
+    await shipments.read_whole()
+    await shipments.inquire()
+    assert await shipments.events() == ["b deleted 1"]
+
+
 # Shipments can be asked for ------------------------------------------------------------------------------------------
 
 
@@ -986,15 +1064,18 @@ async def test_a_pass_that_failed_is_made_again_soon_but_not_at_once(rig: Rig) -
 
 
 async def test_a_pass_that_always_ends_incomplete_is_made_less_and_less_often(rig: Rig) -> None:
-    rig.source.records["bad"] = {"status": "lost"}
+    def turn(page: Page) -> Page:
+        return replace(page, next_cursor="3")
+
+    steady = rig.spoil(turn)
     pauses = []
     for _ in range(12):
-        await rig.read_whole(after=0)
+        assert await rig.read_whole(after=0) == "the API gave a cursor a second time"
         pauses.append(await rig.delay())
     assert (pauses[:4], pauses[-1]) == ([5, 10, 20, 40], 3600)
-    del rig.source.records["bad"]
+    steady()
     await rig.read_whole()
-    rig.source.records["bad"] = {"status": "lost"}
+    rig.spoil(turn)
     await rig.read_whole(after=86_400)
     assert await rig.delay() == 5
 

@@ -291,8 +291,8 @@ async def test_records_that_come_again_and_again_are_more_pages_than_plausible()
     assert walk.problem == "the API gives more pages than plausible: 2200 records a second time"
 
 
-async def test_a_bad_record_makes_the_run_incomplete_and_the_rest_is_read() -> None:
-    walk = new_walk()
+async def test_a_bad_record_makes_a_poll_incomplete_and_the_rest_is_read() -> None:
+    walk = new_walk(RunKind.POLL)
     walk.bad.append("record 3 of the page: no /id")
     await walk.go(walk_over([page(0), page(1, last=True)]))
     assert (walk.problem, walk.pages) == ("record 3 of the page: no /id", 2)

@@ -5,7 +5,7 @@ For feeds without ``updated_since`` passes are the only reading there is; for po
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -160,7 +160,8 @@ class Reconciler:
         state = await reader.reload()
         self._failures = 0
         self._wait_for_next(state, began)
-        if reader.is_provisional and not report.walk.is_unambiguous:
+        # Records that share a key are in quarantine: what else came twice with other content may be these.
+        if reader.is_provisional and not report.walk.is_unambiguous and not run.tally.bad:
             raise reader.doubt_key(report.walk)
         return run
 
@@ -204,12 +205,6 @@ class Reconciler:
         if walk.cause is None or not came_further or walk.is_uneven:
             await reader.store.drop_checkpoint(state.id)
         await reader.store.close_run(state.id, report.run, lateness=reader.learn_lateness(walk))
-        if walk.is_whole:  # bad records certify nothing, but the others need not wait for them
-            state = await reader.state()
-            proven = await self._prove(state, walk)
-            await reader.store.end_baseline(
-                state.id, proven=proven, newest=self._find_newest(walk), boundary=_find_boundary(state, walk)
-            )
         self._wait_after_failure()
         await reader.reload()
 
@@ -321,10 +316,14 @@ class Reconciler:
         reader, walk = self._reader, report.walk
         self.inquirer.take(None)  # what an earlier pass left is judged anew
         rows = [row for row, _, _ in absentees.rows]
+        confirmed = self._confirm(absentees, report, approve=approve)
+        if walk.tally.keyless and not approve:
+            # A record that an absent one may have become: it has no key any more that would tell.
+            confirmed = {*await self._tell_apart(state, confirmed, walk)}
         inquiry = Inquiry(
             state.id,
             rows,
-            confirmed=self._confirm(absentees, report, approve=approve),
+            confirmed=confirmed,
             may_delete=True,
             control=walk.last_record or b"",
             until=walk.answered_at or report.run.asked_at,
@@ -354,6 +353,14 @@ class Reconciler:
             deleted=deleted,
             goes_forward=there + deleted > 0 and not before.isdisjoint(inquiry.rows),
             inquiry=inquiry if can_ask else None,
+        )
+
+    async def _tell_apart(self, state: FeedState, rows: Collection[int], walk: Walk) -> Sequence[int]:
+        """Return those of absent rows that are none of the bad records which a pass has met."""
+        if walk.began_at is None:
+            return ()
+        return await self._reader.store.find_told_apart(
+            state.id, [*rows], keyless=walk.tally.keyless, met_since=walk.began_at, offset=walk.offset
         )
 
     async def _sample(self, inquiry: Inquiry, absentees: Absentees) -> dict[int, bool | None]:
@@ -430,7 +437,7 @@ class Reconciler:
             ChangeKind.DELETED: tally.deleted,
             ChangeKind.RESTORED: tally.restored,
         }
-        if settled.held or settled.waiting or tally.drifted or tally.held or settled.holds:
+        if settled.held or settled.waiting or tally.drifted or tally.held or tally.bad or settled.holds:
             verdict = PassVerdict.DOUBTFUL
         else:
             verdict = PassVerdict.REPAIRED if any(found.values()) else PassVerdict.EQUAL

@@ -63,7 +63,6 @@ class Walk:
         forgiven: So many records without a key may be met by a poll that proves something all the same: as many as were
             in quarantine before, for their text may be another each time.
         bad: What is wrong with the records that keep it from being complete.
-        is_whole: It came to the end of the list, whatever it met.
         age: For how long a cache has kept one of its pages, the oldest of them.
         lag: The least by which the newest date of a page was behind the answer; None where no record was dated.
         problem: Why it is incomplete.
@@ -98,7 +97,6 @@ class Walk:
     age: timedelta = timedelta(0)
     forgiven: int = 0
     bad: list[str] = field(default_factory=list)
-    is_whole: bool = False
     problem: str = ""
     cause: SourceUnavailable | None = None
     is_cursor_lost: bool = False
@@ -202,7 +200,6 @@ class Walk:
                 self.problem, self.cause = str(error), error
                 return
             if page.next_cursor is None:
-                self.is_whole = not self.is_uneven and not self.problem
                 self.problem = LIMIT_CHANGED if self.is_uneven else self.problem or self._find_bad()
                 return
             self.problem = self._find_anomaly(page, page.next_cursor)
@@ -299,7 +296,12 @@ class Walk:
         self._ticks.subtract(self._dates)
         if committed is not None:
             tally, judgement = self.tally, committed.judgement
-            self.tally = replace(tally, drifted=tally.drifted - judgement.drifted, bad=tally.bad - len(judgement.bad))
+            self.tally = replace(
+                tally,
+                drifted=tally.drifted - judgement.drifted,
+                bad=tally.bad - len(judgement.bad),
+                keyless=tally.keyless - _count_keyless(judgement.bad),
+            )
 
     def _count(self, page: Page, committed: Committed | None) -> None:
         if self.asked_at is None:
@@ -312,6 +314,8 @@ class Walk:
         if committed is None:
             return
         judgement = committed.judgement
+        unsound = {each.raw for each in judgement.bad}
+        self.last_record = next((each for each in reversed(page.records) if each not in unsound), self.last_record)
         self._count_found(committed)
         bad = {each.raw for each in judgement.bad}
         self.last_record = next((raw for raw in reversed(page.records) if raw not in bad), self.last_record)
@@ -344,6 +348,7 @@ class Walk:
             drifted=tally.drifted + judgement.drifted,
             bad=tally.bad + len(judgement.bad),
             skipped=tally.skipped + judgement.skipped,
+            keyless=tally.keyless + _count_keyless(judgement.bad),
             repeated=tally.repeated + len(repeated),
         )
 
@@ -375,7 +380,12 @@ class Walk:
             self._keyless |= {each.digest: each.problem for each in bad if not each.key}
 
     def _find_bad(self) -> str:
-        """Return what is wrong with a record that keeps the run from being complete; empty where none does."""
+        """Return what is wrong with a record that keeps the run from being complete; empty where none does.
+
+        A pass is complete all the same: whether such a record may be one that it did not show is judged at its end.
+        """
+        if self.kind is RunKind.PASS:
+            return ""
         keyless = list(self._keyless.values()) if len(self._keyless) > self.forgiven else []
         return next(iter([*self.bad, *keyless]), "")
 
@@ -468,6 +478,10 @@ class _Kept(msgspec.Struct):
     lag: float | None = None  # in seconds
     age: float = 0  # in seconds
     most: int = LIMITS[0]
+
+
+def _count_keyless(bad: Sequence[Bad]) -> int:
+    return sum(not each.key for each in bad)
 
 
 def _first(one: datetime | None, other: datetime | None) -> datetime | None:

@@ -35,6 +35,7 @@ class Tally:
         held: Readings older than what is stored, newly held.
         drifted: Readings held because many differ by the same fields.
         bad: Ones that could not be told apart or read.
+        keyless: Those of them that have no key: each may be any record.
         repeated: Ones that the run showed more than once: its pages shifted.
         skipped: Ones that the second pass met first, and that no date proves new: they were stored silently, because
             they are so many that the first pass cannot have been whole.
@@ -49,6 +50,7 @@ class Tally:
     held: int = 0
     drifted: int = 0
     bad: int = 0
+    keyless: int = 0
     repeated: int = 0
     skipped: int = 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, Protocol, TypeAlias
 
 from dockbell.core.comparing.absence import SeenRows
@@ -227,6 +227,23 @@ class Store(Protocol):
 
     async def find_suspected(self, feed_id: int) -> Sequence[int]:
         """Return the rows that are suspected to be gone."""
+        ...
+
+    async def find_told_apart(
+        self, feed_id: int, rows: Sequence[int], *, keyless: int, met_since: datetime, offset: timedelta
+    ) -> Sequence[int]:
+        """Return those of suspected rows for which no record without a key can stand that a pass has met.
+
+        All of these were in quarantine before the last complete pass began that showed the row, and that pass met as
+        many.
+
+        Args:
+            feed_id: The feed.
+            rows: Suspected rows.
+            keyless: How many records without a key the pass has met.
+            met_since: When the pass began, by our clock.
+            offset: How far our clock is ahead of the service's.
+        """
         ...
 
     async def count_holds(self, feed_id: int, asked_at: datetime) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Final
 
@@ -55,6 +55,32 @@ def find_absent(connection: sqlite3.Connection, feed_id: int, seen: SeenRows) ->
             digest = blake2b(key.encode() + b"\n" + fingerprint, digest_size=_DIGEST_SIZE).digest()
             total += int.from_bytes(digest)
     return Absentees(absent, f"{total % (1 << 8 * _DIGEST_SIZE):032x}", stored, missing, unlisted > 0)
+
+
+def find_told_apart(
+    connection: sqlite3.Connection,
+    feed_id: int,
+    rows: Sequence[int],
+    *,
+    keyless: int,
+    met_since: datetime,
+    offset: timedelta,
+) -> list[int]:
+    """Return those of suspected rows for which no record without a key can stand that a pass has met."""
+    (first_at,) = connection.execute(
+        "SELECT max(first_at) FROM quarantine WHERE feed = ? AND key = '' AND last_at >= ?",
+        (feed_id, to_micros(met_since)),
+    ).fetchone()
+    return [
+        row
+        for some in portions(rows)
+        for (row,) in connection.execute(
+            "SELECT id FROM records WHERE there_at > ? AND EXISTS (SELECT 1 FROM runs WHERE runs.feed = records.feed"
+            f" AND kind = ? AND complete AND asked_at = there_at AND coalesce(tally ->> '$.keyless', 0) >= ?)"
+            f" AND id IN ({marks(some)})",
+            ((first_at or 0) - offset // timedelta(microseconds=1), RunKind.PASS, keyless, *some),
+        )
+    ]
 
 
 def count_deleted(connection: sqlite3.Connection, feed_id: int, since: datetime) -> int:
@@ -139,7 +165,11 @@ def close_pass(
         )
         connection.execute("DELETE FROM checkpoints WHERE feed = ?", (feed_id,))
         _drop_old_holds(connection, feed_id, run)
-        connection.execute("DELETE FROM quarantine WHERE feed = ?", (feed_id,))  # a complete pass has met none
+        # What a complete pass has not met is not there any more.
+        connection.execute(
+            "DELETE FROM quarantine WHERE feed = ? AND (? = 0 OR last_at < ?)",
+            (feed_id, run.tally.bad, micros(drift_before)),
+        )
         state(connection, feed_id, statements, compose, now)
 
 

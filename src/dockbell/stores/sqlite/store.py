@@ -11,7 +11,7 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar, TypeVarTuple
@@ -376,6 +376,16 @@ class SqliteStore:
     async def find_suspected(self, feed_id: int) -> Sequence[int]:
         """See the port."""
         return await self._read(absence.find_suspected, feed_id)
+
+    async def find_told_apart(
+        self, feed_id: int, rows: Sequence[int], *, keyless: int, met_since: datetime, offset: timedelta
+    ) -> Sequence[int]:
+        """See the port."""
+        return await self._read(
+            partial(
+                absence.find_told_apart, feed_id=feed_id, rows=rows, keyless=keyless, met_since=met_since, offset=offset
+            )
+        )
 
     async def count_holds(self, feed_id: int, asked_at: datetime) -> int:
         """See the port."""

@@ -2,7 +2,8 @@
 
 A listing may be answered by a replica that lags by seconds, and so may a request for one record. So "not found" is
 believed when it is repeated at least ``stale_window`` later, or when a second pass does not show the record either. A
-record that is found is there: the list shows only some of the records, and it is not missed until it is listed again.
+record that is found although two passes did not show it is there: the list shows only some of the records, and it is
+not missed until it is listed again.
 
 What is suspected, and what was not found when, is in the store. Which of it may be deleted is decided at the end of
 each complete pass, and is forgotten with the process: the next pass decides again.
@@ -151,7 +152,7 @@ class Inquirer:
         window, now = reader.settings.stale_window, reader.now()
         under_query = bool(reader.settings.query)
         gone: dict[DeletionReason, list[int]] = {reason: [] for reason in DeletionReason}
-        there, not_found, decided = [], [], set(answers)
+        there, found, not_found, decided = [], [], [], set(answers)
         for row, answer in answers.items():
             since = missing.get(row)
             verdict = judge_answer(
@@ -166,7 +167,11 @@ class Inquirer:
                 gone[verdict].append(row)
             elif answer is False:
                 not_found.append(row)
+            elif answer and not under_query:
+                found.append(row)
         await reader.store.spare(inquiry.feed_id, there, Finding.THERE, dormant=True)
+        if found:
+            await reader.store.note_found(found)
         await reader.store.note_missing(not_found)
         if inquiry.may_delete:
             decided.difference_update(not_found)  # they are asked for again; of the others the next pass will tell

@@ -348,8 +348,9 @@ class Reconciler:
             each = there > 0 or absentees.is_partial or bool(reader.settings.query and answers)
             deleted += await self._bury_confirmed(inquiry, absentees, each=can_ask and each, approve=approve)
         before = {row for row, since, _ in absentees.rows if since is not None}
+        unlisted = 0 if reader.settings.query else sum(answers.get(row) is True for row in confirmed)
         return _Settled(
-            waiting=census.absent - deleted,
+            waiting=len(rows) - unlisted - deleted,
             deleted=deleted,
             goes_forward=there + deleted > 0 and not before.isdisjoint(inquiry.rows),
             inquiry=inquiry if can_ask else None,

@@ -254,6 +254,10 @@ class Store(Protocol):
         """Note that suspected rows were not found when they were asked for; when that was first, stays."""
         ...
 
+    async def note_found(self, rows: Sequence[int]) -> None:
+        """Note that suspected rows were found when they were asked for; they stay suspected, for a pass to confirm."""
+        ...
+
     async def find_missing(self, rows: Sequence[int]) -> Mapping[int, datetime | None]:
         """Return those of these rows that are suspected, and since when they are not found; None: not asked for."""
         ...

@@ -81,8 +81,8 @@ def judge_answer(
     if answer is False:
         # One answer alone may be that of a replica which does not know the record yet.
         return DeletionReason.NOT_FOUND if confirmed or repeated else Verdict.WAITS
-    if answer and not under_query:
-        return Verdict.THERE
+    if answer and confirmed and not under_query:
+        return Verdict.THERE  # before, it may be that of a replica which does not know of the deletion yet
     if not confirmed:
         return Verdict.WAITS
     return DeletionReason.LEFT if answer else DeletionReason.ABSENT

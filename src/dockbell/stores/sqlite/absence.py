@@ -22,6 +22,8 @@ _SCAN_ROWS: Final = 20_000
 _DIGEST_SIZE: Final = 16
 _UNLISTED: Final = 2
 """Marks, in the column ``dormant``, a record that was found when it was asked for, though the list did not show it."""
+_FOUND: Final = 3
+"""The same, of one that a second pass has still to miss: until then it stays suspected."""
 _NOTED_MOST: Final = 1000
 """Suspicions of one pass that are noted each; a mass of them is told by the pass itself."""
 
@@ -42,8 +44,8 @@ def find_absent(connection: sqlite3.Connection, feed_id: int, seen: SeenRows) ->
             " WHERE id BETWEEN ? AND ? AND feed = ? AND gone_at IS NULL",
             (first, first + _SCAN_ROWS - 1, feed_id),
         ):
-            if dormant:
-                unlisted += dormant == _UNLISTED
+            unlisted += dormant in (_UNLISTED, _FOUND)
+            if dormant not in (0, _FOUND):
                 continue
             if row <= seen.last_row:
                 stored += 1
@@ -243,6 +245,15 @@ def note_missing(connection: sqlite3.Connection, rows: Sequence[int], now: datet
         connection.executemany(
             "UPDATE records SET missing_at = ? WHERE id = ? AND suspected_at IS NOT NULL AND missing_at IS NULL",
             ((to_micros(now), row) for row in rows),
+        )
+
+
+def note_found(connection: sqlite3.Connection, rows: Sequence[int]) -> None:
+    """Note that suspected rows were found when they were asked for."""
+    with transaction(connection):
+        connection.executemany(
+            "UPDATE records SET dormant = ?, missing_at = NULL WHERE id = ? AND suspected_at IS NOT NULL",
+            ((_FOUND, row) for row in rows),
         )
 
 

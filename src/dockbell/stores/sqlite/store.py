@@ -395,6 +395,10 @@ class SqliteStore:
         """See the port."""
         await self._write(absence.note_missing, rows, self._now())
 
+    async def note_found(self, rows: Sequence[int]) -> None:
+        """See the port."""
+        await self._write(absence.note_found, rows)
+
     async def find_missing(self, rows: Sequence[int]) -> Mapping[int, datetime | None]:
         """See the port."""
         return await self._read(absence.find_missing, rows)

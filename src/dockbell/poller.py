@@ -12,7 +12,7 @@ from dockbell.config import ResourceSettings
 from dockbell.core.model import RunKind
 from dockbell.core.reading.ahead import ShortPolls
 from dockbell.core.reading.reach import BoundWindow
-from dockbell.core.reading.window import advance, open_trailing_window, open_window
+from dockbell.core.reading.window import Progress, advance, open_trailing_window, open_window
 from dockbell.errors import RequestRefused
 from dockbell.ports import Alarm, RunRecord
 from dockbell.reader import Reader, RunReport
@@ -39,6 +39,7 @@ class Poller:
         self._is_new = True
         self._trailing_pages = 0
         self._short = ShortPolls()
+        self._anchor: tuple[str, datetime] | None = None  # the record that the last poll showed as newest, and its date
         self._is_cut_off = False  # the API refuses to show what was not read yet; a pass was asked for
 
     async def run(self, alarm: Alarm) -> None:
@@ -70,7 +71,10 @@ class Poller:
         began_at = reader.now()
         # A watermark of a clock that was wrong, and is corrected since, must not blind the polls until it is reached.
         base = replace(progress, watermark=min(progress.watermark, reader.asked_at or progress.watermark))
-        report, window = await self._read(RunKind.POLL, open_window(base, lookback, precision))
+        anchor, self._anchor = self._anchor, None
+        report, window = await self._read(
+            RunKind.POLL, open_window(base, lookback, precision), "" if anchor is None else anchor[0]
+        )
         state = await reader.reload()
         # A pass that ended meanwhile may have told where the records' clock stands; all else only polls move.
         progress = replace(progress, newest=progress.newest or state.progress.newest)
@@ -80,6 +84,8 @@ class Poller:
             proof = replace(
                 proof, oldest_unseen=min(unseen, default=None), complete=proof.complete and window.is_covered
             )
+            if self._is_doubtful(report, anchor, progress):
+                proof = replace(proof, pages=max(proof.pages, 2))
             progress, _ = advance(progress, proof, lookback, precision)
             self._plan_short(report, min(unseen, default=None))
         last = max((run for run in (state.poll, state.full) if run), key=lambda run: run.ended_at, default=None)
@@ -99,6 +105,20 @@ class Poller:
             reader.request_pass()
         self._is_cut_off = not window.is_covered
         return report.run
+
+    def _is_doubtful(self, report: RunReport, anchor: tuple[str, datetime] | None, progress: Progress) -> bool:
+        """Return whether a poll did not show the record that was dated newest, though its window covers that date.
+
+        The answer may have been empty, or cut; or the record is gone. Another poll has to confirm what this one proves.
+        """
+        walk, since = report.walk, report.run.since
+        assert since is not None
+        is_missing = anchor is not None and anchor[1] >= since and not walk.has_anchor
+        if is_missing or not walk.records:
+            is_missing = is_missing or (progress.newest is not None and progress.newest >= since)
+        elif not report.run.problem and walk.newest is not None:
+            self._anchor = (walk.newest_key, walk.newest)
+        return is_missing
 
     async def _poll_shortly(self, since: datetime) -> RunRecord:
         """Poll for what is dated ahead of the service's clock; it proves nothing."""
@@ -140,17 +160,17 @@ class Poller:
             now=reader.steady(),
         )
 
-    async def _read(self, kind: RunKind, since: datetime) -> tuple[RunReport, BoundWindow]:
+    async def _read(self, kind: RunKind, since: datetime, anchor: str = "") -> tuple[RunReport, BoundWindow]:
         """Read a run that would start at ``since``; where the API calls that too old, as far back as it allows."""
         reader = self._reader
         window = await reader.bound(since)
         try:
-            return await reader.read_run(kind, since=window.since), window
+            return await reader.read_run(kind, since=window.since, anchor=anchor), window
         except RequestRefused:
             if not await reader.learn_reach(window.since):
                 raise
         window = await reader.bound(since)
-        return await reader.read_run(kind, since=window.since), window
+        return await reader.read_run(kind, since=window.since, anchor=anchor), window
 
     async def trail_once(self) -> RunRecord | None:
         """Poll once from long before the watermark, for what became visible late; it proves nothing."""

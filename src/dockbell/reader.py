@@ -457,6 +457,7 @@ class Reader:
         since: datetime | None = None,
         walk: Walk | None = None,
         save: Callable[[Checkpoint], Awaitable[None]] | None = None,
+        anchor: str = "",
     ) -> RunReport:
         """Read a run to its end, beginning again where the API has forgotten a cursor.
 
@@ -465,6 +466,7 @@ class Reader:
             since: The ``updated_since`` of a poll.
             walk: A pass that goes on.
             save: Stores how far a pass has come.
+            anchor: The key of a record that a poll must show; empty for none.
 
         Raises:
             SourceRefused: The key is not accepted; :class:`RequestRefused`: the request as such is not.
@@ -472,7 +474,7 @@ class Reader:
         """
         began = anyio.current_time()
         walk = walk or await self.begin(kind)
-        walk.page_most = self._habits.page_most
+        walk.page_most, walk.anchor = self._habits.page_most, anchor
         read_page = partial(self._read_next, kind, since, walk)
         await walk.go(read_page, save)
         restarts = 0
@@ -876,6 +878,9 @@ class Reader:
             covered = None if unknown else covered_until(state.progress)
         else:
             covered = None if state.full is None else state.full.asked_at
+        proven = state.progress.watermark
+        if poll is not None and proven is not None:
+            proven = min(proven, poll.asked_at)
         waits = kind is RunKind.POLL or covered is None or baseline or not self.resource.polled
         return Reading(
             Via.FIRST_PASS if kind is RunKind.PASS and baseline else _VIA[kind],
@@ -886,8 +891,11 @@ class Reader:
             emit=self.settings.first_pass == "emit" and not (state.rebaselining or is_emitting),
             provisional=provisional,
             rebaselining=state.rebaselining,
-            last_poll=None if poll is None or poll.since is None else (poll.since, poll.asked_at),
+            last_poll=None if poll is None or poll.since is None or proven is None else (poll.since, proven),
             last_pass=None if state.full is None else state.full.asked_at,
+            is_pass_whole=state.full is not None and state.full.tally.repeated == 0 and not state.held,
+            skew=None if self._habits.skew is None else timedelta(seconds=self._habits.skew),
+            precision=self.precision,
             covered_until=covered,
             polled_from=None if waits or covered is None else covered - self.lookback,
             stale_window=timedelta(0) if provisional else self.settings.stale_window,

@@ -72,6 +72,9 @@ class Walk:
         level: Its limit, as an index of ``LIMITS``; the pages of a run are all asked for with the same.
         ahead: How many records were dated ahead of the service's clock, by a day at the most.
         latest_ahead: The newest date of these; None while there is none.
+        newest_key: The key of a record that is dated ``newest``.
+        anchor: The key of a record that a poll must show, because its window covers the date that it had.
+        has_anchor: It showed it.
         page_most: The most records on a page of the feed that had a cursor; 0 while there was none.
         needed: The smallest limit that one of its pages needed. Where that is smaller than its own, its pages do not
             join: it certifies nothing, and begins again with the smaller one when it has come to its end.
@@ -102,6 +105,9 @@ class Walk:
     is_cursor_lost: bool = False
     refused_at: int | None = None
     level: int = 0
+    newest_key: str = ""
+    anchor: str = ""
+    has_anchor: bool = False
     ahead: int = 0
     latest_ahead: datetime | None = None
     page_most: int = 0
@@ -320,6 +326,7 @@ class Walk:
         bad = {each.raw for each in judgement.bad}
         self.last_record = next((raw for raw in reversed(page.records) if raw not in bad), self.last_record)
         self._count_bad(judgement.bad)
+        self.has_anchor = self.has_anchor or self.anchor in judgement.dates
         answered = to_micros(page.answered_at)
         dates = [at for at in judgement.dates.values() if at is not None]
         ahead = [at for at in dates if answered < at <= answered + _PLANNED_MICROS]
@@ -334,6 +341,7 @@ class Walk:
             self.lag = min(page.answered_at - from_micros(newest), timedelta.max if self.lag is None else self.lag)
             if self.newest is None or newest > to_micros(self.newest):
                 self.newest = from_micros(newest)
+                self.newest_key = next(key for key, at in judgement.dates.items() if at == newest)
         self.collisions += judgement.doubled
         repeated = set(self.rows.add(judgement.seen)) - self._awaited
         self._awaited.difference_update(judgement.seen)

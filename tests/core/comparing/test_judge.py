@@ -864,10 +864,12 @@ def test_a_new_date_alone_was_unseen_too() -> None:
     assert read(shelf, shipment(at=7)).oldest_unseen == S0 + timedelta(seconds=7)
 
 
-@pytest.mark.parametrize(("at", "since"), [(5, 15), (-5, 0)])
-def test_a_change_is_unseen_since_the_last_run_that_would_have_shown_it(at: float, since: float) -> None:
+@pytest.mark.parametrize(("at", "since"), [(20, 15), (5, 5), (-5, -5)])
+def test_a_change_is_unseen_since_the_last_run_that_would_have_shown_it_but_not_after_its_date(
+    at: float, since: float
+) -> None:
     reading = replace(LATER, last_poll=(S0, S0 + timedelta(seconds=15)))
-    (change,) = read(Shelf(), shipment(at=at), reading=reading).changes
+    (change,) = read(Shelf(), shipment(at=at), reading=reading, asked_at=30).changes
     assert change.changed_between[0] == S0 + timedelta(seconds=since)
 
 

@@ -414,7 +414,7 @@ class Judge:
             self._store_silently(candidate, write, difference.before, verdict)
         verdict.meet_unseen(candidate.modified)
         if kind is not None:
-            self._publish(difference, kind, revision, verdict, page=page, reading=reading)
+            self._publish(difference, kind, revision, hold, verdict, page=page, reading=reading)
         elif finding is not None and known is not None:
             verdict.notes.append(candidate.note(finding))
 
@@ -469,6 +469,7 @@ class Judge:
         difference: Difference,
         kind: ChangeKind,
         revision: int,
+        hold: Hold | None,
         verdict: Judgement,
         *,
         page: Page,
@@ -479,8 +480,10 @@ class Judge:
         late = reading.lateness(candidate.modified, None if known is None else known.modified)
         if kind is not ChangeKind.SNAPSHOT:
             self._count(candidate, late, verdict, reading)
+        since, is_late = self._bound(candidate, hold, page, reading)
+        is_late = is_late or late is not None
         if self._detail and kind is not ChangeKind.SNAPSHOT:
-            self._await_detail(candidate, kind, late, verdict, page=page, reading=reading)
+            self._await_detail(candidate, kind, verdict, since=since, is_late=is_late, page=page, reading=reading)
             return
         change = Change(
             feed=self._feed,
@@ -491,23 +494,43 @@ class Judge:
             after=candidate.raw,
             patch=difference.patch,
             changed=self._name_changed(difference.patch, difference.previous, candidate.document),
-            changed_between=(reading.unseen_since(candidate.modified), page.answered_at),
+            changed_between=(since, page.answered_at),
             modified_at=candidate.modified,
             detected_at=page.received_at,
             via=reading.via,
-            late=late is not None,
+            late=is_late,
             made_at=None if kind is ChangeKind.SNAPSHOT else candidate.made_at(page),
         )
         verdict.changes.append(change)
         verdict.notes.append(candidate.note(Finding(kind.value), change))
 
+    def _bound(
+        self, candidate: Candidate, hold: Hold | None, page: Page, reading: Reading
+    ) -> tuple[datetime | None, bool]:
+        """Return after what a change was made at the earliest, and whether a complete run before covered it in vain.
+
+        That is the start of the last complete run that would have shown it; but no later than its own date where that
+        moved and is plausible, and no later than when it was first seen, for a reading that was held meanwhile.
+        """
+        known, modified, until = candidate.known, candidate.modified, page.answered_at
+        since = reading.unseen_since(modified, known)
+        is_dated = known is None or known.is_met or candidate.has_moved
+        is_late = is_dated and reading.is_late(modified, since, until)
+        made = reading.date(modified, until) if is_dated else None
+        if hold is not None and hold.fingerprint == candidate.fingerprint:
+            first_seen = from_micros(hold.asked_at)
+            if since is not None and since >= first_seen:  # a run that showed it, and was not believed
+                return (made if made is not None and made < first_seen else None), is_late
+        return (since if since is None or made is None else min(since, made)), is_late
+
     def _await_detail(
         self,
         candidate: Candidate,
         kind: ChangeKind,
-        late: timedelta | None,
         verdict: Judgement,
         *,
+        since: datetime | None,
+        is_late: bool,
         page: Page,
         reading: Reading,
     ) -> None:
@@ -522,10 +545,10 @@ class Judge:
                 None if known is None else known.row,
                 candidate.raw,
                 kind,
-                reading.unseen_since(candidate.modified),
+                since,
                 page.answered_at,
                 candidate.modified,
-                late is not None,
+                is_late,
                 reading.via,
                 known is None or known.is_met,
                 candidate.made_at(page),

@@ -20,6 +20,10 @@ DIGEST_SIZE: Final = 16
 """Bytes of every hash of a record, its raw text or its canonical form."""
 UNDECIDED: Final = b"undecided"
 """Stands for the raw hash of an undated record that only the second pass has shown, until that pass has ended."""
+_RIGHT: Final = timedelta(minutes=1)
+"""A records' clock that is behind by less may be right: nothing was modified just before it was looked at."""
+_PLAUSIBLE: Final = timedelta(days=7)
+"""A change that was dated longer ago was not made then."""
 PURGED: Final = bytes(DIGEST_SIZE)
 """Stands for the hashes of a record whose content was purged: a hash tells of what it was made of, too."""
 
@@ -280,8 +284,11 @@ class Reading:
         emit: Publish each baseline record as a ``snapshot``.
         provisional: The key was learned and is not proven unique: nothing is published.
         rebaselining: The feed is read differently than what is stored was: a difference alone is no change.
-        last_poll: The last complete poll: its ``updated_since``, and its S.
+        last_poll: What polls have proven: everything dated after the first time, and visible at the second, was shown.
         last_pass: S of the last complete pass.
+        is_pass_whole: It showed no record twice, and no more were absent from it than could be gone.
+        skew: The records' clock is ahead of the service's by at least this much; None while that is not known.
+        precision: The unit of the records' dates.
         covered_until: Complete runs have shown everything dated before, as far as it was visible then.
         polled_from: What becomes visible before this is out of sight of polls; a change dated before, and found by
             another run, is one that they missed.
@@ -300,6 +307,9 @@ class Reading:
     rebaselining: bool = False
     last_poll: tuple[datetime, datetime] | None = None
     last_pass: datetime | None = None
+    is_pass_whole: bool = True
+    skew: timedelta | None = None
+    precision: timedelta = timedelta(seconds=1)
     covered_until: datetime | None = None
     polled_from: datetime | None = None
     stale_window: timedelta = timedelta(0)
@@ -331,13 +341,44 @@ class Reading:
             return True
         return self.baseline and self.boundary is None and date > answered_at
 
-    def unseen_since(self, modified: datetime | None) -> datetime | None:
-        """Return the start of the last complete run that would have shown a record of this date."""
+    def unseen_since(self, modified: datetime | None, known: Stored | None = None) -> datetime | None:
+        """Return the start of the last complete run that would have shown a record of this date.
+
+        A pass shows what is stored, unless it noted its absence. Of what is not stored it says something only if no
+        record came twice: else others may have slipped past a page edge.
+        """
+        is_stored = known is not None and known.gone_at is None
+        shown = not known.missed if known is not None and is_stored else self.is_pass_whole
+        last_pass = self.last_pass if shown else None
         if self.last_poll is not None:
             since, asked_at = self.last_poll
             if modified >= since if modified is not None else self.via is Via.POLL:
-                return asked_at if self.last_pass is None else max(asked_at, self.last_pass)
-        return self.last_pass
+                return asked_at if last_pass is None else max(asked_at, last_pass)
+        return last_pass
+
+    def date(self, modified: datetime | None, until: datetime) -> datetime | None:
+        """Return when a record was modified by the service's clock, as far as its date is plausible; else None.
+
+        Args:
+            modified: Its date.
+            until: When it was read.
+        """
+        if modified is None:
+            return None
+        dates = [modified]
+        if self.skew is not None and (self.skew <= -_RIGHT or (self.skew > timedelta(0) and modified > until)):
+            dates.insert(0, modified - self.skew)
+        return next((date for date in dates if until - _PLAUSIBLE <= date <= until), None)
+
+    def is_late(self, modified: datetime | None, since: datetime | None, until: datetime) -> bool:
+        """Return whether the last complete run, begun at ``since``, covered a change and did not show it.
+
+        That can be told where the records' clock is right, or behind by little.
+        """
+        if modified is None or since is None or self.skew is None or self.skew <= -_RIGHT:
+            return False
+        behind = max(-self.skew, timedelta(0)) + self.precision
+        return modified + behind < since and self.date(modified, until) == modified
 
     def lateness(self, modified: datetime | None, before: int | None) -> timedelta | None:
         """Return how long a change was dated but not visible, by proof of earlier runs that covered it; None: not.

@@ -69,6 +69,12 @@ class Rig:
         self.poller = Poller(self.reader)
         self.reconciler = Reconciler(self.reader)
 
+    def set_clock(self, seconds: float) -> None:
+        """Set our clock; that of the service goes on as before."""
+        self.clock.step(seconds)
+        self.source.ahead -= timedelta(seconds=seconds)
+        self.source.offset -= timedelta(seconds=seconds)
+
     async def poll(self, after: float = 15) -> str:
         """Poll once, some seconds later; return why the run was incomplete."""
         self.clock.pass_(after)

@@ -241,6 +241,30 @@ async def test_a_change_that_waits_too_long_is_published_without_its_detail(dock
     assert await dock.rig.events() == ["b updated 1"]
 
 
+@pytest.mark.parametrize("step", [-3600, 3600])
+async def test_a_change_waits_as_long_whatever_our_clock_is_set_to(dock: Dock, step: float) -> None:
+    await dock.change("b")
+    dock.source.before_alone = fail
+    assert await dock.detailer.run_once()
+    dock.rig.set_clock(step)
+    dock.rig.clock.pass_(299)
+    assert await dock.detailer.run_once()
+    assert await dock.rig.events() == []
+    dock.rig.clock.pass_(1)
+    assert not await dock.detailer.run_once()
+    assert (await dock.last())["detail_missing"] is True
+
+
+async def test_a_change_does_not_wait_for_a_clock_that_was_set_back_before_a_restart(dock: Dock) -> None:
+    await dock.change("b")
+    dock.source.before_alone = fail
+    dock.rig.set_clock(-3600)
+    dock.restart()
+    dock.rig.clock.pass_(300)
+    assert not await dock.detailer.run_once()
+    assert (await dock.last())["detail_missing"] is True
+
+
 async def test_nothing_is_asked_for_what_has_waited_too_long_however_much_it_is(dock: Dock) -> None:
     keys = [f"n{number:03}" for number in range(450)]
     await dock.change(*keys)

@@ -13,7 +13,7 @@ import pytest
 from dockbell.config import ResourceSettings
 from dockbell.core.model import RunKind, Urgency
 from dockbell.core.moment import format_moment
-from dockbell.errors import CursorExpired, RequestRefused, SourceRefused, SourceUnavailable
+from dockbell.errors import CursorExpired, RequestRefused, SourceRefused, SourceUnavailable, StoreUnavailable
 from dockbell.poller import trailing_every
 from dockbell.telemetry import LookbackNarrow
 from dockbell.tending import tend
@@ -446,6 +446,85 @@ async def test_a_gap_says_why_nothing_was_seen(rig: Rig, error: Exception, reaso
     rig.source.before_page = lambda _: None
     await rig.poll()
     assert [gap["reason"] for gap in await rig.statements("gap")] == [reason]
+
+
+@pytest.mark.parametrize("step", [-3600, 3600])
+@pytest.mark.parametrize("read", ["poll", "pass"])
+async def test_setting_our_clock_makes_no_gap_and_hides_none(rig: Rig, step: float, read: str) -> None:
+    go = rig.poll if read == "poll" else rig.read_whole
+    await rig.read_whole(after=0)
+    await rig.poll()
+    rig.set_clock(step)
+    await go()
+    assert await rig.statements("gap") == []
+    rig.set_clock(-step)
+    await go(after=900)
+    (gap,) = await rig.statements("gap")
+    assert (gap["from"], gap["to"]) == ("2026-11-21T12:00:30.000Z", "2026-11-21T12:15:30.000Z")
+
+
+@pytest.mark.parametrize("step", [-3600, 3600])
+async def test_a_restart_after_which_our_clock_is_set_makes_no_gap_and_hides_none(rig: Rig, step: float) -> None:
+    await rig.read_whole(after=0)
+    await rig.poll()
+    rig.set_clock(step)
+    rig.restart()
+    await rig.poll()
+    assert await rig.statements("gap") == []
+    rig.set_clock(-step)
+    rig.restart()
+    await rig.poll(after=900)
+    assert len(await rig.statements("gap")) == 1
+
+
+async def test_a_gap_that_a_poll_states_while_a_pass_asks_for_what_it_misses_is_not_stated_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_absent = rig.store.find_absent
+
+    async def poll_and_find(*args: Any) -> Any:
+        await rig.poll()
+        return await find_absent(*args)
+
+    await rig.read_whole()
+    await rig.poll()
+    rig.restart()
+    monkeypatch.setattr(rig.store, "find_absent", poll_and_find)
+    await rig.read_whole(after=3600)
+    (gap,) = await rig.statements("gap")
+    assert (gap["from"], gap["to"]) == ("2026-11-21T12:00:30.000Z", "2026-11-21T13:00:45.000Z")
+
+
+async def test_a_time_in_which_an_answer_is_waited_for_is_a_gap_too(rig: Rig) -> None:
+    await rig.read_whole(after=0)
+    await rig.poll()
+    rig.source.before_page = lambda _: rig.clock.pass_(600)
+    await rig.poll()
+    (gap,) = await rig.statements("gap")
+    assert (gap["from"], gap["reason"]) == ("2026-11-21T12:00:15.000Z", "unavailable")
+
+
+async def test_a_gap_that_could_not_be_stored_is_stated_by_the_next_run(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: int) -> None:
+        raise SourceUnavailable("HTTP 503")
+
+    async def fail(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    await rig.read_whole(after=0)
+    await rig.poll()
+    rig.source.before_page = refuse
+    await rig.poll(after=600)
+    rig.source.before_page = lambda _: None
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.store, "close_run", fail)
+        with pytest.raises(StoreUnavailable):
+            await rig.poll()
+    assert await rig.statements("gap") == []
+    await rig.poll()
+    assert [gap["reason"] for gap in await rig.statements("gap")] == ["unavailable"]
 
 
 # An API that refuses old starts ---------------------------------------------------------------------------------------

@@ -1076,6 +1076,81 @@ async def test_a_feed_without_polls_states_the_gap_between_its_passes(tmp_path: 
         assert (gap["reason"], gap["from"]) == ("down", "2026-11-21T12:16:00.000Z")
 
 
+@pytest.mark.parametrize("restarts", [True, False])
+async def test_a_pass_that_goes_on_after_an_outage_states_the_gap_in_its_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: bool
+) -> None:
+    def fail(request: int) -> None:
+        if request > asked + 1:
+            raise SourceUnavailable("HTTP 503")
+
+    monkeypatch.setattr("dockbell.walk._CHECKPOINT_PAGES", 1)
+    async with open_stock(tmp_path, key="/id") as rig:
+        for key in "abcdefg":
+            rig.source.put(key, available=1)
+        await rig.read_whole(after=0)
+        asked = len(rig.source.asked)
+        rig.source.before_page = fail
+        assert await rig.read_whole(after=300)
+        if restarts:
+            rig.restart()
+        rig.source.before_page = lambda _: None
+        assert await rig.read_whole(after=2400) == ""
+        (gap,) = await rig.statements("gap")
+        assert (gap["from"], gap["to"]) == ("2026-11-21T12:00:00.000Z", "2026-11-21T12:45:00.000Z")
+
+
+async def test_a_pass_that_was_interrupted_states_the_gap_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(request: int) -> None:
+        if request > asked + 1:
+            raise SourceUnavailable("HTTP 503")
+
+    monkeypatch.setattr("dockbell.walk._CHECKPOINT_PAGES", 1)
+    async with open_stock(tmp_path, key="/id") as rig:
+        for key in "abcdefg":
+            rig.source.put(key, available=1)
+        await rig.read_whole(after=0)
+        rig.restart()
+        asked = len(rig.source.asked)
+        rig.source.before_page = fail
+        assert await rig.read_whole(after=7200)
+        rig.restart()
+        rig.source.before_page = lambda _: None
+        assert await rig.read_whole(after=60) == ""
+        (gap,) = await rig.statements("gap")
+        assert (gap["from"], gap["to"]) == ("2026-11-21T12:00:00.000Z", "2026-11-21T14:00:00.000Z")
+
+
+# When our clock is set ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [-3600, 3600])
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_absences_are_confirmed_after_the_time_that_has_passed(rig: Rig, step: float, restarts: bool) -> None:
+    await rig.read_whole()
+    del rig.source.records["b"]
+    await rig.read_whole()
+    rig.set_clock(step)
+    if restarts:
+        rig.restart()
+    await rig.read_whole(after=60)
+    assert await rig.events() == []
+    await rig.read_whole(after=120)
+    assert await rig.events() == ["b deleted 1"]
+
+
+async def test_what_was_suspected_before_a_restart_is_confirmed_however_often_passes_are_made(rig: Rig) -> None:
+    await rig.read_whole()
+    del rig.source.records["b"]
+    await rig.read_whole()
+    rig.restart()
+    for _ in range(2):
+        await rig.read_whole(after=60)
+    assert await rig.events() == ["b deleted 1"]
+
+
 # When passes are made ------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 import anyio
@@ -60,11 +60,11 @@ class Detailer:
             return False  # the feed is read differently from now on, and has not met a record yet
         failed: set[int] = set()  # each is asked for once a round: what fails must not eat up the budget
         failures = 0
-        while oldest := await self._complete_overdue(state.id):
+        while (oldest := await self._complete_overdue(state.id)) is not None:
             awaited = await self._find_next(state.id, failed)
             if awaited is None or failures == _FAILURES_MOST:
                 return True
-            detail = await self._ask_for(awaited.pending.raw, until=oldest + reader.settings.detail_timeout)
+            detail = await self._ask_for(awaited.pending.raw, within=reader.settings.detail_timeout - oldest)
             if detail is None:
                 failures += 1
                 failed.add(awaited.row)
@@ -74,7 +74,7 @@ class Detailer:
             completed: list[Change] = []
             judge, listed = self._judge_with(detail, completed), awaited.pending.raw
             await reader.store.complete(state.id, awaited.row, judge, reader.compose, listed=listed)
-            self._tell(completed, reader.now() - awaited.queued_at)
+            self._tell(completed, reader.age(awaited.queued_at))
         return False
 
     async def _find_next(self, feed_id: int, failed: Collection[int]) -> Awaited | None:
@@ -82,29 +82,29 @@ class Detailer:
         awaited = await self._reader.store.load_awaited(feed_id, 1 + len(failed))
         return next((each for each in awaited if each.row not in failed), None)
 
-    async def _complete_overdue(self, feed_id: int) -> datetime | None:
-        """Publish what has waited too long as it is; return since when the oldest waits that is left, if any is."""
-        reader = self._reader
+    async def _complete_overdue(self, feed_id: int) -> timedelta | None:
+        """Publish what has waited too long as it is; return how long the oldest waits that is left, if any is."""
+        reader, most = self._reader, self._reader.settings.detail_timeout
         while True:
-            before = reader.now() - reader.settings.detail_timeout
+            ages = {at: reader.age(at) for at in await reader.store.load_waits(feed_id)}
+            overdue = sorted(at for at, age in ages.items() if age >= most)
+            if not overdue:
+                return max(ages.values(), default=None)
             completed: list[Change] = []
-            oldest = await reader.store.complete_overdue(
-                feed_id, before, self._judge_with(None, completed), reader.compose, _OVERDUE_AT_ONCE
+            await reader.store.complete_overdue(
+                feed_id, overdue, self._judge_with(None, completed), reader.compose, _OVERDUE_AT_ONCE
             )
-            self._tell(completed, reader.settings.detail_timeout)
-            if oldest is None or oldest > before:
-                return oldest
+            self._tell(completed, most)
 
-    async def _ask_for(self, listed: bytes, until: datetime) -> bytes | None:
-        """Return the detail of a record, which the list shows like this; None where it has not come until then.
+    async def _ask_for(self, listed: bytes, within: timedelta) -> bytes | None:
+        """Return the detail of a record, which the list shows like this; None where it has not come within a time.
 
         A record that is said not to be there may be new to a replica that lags behind; and what cannot be compared, or
         is something else than the record, has not come either.
         """
         reader = self._reader
         key, judge = reader.judge.identify(listed), reader.judge
-        left = until - reader.now()
-        with anyio.move_on_after(left.total_seconds()), suppress(SourceError, ValueError):
+        with anyio.move_on_after(within.total_seconds()), suppress(SourceError, ValueError):
             answer = await reader.source.read_shipment(
                 str(key.id), expand=reader.settings.detail, urgency=Urgency.DETAIL, patient=False
             )

@@ -117,10 +117,13 @@ class Inquirer:
 
     async def _find_due(self, inquiry: Inquiry) -> list[int]:
         """Return what may be asked for now; what was not found is asked for again when its time has come."""
-        window, now = self._reader.settings.stale_window, self._reader.now()
+        reader = self._reader
+        window = reader.settings.stale_window
         missing = await self._reader.store.find_missing(inquiry.rows)
         return [
-            row for row, since in missing.items() if since is None or row in inquiry.confirmed or since + window <= now
+            row
+            for row, since in missing.items()
+            if since is None or row in inquiry.confirmed or reader.age(since) >= window
         ]
 
     async def ask(
@@ -149,7 +152,7 @@ class Inquirer:
         """Store what answers came to; return how many records were deleted."""
         reader = self._reader
         missing = await reader.store.find_missing([*answers])
-        window, now = reader.settings.stale_window, reader.now()
+        window = reader.settings.stale_window
         under_query = bool(reader.settings.query)
         gone: dict[DeletionReason, list[int]] = {reason: [] for reason in DeletionReason}
         there, found, not_found, decided = [], [], [], set(answers)
@@ -158,7 +161,7 @@ class Inquirer:
             verdict = judge_answer(
                 answer,
                 confirmed=row in inquiry.confirmed,
-                repeated=since is not None and since + window <= now,
+                repeated=since is not None and reader.age(since) >= window,
                 under_query=under_query,
             )
             if verdict is Verdict.THERE:

@@ -68,7 +68,6 @@ class Poller:
         short = self._short.start(lookback + precision, reader.steady())
         if short is not None and not self._short.is_contradicted(reader.found_aside, lookback + precision):
             return await self._poll_shortly(short)
-        began_at = reader.now()
         # A watermark of a clock that was wrong, and is corrected since, must not blind the polls until it is reached.
         base = replace(progress, watermark=min(progress.watermark, reader.asked_at or progress.watermark))
         anchor, self._anchor = self._anchor, None
@@ -88,16 +87,15 @@ class Poller:
                 proof = replace(proof, pages=max(proof.pages, 2))
             progress, _ = advance(progress, proof, lookback, precision)
             self._plan_short(report, min(unseen, default=None))
-        last = max((run for run in (state.poll, state.full) if run), key=lambda run: run.ended_at, default=None)
-        gaps = () if report.run.problem else reader.find_gap(report.run, began_at, last)
-        await reader.store.close_run(
-            state.id,
-            report.run,
-            progress,
-            lateness=reader.learn_lateness(report.walk),
-            statements=gaps,
-            compose=reader.compose,
-        )
+        async with reader.ending(report) as gaps:
+            await reader.store.close_run(
+                state.id,
+                report.run,
+                progress,
+                lateness=reader.learn_lateness(report.walk),
+                statements=gaps,
+                compose=reader.compose,
+            )
         self._is_new = False
         reader.tell(*gaps)
         await reader.reload()
@@ -123,22 +121,20 @@ class Poller:
     async def _poll_shortly(self, since: datetime) -> RunRecord:
         """Poll for what is dated ahead of the service's clock; it proves nothing."""
         reader = self._reader
-        began_at = reader.now()
         report, _ = await self._read(RunKind.POLL, since)
         state = await reader.reload()
         if not report.run.problem:
             walk = report.walk
             is_quiet = walk.oldest_unseen is None
             self._short = self._short.after_short(walk.latest_ahead, pages=walk.pages, is_quiet=is_quiet)
-        last = max((run for run in (state.poll, state.full) if run), key=lambda run: run.ended_at, default=None)
-        gaps = () if report.run.problem else reader.find_gap(report.run, began_at, last)
-        await reader.store.close_run(
-            state.id,
-            report.run,
-            lateness=reader.learn_lateness(report.walk),
-            statements=gaps,
-            compose=reader.compose,
-        )
+        async with reader.ending(report) as gaps:
+            await reader.store.close_run(
+                state.id,
+                report.run,
+                lateness=reader.learn_lateness(report.walk),
+                statements=gaps,
+                compose=reader.compose,
+            )
         reader.tell(*gaps)
         await reader.reload()
         return report.run

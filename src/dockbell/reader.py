@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -46,6 +46,7 @@ from dockbell.core.reading.shape import (
 from dockbell.core.reading.signature import find_differences, keeps_records, keeps_shape, sign_reading
 from dockbell.core.reading.window import choose_lookback, covered_until, is_narrow
 from dockbell.core.running.backoff import delay
+from dockbell.core.running.timeline import Timeline
 from dockbell.errors import (
     CursorExpired,
     DockbellError,
@@ -202,6 +203,10 @@ class Reader:
         self._passes: set[SeenRows] = set()
         self._state: FeedState | None = None
         self._judge: Judge | None = None
+        self._timeline = Timeline.begin(now(), steady())
+        self._end = anyio.Lock()  # of complete runs, so that one states what it ends before another looks for it
+        self._read_at: timedelta | None = None  # the last page of the last complete run, by the steady clock
+        self._passed_at: timedelta | None = None  # the last pass before the process began, by the steady clock
         self._blind: GapReason | None = None
         self._sampler: Sampler | None = None
         self._habits = Habits()
@@ -542,7 +547,11 @@ class Reader:
     ) -> tuple[Page, Committed | None]:
         if self.is_provisional and walk.is_colliding:  # the more is read, the more is published that is wrong
             raise self.doubt_key(walk)
+        asked = self.steady()
         page, committed = await self.read_page(kind, since, cursor, limit)
+        if self.steady() - asked > _GRACE and self._blind is None:
+            self._blind = GapReason.UNAVAILABLE  # where that makes a gap, dockbell was not down
+        await self._hear(walk, page)
         events = walk.events + (0 if committed is None else committed.events)
         records = walk.records + len(page.records)
         began_at = walk.began_at or page.received_at
@@ -797,25 +806,67 @@ class Reader:
             f" [resources.{self.feed.resource}]"
         )
 
-    def find_gap(self, run: RunRecord, began_at: datetime, last: RunRecord | None) -> tuple[Statement, ...]:
-        """Return what is to be stated when a complete run ends a time in which nothing was seen.
+    @asynccontextmanager
+    async def ending(self, report: RunReport) -> AsyncIterator[tuple[Statement, ...]]:
+        """Let one run end at a time, and store in the body that it did; yield the gap that it ends, if it is complete.
 
-        Args:
-            run: The run.
-            began_at: When it began, by our clock.
-            last: The complete run before it.
+        What is not stored is not stated: the next run does it.
         """
-        blind, self._blind = self._blind, None
-        told, self._is_gap_told = self._is_gap_told, False
-        if last is None or told:
+        async with self._end:
+            if report.run.problem:
+                yield ()
+                return
+            state = await self.reload()
+            yield self._find_gap(state, report.walk)
+            self._blind, self._is_gap_told = None, False
+            read_at = report.walk.silences.heard
+            self._read_at = max((at for at in (self._read_at, read_at) if at is not None), default=None)
+
+    def _find_gap(self, state: FeedState, walk: Walk) -> tuple[Statement, ...]:
+        """Return what is to be stated where a complete run ends a time in which nothing was seen."""
+        last = max((run.asked_at for run in (state.poll, state.full) if run is not None), default=None)
+        if last is None or self._read_at is None or self._is_gap_told:
             return ()
-        due = last.ended_at
+        ended_at = walk.silences.find_long(self._read_at, self._is_blind)
+        if ended_at is None:
+            return ()
+        reason = self._blind or GapReason.DOWN
+        return (gap(self.feed, self.now(), began_at=min(last, ended_at), ended_at=ended_at, reason=reason),)
+
+    def _is_blind(self, since: timedelta, until: timedelta) -> bool:
+        """Return whether dockbell was blind where nothing was read between two times of the steady clock."""
+        began = due = self.now() - (self.steady() - since)
         for _ in range(_INTERVALS_MOST):
             due = self._next_time(self.settings.schedule, due)
-        if began_at <= due + _GRACE:
-            return ()
-        reason = blind or GapReason.DOWN
-        return (gap(self.feed, self.now(), began_at=last.asked_at, ended_at=run.asked_at, reason=reason),)
+        return until - since > due - began + _GRACE
+
+    async def _hear(self, walk: Walk, page: Page) -> None:
+        """Take in when a page was answered."""
+        now = self.steady()
+        self._timeline.look(self.now(), now)
+        walk.silences.hear(now, page.asked_at, page.answered_at)
+        if self._read_at is None:  # since the process began: of what another has read the service's clock tells
+            state = await self.state()
+            read = [run.read_until for run in (state.poll, state.full) if run is not None]
+            if state.full is not None:
+                self._passed_at = now - max(page.answered_at - state.full.read_until, timedelta(0))
+            if read:
+                self._read_at = now - max(page.answered_at - max(read), timedelta(0))
+
+    def age(self, noted: datetime) -> timedelta:
+        """Return how long ago our clock showed a time, whatever it was set to meanwhile."""
+        self._timeline.look(self.now(), self.steady())
+        return self._timeline.age(noted)
+
+    def knows(self, noted: datetime) -> bool:
+        """Return whether a time of our clock is of this process, so that :meth:`age` is right."""
+        return self._timeline.knows(noted)
+
+    def age_of_suspicion(self, noted: datetime) -> timedelta:
+        """Return how long ago a pass suspected an absence; of one of an earlier process, how long ago at the least."""
+        if self.knows(noted):
+            return self.age(noted)
+        return timedelta(0) if self._passed_at is None else self.steady() - self._passed_at
 
     @property
     def found_aside(self) -> datetime | None:

@@ -253,23 +253,24 @@ class Reconciler:
         run, is_first = await self._decide(state, run, walk, absentees.stored)
         proven = await self._prove(state, walk)
         settled = replace(settled, holds=await reader.store.count_holds(state.id, run.asked_at))
-        statements = self._find_statements(state, run, walk, absentees, settled)
-        if is_first:
-            statements.insert(0, rebaselined(reader.feed, reader.now(), ["first_pass"]))
-        await reader.store.close_pass(
-            state.id,
-            run,
-            held=settled.held,
-            confirm_at=run.ended_at + reader.settings.confirm_after if settled.waiting or run.tally.held else None,
-            proven=proven,
-            newest=self._find_newest(walk),
-            boundary=_find_boundary(state, walk),
-            is_first=is_first,
-            lateness=reader.learn_lateness(walk),
-            statements=statements,
-            compose=reader.compose,
-            drift_before=walk.began_at,
-        )
+        async with reader.ending(report) as gaps:
+            statements = [*gaps, *self._find_statements(state, run, walk, absentees, settled)]
+            if is_first:
+                statements.insert(0, rebaselined(reader.feed, reader.now(), ["first_pass"]))
+            await reader.store.close_pass(
+                state.id,
+                run,
+                held=settled.held,
+                confirm_at=run.ended_at + reader.settings.confirm_after if settled.waiting or run.tally.held else None,
+                proven=proven,
+                newest=self._find_newest(walk),
+                boundary=_find_boundary(state, walk),
+                is_first=is_first,
+                lateness=reader.learn_lateness(walk),
+                statements=statements,
+                compose=reader.compose,
+                drift_before=walk.began_at,
+            )
         reader.tell(*statements)
         self._goes_forward = settled.goes_forward
         self.inquirer.take(settled.inquiry)
@@ -316,7 +317,7 @@ class Reconciler:
         reader, walk = self._reader, report.walk
         self.inquirer.take(None)  # what an earlier pass left is judged anew
         rows = [row for row, _, _ in absentees.rows]
-        confirmed = self._confirm(absentees, report, approve=approve)
+        confirmed = self._confirm(state, absentees, report, approve=approve)
         if walk.tally.keyless and not approve:
             # A record that an absent one may have become: it has no key any more that would tell.
             confirmed = {*await self._tell_apart(state, confirmed, walk)}
@@ -366,9 +367,13 @@ class Reconciler:
 
     async def _sample(self, inquiry: Inquiry, absentees: Absentees) -> dict[int, bool | None]:
         """Ask for some of the absent records; not for those that were not found a moment ago."""
-        before = self._reader.now() - self._reader.settings.stale_window
-        since = absentees.missing
-        unknown = [row for row in inquiry.rows if row not in since or since[row] <= before or row in inquiry.confirmed]
+        reader, since = self._reader, absentees.missing
+        window = reader.settings.stale_window
+        unknown = [
+            row
+            for row in inquiry.rows
+            if row not in since or reader.age(since[row]) >= window or row in inquiry.confirmed
+        ]
         return await self.inquirer.ask(choose_sample(unknown), inquiry.control)
 
     async def _bury_confirmed(self, inquiry: Inquiry, absentees: Absentees, *, each: bool, approve: bool) -> int:
@@ -382,12 +387,17 @@ class Reconciler:
             inquiry, absent, DeletionReason.ABSENT
         )
 
-    def _confirm(self, absentees: Absentees, report: RunReport, *, approve: bool) -> set[int]:
-        """Return the rows whose absence this pass confirms by itself, or that an operator calls deleted."""
-        walk, settings = report.walk, self._reader.settings
+    def _confirm(self, state: FeedState, absentees: Absentees, report: RunReport, *, approve: bool) -> set[int]:
+        """Return the rows whose absence this pass confirms by itself, or that an operator calls deleted.
+
+        How long ago they were suspected before a restart, the service's clock bounds: not after the last pass.
+        """
+        reader, walk, settings = self._reader, report.walk, self._reader.settings
         # A replica that lags may have answered both passes where they are not further apart than that.
         pause = max(settings.confirm_after, settings.stale_window)
         began_at = walk.began_at or report.run.ended_at
+        age = reader.age(began_at)
+        lapse = timedelta(0) if state.full is None else report.run.asked_at - state.full.read_until
         if approve:
             return {row for row, since, _ in absentees.rows if since is not None}
         if walk.is_unsteady:
@@ -396,7 +406,9 @@ class Reconciler:
         return {
             row
             for row, since, absences in absentees.rows
-            if since is not None and since + pause + walk.age <= began_at and absences >= least
+            if since is not None
+            and absences >= least
+            and pause + walk.age <= (reader.age_of_suspicion(since) - age if reader.knows(began_at) else lapse)
         }
 
     async def _prove(self, state: FeedState, walk: Walk) -> bool:
@@ -425,11 +437,9 @@ class Reconciler:
     def _find_statements(
         self, state: FeedState, run: RunRecord, walk: Walk, absentees: Absentees, settled: _Settled
     ) -> list[Statement]:
-        """Return what the end of a pass is to state: a gap, deletions that are held, its certificate."""
+        """Return what the end of a pass is to state beside a gap: deletions that are held, its certificate."""
         reader, tally, now = self._reader, run.tally, self._reader.now()
         statements: list[Statement] = []
-        last = max((each for each in (state.poll, state.full) if each), key=lambda each: each.ended_at, default=None)
-        statements += reader.find_gap(run, walk.began_at or now, last)
         if settled.held and not state.held:
             statements.append(held(reader.feed, now, reason=HoldReason.DELETIONS, count=settled.held, since=now))
         found = {

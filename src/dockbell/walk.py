@@ -17,6 +17,7 @@ from dockbell.core.model import ChangeKind, Page, RunKind
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.reading.habits import RECORDS_LEAST
 from dockbell.core.reading.page_limit import LIMITS
+from dockbell.core.reading.silence import Silence, Silences
 from dockbell.core.reading.window import HEAVY_TICK_RECORDS, Proof
 from dockbell.errors import CursorExpired, PageUnreadable, SourceUnavailable
 from dockbell.ports import Checkpoint, Committed, Tally
@@ -76,6 +77,7 @@ class Walk:
         anchor: The key of a record that a poll must show, because its window covers the date that it had.
         has_anchor: It showed it.
         page_most: The most records on a page of the feed that had a cursor; 0 while there was none.
+        silences: The times in which none of its pages was answered.
         needed: The smallest limit that one of its pages needed. Where that is smaller than its own, its pages do not
             join: it certifies nothing, and begins again with the smaller one when it has come to its end.
     """
@@ -111,6 +113,7 @@ class Walk:
     ahead: int = 0
     latest_ahead: datetime | None = None
     page_most: int = 0
+    silences: Silences = field(default_factory=Silences)
     needed: int = field(default=0, init=False)
     _cursor: str | None = None
     _level: int = field(default=0, init=False)
@@ -437,6 +440,8 @@ class Walk:
             bad=self.bad[:1],
             level=self.level,
             most=self._most,
+            answered_at=None if self.silences.answered_at is None else to_micros(self.silences.answered_at),
+            silences=list(self.silences.keep()),
         )
         return Checkpoint(self._cursor, msgspec.json.encode(kept), self.rows, self.rows, now)
 
@@ -450,6 +455,7 @@ class Walk:
         kept = msgspec.json.decode(checkpoint.walk, type=_Kept)
         if not kept.tally.keys() <= set(Tally.__slots__) or not 0 <= kept.level < len(LIMITS):
             raise ValueError("checkpoint: counts what this dockbell does not know")
+        answered_at = checkpoint.saved_at if kept.answered_at is None else from_micros(kept.answered_at)
         return cls(
             RunKind.PASS,
             checkpoint.rows,
@@ -465,6 +471,7 @@ class Walk:
             age=timedelta(seconds=kept.age),
             bad=kept.bad,
             level=kept.level,
+            silences=Silences(kept.silences, answered_at=answered_at),
             _most=kept.most,
             _cursor=checkpoint.cursor,
         )
@@ -486,6 +493,8 @@ class _Kept(msgspec.Struct):
     lag: float | None = None  # in seconds
     age: float = 0  # in seconds
     most: int = LIMITS[0]
+    answered_at: int | None = None
+    silences: list[Silence] = []
 
 
 def _count_keyless(bad: Sequence[Bad]) -> int:

@@ -763,15 +763,16 @@ async def test_what_is_overdue_is_completed_in_its_order_and_the_rest_waits(stor
     for key in "abc":
         await commit(store, state, {"id": key}, judge=DETAILED)
     since = [each.queued_at for each in await store.load_awaited(state.id, 10)]
-    early = since[0] - timedelta(seconds=1)
-    assert await store.complete_overdue(state.id, early, judge, COMPOSE, 10) == since[0]
+    assert {*await store.load_waits(state.id)} == {*since}
+    await store.complete_overdue(state.id, [since[0] - timedelta(seconds=1)], judge, COMPOSE, 10)
     assert await told(store) == []
     rings = store.outbox.rings
-    await store.complete_overdue(state.id, since[2], judge, COMPOSE, 2)
+    await store.complete_overdue(state.id, since, judge, COMPOSE, 2)
     assert store.outbox.rings > rings
     assert await told(store) == ["a created 1"]
     assert [each.row for each in await store.load_awaited(state.id, 10)] == [4]
-    assert await store.complete_overdue(state.id, since[2], judge, COMPOSE, 2) is None
+    await store.complete_overdue(state.id, since, judge, COMPOSE, 2)
+    assert await store.load_waits(state.id) == []
     assert await told(store) == ["a created 1", "c created 1"]
     assert len(await store.load_awaited(other.id, 10)) == 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.drift import Drift
@@ -84,6 +84,11 @@ class RunRecord:
     def known_at(self) -> datetime:
         """When what it showed was so, by our clock as far as that was kept: from then on its knowledge ages."""
         return self.sent_at or self.asked_at
+
+    @property
+    def read_until(self) -> datetime:
+        """The service's time of its end, as far as our clock was not set while it went on."""
+        return self.asked_at + max(self.ended_at - self.known_at, timedelta(0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -311,15 +311,16 @@ class Store(Protocol):
     async def complete_overdue(
         self,
         feed_id: int,
-        before: datetime,
+        since: Sequence[datetime],
         judge: Callable[[Pending, bytes | None, int], Change | None],
         compose: Compose,
         limit: int,
-    ) -> datetime | None:
-        """Publish the oldest changes that wait since ``before`` or longer, as :meth:`complete` does, ``limit`` at most.
+    ) -> None:
+        """Publish changes that wait since one of some times, as :meth:`complete` does, ``limit`` at most."""
+        ...
 
-        Return since when the oldest waits that is left; None when none does.
-        """
+    async def load_waits(self, feed_id: int) -> Sequence[datetime]:
+        """Return since when changes wait for details, by our clock, each time once."""
         ...
 
     async def begin_emitting(self, feed_id: int) -> None:

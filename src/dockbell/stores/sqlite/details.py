@@ -12,7 +12,7 @@ from dockbell.core.model import Change, ChangeKind, Via
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.ports import Awaited, Compose
 from dockbell.stores.sqlite.outbox import append_events, last_sequence, write_notes
-from dockbell.stores.sqlite.transaction import micros, moment, transaction
+from dockbell.stores.sqlite.transaction import marks, micros, moment, transaction
 
 _AWAITED: Final = "key, record, body, kind, since, until, modified, late, via, is_first, made_at, queued_at"
 
@@ -113,34 +113,34 @@ def complete(
         return _publish(connection, feed_id, [awaited], judge, compose, now=now)
 
 
+def load_waits(connection: sqlite3.Connection, feed_id: int) -> list[datetime]:
+    """Return since when changes wait, each time once."""
+    rows = connection.execute("SELECT DISTINCT queued_at FROM details WHERE feed = ?", (feed_id,))
+    return [from_micros(at) for (at,) in rows]
+
+
 def complete_overdue(
     connection: sqlite3.Connection,
     feed_id: int,
-    before: datetime,
+    since: Sequence[datetime],
     judge: Callable[[Pending, bytes | None, int], Change | None],
     compose: Compose,
     *,
     limit: int,
     now: datetime,
-) -> tuple[int, datetime | None]:
-    """Publish the oldest changes that wait since ``before`` or longer.
-
-    Return how many events they gave, and since when the oldest waits that is left.
-    """
-    oldest = "SELECT min(queued_at) FROM details WHERE feed = ?"
-    since = moment(connection.execute(oldest, (feed_id,)).fetchone()[0])
-    if since is None or since > before:
-        return 0, since
+) -> int:
+    """Publish changes that wait since one of some times; return how many events they gave."""
+    queued = [to_micros(at) for at in since[:limit]]
     with transaction(connection):
         overdue = [
             _read(row)
             for row in connection.execute(
-                f"SELECT {_AWAITED} FROM details WHERE feed = ? AND queued_at <= ? ORDER BY queued_at LIMIT ?",
-                (feed_id, to_micros(before), limit),
+                f"SELECT {_AWAITED} FROM details WHERE feed = ? AND queued_at IN ({marks(queued)})"
+                " ORDER BY queued_at LIMIT ?",
+                (feed_id, *queued, limit),
             )
         ]
-        count = _publish(connection, feed_id, overdue, judge, compose, now=now)
-        return count, moment(connection.execute(oldest, (feed_id,)).fetchone()[0])
+        return _publish(connection, feed_id, overdue, judge, compose, now=now)
 
 
 def _publish(

@@ -449,17 +449,19 @@ class SqliteStore:
     async def complete_overdue(
         self,
         feed_id: int,
-        before: datetime,
+        since: Sequence[datetime],
         judge: Callable[[Pending, bytes | None, int], Change | None],
         compose: Compose,
         limit: int,
-    ) -> datetime | None:
+    ) -> None:
         """See the port."""
-        completing = partial(details.complete_overdue, feed_id=feed_id, before=before, judge=judge, compose=compose)
-        count, oldest = await self._write(partial(completing, limit=limit, now=self._now()))
-        if count:
+        completing = partial(details.complete_overdue, feed_id=feed_id, since=since, judge=judge, compose=compose)
+        if await self._write(partial(completing, limit=limit, now=self._now())):
             await self._note_events()
-        return oldest
+
+    async def load_waits(self, feed_id: int) -> Sequence[datetime]:
+        """See the port."""
+        return await self._read(details.load_waits, feed_id)
 
     async def begin_emitting(self, feed_id: int) -> None:
         """See the port."""

@@ -123,6 +123,7 @@ class Listing:
         shown: Keys that it showed.
         finished: It came to its end.
         is_search: It looks for where the records' clock stands, before the first pass.
+        is_cut: Its run died, so that not all of its answers need be stored.
         dropped: Versions that were visible and dated before ``since`` when it began.
         keys: The keys that it began with, in their order.
     """
@@ -137,6 +138,7 @@ class Listing:
     keys: list[str]
     shown: set[str] = field(default_factory=set)
     is_search: bool = False
+    is_cut: bool = False
     finished: bool = False
 
 

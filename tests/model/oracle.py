@@ -131,11 +131,16 @@ class Oracle:
         return False
 
     def _was_met_before(self, key: str) -> bool:
-        """Return whether a record that was there at dockbell's first request was on a page of the first pass."""
+        """Return whether a record that was there at dockbell's first request was on a page of the first pass.
+
+        What a search showed, or a run that died, need not be stored: then nothing is known of the record.
+        """
         if self._api.at(key, self._api.asked_at[0]) is None:
             return False
         return self._baseline_ended_at is not None and any(
-            key in listing.shown and listing.ended_at <= self._baseline_ended_at for listing in self._api.listings
+            key in listing.shown and listing.ended_at <= self._baseline_ended_at
+            for listing in self._api.listings
+            if not (listing.is_search or listing.is_cut)
         )
 
     def _may_have_slipped(self, key: str) -> bool:

@@ -321,6 +321,7 @@ class Machine(RuleBasedStateMachine):
     ) -> None:
         """Make a run, perhaps with polls beside it, perhaps the last of this process; then look."""
         problem: str | None = "died"
+        begun = len(self.api.listings)
         self.rig.fuse.left = awaits
         try:
             if polls:
@@ -336,6 +337,8 @@ class Machine(RuleBasedStateMachine):
         self.api.script.clear()
         event(f"{'died' if problem == 'died' else 'incomplete' if problem else 'complete'}")
         if self.rig.fuse.blown:
+            for listing in self.api.listings[begun:]:
+                listing.is_cut = True
             await self.rig.crash()
         self.rig.fuse.left = None
         await self.oracle.look()

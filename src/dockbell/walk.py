@@ -393,10 +393,11 @@ class Walk:
     def _find_bad(self) -> str:
         """Return what is wrong with a record that keeps the run from being complete; empty where none does.
 
-        A pass is complete all the same: whether such a record may be one that it did not show is judged at its end.
+        A pass is complete all the same: whether such a record may be one that it did not show is judged at its end. One
+        that could read no record at all is not: then it is the key that does not fit.
         """
         if self.kind is RunKind.PASS:
-            return ""
+            return self.bad[0] if self.bad and self.tally.bad >= self.records else ""
         keyless = list(self._keyless.values()) if len(self._keyless) > self.forgiven else []
         return next(iter([*self.bad, *keyless]), "")
 

@@ -51,8 +51,6 @@ def answering(head: str, body: bytes, asked: list[bytes], *, length: int | None 
         (JSON_HEAD, b""),
         (JSON_HEAD, PAGE[:-20]),
         (JSON_HEAD, PAGE + PAGE),
-        (JSON_HEAD, PAGE.replace(b"17", b"NaN", 1)),
-        (JSON_HEAD, PAGE.replace(b'"id"', b'"\xff"', 1)),
         (JSON_HEAD, b"[" * MIB),
         (JSON_HEAD, b'{"shipments":' + b"[" * (MIB // 3) + b"]" * (MIB // 3) + b"}"),
         (JSON_HEAD, b" " * (MIB + 1)),
@@ -78,6 +76,17 @@ async def test_a_page_that_is_not_whole_and_sound_is_unreadable_after_two_tries(
 
     assert len(asked) == 2
     assert most < 16 * MIB
+
+
+@pytest.mark.parametrize("body", [PAGE.replace(b"17", b"NaN", 1), PAGE.replace(b'"id"', b'"\xff"', 1)])
+async def test_a_page_with_one_unsound_value_is_read_at_once(serve: Serve, body: bytes) -> None:
+    asked: list[bytes] = []
+    async with (
+        serve(answering(JSON_HEAD, body, asked)) as port,
+        InventoryClient(f"http://127.0.0.1:{port}", "KEY", max_body=MIB) as client,
+    ):
+        page = await client.read_page("shipments")
+    assert (len(asked), len(page.unsound)) == (1, 1)
 
 
 async def test_a_connection_that_ends_within_a_page_makes_it_unreadable(serve: Serve) -> None:

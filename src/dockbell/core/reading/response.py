@@ -44,7 +44,7 @@ RECORDS_MOST: Final = 100_000
 """A page of more records is not meant as one: the API gives 200."""
 CURSOR_LONGEST: Final = 4096
 """No URL with a longer cursor in it gets through to a service."""
-UNSOUND_SIZE_MOST: Final = 2 * 1024 * 1024
+UNSOUND_SIZE_MOST: Final = 512 * 1024
 """A longer answer that is no sound JSON is not cut into its records: a smaller page takes less time than that."""
 
 _DATE_RESOLUTION: Final = timedelta(seconds=1)

@@ -172,7 +172,7 @@ class Account:
                 fates["overtaken"] += 1
             elif not self._was_readable(resource, at, end, gone=version.is_gone):
                 fates["underway" if latest else "overtaken"] += 1
-            elif version.is_gone and self._was_unknown(resource, at):
+            elif self._was_before(resource, at) or (version.is_gone and self._was_unknown(resource, at)):
                 fates["overtaken"] += 1
             else:
                 fates["held" if version.is_gone and holds else "lost"] += 1
@@ -185,6 +185,10 @@ class Account:
             return next(runs, None) is not None
         passes = [run for run in runs if run.is_pass]
         return any(second.began >= passes[0].ended + self._confirm_after for second in passes[1:])
+
+    def _was_before(self, resource: str, at: datetime) -> bool:
+        """Return whether a change was made before the first run over its feed: it is part of the baseline."""
+        return at < min((run.began for run in self._runs[resource]), default=at)
 
     def _was_unknown(self, resource: str, at: datetime) -> bool:
         """Return whether nobody can know if dockbell had seen a record by then: its first pass was not over."""

@@ -77,7 +77,7 @@ class Witness:
                     self.has_begun.set()
             case RunEnded(problem=""):
                 ended = datetime.now(UTC)
-                run = Run(ended - fact.elapsed, ended, fact.kind is RunKind.PASS)
+                run = Run(fact.sent_at or ended - fact.elapsed, ended, fact.kind is RunKind.PASS)
                 self._account.note_run(fact.feed.resource, run)
                 if run.is_pass:
                     self.figures.records[fact.feed.resource] = fact.records

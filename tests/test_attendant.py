@@ -59,6 +59,7 @@ async def wish(rig: Rig, desk: SqliteDesk, wish: Wish) -> str | None:
 
 
 async def test_a_pass_is_made_when_it_is_wished(rig: Rig, desk: SqliteDesk) -> None:
+    rig.clock.pass_(1)  # the records were there before
     outcome = await wish(rig, desk, Wish.RECONCILE)
     assert outcome == "complete: 2 pages, 5 records, 0 created, 0 updated, 0 deleted, 0 restored"
     assert [fact.outcome for fact in rig.ear.facts if isinstance(fact, WishFulfilled)] == [outcome]

@@ -13,6 +13,8 @@ from dockbell.demo.account import Account, Balance, Run
 from tests.demo.events import at, record
 
 CONFIRM_AFTER = timedelta(seconds=5)
+FIRST = (-3, -2)
+"""The run that takes the baseline."""
 
 
 def strike(
@@ -50,7 +52,11 @@ def test_a_change_is_on_its_way_until_a_reading_began_after_it() -> None:
 
 
 def test_a_change_that_a_reading_had_to_show_is_lost() -> None:
-    assert strike([(1, "b")], runs=[(1.1, 2)]) == Balance(made=1, lost=1)
+    assert strike([(1, "b")], runs=[FIRST, (1.1, 2)]) == Balance(made=1, lost=1)
+
+
+def test_a_change_before_the_first_run_is_part_of_the_baseline() -> None:
+    assert strike([(1, "b")], runs=[(1.1, 2), (3, 4)]) == Balance(made=1, overtaken=1)
 
 
 def test_a_reading_that_ended_too_late_proves_nothing() -> None:
@@ -63,7 +69,7 @@ def test_a_change_that_changed_again_before_a_reading_is_overtaken() -> None:
 
 
 def test_a_change_that_a_reading_showed_before_the_next_is_lost_even_when_the_next_arrived() -> None:
-    assert strike([(1, "b"), (5, "c")], [(7, "c")], [(2, 3), (6, 7)]) == Balance(made=2, arrived=1, lost=1)
+    assert strike([(1, "b"), (5, "c")], [(7, "c")], [FIRST, (2, 3), (6, 7)]) == Balance(made=2, arrived=1, lost=1)
 
 
 def test_a_change_back_to_what_was_told_needs_no_event() -> None:
@@ -83,13 +89,12 @@ def test_an_event_without_a_change_is_invented() -> None:
 
 
 def test_a_deletion_is_due_at_the_second_pass_and_not_before() -> None:
-    first = (-3, -2)
     made = [(1, None)]
-    assert strike(made, [(9, None)], [first, (2, 3), (8.5, 9)], passes=True) == Balance(made=1, arrived=1)
-    assert strike(made, runs=[first, (2, 3)], passes=True) == Balance(made=1, underway=1)
-    assert strike(made, runs=[first, (2, 3), (7, 8)], passes=True) == Balance(made=1, underway=1)
-    assert strike(made, runs=[first, (2, 3), (8.5, 9)], passes=True) == Balance(made=1, lost=1)
-    assert strike(made, runs=[first, (2, 3), (8.5, 9)]) == Balance(made=1, underway=1), "polls show no deletion"
+    assert strike(made, [(9, None)], [FIRST, (2, 3), (8.5, 9)], passes=True) == Balance(made=1, arrived=1)
+    assert strike(made, runs=[FIRST, (2, 3)], passes=True) == Balance(made=1, underway=1)
+    assert strike(made, runs=[FIRST, (2, 3), (7, 8)], passes=True) == Balance(made=1, underway=1)
+    assert strike(made, runs=[FIRST, (2, 3), (8.5, 9)], passes=True) == Balance(made=1, lost=1)
+    assert strike(made, runs=[FIRST, (2, 3), (8.5, 9)]) == Balance(made=1, underway=1), "polls show no deletion"
 
 
 def test_a_deletion_before_the_first_pass_was_over_needs_no_event() -> None:
@@ -97,7 +102,7 @@ def test_a_deletion_before_the_first_pass_was_over_needs_no_event() -> None:
 
 
 def test_a_deletion_that_the_breaker_holds_is_not_lost() -> None:
-    runs = [(-3, -2), (2, 3), (9, 10)]
+    runs = [FIRST, (2, 3), (9, 10)]
     assert strike([(1, None)], runs=runs, passes=True, held=True) == Balance(made=1, held=1)
 
 

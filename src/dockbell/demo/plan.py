@@ -8,6 +8,7 @@ from math import ceil
 from typing import Final
 
 CONFIRM_AFTER: Final = timedelta(seconds=5)
+"""Between the two passes that make a deletion, and as long as an answer may be old: the sandbox answers anew."""
 
 _PAGE: Final = 200
 _POLLED: Final = ("shipments", "packages", "items")
@@ -28,26 +29,31 @@ every = "1s"
 lookback = "10s"
 reconcile = "{reconcile}s"
 confirm_after = "{confirm}s"
+stale_window = "{confirm}s"
 
 [resources.packages]
 every = "1s"
 lookback = "10s"
 reconcile = "{reconcile}s"
 confirm_after = "{confirm}s"
+stale_window = "{confirm}s"
 
 [resources.items]
 every = "5s"
 lookback = "10s"
 reconcile = "{reconcile}s"
 confirm_after = "{confirm}s"
+stale_window = "{confirm}s"
 
 [resources.stock]
 every = "{stock}s"
 confirm_after = "{confirm}s"
+stale_window = "{confirm}s"
 
 [resources.warehouses]
 every = "15s"
 confirm_after = "{confirm}s"
+stale_window = "{confirm}s"
 """
 _MQTT: Final = """
 [sinks.mqtt]

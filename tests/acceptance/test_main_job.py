@@ -43,10 +43,10 @@ api_key = "sandbox"
 requests_per_minute = 30000
 
 [resources]
-shipments = {{ every = "2s", reconcile = "15s", confirm_after = "1s", first_pass = "emit" }}
-packages = {{ every = "2s", reconcile = "15s", confirm_after = "1s", first_pass = "emit" }}
-items = {{ every = "2s", reconcile = "15s", confirm_after = "1s", first_pass = "emit" }}
-stock = {{ every = "5s", confirm_after = "1s", first_pass = "emit" }}
+shipments = {{ every = "2s", reconcile = "15s", confirm_after = "1s", stale_window = "1s", first_pass = "emit" }}
+packages = {{ every = "2s", reconcile = "15s", confirm_after = "1s", stale_window = "1s", first_pass = "emit" }}
+items = {{ every = "2s", reconcile = "15s", confirm_after = "1s", stale_window = "1s", first_pass = "emit" }}
+stock = {{ every = "5s", confirm_after = "1s", stale_window = "1s", first_pass = "emit" }}
 warehouses = {{ every = "15s", first_pass = "emit" }}
 
 [sinks.floor]

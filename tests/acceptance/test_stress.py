@@ -31,9 +31,9 @@ api_key = "lives"
 requests_per_minute = 30000
 
 [resources]
-shipments = {{ every = "1s", reconcile = "6s", confirm_after = "1s", first_pass = "emit" }}
-packages = {{ every = "1s", reconcile = "6s", confirm_after = "1s", first_pass = "emit" }}
-stock = {{ every = "2s", confirm_after = "1s", first_pass = "emit" }}
+shipments = {{ every = "1s", reconcile = "6s", confirm_after = "1s", stale_window = "0s", first_pass = "emit" }}
+packages = {{ every = "1s", reconcile = "6s", confirm_after = "1s", stale_window = "0s", first_pass = "emit" }}
+stock = {{ every = "2s", confirm_after = "1s", stale_window = "0s", first_pass = "emit" }}
 
 [sinks.erp]
 type = "webhook"

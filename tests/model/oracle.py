@@ -101,6 +101,8 @@ class Oracle:
             self._place[key] -= 1
         self._purged.add(key)
         self._last[key] = data
+        self._contents[key].clear()  # nor is left what was seen of it
+        self._silent.pop(key, None)
 
     def _find(self, key: str, content: Any, start: int, told: str) -> int:
         """Return the first version from ``start`` on that had this content and has been visible."""
@@ -154,14 +156,14 @@ class Oracle:
 
     async def _compare_stored(self) -> None:
         stored, state = await self._rig.stored(), await self._rig.state()
-        provisional = await self._rig.is_provisional()
+        provisional, undecided = await self._rig.is_provisional(), self._rig.undecided()
         for key, data in self._last.items():
             told = read(data["after"])
             assert stored.get(key) == told, f"{key}: {stored.get(key)} is stored, {told} was told"
         for key, content in stored.items():
             if key in self._last:
                 continue
-            if key not in self._silent or self._provisional:
+            if key not in self._silent or self._provisional or key in undecided:
                 self._silent[key] = content
                 self._check_baseline(key, content, state.first_asked_at)
             assert self._silent[key] == content, f"{key}: went from {self._silent[key]} to {content} without an event"

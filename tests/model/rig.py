@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dockbell.config import ResourceSettings
+from dockbell.core.comparing.judgement import UNDECIDED
 from dockbell.core.model import RESOURCES, Event, Feed
 from dockbell.operations.purging import purge_record
 from dockbell.poller import Poller
@@ -174,6 +177,13 @@ class Rig:
         """Return what counts of every record that is stored, by the model's key."""
         keys = {(self.feed, self.text(key)): key for key in self.api.history}
         return {keys[place]: read(body) for place, body in (await self._store.read_states(list(keys))).items()}
+
+    def undecided(self) -> set[str]:
+        """Return the model's keys of the records that the second pass has met for the first time, and not settled yet."""
+        with closing(sqlite3.connect(self.file)) as connection:
+            rows = connection.execute("SELECT key FROM records WHERE raw_hash = ?", (UNDECIDED,)).fetchall()
+        texts = {text for (text,) in rows}
+        return {key for key in self.api.history if self.text(key) in texts}
 
     def text(self, key: str) -> str:
         """Return the key string of a record of the model."""

@@ -59,6 +59,10 @@ def purge(
                 change = judge(_find_key(pointers, key, body), revision, now)
             for table in ("bodies", "holds", "details"):
                 connection.execute(f"DELETE FROM {table} WHERE record = ?", (row,))
+            if size < DIGEST_SIZE and fingerprint != PURGED:
+                # It was only met: nobody was told of it, and what comes back would be no news of its return.
+                connection.execute("DELETE FROM records WHERE id = ?", (row,))
+                continue
             connection.execute(
                 "UPDATE records SET raw_hash = :none, fingerprint = :none, superseded = NULL, held = 0, dormant = 0,"
                 " suspected_at = NULL, there_at = NULL, missing_at = NULL, absences = 0, gone_at = :gone,"

@@ -246,6 +246,8 @@ class Reconciler:
         """Judge what a complete pass did not show, and store and state its end."""
         reader, run, walk = self._reader, report.run, report.walk
         absentees = await reader.store.find_absent(state.id, seen)
+        if absentees.rows:  # after a crash another listing must show that they are absent, not this one again
+            await reader.store.drop_checkpoint(state.id)
         for some in _portions([row for row, _, _ in absentees.rows]):
             await reader.store.suspect(state.id, some, run.ended_at)
         settled = await self._settle(state, absentees, report, approve=approve)

@@ -14,7 +14,7 @@ from tests.demo.events import at, record
 
 CONFIRM_AFTER = timedelta(seconds=5)
 FIRST = (-3, -2)
-"""The run that takes the baseline."""
+"""The first run, a pass."""
 
 
 def strike(
@@ -25,6 +25,7 @@ def strike(
     start: Any = "a",
     passes: bool = False,
     held: bool = False,
+    answered: float = -2.5,
 ) -> Balance:
     """Return the balance of one record: when it became what (None: gone), and which of that was told when."""
     account = Account(CONFIRM_AFTER)
@@ -38,6 +39,7 @@ def strike(
     for second, content in told:
         after = None if content is None else record(content, when.get(content, 99))
         account.note_event("shipments", "shp_1", at(second), after)
+    account.note_answer("shipments", at(answered))
     for began, ended in runs:
         account.note_run("shipments", Run(at(began), at(ended), is_pass=passes))
     return account.close(at(100), {"shipments"} if held else ())
@@ -55,8 +57,9 @@ def test_a_change_that_a_reading_had_to_show_is_lost() -> None:
     assert strike([(1, "b")], runs=[FIRST, (1.1, 2)]) == Balance(made=1, lost=1)
 
 
-def test_a_change_before_the_first_run_is_part_of_the_baseline() -> None:
-    assert strike([(1, "b")], runs=[(1.1, 2), (3, 4)]) == Balance(made=1, overtaken=1)
+def test_a_change_before_the_first_answer_may_be_part_of_the_baseline() -> None:
+    assert strike([(1, "b")], runs=[(0.9, 2), (3, 4)], answered=1.1) == Balance(made=1, overtaken=1)
+    assert strike([(1, "b")], runs=[(0.9, 2), (3, 4)], answered=0.95) == Balance(made=1, lost=1)
 
 
 def test_a_reading_that_ended_too_late_proves_nothing() -> None:

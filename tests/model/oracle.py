@@ -31,6 +31,7 @@ class Oracle:
         self._contents: dict[str, list[Any]] = defaultdict(list)
         self._purged: set[str] = set()  # and not come back
         self._silent: dict[str, Any] = {}  # what was stored without an event
+        self._undecided: set[str] = set()  # at the last look
         self._judged = 0  # listings
         self._provisional = self._was_provisional = True  # at the last look, and at the one before
         self._began_at: datetime | None = None
@@ -156,18 +157,19 @@ class Oracle:
 
     async def _compare_stored(self) -> None:
         stored, state = await self._rig.stored(), await self._rig.state()
-        provisional, undecided = await self._rig.is_provisional(), self._rig.undecided()
+        provisional = await self._rig.is_provisional()
         for key, data in self._last.items():
             told = read(data["after"])
             assert stored.get(key) == told, f"{key}: {stored.get(key)} is stored, {told} was told"
         for key, content in stored.items():
             if key in self._last:
                 continue
-            if key not in self._silent or self._provisional or key in undecided:
+            if key not in self._silent or self._provisional or key in self._undecided:
                 self._silent[key] = content
                 self._check_baseline(key, content, state.first_asked_at)
             assert self._silent[key] == content, f"{key}: went from {self._silent[key]} to {content} without an event"
         self._was_provisional, self._provisional = self._provisional, provisional
+        self._undecided = self._rig.undecided()
         self._began_at = state.first_asked_at
         if state.passes and self._baseline_ended_at is None:
             self._baseline_ended_at = self._api.clock.service

@@ -49,7 +49,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A complete poll or pass, by our clock."""
+    """A complete poll or pass, by our clock; what was there when it began, at the latest, it shows."""
 
     began: datetime
     ended: datetime
@@ -121,6 +121,7 @@ class Account:
         self._confirm_after = confirm_after + _SLACK
         self._histories: dict[tuple[str, str], _History] = {}
         self._runs: defaultdict[str, list[Run]] = defaultdict(list)
+        self._answered: dict[str, datetime] = {}
 
     def note_change(self, resource: str, key: str, at: datetime, before: JSON, after: JSON) -> None:
         """Take in what the sandbox did; ``before`` and ``after`` are decoded records or None."""
@@ -131,6 +132,10 @@ class Account:
         """Take in what an event says, once for all sinks."""
         history = self._histories.setdefault((resource, key), _History(_GONE))
         history.told.append((detected_at, Version.of(after)))
+
+    def note_answer(self, resource: str, at: datetime) -> None:
+        """Take in when a run had its first page; the first of all is where the baseline ends."""
+        self._answered.setdefault(resource, at)
 
     def note_run(self, resource: str, run: Run) -> None:
         """Take in a complete run."""
@@ -187,8 +192,8 @@ class Account:
         return any(second.began >= passes[0].ended + self._confirm_after for second in passes[1:])
 
     def _was_before(self, resource: str, at: datetime) -> bool:
-        """Return whether a change was made before the first run over its feed: it is part of the baseline."""
-        return at < min((run.began for run in self._runs[resource]), default=at)
+        """Return whether a change may be part of the baseline: it was made before the first answer was there."""
+        return at < self._answered.get(resource, at)
 
     def _was_unknown(self, resource: str, at: datetime) -> bool:
         """Return whether nobody can know if dockbell had seen a record by then: its first pass was not over."""

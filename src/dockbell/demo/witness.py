@@ -21,7 +21,7 @@ from dockbell.demo.figures import Figures
 from dockbell.demo.pairing import Pairing, Sighting
 from dockbell.demo.screen import Screen
 from dockbell.sandbox import LoggedChange
-from dockbell.telemetry import Fact, RequestSent, RunEnded, Stated
+from dockbell.telemetry import Fact, PageRead, RequestSent, RunEnded, Stated
 
 _QUIET_FOR: Final = timedelta(minutes=1)
 
@@ -75,6 +75,8 @@ class Witness:
                     self._asked.add(fact.path)
                 if len(self._asked) == len(RESOURCES):
                     self.has_begun.set()
+            case PageRead(pages=1):
+                self._account.note_answer(fact.feed.resource, datetime.now(UTC))
             case RunEnded(problem=""):
                 ended = datetime.now(UTC)
                 run = Run(fact.sent_at or ended - fact.elapsed, ended, fact.kind is RunKind.PASS)

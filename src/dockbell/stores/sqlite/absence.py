@@ -24,6 +24,8 @@ _UNLISTED: Final = 2
 """Marks, in the column ``dormant``, a record that was found when it was asked for, though the list did not show it."""
 _FOUND: Final = 3
 """The same, of one that a second pass has still to miss: until then it stays suspected."""
+_IS_UNCLOSED: Final = "(there_at IS ? AND suspected_at IS NOT ?)"
+"""Whether the pass that suspected a record came after the last one that was closed: the process died before its end."""
 _NOTED_MOST: Final = 1000
 """Suspicions of one pass that are noted each; a mass of them is told by the pass itself."""
 
@@ -32,17 +34,19 @@ def find_absent(connection: sqlite3.Connection, feed_id: int, seen: SeenRows) ->
     """Return the rows that ``seen`` does not hold, tombstones and those that nobody misses left out.
 
     The digest is the sum, modulo 2 to the 128th, of the hashes of key and fingerprint of every record that is there.
+    What a pass suspected that was not closed, because the process died then, is suspected by none.
     """
     absent = []
     missing = {}
     total = stored = unlisted = 0
+    unclosed = _find_unclosed(connection, feed_id)
     (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM records").fetchone()
     for first in range(1, last + 1, _SCAN_ROWS):
         # In the order of the rows and a part at a time: memory stays flat, and the other feeds are not kept waiting.
         for row, suspected_at, absences, missing_at, dormant, key, fingerprint in connection.execute(
-            "SELECT id, suspected_at, absences, missing_at, dormant, key, fingerprint FROM records NOT INDEXED"
-            " WHERE id BETWEEN ? AND ? AND feed = ? AND gone_at IS NULL",
-            (first, first + _SCAN_ROWS - 1, feed_id),
+            f"SELECT id, iif({_IS_UNCLOSED}, NULL, suspected_at), absences, missing_at, dormant, key, fingerprint"
+            " FROM records NOT INDEXED WHERE id BETWEEN ? AND ? AND feed = ? AND gone_at IS NULL",
+            (*unclosed, first, first + _SCAN_ROWS - 1, feed_id),
         ):
             unlisted += dormant in (_UNLISTED, _FOUND)
             if dormant not in (0, _FOUND):
@@ -99,21 +103,28 @@ def suspect(connection: sqlite3.Connection, feed_id: int, rows: Sequence[int], a
     if not rows:
         return
     with transaction(connection):
-        last = load_run(connection, feed_id, RunKind.PASS)
-        there_at = None if last is None else to_micros(last.asked_at)
+        there_at, _ = unclosed = _find_unclosed(connection, feed_id)
         new = [
             row
             for some in portions(rows)
-            for (row,) in connection.execute(
-                f"SELECT id FROM records WHERE suspected_at IS NULL AND id IN ({marks(some)})", some
+            for row, is_new in connection.execute(
+                f"SELECT id, suspected_at IS NULL OR {_IS_UNCLOSED} FROM records WHERE id IN ({marks(some)})",
+                (*unclosed, *some),
             ).fetchall()
+            if is_new
         ]
         connection.executemany(
-            "UPDATE records SET suspected_at = ?, there_at = ? WHERE id = ?",
+            "UPDATE records SET suspected_at = ?, there_at = ?, absences = 0 WHERE id = ?",
             ((to_micros(at), there_at, row) for row in new),
         )
         connection.executemany("UPDATE records SET absences = absences + 1 WHERE id = ?", ((row,) for row in rows))
         _note_rows(connection, feed_id, new[:_NOTED_MOST], Finding.SUSPECTED, to_micros(now))
+
+
+def _find_unclosed(connection: sqlite3.Connection, feed_id: int) -> tuple[int | None, int | None]:
+    """Return by what ``_IS_UNCLOSED`` tells the suspicions of a pass that was not closed."""
+    last = load_run(connection, feed_id, RunKind.PASS)
+    return (None, None) if last is None else (to_micros(last.asked_at), to_micros(last.ended_at))
 
 
 def end_baseline(

@@ -179,7 +179,7 @@ class Rig:
         return {keys[place]: read(body) for place, body in (await self._store.read_states(list(keys))).items()}
 
     def undecided(self) -> set[str]:
-        """Return the model's keys of the records that the second pass has met for the first time, and not settled yet."""
+        """Return the keys of the records that the second pass has met for the first time, and not settled yet."""
         with closing(sqlite3.connect(self.file)) as connection:
             rows = connection.execute("SELECT key FROM records WHERE raw_hash = ?", (UNDECIDED,)).fetchall()
         texts = {text for (text,) in rows}

@@ -522,16 +522,25 @@ async def test_it_is_known_since_when_and_by_how_many_passes_in_a_row_a_row_was_
 ) -> None:
     await commit(store, state, {"id": "a"}, {"id": "b"})
     for hours, rows in ((1, [1]), (2, [1, 2]), (3, [1])):
-        await store.suspect(state.id, rows, later(hours=hours))
+        await close_pass(store, state, a_run(hours=hours), suspected=rows)
     assert await absent(store, state, SeenRows(2)) == [(1, later(hours=1), 3), (2, later(hours=2), 1)]
     await commit(store, state, {"id": "a"})
     await store.spare(state.id, [2], Finding.THERE)
     assert await absent(store, state, SeenRows(2)) == [(1, None, 0), (2, None, 0)]
-    await store.suspect(state.id, [1], later(hours=4))
+    await close_pass(store, state, a_run(hours=4), suspected=[1])
     await bury(store, state, 1)
     await commit(store, state, {"id": "a"})
-    await store.suspect(state.id, [1], later(hours=5))
+    await close_pass(store, state, a_run(hours=5), suspected=[1])
     assert await absent(store, state, SeenRows(2)) == [(1, later(hours=5), 1), (2, None, 0)]
+
+
+async def test_what_a_pass_suspected_that_was_never_closed_is_suspected_by_none(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a"})
+    await close_pass(store, state, a_run(hours=1))
+    await store.suspect(state.id, [1], later(hours=2))
+    assert await absent(store, state, SeenRows(1)) == [(1, None, 1)]
+    await close_pass(store, state, a_run(hours=3), suspected=[1])
+    assert await absent(store, state, SeenRows(1)) == [(1, later(hours=3), 1)]
 
 
 async def test_a_row_that_is_suspected_again_was_there_when_it_was_before_its_first_absence(

@@ -151,6 +151,8 @@ async def test_nobody_is_told_of_a_record_that_was_only_met(store: SqliteStore, 
     await commit(store, state, {"id": "a", "at": "2026-11-21T12:30:00Z"}, provisional=True)
     assert (await erase(store)).change is None
     assert await told(store) == []
+    await commit(store, state, {"id": "a", "at": "2026-11-21T12:30:00Z"})
+    assert [(each["data"]["change"], each["data"]["revision"]) for each in await told(store)] == [("created", 1)]
 
 
 async def test_what_was_stored_under_another_key_of_the_feed_is_erased(store: SqliteStore, state: FeedState) -> None:

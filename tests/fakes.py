@@ -90,12 +90,13 @@ class FakeSource:
         *,
         cursor: str | None = None,
         updated_since: datetime | None = None,
-        limit: int = 200,
+        limit: int | None = 200,
         query: Mapping[str, str | int | bool] | None = None,
         expand: tuple[str, ...] = (),
         urgency: Urgency = Urgency.POLL,
         between_tries: BetweenTries = nullcontext,
     ) -> Page:
+        limit = self.page_size if limit is None else limit
         if updated_since is not None and urgency is Urgency.PASS:  # looks for where the records' clock stands
             self.sought.append(updated_since)
             self.before_search()

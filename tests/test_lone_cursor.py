@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dockbell.core.model import ClockSource, Page
+from dockbell.core.reading.habits import Beside
 from dockbell.errors import CursorExpired
 from dockbell.lone_cursor import try_alone
 from dockbell.telemetry import HabitChanged
@@ -25,13 +26,15 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         yield rig
 
 
-def refuse_company(rig: Rig, *, keeps: bool = True) -> None:
-    """Let the source take a cursor alone only; it keeps the filters in it, or forgets them."""
+def refuse_company(rig: Rig, *, keeps: bool = True, takes_limit: bool = True) -> None:
+    """Let the source take a cursor alone only; it keeps filters and limit in it, or forgets them."""
     read_page = rig.source.read_page
     given: dict[str, dict[str, Any]] = {}
 
     async def read_alone(resource: str, **request: Any) -> Page:
         filters = {name: request.get(name) for name in ("updated_since", "query", "expand")}
+        if not takes_limit:
+            filters["limit"] = request.get("limit")
         cursor = request.get("cursor")
         if cursor is not None:
             if any(filters.values()):
@@ -62,6 +65,28 @@ async def test_a_cursor_that_is_refused_beside_filters_is_sent_alone(rig: Rig) -
     rig.source.asked.clear()
     assert await rig.read_whole() == ""
     assert len(rig.source.asked) == 3, "it is known after a restart"
+
+
+@pytest.mark.parametrize("query", [{}, {"status": "open"}])
+async def test_a_cursor_that_is_refused_beside_a_limit_is_sent_beside_nothing(
+    tmp_path: Path, query: dict[str, str]
+) -> None:
+    async with open_rig(tmp_path, key="/id", query=query) as rig:
+        rig.source.page_size = 2
+        refuse_company(rig, takes_limit=False)
+        assert await rig.read_whole() == ""
+        assert sorted(row[0] for row in rows(rig)) == list("abcde")
+        (told,) = [fact.words for fact in rig.ear.facts if isinstance(fact, HabitChanged)]
+        assert told == "the API refuses a cursor beside a limit, and shows the same pages for it alone"
+        rig.restart()
+        rig.source.asked.clear()
+        assert await rig.read_whole() == ""
+        assert len(rig.source.asked) == 3, "it is known after a restart"
+        for key in "abcd":
+            rig.clock.pass_(1)
+            rig.source.put(key, status="open", note=key)
+        assert await rig.poll() == ""
+        assert await rig.events() == [f"{key} updated 1" for key in "abcd"]
 
 
 async def test_polls_go_on_by_the_cursor_alone_too(rig: Rig) -> None:
@@ -124,7 +149,7 @@ async def test_a_cursor_alone_is_not_believed_unless_it_shows_the_same(
 ) -> None:
     pages = [alone, whole, first, second]
 
-    async def ask(cursor: str | None, limit: int, *, alone: bool = False) -> Page:
+    async def ask(cursor: str | None, limit: int, *, beside: Beside = Beside.FILTERS) -> Page:
         shown = pages.pop(0)
         if shown is None:
             raise CursorExpired(WORDS, is_refusal=True)
@@ -132,4 +157,4 @@ async def test_a_cursor_alone_is_not_believed_unless_it_shows_the_same(
         following = None if shown.endswith(".") else "next"
         return Page(records, following, "packages", NOON, ClockSource.DATE, NOON, NOON)
 
-    assert await try_alone(ask, "next", 200) is None
+    assert await try_alone(ask, "next", 200, [Beside.LIMIT]) is None

@@ -31,7 +31,7 @@ from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.named import read_named
 from dockbell.core.publishing.statement import GapReason, HoldReason, gap, held, rebaselined
 from dockbell.core.reading.anchor import Short, find_boundary, next_since
-from dockbell.core.reading.habits import Habits, Head, Sampler, Sighting
+from dockbell.core.reading.habits import Beside, Habits, Head, Sampler, Sighting
 from dockbell.core.reading.lateness import MOST_LOOKBACK, Lateness
 from dockbell.core.reading.page_limit import LIMITS, PageLimit
 from dockbell.core.reading.reach import BEHIND_MOST, BoundWindow, ages_to_try, bound_window
@@ -683,8 +683,9 @@ class Reader:
         """Return a page without what is never stored."""
         state = await self.state()
         self._check_drop(state)
-        if cursor is not None and self._habits.lone_cursor:
-            page = await self._ask(kind, since, cursor, limit, between_tries, alone=True)
+        beside = self._habits.beside_cursor
+        if cursor is not None and beside is not Beside.FILTERS:
+            page = await self._ask(kind, since, cursor, limit, between_tries, beside=beside)
             await self._check_alone(state, page, since)
         else:
             try:
@@ -702,16 +703,17 @@ class Reader:
         limit: int,
         between_tries: BetweenTries = nullcontext,
         *,
-        alone: bool = False,
+        beside: Beside = Beside.FILTERS,
     ) -> Page:
         """Ask for a page with the filters of its list; or by the cursor alone."""
+        filters = beside is Beside.FILTERS
         return await self.source.read_page(
             self.feed.resource,
             cursor=cursor,
-            updated_since=None if alone else since,
-            limit=limit,
-            query={} if alone else self.settings.query,
-            expand=() if alone else self.settings.expand,
+            updated_since=since if filters else None,
+            limit=None if beside is Beside.NOTHING else limit,
+            query=self.settings.query if filters else {},
+            expand=self.settings.expand if filters else (),
             urgency=_URGENCY[kind],
             between_tries=between_tries,
         )
@@ -719,7 +721,7 @@ class Reader:
     async def _ask_alone(
         self, kind: RunKind, since: datetime | None, cursor: str | None, limit: int, *, refused: CursorExpired
     ) -> Page:
-        """Return the page of a cursor that was refused beside filters as soon as it was given, where it is shown alone.
+        """Return the page of a cursor that was refused as soon as it was given, where it is shown alone.
 
         Raises:
             CursorExpired: It is not, or shows another list.
@@ -728,15 +730,17 @@ class Reader:
         given, at = self._given.get(kind, (None, 0.0))
         now = anyio.current_time()
         is_new = cursor == given and now - at < _JUST_GIVEN.total_seconds() and now >= self._alone_again_at
-        if cursor is None or not (refused.is_refusal and has_filters and is_new):
+        if cursor is None or not (refused.is_refusal and is_new):
             raise refused
-        page = await try_alone(partial(self._ask, kind, since), cursor, limit)
-        if page is None:
+        company = (Beside.LIMIT, Beside.NOTHING) if has_filters else (Beside.NOTHING,)
+        found = await try_alone(partial(self._ask, kind, since), cursor, limit, company)
+        if found is None:
             self._alone_again_at = now + _ALONE_PAUSE.total_seconds()
             raise refused
+        page, beside = found
         state = await self.state()
         await self._check_alone(state, page, since)
-        await self._adopt(state, *self._habits.turn_lone_cursor(alone=True))
+        await self._adopt(state, *self._habits.turn_beside_cursor(beside))
         return page
 
     async def _check_alone(self, state: FeedState, page: Page, since: datetime | None) -> None:
@@ -750,8 +754,8 @@ class Reader:
             return
         if any(updated < to_micros(since) for updated in sampler.updated(page.records)):
             self._alone_again_at = anyio.current_time() + _ALONE_PAUSE.total_seconds()
-            if self._habits.lone_cursor:
-                await self._adopt(state, *self._habits.turn_lone_cursor(alone=False))
+            if self._habits.beside_cursor is not Beside.FILTERS:
+                await self._adopt(state, *self._habits.turn_beside_cursor(Beside.FILTERS))
             raise CursorExpired(
                 f"GET {self.resource.path}: the cursor is refused beside updated_since, and alone it shows records"
                 " from before"

@@ -27,7 +27,7 @@ class Source(Protocol):
         *,
         cursor: str | None = None,
         updated_since: datetime | None = None,
-        limit: int = 200,
+        limit: int | None = 200,
         query: Mapping[str, str | int | bool] | None = None,
         expand: tuple[str, ...] = (),
         urgency: Urgency = Urgency.POLL,
@@ -35,7 +35,8 @@ class Source(Protocol):
     ) -> Page:
         """Read one page of a listing, waiting for the budget and retrying what may pass.
 
-        ``between_tries`` is entered while the next try is waited for.
+        ``between_tries`` is entered while the next try is waited for. Without a limit the page is as long as the API
+        makes it.
 
         Raises:
             CursorExpired: The API no longer knows the cursor (400, 404, 410 or 422 on a page after the first).

@@ -264,7 +264,7 @@ class InventoryClient:
         *,
         cursor: str | None = None,
         updated_since: datetime | None = None,
-        limit: int = MAX_LIMIT,
+        limit: int | None = MAX_LIMIT,
         query: Mapping[str, str | int | bool] | None = None,
         expand: tuple[str, ...] = (),
         urgency: Urgency = Urgency.POLL,

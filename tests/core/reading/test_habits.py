@@ -17,6 +17,7 @@ from dockbell.core.reading.habits import (
     RECORDS_LEAST,
     STEADY_RUNS,
     TURNS_MOST,
+    Beside,
     CursorKind,
     Habit,
     Habits,
@@ -142,13 +143,20 @@ def test_of_a_few_records_only_that_is_learned_which_does_not_depend_on_them() -
     assert set(words(known)) == {"envelope", "service's time", "service's clock"}
 
 
-def test_that_cursors_are_sent_alone_is_kept_and_shown() -> None:
-    known, drifts = learn().turn_lone_cursor(alone=True)
-    assert drifts == ("the API refuses a cursor beside filters, and shows the same pages for it alone",)
-    assert words(known)["filters"] == "sent for the first page only: the API takes a cursor alone"
+@pytest.mark.parametrize(
+    ("beside", "refused", "told"),
+    [
+        (Beside.LIMIT, "filters", "sent for the first page only: the API takes a cursor alone"),
+        (Beside.NOTHING, "a limit", "sent for the first page only, and so is the limit: the API takes a cursor alone"),
+    ],
+)
+def test_that_cursors_are_sent_alone_is_kept_and_shown(beside: Beside, refused: str, told: str) -> None:
+    known, drifts = learn().turn_beside_cursor(beside)
+    assert drifts == (f"the API refuses a cursor beside {refused}, and shows the same pages for it alone",)
+    assert words(known)["filters"] == told
     assert Habits.from_json(known.to_json()) == known
-    assert USUAL.show(known)[0].lone_cursor is True
-    assert known.turn_lone_cursor(alone=False)[0] == learn()
+    assert USUAL.show(known)[0].beside_cursor is beside
+    assert known.turn_beside_cursor(Beside.FILTERS)[0] == learn()
 
 
 def test_nothing_known_is_nothing_to_store_or_to_tell() -> None:

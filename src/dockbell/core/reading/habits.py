@@ -88,6 +88,14 @@ class CursorKind(StrEnum):
     STEADY = "steady"  # many runs did not
 
 
+class Beside(StrEnum):
+    """What an API takes beside a cursor."""
+
+    FILTERS = "filters"  # and the limit
+    LIMIT = "limit"
+    NOTHING = "nothing"
+
+
 class Habit(NamedTuple):
     """One thing that pages have in common.
 
@@ -273,7 +281,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
         repeated: How many records the first run showed twice that did.
         page_most: The most records on a page that had a cursor; 0 while none had as many as make a habit.
         reach: The API refuses an ``updated_since`` older than this, in seconds; None where no bound is known.
-        lone_cursor: After the first page the API takes the cursor alone, and refuses it beside filters.
+        beside_cursor: What the API takes beside a cursor; it refuses more.
     """
 
     envelope: Habit = Habit()
@@ -291,7 +299,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
     repeated: int = 0
     page_most: int = 0
     reach: float | None = None
-    lone_cursor: bool = False
+    beside_cursor: Beside = Beside.FILTERS
 
     def to_json(self) -> str:
         """Return it as stored; empty where nothing is known."""
@@ -359,7 +367,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
             repeated=self.repeated,
             page_most=max(self.page_most, len(page.records)) if view.teaches and page.next_cursor else self.page_most,
             reach=self.reach,
-            lone_cursor=self.lone_cursor,
+            beside_cursor=self.beside_cursor,
         )
         return (self, ()) if habits == self else (habits, tuple(drifts))
 
@@ -386,14 +394,14 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
         drift = f"polls may ask for what was modified in the last {_in_words(reach)}, and for nothing older"
         return msgspec.structs.replace(self, reach=reach.total_seconds()), (drift,)
 
-    def turn_lone_cursor(self, *, alone: bool) -> tuple[Habits, tuple[str, ...]]:
-        """Return what is known when cursors are to be sent alone from now on, or no longer."""
-        drift = (
-            "the API refuses a cursor beside filters, and shows the same pages for it alone"
-            if alone
-            else "the API took a cursor alone for a list without its filters"
-        )
-        return msgspec.structs.replace(self, lone_cursor=alone), (drift,)
+    def turn_beside_cursor(self, beside: Beside) -> tuple[Habits, tuple[str, ...]]:
+        """Return what is known when cursors are to be sent beside this from now on."""
+        drift = {
+            Beside.FILTERS: "the API took a cursor alone for a list without its filters",
+            Beside.LIMIT: "the API refuses a cursor beside filters, and shows the same pages for it alone",
+            Beside.NOTHING: "the API refuses a cursor beside a limit, and shows the same pages for it alone",
+        }[beside]
+        return msgspec.structs.replace(self, beside_cursor=beside), (drift,)
 
     def _observe_envelope(self, view: _View, drifts: list[str]) -> Habit:
         known, name = self.envelope, view.page.envelope
@@ -520,12 +528,17 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
             ("records' clock", "" if self.skew is None else _describe_skew(self.skew)),
             ("cursors", _describe_cursors(self)),
             ("updated_since", "" if self.reach is None else f"at most {_in_words(timedelta(seconds=self.reach))} back"),
-            ("filters", "sent for the first page only: the API takes a cursor alone" if self.lone_cursor else ""),
+            ("filters", _BESIDE[self.beside_cursor]),
         ]
         return [(name, words) for name, words in lines if words]
 
 
 _UNKNOWN: Final = Habits()
+_BESIDE: Final = {
+    Beside.FILTERS: "",
+    Beside.LIMIT: "sent for the first page only: the API takes a cursor alone",
+    Beside.NOTHING: "sent for the first page only, and so is the limit: the API takes a cursor alone",
+}
 _AGAIN: Final = "; it changes again and again, which is not told any more"
 _SKEW_MOST: Final = 10_000 * 86_400
 _DATED: Final = {"all": "every record", "none": "no record", _MIXED: "some records"}

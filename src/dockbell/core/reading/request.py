@@ -70,7 +70,7 @@ def whole_list(request: Request) -> Request:
 def list_request(
     resource: str,
     *,
-    limit: int = MAX_LIMIT,
+    limit: int | None = MAX_LIMIT,
     cursor: str | None = None,
     updated_since: datetime | None = None,
     query: Mapping[str, str | int | bool] | None = None,
@@ -86,11 +86,11 @@ def list_request(
     """
     if resource not in RESOURCES:
         raise ValueError(f"resource: must be one of {', '.join(RESOURCES)}, got {resource!r}")
-    if not 1 <= limit <= MAX_LIMIT:
+    if limit is not None and not 1 <= limit <= MAX_LIMIT:
         raise ValueError(f'resource "{resource}": limit must be 1 to {MAX_LIMIT}, got {limit}')
     if taken := sorted(_OURS.intersection(query or ())):
         raise ValueError(f'resource "{resource}": {taken[0]} is no filter; leave it out of query')
-    params = {"limit": str(limit)}
+    params = {} if limit is None else {"limit": str(limit)}
     if updated_since is not None:
         if not RESOURCES[resource].polled:
             polled = ", ".join(name for name, each in RESOURCES.items() if each.polled)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -16,9 +17,11 @@ import anyio
 import httpx
 import pytest
 
+from dockbell.app import opening
 from dockbell.core.model import Feed
+from dockbell.sources import lanes
 from tests.acceptance.at_work import at_work, reasons
-from tests.acceptance.deployment import Deployment, SkippingLoop, deploy
+from tests.acceptance.deployment import Clock, Deployment, SkippingLoop, deploy
 from tests.oracle import Place
 
 DAY: Final = 86_400.0
@@ -485,12 +488,6 @@ async def test_polls_go_on_where_updated_since_may_not_be_old(
 # Time -----------------------------------------------------------------------------------------------------------------
 
 
-def _content(raw: Any) -> str:
-    record = json.loads(raw)
-    record.pop("updated_at", None)
-    return json.dumps(record, sort_keys=True)
-
-
 @pytest.mark.parametrize("form", ["null", "date", "ctime"])
 async def test_a_timestamp_that_comes_late_is_learned_and_a_touch_is_no_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
@@ -564,3 +561,117 @@ async def test_a_pass_is_due_from_start_to_start(tmp_path: Path, monkeypatch: py
         pauses = [later - earlier for earlier, later in pairwise(starts)]
         assert pauses
         assert max(pauses) <= 74
+
+
+# Cursors and times that are not to be trusted -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+async def test_one_record_without_a_key_lets_deletions_of_others_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, shuffled: bool
+) -> None:
+    settings = {"key": "/id", "reconcile": "5m"}
+    async with deploy(tmp_path, monkeypatch, resources=("packages",), settings=settings) as dockbell:
+        await dockbell.run(60)
+        dockbell.sandbox.set(keyless="packages/pkg_3", shuffle_members=shuffled)
+        await dockbell.run(1800)
+        dockbell.sandbox.delete("packages", identity="pkg_7")
+        await dockbell.run(1800)
+        assert await dockbell.told("deleted") == [("packages", "pkg_7")]
+        assert [reason for reason in await reasons(dockbell) if "quarantine" in reason]
+
+
+@pytest.mark.parametrize("accepts", ["limit", "nothing"])
+async def test_a_cursor_that_must_come_alone_is_given_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepts: str
+) -> None:
+    options: dict[str, Any] = {"items": 40, "packages": 40, "page_cap": 10, "cursor_with": accepts}
+    async with deploy(tmp_path, monkeypatch, resources=("packages", "items"), **options) as dockbell:
+        await dockbell.run(60)
+        dockbell.edit(30)
+        await dockbell.run(65)
+        assert not await dockbell.behind()
+        dockbell.sandbox.delete("items", 1)
+        await dockbell.run(400)
+        assert await dockbell.judge() == []
+        assert await reasons(dockbell) == []
+
+
+async def test_when_a_change_was_made_lies_within_the_time_that_its_event_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Polls that show nothing, and replicas, make changes late; no event states a time without the truth."""
+    options: dict[str, Any] = {"bad_body_rate": 0.5, "bad_body": "empty_list", "fault_kind": "poll", "page_cap": 3}
+    async with deploy(tmp_path, monkeypatch, resources=("packages",), **options) as dockbell:
+        await dockbell.run(60)
+        for number in range(60):
+            dockbell.sandbox.edit("packages", identity=f"pkg_{number % 14 + 1}")
+            await dockbell.run(17)
+        dockbell.sandbox.set(bad_body_rate=0.0)
+        await dockbell.run(300)
+        made = {(each.identity, each.after): each.at for each in dockbell.changes()}
+        by_content = {(name, _content(raw)): at for (name, raw), at in made.items()}
+        wrong = []
+        for data in await events(dockbell, "updated"):
+            at = by_content[data["key"], _content(json.dumps(data["after"]))]
+            since, until = map(datetime.fromisoformat, data["changed_between"])
+            if not since <= at <= until + timedelta(seconds=1):
+                wrong.append((data["key"], since, at, until))
+        assert wrong == []
+
+
+def _content(raw: Any) -> str:
+    record = json.loads(raw)
+    record.pop("updated_at", None)
+    return json.dumps(record, sort_keys=True)
+
+
+async def test_a_slow_pass_keeps_no_poll_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pages of passes do not come within the time that an answer has."""
+    options: dict[str, Any] = {"packages": 60, "page_cap": 6, "settings": {"every": "10s", "reconcile": "5m"}}
+    async with deploy(tmp_path, monkeypatch, resources=("packages",), **options) as dockbell, at_work(dockbell):
+        await anyio.sleep(100)
+        dockbell.sandbox.set(latency=45.0, fault_kind="pass")
+        waits = []
+        for number in range(40):
+            dockbell.sandbox.edit("packages", identity=f"pkg_{number + 1}")
+            waits.append(await told_within(dockbell, [("packages", f"pkg_{number + 1}")], "updated", 60))
+            await anyio.sleep(7)
+        assert max(waits) <= 40, "a try of a page takes 30 s at most, and polls go between the tries"
+
+
+async def test_one_outage_is_one_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass asks for shipments, slowly, while a poll comes to its end."""
+    async with deploy(tmp_path, monkeypatch, resources=("shipments",)) as dockbell, at_work(dockbell):
+        await anyio.sleep(300)
+        dockbell.sandbox.set(refuse_with=503, refuse_for=700.0)
+        dockbell.sandbox.delete("shipments", 2)
+        await anyio.sleep(600)
+        dockbell.sandbox.set(latency=8.0)
+        await anyio.sleep(900)
+        assert sorted(await dockbell.statements()) == sorted(f"{name} gap unavailable" for name in dockbell.resources)
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+async def test_a_step_of_our_clock_is_no_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
+    step = timedelta()
+
+    class Stepped(Clock):
+        def __call__(self) -> datetime:
+            return super().__call__() + step
+
+    async with deploy(tmp_path, monkeypatch) as dockbell:
+        monkeypatch.setattr(opening, "now", Stepped())
+        monkeypatch.setattr(lanes, "datetime", Stepped())
+        for reader in dockbell.agents.readers.values():
+            reader.now = Stepped()
+        async with at_work(dockbell):
+            await anyio.sleep(200)
+            step = timedelta(hours=hours)
+            dockbell.edit(1)
+            await anyio.sleep(200)
+            gone = places(dockbell, "packages", 1)
+            dockbell.sandbox.delete("packages", 1)
+            await told_within(dockbell, gone, "deleted", 300)
+        assert await dockbell.statements() == []
+        assert await dockbell.judge() == []

@@ -352,6 +352,13 @@ def test_a_bad_record_is_the_same_whatever_its_text_and_so_are_those_of_another_
     assert [bad.known for bad in first.bad + second.bad] == [False, True, False]
 
 
+def test_a_bad_record_without_a_key_is_the_same_whatever_the_order_of_its_members() -> None:
+    shelf = Shelf()
+    first = read(shelf, b'{"n": 1, "at": 2}')
+    second = read(shelf, b'{"at": 2, "n": 1}', b'{"n": 2, "at": 2}')
+    assert [bad.known for bad in first.bad + second.bad] == [False, True, False]
+
+
 def test_a_learned_key_that_stands_twice_with_the_same_content_written_differently_is_not_proven_wrong() -> None:
     learned = make_judge(learned=True, unordered=("/tags",))
     records = shipment(tags=["a", "b"], n=1), dict(reversed(shipment(at=11, tags=["b", "a"], n=1.0).items()))

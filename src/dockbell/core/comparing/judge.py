@@ -188,7 +188,7 @@ class Judge:
             try:
                 key = key_of(head, self._key)
             except ValueError as error:
-                verdict.bad.append(_bad(raw, "", f"record {index + 1} of the page: {problem or error}"))
+                verdict.bad.append(self._bad_without_key(raw, f"record {index + 1} of the page: {problem or error}"))
                 continue
             if problem:
                 bad = _bad(raw, key.text, f"key {key.text}: {problem}")
@@ -203,6 +203,14 @@ class Judge:
                 sightings[key.text] = Sighting(key, None, head)
                 verdict.bad += [_bad(each, key.text, fact) for each in (first.raw, raw) if each is not None]
         return sightings
+
+    def _bad_without_key(self, raw: bytes, problem: str) -> Bad:
+        """Return a bad record that only its content names: it is the same one however its text is written."""
+        try:
+            content = self._canon.fingerprint(decode(raw))
+        except ValueError:
+            content = raw
+        return Bad(blake2b(content, digest_size=DIGEST_SIZE).digest(), "", problem, raw)
 
     def _check_doubled(self, page: Page, reading: Reading, snapshots: Snapshots, verdict: Judgement) -> None:
         """Refuse a page with records under one key, unless asking again is of no use, and they may be left out."""
@@ -777,8 +785,7 @@ def _is_plain(raw: bytes) -> bool:
 
 
 def _bad(raw: bytes, key: str, problem: str) -> Bad:
-    # By its key where it has one: its text may be another each time.
-    return Bad(blake2b(key.encode() or raw, digest_size=DIGEST_SIZE).digest(), key, problem, raw)
+    return Bad(blake2b(key.encode(), digest_size=DIGEST_SIZE).digest(), key, problem, raw)
 
 
 def _head_decoder(key: Sequence[pointer.Tokens]) -> msgspec.json.Decoder[dict[str, JSON]]:

@@ -195,7 +195,7 @@ class Bad(NamedTuple):
     """A record that cannot be told apart, or not be read.
 
     Attributes:
-        digest: Of its key string, or of its raw text where it has none.
+        digest: Of its key string, or of its content where it has none; of its text where that cannot be read.
         key: Its key string, where it has one.
         problem: What is wrong with it.
         raw: Its raw text.

@@ -487,8 +487,8 @@ def test_without_dates_only_a_return_to_what_was_replaced_lately_is_held() -> No
     shelf = packed_shelf(stamped=False)
     assert kinds(read(shelf, bare("shipped"), reading=STRICT, asked_at=20)) == ["updated"]
     assert kinds(read(shelf, bare("open"), reading=STRICT, asked_at=30)) == []
-    assert kinds(read(shelf, bare("packed"), reading=STRICT, asked_at=79)) == []
-    assert kinds(read(shelf, bare("packed"), reading=STRICT, asked_at=80)) == ["updated"]  # replaced a minute ago
+    assert kinds(read(shelf, bare("packed"), reading=STRICT, asked_at=80)) == []
+    assert kinds(read(shelf, bare("packed"), reading=STRICT, asked_at=81)) == ["updated"], "a minute after the answer"
 
 
 def test_a_return_under_an_unmoved_date_is_held_as_without_dates() -> None:

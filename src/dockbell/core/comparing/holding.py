@@ -38,7 +38,7 @@ def supersede(superseded: bytes | None, fingerprint: bytes, at: datetime, window
     Args:
         superseded: As stored: 24 bytes each, the fingerprint and when it was replaced; None for none.
         fingerprint: What is replaced now.
-        at: The service's time of the reading that replaces it.
+        at: The service's time when the reading that replaces it was answered: until then it may have been current.
         window: For how long it matters.
     """
     if not window:

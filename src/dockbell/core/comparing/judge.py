@@ -413,7 +413,7 @@ class Judge:
         write = candidate.write(revision)
         if known is not None and known.gone_at is None:
             write = write._replace(
-                superseded=supersede(known.superseded, difference.fingerprint, page.asked_at, reading.stale_window),
+                superseded=supersede(known.superseded, difference.fingerprint, page.answered_at, reading.stale_window),
                 is_unexplained=reading.provisional or not candidate.has_advanced,
             )
         if finding is None or difference.before is None:

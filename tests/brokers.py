@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
@@ -24,6 +25,9 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 MOSQUITTO: Final = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 
 _PATIENCE: Final = 10.0
+
+_PORTS: Final = range(12_000, 32_000)
+_WORKERS: Final = 20
 
 _RUMQTTD: Final = """
 id = 0
@@ -45,10 +49,29 @@ max_inflight_count = 100
 
 
 def find_free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """Return a TCP port of 127.0.0.1 that nothing listens on, another one at every call.
+
+    It is below those that the kernel gives to outgoing connections: from these, another test could be given it before
+    a server of this one listens there. Each worker of pytest-xdist has ports of its own.
+    """
+    while True:
+        port = next(_ports)
+        with socket.socket() as sock, suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed connections do not stand in the way
+            sock.bind(("127.0.0.1", port))
+            return port
+
+
+def _count_ports() -> Iterator[int]:
+    """Return the ports of this worker, from one that another run on this machine seldom begins with."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = _PORTS.start + worker % _WORKERS * (len(_PORTS) // _WORKERS)
+    own = range(first, first + len(_PORTS) // _WORKERS)
+    begin = os.getpid() % len(own)
+    return itertools.cycle((*own[begin:], *own[:begin]))
+
+
+_ports: Final = _count_ports()
 
 
 class Broker(Protocol):

@@ -7,10 +7,12 @@ import socket
 import ssl
 import struct
 import time
+import traceback
 import tracemalloc
 import zlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,18 +21,21 @@ import anyio
 import httpx
 import pytest
 
+from dockbell.config import Secret
 from dockbell.core.reading.request import list_request, order_request, shipment_request
 from dockbell.core.reading.response import Response
 from dockbell.errors import ConfigError, PageUnreadable, SourceUnavailable
 from dockbell.sources.lanes import Lanes, Unreached
+from tests.brokers import find_free_port
 from tests.sources.conftest import Conversation, Serve
 
 FIRST = list_request("shipments")
 MIB = 1024 * 1024
 
 
-def make_lanes(base_url: str, **options: Any) -> Lanes:
-    defaults: dict[str, Any] = {"proxy": None, "ca_file": None, "transport": None}
+def make_lanes(base_url: str, *, proxy: str | Callable[[], str] | None = None, **options: Any) -> Lanes:
+    look_up = proxy if callable(proxy) else lambda: proxy
+    defaults: dict[str, Any] = {"proxy": look_up, "ca_file": None, "transport": None}
     return Lanes(base_url, **(defaults | {"timeout": timedelta(seconds=10), "max_body": MIB} | options))
 
 
@@ -343,9 +348,7 @@ async def test_a_connection_that_breaks_is_told_with_its_reason(
 
 @pytest.fixture
 def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
+    return find_free_port()
 
 
 async def test_a_refused_connection_is_told_with_its_address(closed_port: int) -> None:
@@ -522,6 +525,61 @@ async def test_a_proxy_that_refuses_is_told_and_nothing_was_sent(serve: Serve) -
         f"GET /v1/shipments: cannot connect to api.example.com:443 through the proxy 127.0.0.1:{port}: "
         "407 Proxy Authentication Required"
     )
+
+
+@pytest.mark.parametrize("base_url", ["http://api.example.com", "https://api.example.com"])
+async def test_a_proxy_that_refuses_the_password_is_shown_the_new_one(serve: Serve, base_url: str) -> None:
+    heads, passwords = [], ["old", "new"]
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await read_head(reader):
+            heads.append(head)
+            is_known = b64encode(b"user:new") in head
+            writer.write(b"HTTP/1.1 200 OK\r\n" if is_known else b"HTTP/1.1 407 Who?\r\n")
+            writer.write(b"content-length: 0\r\n\r\n")
+            if is_known:  # there is no TLS behind the tunnel
+                return
+
+    async with serve(converse) as port:
+        lanes = make_lanes(base_url, proxy=lambda: f"http://user:{passwords[0]}@127.0.0.1:{port}")
+        for _ in range(2):
+            with suppress(Unreached):
+                assert (await lanes.exchange(FIRST, [])).status == 407
+        passwords.pop(0)
+        with suppress(SourceUnavailable):
+            assert (await lanes.exchange(FIRST, [])).status == 200
+        await lanes.aclose()
+    assert [b64encode(b"user:new") in head for head in heads[:3]] == [False, False, True]
+
+
+@pytest.mark.parametrize(("scheme", "proxied"), [("http", False), ("https", True)])
+async def test_no_trace_of_an_error_quotes_what_was_said_back(serve: Serve, scheme: str, *, proxied: bool) -> None:
+    key = b"canary"
+
+    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        said = (await read_head(reader)).replace(b"\r\n", b" ")
+        writer.write((b"HTTP/1.1 407 " if proxied else b"") + said + b"\r\n\r\n")
+
+    async with serve(babble) as port:
+        proxy = f"http://user:canary@127.0.0.1:{port}" if proxied else None
+        lanes = make_lanes(f"{scheme}://127.0.0.1:{port}", proxy=proxy)
+        with pytest.raises(SourceUnavailable) as caught:
+            await lanes.exchange(FIRST, [(b"authorization", b"Bearer %s" % key)])
+    trace = "".join(traceback.format_exception(caught.value))
+    assert "connection lost" in trace or "cannot connect" in trace
+    assert "canary" not in trace
+    assert b64encode(b"user:canary").decode() not in trace
+
+
+async def test_a_proxy_that_cannot_be_looked_up_any_more_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "proxy"
+    path.write_text("http://user:hush@127.0.0.1:9")
+    lanes = make_lanes("http://api.example.com", proxy=Secret(file=str(path)).reveal)
+    with pytest.raises(Unreached, match=r"through the proxy 127\.0\.0\.1:9: connection refused"):
+        await lanes.exchange(FIRST, [])
+    path.unlink()
+    with pytest.raises(Unreached, match=f"cannot connect to api.example.com:80: file {path}: no such file"):
+        await lanes.exchange(FIRST, [])
 
 
 async def test_proxies_of_the_environment_are_not_used(

@@ -69,6 +69,7 @@ _SHAPE: Final[dict[str, Any]] = {
                 "ports": {"type": "array", "items": {"pattern": r"^127\.0\.0\.1:[0-9]+:[0-9]+$"}},
                 "mem_limit": _SIZE,
                 "pids_limit": {"type": "integer", "minimum": 1},
+                "ulimits": {"type": "object", "properties": {"nofile": {"type": "integer"}}},
                 "logging": {
                     "required": ["driver", "options"],
                     "properties": {
@@ -122,7 +123,8 @@ def test_the_image_is_built_from_files_that_are_there_and_holds_no_others() -> N
     build = COMPOSE["services"]["dockbell"]["build"]
     top = (OPERATIONS / build["context"]).resolve()
     copied = [line.split()[1:-1] for line in instructions("COPY") if "--from" not in line]
-    assert copied == [["pyproject.toml", "README.md", "LICENSE"], ["src"]]
+    pins = ["docs/operations/requirements.txt", "docs/operations/requirements-build.txt"]
+    assert copied == [pins, ["pyproject.toml", "README.md", "LICENSE"], ["src"]]
     assert [name for names in copied for name in names if not (top / name).exists()] == []
     assert (top / build["dockerfile"]).samefile(OPERATIONS / "Containerfile")
     assert instructions("USER") == ["USER 10001:10001"]

@@ -79,13 +79,15 @@ async def change_keys(store: Store, keys: Iterable[str]) -> None:
 def make_relay(
     store: Store, sink: FakeSink, clock: Clock | None = None, ear: Ear | None = None, **settings: Any
 ) -> Relay:
+    clock = clock or Clock()
     return Relay(
         sink,
         SinkSettings(type="fake", **settings),
         store=store,
         telemetry=(ear or Ear()).telemetry,
-        now=clock or Clock(),
+        now=clock,
         jitter=lambda: 0.0,
+        steady=clock.steady,
     )
 
 

@@ -19,6 +19,7 @@ from dockbell.ports import Compose
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import (
     AgentFails,
+    Crowded,
     EventDied,
     Fact,
     FeedFails,
@@ -85,6 +86,14 @@ async def told(store: SqliteStore) -> Sequence[str]:
             ["refused: feed main/shipments: HTTP 401", "recovered: feed main/shipments: works again"],
         ),
         ([FeedMended(FEED)], []),
+        (
+            [Crowded(3, 500, "::1"), Crowded(41, 500, "::2")],
+            ["crowded: server web: 41 connections were sent away, the last from ::2, of 500 places, 2 times"],
+        ),
+        (
+            [Crowded(0, 500, "", "Too many open files")],
+            ["crowded: server web: nobody could be let in: Too many open files"],
+        ),
         (
             [Stated(held(FEED, NOON, reason=HoldReason.DELETIONS, count=14, since=NOON))],
             ["held: feed main/shipments: deletions: 14 records wait"],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from dockbell.config import Answer
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import Page, RunKind, StatementKind, Urgency
 from dockbell.core.moment import format_moment
@@ -1059,3 +1062,23 @@ async def test_a_named_event_whose_condition_cannot_be_answered_is_told_for_each
     unanswered = [fact for fact in rig.ear.facts if isinstance(fact, NamedEventUnanswered)]
     assert [(fact.feed, fact.name, fact.count) for fact in unanswered] == [(PACKAGES, "heavy", 1)]
     assert await rig.events() == ["a updated 1", "b updated 1", "b updated 1"]
+
+
+async def test_a_page_of_records_whose_named_events_take_long_to_judge_is_stored_within_seconds(rig: Rig) -> None:
+    rig.source.page_size = 200
+    rig.restart(events=[{"name": "tagged", "when": "after.tags.exists(t, !(t in before.tags))"}])
+    tags = [f"tag-{number}" for number in range(5000)]
+    for number in range(20):
+        rig.source.put(f"{number}", tags=[f"{number}-{tag}" for tag in tags])
+    await rig.read_whole()
+    rig.clock.pass_(1)
+    for number in range(20):
+        rig.source.put(f"{number}", tags=[f"{number}-{tag}" for tag in tags], weight=1)
+    rig.source.put("tame", tags=["a"])
+    began_at = time.monotonic()
+    await rig.poll()
+    assert time.monotonic() - began_at < 15
+    told = [fact for fact in rig.ear.facts if isinstance(fact, NamedEventUnanswered) and fact.answer == Answer.COSTLY]
+    assert [(fact.count, fact.level) for fact in told] == [(20, logging.WARNING)]
+    named = [data for data in await rig.bodies() if data.get("name") == "tagged"]
+    assert [data["unjudged"] for data in named] == [True] * 20

@@ -77,7 +77,7 @@ async def test_a_receiver_that_wants_no_more_is_left_alone_until_the_sink_is_res
     assert not await drain(store, after_restart)
     assert after_restart.got == []
     async with relaying(store, after_restart):
-        assert await desk.resume("screen")
+        assert await desk.resume("screen", NOON)
         await until(lambda: len(after_restart.got) == 4, seconds=1)
     assert {(each.event.sequence, each.attempt) for each in after_restart.got} == {(each, 1) for each in range(1, 5)}
 
@@ -92,10 +92,22 @@ async def test_an_operators_pause_and_its_end_are_noticed_within_a_second(store:
         await change_keys(store, "bc")
         await anyio.sleep(0.05)
         assert len(sink.got) == 1
-        await desk.resume("screen")
+        await desk.resume("screen", NOON)
         await until(lambda: len(sink.got) == 3, seconds=1)
     told = [type(fact) for fact in ear.facts if isinstance(fact, SinkPaused | SinkResumed)]
     assert told == [SinkPaused, SinkResumed]
+
+
+async def test_what_waits_is_sent_within_a_second_when_an_operator_says_so(store: SqliteStore, desk: Desk) -> None:
+    await change_keys(store, "ab")
+    is_down = True
+    sink = FakeSink(answer=lambda _: Outcome(Fate.FAILED, "HTTP 503", timedelta(hours=1)) if is_down else DELIVERED)
+    async with relaying(store, sink) as relay:
+        await until(lambda: relay._ledger.breaker.is_open)
+        is_down = False
+        assert (await desk.hurry("screen", NOON)).keys >= 0
+        await until(lambda: not relay._ledger.owed and relay._ledger.frontier(FEED) == 2, seconds=2)
+    assert {each.event.sequence for each in sink.got} == {1, 2}
 
 
 async def test_what_was_looked_up_before_the_receiver_closed_does_not_resume_it(
@@ -280,6 +292,33 @@ async def test_a_sink_that_keeps_state_gets_the_state_of_what_its_filters_hold_b
         ("b", True, "b"),
         ("c", False, "c"),
         ("d", True, "d"),
+    ]
+
+
+async def test_a_record_that_leaves_the_filter_says_goodbye_once_and_in_order(store: SqliteStore) -> None:
+    for status in ("open", "shipped", "lost", "found", "shipped"):
+        await change(store, {"id": "a", "status": status})
+    where = "after.status == 'shipped'"
+    skipping, sending = FakeSink(), FakeSink()
+    assert await drain(store, skipping, where=where)
+    assert skipping.sequences == [2, 5]
+    await store.enroll("other", "beginning")
+    sending.name = "other"
+    assert await drain(store, sending, where=where, on_leave="send")
+    assert sending.sequences == [2, 3, 5]
+    assert sending.got[0].event == skipping.got[0].event  # the same for every sink
+
+
+async def test_a_sink_that_keeps_state_is_never_left_with_that_of_a_record_that_left_its_filter(
+    store: SqliteStore,
+) -> None:
+    sink = FakeSink(keeps_state=True)
+    for status in ("shipped", "lost"):
+        await change(store, {"id": "a", "status": status})
+    assert await drain(store, sink, where="after.status == 'shipped'", on_leave="send")
+    assert [(each.event.sequence, each.state_only, json.loads(each.state or b"")["status"]) for each in sink.got] == [
+        (1, False, "lost"),
+        (2, False, "lost"),
     ]
 
 

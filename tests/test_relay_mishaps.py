@@ -91,6 +91,72 @@ async def test_a_clock_that_is_set_back_by_hours_does_not_stop_a_sink_for_hours(
     assert await drain(store, FakeSink(), clock)
 
 
+async def drain_busy(store: SqliteStore, clock: Clock) -> FakeSink:
+    """Let a receiver ask for ten minutes, and a relay end after it."""
+    sink = FakeSink(answer=lambda _: Outcome(Fate.FAILED, "HTTP 503", timedelta(minutes=10)))
+    assert not await drain(store, sink, clock)
+    assert len(sink.got) == 1
+    return sink
+
+
+@pytest.mark.parametrize("step", [0, -7200, 7200])
+async def test_a_pause_that_a_receiver_asks_for_outlasts_a_restart_and_a_clock_that_is_set(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, step: float
+) -> None:
+    monkeypatch.setattr("dockbell.relay._LOOK_EVERY", timedelta(seconds=0.01))
+    await change_keys(store, "a")
+    clock = Clock()
+    await drain_busy(store, clock)
+    clock.pass_(60)
+    sink, ear = FakeSink(), Ear()
+    async with relaying(store, sink, clock, ear) as relay:
+        await until(lambda: relay._has_turned)
+        looked_at = relay._looked_at
+        clock.step(step)
+        await until(lambda: relay._looked_at != looked_at or not step)
+        clock.pass_(530)
+        relay._bell.ring()
+        await anyio.sleep(0.05)
+        assert not sink.got
+        clock.pass_(600)
+        relay._bell.ring()
+        await until(lambda: len(sink.got) == 1)
+    assert "sink screen: its receiver has asked for a pause; trying again in 540.0 s" in ear.texts()
+
+
+async def test_deliveries_are_spaced_as_the_sink_says_also_over_a_new_session(store: SqliteStore) -> None:
+    await change_keys(store, "abcd")
+    clock, sink = Clock(), FakeSink()
+    async with relaying(store, sink, clock, requests_per_minute=6) as relay:
+        await until(lambda: len(sink.got) == 1)
+        clock.pass_(9.9)
+        relay._bell.ring()
+        await anyio.sleep(0.05)
+        assert len(sink.got) == 1
+        clock.pass_(0.2)
+        relay._bell.ring()
+        await until(lambda: len(sink.got) == 2)
+        relay._begin_again()
+        await anyio.sleep(0.05)
+        assert len(sink.got) == 2
+        clock.pass_(10)
+        relay._bell.ring()
+        await until(lambda: len(sink.got) == 3)
+
+
+async def test_what_waits_to_be_spaced_waits_for_the_end_of_a_pause_as_well(store: SqliteStore) -> None:
+    await change_keys(store, "abcd")
+    clock = Clock()
+    sink = FakeSink(answer=lambda _: Outcome(Fate.FAILED, "HTTP 503", timedelta(minutes=10)))
+    async with relaying(store, sink, clock, requests_per_minute=60) as relay:
+        await until(lambda: len(sink.got) == 1)
+        for _ in range(5):
+            clock.pass_(60)
+            relay._bell.ring()
+            await anyio.sleep(0.01)
+        assert len(sink.got) == 1
+
+
 async def test_a_sink_that_was_narrowed_gets_nothing_more_of_what_it_was_owed(store: SqliteStore) -> None:
     clock = Clock()
     await change_keys(store, "aab")
@@ -119,7 +185,7 @@ async def test_an_operator_who_resumes_a_sink_need_not_wait_for_its_next_probe(s
         await desk.pause("screen", "a break", NOON)
         await until(lambda: relay._is_paused, seconds=1)
         is_down = False
-        await desk.resume("screen")
+        await desk.resume("screen", NOON)
         await until(lambda: sorted({each.event.sequence for each in sink.got[-2:]}) == [1, 2], seconds=1.5)
     await desk.aclose()
 

@@ -13,8 +13,10 @@ The tree is the architecture, and ``docs/architecture.md`` is the way through it
   store. ``intake``: what a relay reads for its sink; ``shelf``: the stored records as a sink may see them.
 - ``operations``: what an operator may ask and do. ``telemetry``: a fact once, to logs and metrics.
 - ``ports``: what agents need of the outside. ``network``, ``listening``: whom to trust, words for what goes wrong,
-  and a quiet server on a socket. ``supervisor``: telling systemd how it stands.
-- ``core``: the decisions, pure. ``config``, ``errors``.
+  and a quiet server on a socket. ``ownership``: files where others may write too. ``supervisor``: telling systemd how
+  it stands.
+- ``core``: the decisions, pure. ``config``, ``errors``. ``condition``: what conditions cost and say; ``evaluator``:
+  judges those that may take long in a process of their own.
 - ``sandbox``: the whole API, served with activity; a program of its own.
 - ``subscriber``: for those who receive events. ``testing``: for those who write sinks.
 """

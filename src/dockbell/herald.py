@@ -17,6 +17,7 @@ from dockbell.core.publishing.event import Composer
 from dockbell.operations.status import PASSES_BLIND, PASSES_FAILED, PASSES_FAILING
 from dockbell.ports import Bell, Condition, Found, Store
 from dockbell.telemetry import (
+    Crowded,
     DeliverySettled,
     EventDied,
     Fact,
@@ -146,6 +147,13 @@ class Herald:
                 self._note_down(NoticeKind.PAUSED, "sink", fact.sink, fact.reason)
             case SinkOverrun() if fact.feed != NOTICES:
                 self._note(NoticeKind.OVERRUN, "sink", fact.sink, f"has lost events of {fact.feed}")
+            case Crowded():
+                self._note(NoticeKind.CROWDED, "server", "web", fact.describe())
+            case _:
+                self._hear_of_feed(fact)
+
+    def _hear_of_feed(self, fact: Fact) -> None:
+        match fact:
             case FeedFails():
                 self._note_down(NoticeKind.REFUSED, "feed", str(fact.feed), fact.reason)
             case FeedMended():

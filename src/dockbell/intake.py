@@ -5,10 +5,13 @@ Filters are judged here, once, as an event passes; what is read again later was 
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final
+
+import anyio.lowlevel
 
 from dockbell.config import Answer
 from dockbell.core.model import NOTICES, Event, Feed
@@ -16,12 +19,17 @@ from dockbell.core.publishing.event import Teller
 from dockbell.core.publishing.filters import Filter
 from dockbell.core.publishing.ledger import Ledger
 from dockbell.core.publishing.settlement import Beginning, Blocked, Replay
+from dockbell.evaluator import Judge
 from dockbell.ports import Store
 from dockbell.telemetry import EventsSifted, FilterUnanswered, Telemetry
 
 _TAIL_AT_ONCE: Final = 10
 _TOLD_AT_ONCE: Final = 500
 _REPLAYS_AT_ONCE: Final = 500
+_JUDGES_AT_ONCE: Final = timedelta(milliseconds=20)
+"""How long filters are judged before others have their turn."""
+_JUDGES_MOST: Final = timedelta(seconds=1)
+"""How long they are judged before what is known to be owed is delivered."""
 
 
 class Intake:
@@ -32,6 +40,7 @@ class Intake:
         ledger: What the sink owes, as it is saved.
         beginnings: Where the sink began in each feed.
         filter_: Which events the sink wants.
+        judge: Judges the filters.
         keeps_state: Whether it is given the state of records whose events it does not want, too.
         store: Where everything is.
         telemetry: Is told of filters that could not be judged.
@@ -50,6 +59,7 @@ class Intake:
         beginnings: Mapping[Feed, Beginning],
         filter_: Filter,
         *,
+        judge: Judge,
         keeps_state: bool,
         store: Store,
         telemetry: Telemetry,
@@ -62,6 +72,7 @@ class Intake:
         self._ledger = ledger
         self._beginnings = beginnings
         self._filter = filter_
+        self._judge = judge
         self._keeps_state = keeps_state
         self._store = store
         self._telemetry = telemetry
@@ -70,6 +81,7 @@ class Intake:
         self._ends: Mapping[Feed, int] = {}
         self._news_read = -1
         self._unanswered: Counter[Answer] = Counter()
+        self._told: set[Answer] = set()
         self._sifted: Counter[bool] = Counter()
 
     def take_in(self, beginnings: Mapping[Feed, Beginning]) -> None:
@@ -98,14 +110,18 @@ class Intake:
                 continue
             frontier, end = ledger.frontier(feed), self._ends[feed]
             events = await self._store.read_events(feed, frontier, most, until=end)
-            through = events[-1].sequence if len(events) == most else end  # else the rest was pruned before it was owed
-            wanted = [event for event in events if self._judge_passing(event)]
+            answers = await self._judge_some(events)
+            judged = events[: len(answers)]
+            is_all = len(events) < most and len(judged) == len(events)
+            through = end if is_all else judged[-1].sequence  # else the rest was pruned before it was owed
+            wanted = [event for event, answer in zip(judged, answers, strict=True) if self._note_passing(event, answer)]
             ledger.admit(feed, wanted, through)
             self._tell_sifted(feed)
             # Where hardly any passed, nothing may be in flight whose end would call for more.
             is_hungry |= through < end and ledger.room >= ledger.read_ahead // 2
         for answer, count in self._unanswered.items():
-            self._telemetry.emit(FilterUnanswered(self._sink, answer, count))
+            self._telemetry.emit(FilterUnanswered(self._sink, answer, count, is_first=answer not in self._told))
+            self._told.add(answer)
         self._unanswered.clear()
         return is_hungry
 
@@ -130,24 +146,41 @@ class Intake:
         events = [(each.row, teller.tell(each.key, each.revision, each.body, each.modified)) for each in told]
         if not after and beginning.lost_since is not None and feed != NOTICES:
             events.insert(0, (0, teller.tell_gap()))
-        passing = [each for each in events if self._judge_passing(each[1], is_told=True)]
+        answers = await self._judge_some([event for _, event in events], is_told=True)
+        if len(answers) < len(events):
+            events = events[: len(answers)]
+            end, is_all = events[-1][0], False
+        passing = [each for each, answer in zip(events, answers, strict=True) if self._note_passing(each[1], answer)]
         self._tell_sifted(feed)
         self._ledger.tell(feed, passing, end, is_read=is_all)
         return True
 
-    def _judge_passing(self, event: Event, *, is_told: bool = False) -> bool:
+    async def _judge_some(self, events: Iterable[Event], *, is_told: bool = False) -> Sequence[Answer]:
+        """Return what the filters say of the first of these events, or of all: as many as they judge in a second."""
+        answers: list[Answer] = []
+        began_at = rested_at = time.monotonic()
+        for event in events:
+            answers.append(await self._ask(event, is_told=is_told))
+            now = time.monotonic()
+            if now - began_at > _JUDGES_MOST.total_seconds():
+                break
+            if now - rested_at > _JUDGES_AT_ONCE.total_seconds():
+                await anyio.lowlevel.checkpoint()
+                rested_at = time.monotonic()
+        return answers
+
+    def _note_passing(self, event: Event, answer: Answer) -> bool:
         """Return whether an event goes on to the sink; make a dead letter of one that the filters cannot judge."""
-        answer = self._filter.judge(event, is_told=is_told)
         if event.key:
             self._sifted[answer.is_held_back] += 1
         if not answer.is_plain:
             self._unanswered[answer] += 1
-        if not (answer is Answer.YES or answer.is_held_back):
+        if answer is Answer.BROKEN:
             self._ledger.condemn(event, self._now(), f"where {answer}")
         return self._passes(event, answer)
 
     def _passes(self, event: Event, answer: Answer) -> bool:
-        return answer is Answer.YES or (self._keeps_state and bool(event.key) and self._filter.wants(event.feed))
+        return answer.lets_through or (self._keeps_state and bool(event.key) and self._filter.wants(event.feed))
 
     def _tell_sifted(self, feed: Feed) -> None:
         """Tell what the filters made of some events of a feed's records."""
@@ -164,12 +197,12 @@ class Intake:
         if beginning is not None and entry.sequence == beginning.origin:
             after = entry.sequence
             told = await self._find_told(entry.feed, entry.key, beginning)
-            if told is not None and self._passes(told, self._filter.judge(told, is_told=True)):
+            if told is not None and self._passes(told, await self._ask(told, is_told=True)):
                 return told
         while True:
             events = await self._store.read_events(entry.feed, after, _TAIL_AT_ONCE, key=entry.key, until=frontier)
             for event in events:
-                if self._passes(event, self._filter.judge(event)):
+                if self._passes(event, await self._ask(event)):
                     return event
             if len(events) < _TAIL_AT_ONCE:
                 return None
@@ -182,13 +215,16 @@ class Intake:
         told = await self._store.find_told(feed, beginning, key)
         return None if told is None else teller.tell(told.key, told.revision, told.body, told.modified)
 
-    def is_state_only(self, event: Event) -> bool:
+    async def is_state_only(self, event: Event) -> bool:
         """Whether the sink gets an event only for the state of its record."""
         if not self._keeps_state:
             return False
         beginning = self._beginnings.get(event.feed)
         is_told = beginning is not None and event.sequence == beginning.origin  # no other has its number
-        return self._filter.judge(event, is_told=is_told) is not Answer.YES
+        return not (await self._ask(event, is_told=is_told)).lets_through
+
+    async def _ask(self, event: Event, *, is_told: bool = False) -> Answer:
+        return await self._judge.judge_event(self._filter, event, is_told=is_told)
 
     # Replays --------------------------------------------------------------------------------------------------------
 
@@ -205,11 +241,14 @@ class Intake:
         What is not to be sent any more becomes a dead letter, for it may have been one before.
         """
         replays = await self._store.load_replays(self._sink, self._now(), _REPLAYS_AT_ONCE)
+        began_at = time.monotonic()
         for replay in replays:
+            if time.monotonic() - began_at > _JUDGES_MOST.total_seconds():
+                break  # what is left is read again
             event, answer = await self._find_replayed(replay)
             if event is None:
                 self._ledger.bury_replay(replay, self._now(), "not kept any more")
-            elif answer is Answer.YES:
+            elif answer.lets_through:
                 self.replays.append((replay, event))
             else:
                 error = "held back by the sink's filters" if answer.is_held_back else f"where {answer}"
@@ -223,11 +262,11 @@ class Intake:
             replay.feed, replay.sequence - 1, 1, key=replay.key, until=replay.sequence
         )
         if events:
-            return events[0], self._filter.judge(events[0])
+            return events[0], await self._ask(events[0])
         if beginning is None or replay.sequence != beginning.origin:
             return None, Answer.NO
         told = await self._find_told(replay.feed, replay.key, beginning)
-        return told, Answer.NO if told is None else self._filter.judge(told, is_told=True)
+        return told, Answer.NO if told is None else await self._ask(told, is_told=True)
 
     def wake_at(self) -> datetime | None:
         """Return when to look again if nothing is settled before; None where that alone can change anything."""

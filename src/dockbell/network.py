@@ -6,7 +6,7 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
@@ -21,13 +21,21 @@ _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 _UNKNOWN_ISSUER: Final = (2, 18, 19, 20, 21)  # OpenSSL's X509_V_ERR_… of chains that end with nobody we know
 
 
-def split_url(url: str, *, schemes: Collection[str], example: str) -> SplitResult:
+def split_url(
+    url: str, *, schemes: Collection[str], example: str, show_url: Callable[[str], str] = redact_url
+) -> SplitResult:
     """Return the parts of the URL of a receiver.
+
+    Args:
+        url: The URL.
+        schemes: Which it may have.
+        example: One that would do.
+        show_url: Returns what an error may show of it.
 
     Raises:
         ValueError: It has another scheme, no host, or an impossible port; what the text shows of it is no secret.
     """
-    wanted = f"must be a URL such as {example}, got {show(redact_url(url))}"
+    wanted = f"must be a URL such as {example}, got {show(show_url(url))}"
     try:
         parts = urlsplit(url)
         has_host = bool((parts.hostname or "").encode("idna"))

@@ -59,6 +59,7 @@ from dockbell.errors import (
     SourceUnavailable,
     StoreError,
 )
+from dockbell.evaluator import SHARED, Ration
 from dockbell.lone_cursor import try_alone
 from dockbell.ports import Bell, BetweenTries, Checkpoint, Committed, FeedState, RunRecord, Source, Store
 from dockbell.telemetry import (
@@ -184,6 +185,7 @@ class Reader:
             singular=self.resource.singular,
             epoch=store.epoch,
             named=read_named(settings.events),
+            judge=Ration(SHARED).judge,
         )
         self.erasure = Erasure(settings.drop, store.epoch) if settings.drop else None
         """Takes out of records what is never stored; None where that is nothing."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Final, cast
 
@@ -23,7 +24,8 @@ from dockbell.core.model import Delivery, Event, Fate, Feed, Outcome
 from dockbell.core.publishing.filters import Filter
 from dockbell.core.publishing.ledger import Ledger
 from dockbell.core.publishing.rendering import Rendering
-from dockbell.core.publishing.settlement import Beginning, Settlement
+from dockbell.core.publishing.settlement import Beginning, Place, Settlement
+from dockbell.evaluator import SHARED, Judge, Ration
 from dockbell.intake import Intake
 from dockbell.ports import Bell, Sink, StateKeeper, Store
 from dockbell.shelf import StoreShelf
@@ -44,8 +46,12 @@ _LOOK_EVERY: Final = timedelta(seconds=0.5)
 _GOODBYE: Final = timedelta(seconds=5)
 _RESTART_PAUSE: Final = timedelta(seconds=5)
 _FAILURES_MOST: Final = 3
-_SET_BACK_MOST: Final = timedelta(seconds=1)
-"""A clock that is set back further makes all that was planned by it worthless."""
+_ORIGIN: Final = datetime.fromtimestamp(0, UTC)
+_STEP_MOST: Final = timedelta(seconds=1)
+"""A clock that is set further back makes all that was planned by it worthless; one that is set further forward would
+end the pause that the receiver has asked for."""
+_FREE: Final = timedelta(milliseconds=100)
+"""What takes no longer to judge delays a sink as little as what it sends."""
 
 
 class Relay:
@@ -61,6 +67,10 @@ class Relay:
         name: The name of this dockbell.
         state_url: Where stored records can be read; empty where nobody could.
         unordered: Feeds whose records have arrays without an order.
+        max_owed: How old an event may be that is attempted again; None: as old as it comes.
+        steady: The time since some origin, whatever the clock is set to; None: the clock is never set forward.
+        feeds: Returns what is configured; without it, that is every feed in the store.
+        judge: Judges the sink's filters; None for a ration of what this process has for that.
     """
 
     def __init__(
@@ -75,15 +85,22 @@ class Relay:
         name: str = "dockbell",
         state_url: str = "",
         unordered: Collection[Feed] = (),
+        max_owed: timedelta | None = None,
+        steady: Callable[[], timedelta] | None = None,
+        feeds: Callable[[], Collection[Feed]] | None = None,
+        judge: Judge | None = None,
     ) -> None:
         self._sink = sink
+        self._settings = settings
+        self._max_owed = max_owed
         self._store = store
         self._telemetry = telemetry
         self._now = now
         self._jitter = jitter
         self._name = name
-        self._holds = settings.on_dead == "hold"
         self._filter = Filter(settings)
+        self._feeds = feeds
+        self._judge = judge or Ration(SHARED, free=_FREE)
         self._rendering = Rendering(settings, state_url, unordered)
         self._bell = Bell()
         self._turns = Bell()
@@ -97,12 +114,15 @@ class Relay:
         """What could not be saved: no later position may pass what is in it."""
         self._must_begin_again = False
         self._looked_at = now()
+        self._steady = steady or (lambda: now() - _ORIGIN)
+        self._steady_at = self._steady()
+        self._hurried = self._decided = 0
         self._purges = store.purges
         self._origins: Mapping[Feed, int] = {}
-        self._ledger = Ledger(sink.window)
+        self._ledger = self._make_ledger()
         self._intake = self._make_intake()
         if sink.keeps_state:
-            shelf = StoreShelf(sink.name, store, wants=self._filter.wants, render=self._rendering.state)
+            shelf = StoreShelf(sink.name, store, wants=self._mirrors, render=self._rendering.state)
             cast("StateKeeper", sink).attach(shelf)
 
     async def run(self) -> None:
@@ -156,6 +176,10 @@ class Relay:
         """Whether what the session has read may hold what is not stored any more."""
         return self._store.purges != self._purges
 
+    def _mirrors(self, feed: Feed) -> bool:
+        """Return whether a sink that keeps states has those of a feed: not once it has left the configuration."""
+        return self._filter.wants(feed) and (self._feeds is None or feed in self._feeds())
+
     # One session, from what is saved --------------------------------------------------------------------------------
 
     async def _session(self) -> None:
@@ -184,13 +208,32 @@ class Relay:
         before, self._must_begin_again = self._ledger, False
         self._purges = self._store.purges
         beginnings = await self._store.load_beginnings(self._sink.name)
+        controls = await self._store.load_controls(self._sink.name)  # first: what is hurried meanwhile is noticed later
+        self._hurried, self._decided = controls.hurried, controls.decided
         positions, blocked = await self._store.load_ledger(self._sink.name)
         self._origins = {feed: beginning.origin for feed, beginning in beginnings.items()}
-        self._ledger = Ledger(self._sink.window, holds=self._holds)
+        self._ledger = self._make_ledger()
         if knows_receiver:
             self._ledger.follow(before)
-        self._ledger.restore(positions, blocked, beginnings, self._now())
+        now = self._now()
+        self._ledger.keep_pace(before, now)
+        self._ledger.restore(positions, blocked, beginnings, now, None if knows_receiver else controls.pause)
         self._intake = self._make_intake(beginnings)
+        probe_at = self._ledger.breaker.probe_at
+        if probe_at is not None and not knows_receiver:
+            self._telemetry.emit(SinkFails(self._sink.name, "its receiver has asked for a pause", probe_at - now))
+            self._is_down = True
+
+    def _make_ledger(self) -> Ledger:
+        settings = self._settings
+        per_minute = settings.requests_per_minute
+        return Ledger(
+            self._sink.window,
+            holds=settings.on_dead == "hold",
+            schedule=settings.retry,
+            max_owed=self._max_owed,
+            spacing=timedelta(minutes=1) / per_minute if per_minute else timedelta(0),
+        )
 
     def _make_intake(self, beginnings: Mapping[Feed, Beginning] | None = None) -> Intake:
         return Intake(
@@ -198,6 +241,7 @@ class Relay:
             self._ledger,
             beginnings or {},
             self._filter,
+            judge=self._judge,
             keeps_state=self._sink.keeps_state,
             store=self._store,
             telemetry=self._telemetry,
@@ -248,14 +292,16 @@ class Relay:
 
     async def _hand_over(self, taken: Sequence[tuple[Event, int]], send: MemoryObjectSendStream[Delivery]) -> None:
         states: Mapping[tuple[Feed, str], bytes] = {}
+        are_state_only = [await self._intake.is_state_only(event) for event, _ in taken]
         if self._sink.keeps_state:
-            states = await self._store.read_states([(event.feed, event.key) for event, _ in taken])
+            places = [(event.feed, event.key) for event, _ in taken if self._mirrors(event.feed)]
+            states = await self._store.read_states(places)
             if self._is_outdated:
                 return  # they stay owed
-        for event, attempt in taken:
+        for (event, attempt), is_held_back in zip(taken, are_state_only, strict=True):
+            state_only = is_held_back
             state = states.get((event.feed, event.key))
             shown_state = None if state is None else self._rendering.state(state)
-            state_only = self._intake.is_state_only(event)
             shown = replace(event, body=b"")  # what the filters hold back is nothing that the sink may see
             try:
                 shown = shown if state_only else self._rendering.event(event)
@@ -325,11 +371,18 @@ class Relay:
     async def _look_often(self) -> None:
         while True:
             await anyio.sleep(_LOOK_EVERY.total_seconds())
-            now = self._now()
-            if now < self._looked_at - _SET_BACK_MOST:
-                self._begin_again()
-            self._looked_at = now
+            self._mind_the_clock()
             await self._look()
+
+    def _mind_the_clock(self) -> None:
+        now = self._now()
+        if now < self._looked_at - _STEP_MOST:
+            self._begin_again()
+        steady_at = self._steady()
+        step = (now - self._looked_at) - (steady_at - self._steady_at)
+        if step > _STEP_MOST:
+            self._ledger.put_off(step)
+        self._looked_at, self._steady_at = now, steady_at
 
     async def _look(self) -> None:
         """Look what was decided of the sink."""
@@ -344,19 +397,29 @@ class Relay:
             if controls.paused is not None:
                 self._telemetry.emit(SinkPaused(self._sink.name, controls.paused))
             else:
-                self._ledger.breaker.forgive()  # the operator knows better
                 self._telemetry.emit(SinkResumed(self._sink.name))
+            self._bell.ring()
+        if controls.decided != self._decided:
+            self._decided = controls.decided
+            self._ledger.forget_refusals()
+        if controls.hurried != self._hurried:
+            self._hurried = controls.hurried
+            self._ledger.hurry(self._now())  # the operator knows better
             self._bell.ring()
         if controls.replay_at != self._intake.replay_at and not (self._intake.replays or self._ledger.is_replaying):
             self._intake.replay_at = controls.replay_at
             self._bell.ring()
         if controls.held < len(held):
-            await self._checkpoint()  # else what is stored of these keys may be from before they were held
-            _, blocked = await self._store.load_ledger(self._sink.name)
-            for entry in blocked:
-                if (entry.feed, entry.key) in held and not entry.held:
-                    self._ledger.release(entry)
-            self._bell.ring()
+            await self._release(held)
+
+    async def _release(self, held: AbstractSet[Place]) -> None:
+        """Let those among some keys go on that are not held any more."""
+        await self._checkpoint()  # else what is stored of these keys may be from before they were held
+        _, blocked = await self._store.load_ledger(self._sink.name)
+        for entry in blocked:
+            if (entry.feed, entry.key) in held and not entry.held:
+                self._ledger.release(entry)
+        self._bell.ring()
 
     async def _take_in(self) -> None:
         """Begin with feeds that are new since the session began; what is under way in the others goes on."""

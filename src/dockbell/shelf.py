@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import inf
 from typing import Any, Final
 
 from dockbell.core.model import Feed
+from dockbell.core.publishing.settlement import Place
 from dockbell.ports import Extent, Kept, Store
 
 _AT_ONCE: Final = 200
@@ -20,7 +22,7 @@ class StoreShelf:
     Args:
         sink: The sink's name.
         store: Where the records are.
-        wants: Whether the sink takes events of a feed.
+        wants: Whether the sink takes events of a feed, and the feed is configured.
         render: Returns what the sink may see of a record's raw JSON.
     """
 
@@ -31,6 +33,25 @@ class StoreShelf:
         self._store = store
         self._wants = wants
         self._render = render
+
+    @property
+    def epoch(self) -> str:
+        """See the port."""
+        return self._store.epoch
+
+    async def feeds(self) -> Sequence[Feed]:
+        """See the port."""
+        return [feed for feed in sorted(await self._store.find_extents()) if self._wants(feed)]
+
+    async def count_held(self, feed: Feed) -> int | None:
+        """See the port."""
+        if not (await self._store.find_extents())[feed].is_complete:
+            return None
+        return sum([kept.body is not None async for portion in self._read_all(feed) for kept in portion])
+
+    async def find_held(self, places: Sequence[Place]) -> AbstractSet[Place]:
+        """See the port."""
+        return set(await self._store.read_states([place for place in places if self._wants(place[0])]))
 
     async def mark(self, since: str) -> tuple[str, bool]:
         """See the port."""

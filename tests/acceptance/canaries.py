@@ -44,12 +44,14 @@ class Mirror:
         status: With which.
         heard: All heads of requests.
         records: What it answers with to whoever reads a listing at its root.
+        is_discreet: It says nothing back.
     """
 
     status: int = 401
     port: int = 0
     heard: list[str] = field(default_factory=list)
     records: list[dict[str, object]] = field(default_factory=list)
+    is_discreet: bool = False
 
     @property
     def url(self) -> str:
@@ -64,6 +66,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("content-length", 0)))
         said = f"{self.requestline} {' '.join(f'{name}: {value}' for name, value in self.headers.items())}"
         mirror.heard.append(said)
+        if mirror.is_discreet:
+            said = "nothing"
         status = mirror.status
         words = f"\x1b[2J\x9b2J\u202e\n{said}"
         body: dict[str, object] = {"message": words, "error": {"detail": words}, "title": words}
@@ -76,7 +80,8 @@ class _Handler(BaseHTTPRequestHandler):
             case ["naming"]:
                 status, kind = 200, said
             case ["sending"]:
-                status, host = 302, self.headers.get("authorization", "").removeprefix("Bearer ")
+                status, key = 302, self.headers.get("authorization", "").removeprefix("Bearer ")
+                host = host if mirror.is_discreet else key
             case ["babbling"]:
                 self.wfile.write(said.encode() + b"\r\n\r\n")
                 self.close_connection = True

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Self, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import anyio
 import anyio.to_thread
@@ -86,11 +86,7 @@ class Endpoint:
         self.posts.append(Post(came_at, status, event))
         return httpcore.Response(status, headers=list(headers.items()))
 
-    async def __aenter__(self) -> Self:
-        """Open nothing."""
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
+    async def aclose(self) -> None:
         """Close nothing."""
 
     def make_relay(self, name: str, store: Store, clock: Clock, facts: list[Fact], **settings: Any) -> Relay:
@@ -99,7 +95,11 @@ class Endpoint:
         checked = WebhookSink.Settings.model_validate(given | settings)
         sink = WebhookSink(name, checked, Telemetry(facts.append))
 
-        def open_lane(trust: ssl.SSLContext) -> httpcore.AsyncConnectionPool:
+        def open_lane(
+            trust: ssl.SSLContext,
+            proxy_url: str | None = None,
+            backend: httpcore.AsyncNetworkBackend | None = None,
+        ) -> httpcore.AsyncConnectionPool:
             return cast("httpcore.AsyncConnectionPool", self)
 
         sink._dialler.open_lane = open_lane  # type: ignore[method-assign]

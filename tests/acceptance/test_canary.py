@@ -5,140 +5,44 @@ Whoever it talks to is hostile: says back in its errors whatever it was told, an
 
 from __future__ import annotations
 
-import re
 import shutil
 import signal
 import sqlite3
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from functools import partial
+from io import StringIO
 from pathlib import Path
+from traceback import StackSummary, walk_tb
 from typing import Final
 
+import anyio
 import httpx
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
+from rich.pretty import Pretty
 
+import dockbell
+from dockbell.app import load_config
+from dockbell.app.opening import open_sink, open_source
 from dockbell.cli import main
+from dockbell.config import Config, redacted, to_toml
+from dockbell.config.loading import find_secrets
+from dockbell.core.model import Delivery
+from dockbell.sinks.webhook.renewal import Renewed
+from dockbell.telemetry import Fact, RequestSent, SinkConnected, SinkFails, SourceWaits, Telemetry
 from tests.acceptance.canaries import Mirror, find, mirroring
+from tests.acceptance.secretive import SECRETS, hide_secrets, write_config
 from tests.brokers import MOSQUITTO, Mosquitto, Subscriber, find_free_port
 from tests.brokers import started as started_broker
 from tests.cli.programs import Program, run, started
+from tests.sinks.conftest import make_delivery
 
 pytestmark = pytest.mark.acceptance
 
-SECRETS: Final = {
-    "API key, by variable": "canary/api+variable=1",
-    "API key, by file": "canary/api+file=2",
-    "webhook secret": "Y2FuYXJ5LXdlYmhvb2stb25lLWNhbmFyeS0zMw==",
-    "webhook secret, the next": "Y2FuYXJ5LXdlYmhvb2stdHdvLWNhbmFyeS00NA==",
-    "webhook header": "canary/header+value=5",
-    "webhook bearer": "canary/bearer+token=6",
-    "webhook path": "canary-path-of-a-hook-7",
-    "webhook query": "canary-query-of-a-hook-8",
-    "broker password": "canary/broker+password=9",
-    "good broker password": "canary/lawn+password=10",
-    "web token": "canary/web+token=11",
-    "API proxy password": "canary-proxy-password-12",
-    "webhook proxy password": "canary-hook-proxy-password-13",
-}
-VARIABLES: Final = {
-    "CANARY_API": SECRETS["API key, by variable"],
-    "CANARY_HOOK": f"whsec_{SECRETS['webhook secret']}",
-    "CANARY_HEADER": SECRETS["webhook header"],
-    "CANARY_FLOOR": SECRETS["broker password"],
-}
-FILES: Final = {
-    "api-key": SECRETS["API key, by file"],
-    "hook-secret": f"whsec_{SECRETS['webhook secret, the next']}",
-    "hook-bearer": SECRETS["webhook bearer"],
-    "lawn-password": SECRETS["good broker password"],
-    "web-token": SECRETS["web token"],
-}
-
-CONFIG: Final = """
-name = "acme"
-
-[web]
-listen = "127.0.0.1:{web}"
-token = {{ file = "web-token" }}
-
-[resources]
-shipments = {{ every = "300ms", first_pass = "emit", key = "/id", updated_at = "/updated_at" }}
-
-[sources.main]
-base_url = "{mirror}"
-api_key = {{ env = "CANARY_API" }}
-requests_per_minute = 6000
-
-[sources.refused]
-base_url = "{mirror}/refusing"
-api_key = {{ env = "CANARY_API" }}
-
-[sources.praised]
-base_url = "{mirror}/praising"
-api_key = {{ env = "CANARY_API" }}
-
-[sources.named]
-base_url = "{mirror}/naming"
-api_key = {{ env = "CANARY_API" }}
-
-[sources.sent]
-base_url = "{mirror}/sending"
-api_key = {{ env = "CANARY_API" }}
-
-[sources.babbled]
-base_url = "{mirror}/babbling"
-api_key = {{ env = "CANARY_API" }}
-
-[sources.tls]
-base_url = "https://127.0.0.1:{port}"
-api_key = {{ file = "api-key" }}
-
-[sources.proxied]
-base_url = "http://api.invalid"
-api_key = {{ file = "api-key" }}
-proxy = "http://user:{api_proxy}@127.0.0.1:{port}"
-
-[sources.tunnelled]
-base_url = "https://api.invalid"
-api_key = {{ file = "api-key" }}
-proxy = "http://user:{api_proxy}@127.0.0.1:{port}"
-
-[sinks.hook]
-type = "webhook"
-url = "{mirror}/hooks/{path}?token={query}"
-secret = [{{ env = "CANARY_HOOK" }}, {{ file = "hook-secret" }}]
-headers = {{ x-canary = {{ env = "CANARY_HEADER" }} }}
-bearer = {{ file = "hook-bearer" }}
-
-[sinks.tls]
-type = "webhook"
-url = "https://127.0.0.1:{port}/hooks/{path}?token={query}"
-secret = {{ env = "CANARY_HOOK" }}
-bearer = {{ file = "hook-bearer" }}
-
-[sinks.proxied]
-type = "webhook"
-url = "https://hooks.invalid/{path}"
-secret = {{ env = "CANARY_HOOK" }}
-proxy = "http://user:{hook_proxy}@127.0.0.1:{port}"
-
-[sinks.floor]
-type = "mqtt"
-url = "{broker}"
-username = "floor"
-password = {{ env = "CANARY_FLOOR" }}
-
-[sinks.lawn]
-type = "mqtt"
-url = "{broker}"
-username = "lawn"
-password = {{ file = "lawn-password" }}
-resources = ["shipments", "notices"]
-"""
 HOSTILE: Final = "\x1b]0;title\x07\x1b[2J\x9b2J\u202e\r\n"
 RECORD: Final[dict[str, object]] = {
     "id": "shp_1",
@@ -146,9 +50,6 @@ RECORD: Final[dict[str, object]] = {
     "updated_at": "2026-11-21T12:00:00Z",
     "name": HOSTILE,
 }
-NOT_IN_CONFIG: Final = re.compile(
-    r'^(base_url|proxy|url|bearer|secret|api_key|password|token) = "([^"]*)"$', re.MULTILINE
-)
 
 
 class Surroundings:
@@ -164,18 +65,8 @@ class Surroundings:
         subprocess.run(["mosquitto_passwd", "-U", passwords], check=True)
         passwords.chmod(0o644)
         self.broker = Mosquitto(folder, ("allow_anonymous false", f"password_file {passwords}"))
-        for name, text in FILES.items():
-            (folder / name).write_text(text + "\n")
-        self.config = CONFIG.format(
-            web=self.web_port,
-            mirror=mirror.url,
-            port=mirror.port,
-            broker=self.broker.url,
-            api_proxy=SECRETS["API proxy password"],
-            hook_proxy=SECRETS["webhook proxy password"],
-            path=SECRETS["webhook path"],
-            query=SECRETS["webhook query"],
-        )
+        self.variables = hide_secrets(folder, mirror.url)
+        self.config = write_config(mirror.url, broker=self.broker.url, web_port=self.web_port)
         self.write(self.config)
 
     def write(self, config: str) -> None:
@@ -183,7 +74,9 @@ class Surroundings:
 
     def ask(self, *words: str) -> int:
         """Run a command, note all that it says, and return its exit code."""
-        said = CliRunner().invoke(main, words, env=VARIABLES | {"DOCKBELL_CONFIG": str(self.folder / "dockbell.toml")})
+        said = CliRunner().invoke(
+            main, words, env=self.variables | {"DOCKBELL_CONFIG": str(self.folder / "dockbell.toml")}
+        )
         assert said.exception is None or isinstance(said.exception, SystemExit), words
         self.told[" ".join(words)] = said.output
         return said.exit_code
@@ -223,6 +116,8 @@ COMMANDS: Final = (
     ("test", "hook"),
     ("test", "tls"),
     ("test", "proxied"),
+    ("test", "filed"),
+    ("test", "named"),
     ("test", "floor"),
     ("test", "lawn"),
     ("replay", "hook", "--all", "--dry-run", "--json"),
@@ -238,6 +133,8 @@ BROKEN: Final = (
     ('proxy = "http://user:', 'proxy = "http://user:{canary}/'),  # which should have been escaped
     ('secret = {{ env = "CANARY_HOOK" }}', 'secret = "{canary}"'),  # not a whsec_
     ('bearer = {{ file = "hook-bearer" }}', 'beerer = "{canary}"'),
+    ('url = {{ file = "hook-url" }}', 'url = "htps://127.0.0.1/{canary}"'),
+    ('url = {{ env = "CANARY_URL" }}', 'url = "127.0.0.1/{canary}"'),
     ('token = {{ file = "web-token" }}', 'token = "{canary}\\n{canary}"'),
 )
 PLACES: Final = (
@@ -260,7 +157,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         pytest.skip("needs mosquitto")
     with mirroring(Mirror()) as mirror:
         there = Surroundings(tmp_path_factory.mktemp("canary"), mirror)
-        with started_broker(there.broker), started(there.folder, "run", "--verbose", env=VARIABLES) as daemon:
+        with started_broker(there.broker), started(there.folder, "run", "--verbose", env=there.variables) as daemon:
             fail(there, daemon)
             refuse_deliveries(there, daemon)
             for command in COMMANDS:
@@ -312,6 +209,7 @@ def fail(there: Surroundings, daemon: Program) -> None:
     daemon.until("source tls: .*TLS")
     daemon.until("source proxied: .*401|proxied/shipments: .*401")
     daemon.until("source tunnelled: .*cannot connect|tunnelled/shipments: .*cannot connect")
+    daemon.until("source filed: .*cannot connect|filed/shipments: .*cannot connect")
     daemon.until("sink floor: .*(?:not authorized|bad user name)")
     heard = " ".join(there.mirror.heard)
     assert SECRETS["API key, by variable"] in heard
@@ -327,10 +225,12 @@ def refuse_deliveries(there: Surroundings, daemon: Program) -> None:
             there.mirror.records = [RECORD | {"id": f"shp_{status}\u202e"} | changed]
             until(partial(is_heard, subscriber, f"after {status}"))
             daemon.until(f"sink hook: .*HTTP {status}")
+        daemon.until("sink filed: .*HTTP 40")
+        daemon.until("sink named: ")
         publications = [f"{each.topic} {each.payload.decode()} {each.properties}" for each in subscriber.received]
         there.told["publications"] = "\n".join(publications)
     heard = " ".join(there.mirror.heard)
-    for name in ("webhook header", "webhook bearer", "webhook path", "webhook query"):
+    for name in ("webhook header", "webhook bearer", "webhook path", "webhook query", "webhook path, by file"):
         assert SECRETS[name] in heard, name
     with closing(sqlite3.connect(f"file:{there.folder}/dockbell.db?mode=ro", uri=True)) as connection:
         assert connection.execute("SELECT count(*) FROM events").fetchone()[0] >= 3
@@ -358,10 +258,87 @@ def reload(there: Surroundings, daemon: Program) -> None:
         daemon.tell(signal.SIGHUP)
         until(partial(is_refused, daemon, told))
     there.write(there.config)
-    began = run("run", "--config", "broken-0.toml", cwd=there.folder, env=VARIABLES)
+    began = run("run", "--config", "broken-0.toml", cwd=there.folder, env=there.variables)
     there.told["run"] = began.stdout + began.stderr
     (there.folder / "hook-bearer").write_text(f"two\n{canary}\n")
     (there.folder / "web-token").write_bytes(b"\xff" + canary.encode())
+    (there.folder / "hook-url").write_text(f"htps://127.0.0.1/{SECRETS['webhook path, by file']}")
     daemon.until("sink hook: headers or bearer changed and cannot be used")
+    daemon.until("sink filed: url or proxy changed and cannot be used")
     assert there.fetch("/status").status_code == 503
     there.ask("check", "--no-show")
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Config]:
+    """Return a configuration with secrets of every kind, of which only the servers are there."""
+    with mirroring(Mirror(status=200, is_discreet=True)) as mirror:
+        for name, value in hide_secrets(tmp_path, mirror.url).items():
+            monkeypatch.setenv(name, value)
+        path = tmp_path / "dockbell.toml"
+        path.write_text(write_config(mirror.url, broker=f"mqtt://127.0.0.1:{find_free_port()}", web_port=0))
+        yield load_config(path)
+
+
+def find_leaks(text: str) -> list[str]:
+    return [f"{name}, {form}" for name, secret in SECRETS.items() for form in find(secret, text)]
+
+
+def test_a_whole_configuration_shows_no_secret_however_it_is_printed(config: Config) -> None:
+    console = Console(file=StringIO(), width=200)
+    console.print(Pretty(config), config.sources, config.sinks)
+    assert isinstance(console.file, StringIO)
+    forms = (
+        f"{config} {config!r} {config.sources!r} {config.sinks} {vars(config)}",
+        f"{config.model_dump()} {config.model_dump(mode='json')} {config.model_dump_json()}",
+        to_toml(redacted(config)),
+        console.file.getvalue(),
+    )
+    assert [find_leaks(form) for form in forms] == [[]] * len(forms)
+    known = " ".join(secret.reveal() for _, secret in find_secrets(config))
+    assert {leak.rpartition(",")[0] for leak in find_leaks(known)} == set(SECRETS)
+
+
+async def raise_in_the_midst(config: Config) -> AsyncIterator[BaseException]:
+    """Yield what comes of a bug, where each source and each sink has just used its secrets."""
+
+    def fail(fact: Fact) -> None:
+        if isinstance(fact, RequestSent | SourceWaits | SinkConnected | SinkFails | Renewed):
+            raise ZeroDivisionError("a bug")
+
+    def settle(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    for name in config.sources:
+        async with open_source(config, name, Telemetry(fail)) as source:
+            with pytest.raises(BaseException) as caught:  # noqa: PT011, PT012  # whatever task groups make of it
+                await source.read_page("shipments")
+                pytest.fail(name)
+            yield caught.value
+    for name in config.sinks:
+        sink = open_sink(config, name, Telemetry(fail))
+        send, receive = anyio.create_memory_object_stream[Delivery](1)
+        send.send_nowait(make_delivery())
+        with pytest.raises(BaseException) as caught, send, receive:  # noqa: PT011, PT012  # same
+            await sink.run(receive, settle)
+            pytest.fail(name)
+        yield caught.value
+
+
+def show_frames(error: BaseException) -> str:
+    """Return the traceback of an error and of all that it comes of, with the variables of our own frames."""
+    others = error.exceptions if isinstance(error, BaseExceptionGroup) else (error.__cause__, error.__context__)
+    frames = [(frame, line) for frame, line in walk_tb(error.__traceback__) if is_ours(frame.f_code.co_filename)]
+    shown = StackSummary.extract(frames, capture_locals=True).format()
+    return "".join([*shown, *(show_frames(each) for each in others if each is not None)])
+
+
+def is_ours(file: str) -> bool:
+    return Path(file).is_relative_to(Path(dockbell.__file__).parent)
+
+
+async def test_the_traceback_of_a_bug_shows_no_secret_though_it_shows_our_variables(config: Config) -> None:
+    told = [show_frames(error) async for error in raise_in_the_midst(config)]
+    assert len(told) == len(config.sources) + len(config.sinks)
+    assert [text for text in told if text.count(" = ") < 10] == []
+    assert [find_leaks(text) for text in told] == [[]] * len(told)

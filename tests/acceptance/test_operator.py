@@ -201,7 +201,7 @@ async def test_a_paused_sink_takes_nothing_and_goes_on_within_a_second(floor: Fl
     sink = (await floor.ask("status", code=1))["sinks"][0]
     assert (sink["paused"], sink["owed"] > 0, sink["replays"]) == ("moving house", True, 1)
     assert len(floor.heard["erp"]) == COUNT
-    await desk.resume("erp")
+    await desk.resume("erp", now())
     began = time.monotonic()
     await floor.until(lambda: len(floor.heard["erp"]) == COUNT + 2)
     print("a sink goes on after", floor.heard["erp"][COUNT].at - began)

@@ -103,6 +103,19 @@ async def test_a_sink_that_is_kept_begins_with_a_feed_that_is_added(tmp_path: Pa
         assert {SHIPMENTS, ITEMS} <= positions.keys()
 
 
+async def test_a_sink_that_is_kept_mirrors_what_is_configured_now(tmp_path: Path) -> None:
+    other = '[sinks.other]\ntype = "stdout"'
+    path = write(tmp_path, resources='items = { every = "1h" }', sinks=other)
+    async with working(path, Ear()) as daemon:
+        relay = daemon._crew.relays["other"]
+        assert relay._mirrors(ITEMS)
+        write(tmp_path, sinks=other)
+        assert await daemon.reload() == "complete: feed main/items removed"
+        assert daemon._crew.relays["other"] is relay
+        assert not relay._mirrors(ITEMS)
+        assert relay._mirrors(SHIPMENTS)
+
+
 async def test_a_bug_met_by_a_reload_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, ear = write(tmp_path), Ear()
     async with working(path, ear) as daemon:

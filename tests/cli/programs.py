@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -30,16 +30,30 @@ def run(*args: str, cwd: Path | None = None, env: Mapping[str, str] | None = Non
     )
 
 
+def _heed_ctrl_c() -> None:
+    """Have what is started heed Ctrl-C: what a shell has started in its background does not, nor what that starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Program:
     """A command that goes on until it is told to end; what it prints goes to two files."""
 
-    def __init__(self, folder: Path, *args: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *args: str, env: Mapping[str, str] | None = None, prefix: Sequence[str] = ()
+    ) -> None:
         self._out = folder / f"{args[0]}.out"
         self._err = folder / f"{args[0]}.err"
+        _heed_ctrl_c()
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._process = subprocess.Popen(
-                (*_COMMAND, *args), cwd=folder, env=os.environ | (env or {}), stdout=out, stderr=err
+                (*prefix, *_COMMAND, *args), cwd=folder, env=os.environ | (env or {}), stdout=out, stderr=err
             )
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
 
     @property
     def out(self) -> str:
@@ -76,9 +90,11 @@ class Program:
 
 
 @contextmanager
-def started(folder: Path, *args: str, env: Mapping[str, str] | None = None) -> Iterator[Program]:
-    """Start a command, and end it with the block at the latest."""
-    program = Program(folder, *args, env=env)
+def started(
+    folder: Path, *args: str, env: Mapping[str, str] | None = None, prefix: Sequence[str] = ()
+) -> Iterator[Program]:
+    """Start a command, after another that runs it where one is given, and end it with the block at the latest."""
+    program = Program(folder, *args, env=env, prefix=prefix)
     try:
         yield program
     finally:

@@ -9,6 +9,7 @@ from jsonschema import Draft7Validator
 
 from tests.cli.programs import run, started
 from tests.node.packages import run_node
+from tests.strangers import act, needs_root, share
 
 Configure = Callable[..., Path]
 
@@ -94,4 +95,36 @@ def test_the_parser_of_asyncapi_finds_nothing_wrong(configure: Configure) -> Non
     *problems, told = parsed.stdout.splitlines()
     assert (parsed.returncode, parsed.stderr) == (0, "")
     assert [problem for problem in problems if "asyncapi-latest-version" not in problem] == []
-    assert told == "AsyncAPI 3.0.0: 3 servers, 13 channels, 13 operations, 40 messages"
+    assert told == "AsyncAPI 3.0.0: 3 servers, 13 channels, 13 operations, 41 messages"
+
+
+@needs_root
+def test_links_that_another_user_has_planted_are_replaced_and_not_followed(
+    configure: Configure, tmp_path: Path
+) -> None:
+    folder, shared, precious = (
+        configure("http://127.0.0.1:9", EVERYTHING),
+        share(tmp_path / "shared"),
+        tmp_path / "kept",
+    )
+    precious.write_text("kept")
+    act(shared, f"ln -s {precious} asyncapi.json")
+    assert run("catalogue", "--output", str(shared), cwd=folder).returncode == 0
+    assert precious.read_text() == "kept"
+    assert json.loads((shared / "asyncapi.json").read_text())["asyncapi"] == "3.0.0"
+
+
+def test_a_folder_that_cannot_be_made_is_told(configure: Configure) -> None:
+    told = run("catalogue", "--output", "/dev/null/here", cwd=configure("http://127.0.0.1:9", EVERYTHING))
+    assert told.returncode == 2
+    assert told.stderr.endswith("error: --output /dev/null/here: cannot be written, not a directory\n")
+
+
+def test_of_a_url_that_is_a_secret_nothing_is_told(configure: Configure) -> None:
+    text = EVERYTHING.replace('"https://erp.example.com/hooks?token=x"', '{ env = "ERP_URL" }')
+    told = run("catalogue", cwd=configure("http://127.0.0.1:9", text), env={"ERP_URL": "https://erp.example.com/hush"})
+    assert told.returncode == 0
+    assert "erp.example.com" not in told.stdout
+    document = json.loads(told.stdout)
+    assert "servers" not in document["channels"]["erp"]
+    assert set(document["servers"]) == {"floor", "Web"}

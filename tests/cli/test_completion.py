@@ -67,7 +67,7 @@ def test_bash_completes_commands_and_the_names_of_the_configuration(configure: C
         "dockbell test --config other.toml ",
         "dockbell completion ",
     ) == [
-        ["reload", "reconcile", "replay", "resume"],
+        ["reload", "reconcile", "replay", "resume", "retry"],
         ["erp", "floor"],
         ["floor"],
         ["discard", "list", "retry", "show", "erp", "floor"],

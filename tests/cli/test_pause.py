@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.cli.filled import Filled
-from tests.stores.standings import stand
+from tests.stores.standings import block, stand
 
 
 def test_a_sink_is_paused_until_it_is_resumed_and_status_says_why(filled: Filled) -> None:
@@ -27,7 +27,8 @@ def test_a_sink_is_paused_until_it_is_resumed_and_status_says_why(filled: Filled
         "sink erp goes on; 2 events are owed",
         'no daemon runs: they will be sent when one does, "dockbell run"',
     ]
-    assert filled.run("resume", "erp") == "sink erp is not paused\n"
+    told = 'sink erp is not paused; "dockbell retry erp" sends at once what waits for its next attempt\n'
+    assert filled.run("resume", "erp") == told
     assert filled.ask("status", code=1)["sinks"][0]["paused"] is None
 
 
@@ -49,3 +50,13 @@ def test_json_tells_whether_anything_changed(filled: Filled) -> None:
 )
 def test_what_makes_no_sense_is_wrong_usage(filled: Filled, args: tuple[str, ...], told: str) -> None:
     assert filled.misuse(*args) == f"Error: {told}"
+
+
+def test_what_waits_for_its_next_attempt_is_sent_at_once_by_retry(filled: Filled) -> None:
+    block(filled.store, "erp", "b", 5)
+    lines = filled.run("retry", "erp").splitlines()
+    assert lines == [
+        "sink erp: 1 records and 0 replays that waited are due now",
+        'no daemon runs: they will be sent when one does, "dockbell run"',
+    ]
+    assert filled.ask("retry", "erp") == {"sink": "erp", "keys": 1, "replays": 0, "paused": None, "daemon": None}

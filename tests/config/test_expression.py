@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from typing import Any, Final
 
 import msgspec
@@ -142,14 +143,47 @@ def test_loops_within_loops_run_over_small_records_only() -> None:
     text = "after.t.exists(a, after.t.exists(b, a + b > 0))"
     assert ask(text, after='{"t":[0,1]}') is Answer.YES
     assert ask(text, after=MANY) is Answer.COSTLY
-    assert ask("after.t.exists(a, a > 0)", after=MANY) is Answer.NO
+
+
+def test_what_looks_through_a_list_in_a_loop_is_a_loop_within_a_loop() -> None:
+    tags = b'{"t":[' + b",".join(b'"tag-%d"' % number for number in range(1000)) + b"]}"
+    for text in (
+        "after.t.exists(t, !(t in before.t))",
+        "after.t.exists(t, before.t == [t])",
+        "after.t.exists(t, before.t.size() == 0)",
+        "after.t.filter(t, t != 'x').size() == 1",
+    ):
+        expression = Expression(text)
+        large = Facts(expression.looks_at, before=tags, after=tags, others=EACH)
+        assert expression.judge(large) is Answer.COSTLY
+        small = Facts(expression.looks_at, before=b'{"t":["a"]}', after=b'{"t":["b"]}', others=EACH)
+        assert expression.judge(small).is_plain
 
 
 def test_no_loop_is_overlooked_behind_a_comment_nor_a_list_that_is_added_to_itself() -> None:
     assert ask("after.t. // (\nexists(a, after.t. // (\n exists (b, a + b > 0))", after=MANY) is Answer.COSTLY
     assert ask("after.t.all(a, [a].all(b, b == 0))", after=MANY.replace("0,", "", 4500)) is Answer.YES
-    doubled = "(after.t + after.t + after.t + after.t).all(a, [a].all(b, b == 0))"
-    assert ask(doubled, after=MANY.replace("0,", "", 4500)) is Answer.COSTLY
+    doubled = "(after.t + after.t).all(a, (after.t + after.t).all(b, b == 0))"
+    assert ask(doubled, after=MANY.replace("0,", "", 4900)) is Answer.COSTLY
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"n":1,"t":[' + "0," * 200_000 + "0]}",
+        '{"n":1,"t":"' + "x" * 1_000_000 + '"}',
+        '{"n":1,"t":' + "[" * 100 + "]" * 100 + "}",
+    ],
+)
+def test_what_an_expression_does_not_look_at_may_be_as_large_as_it_likes(record: str) -> None:
+    assert ask("after.n == 1", after=record) is Answer.YES
+
+
+@pytest.mark.parametrize("value", ["[" + "0," * 200_000 + "0]", '{"a":' * 60_000 + "0" + "}" * 60_000, "[[],[]" * 1])
+def test_what_it_looks_at_may_not_since_the_library_takes_time_for_each_value(value: str) -> None:
+    began_at = time.perf_counter()
+    assert ask("after.n == 1", after='{"n":' + value + "}") in (Answer.COSTLY, Answer.BROKEN)
+    assert time.perf_counter() - began_at < 0.2
 
 
 @pytest.mark.parametrize(
@@ -157,7 +191,19 @@ def test_no_loop_is_overlooked_behind_a_comment_nor_a_list_that_is_added_to_itse
     ["'" + "a" * 200 + "'.matches('(a+)+$') && false", "'a'.matches('(a{900}){900}')", "1" + "+1" * 490 + " == 0"],
 )
 def test_patterns_and_long_sums_cost_little(text: str) -> None:
-    assert ask(text) in (Answer.NO, Answer.BROKEN)
+    assert ask(text) in (Answer.NO, Answer.BROKEN, Answer.COSTLY)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "['x']" + ".map(a, a + a)" * 30 + ".size() == 1",
+        "".join(f"[1,1,1,1,1,1].all(x{number}, " for number in range(12)) + "true" + ")" * 12,
+    ],
+)
+def test_an_expression_that_would_take_long_whatever_a_record_holds_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must take less than a second"):
+        Expression(text)
 
 
 @pytest.mark.parametrize("raw", ['{"n":1e999}', '{"n":%s}' % ("9" * 400), '{"n":"\\ud800"}', '{"n":'])

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.pretty import Pretty
 
-from dockbell.config import Secret
+from dockbell.config import ProxyUrl, Revealed, RevealedBytes, Secret
 from dockbell.errors import ConfigError
 
 
@@ -87,3 +87,51 @@ def test_what_is_no_secret_is_refused_without_being_shown(given: object) -> None
         Secret.model_validate(given)
     assert "hush" not in str(caught.value)
     assert "77077" not in str(caught.value)
+
+
+def test_what_is_revealed_shows_itself_to_nobody_who_looks_at_variables() -> None:
+    value = Secret(value="hush").reveal()
+    assert (value, repr(value), f"{value}", value.encode()) == ("hush", "'***'", "hush", b"hush")
+    assert isinstance(value, Revealed)
+    assert repr([(b"name", RevealedBytes(b"hush"))]) == "[(b'name', b'***')]"
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("http://user:hush@proxy:3128", "http://***@proxy:3128"),
+        ("http://proxy:3128/hush?hush", "http://proxy:3128/***"),
+        ({"env": "NAME"}, "env:NAME"),
+        ({"file": "/run/proxy"}, "file:/run/proxy"),
+    ],
+)
+def test_of_a_url_only_the_place_is_shown_or_where_it_comes_from(given: object, shown: str) -> None:
+    url = ProxyUrl.model_validate(given)
+    assert (str(url), repr(url)) == (shown, f"ProxyUrl('{shown}')")
+    assert url.model_dump() == (given if isinstance(given, dict) else shown)
+
+
+@pytest.mark.parametrize("text", ["ftp://user:hush@proxy", "hush", "user:hush@proxy", "http://user:hush"])
+def test_a_text_that_is_no_url_is_refused_wherever_it_comes_from(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKBELL_TEST_PROXY", text)
+    with pytest.raises(ValidationError, match="must be a URL such as") as refused:
+        ProxyUrl.model_validate(text)
+    with pytest.raises(ConfigError, match=r"^environment variable DOCKBELL_TEST_PROXY must be a URL such as") as caught:
+        ProxyUrl(env="DOCKBELL_TEST_PROXY").reveal()
+    assert "hush" not in f"{refused.value} {caught.value}"
+
+
+@pytest.mark.parametrize(
+    ("given", "is_bare"),
+    [
+        ("http://user:hush@proxy:3128", True),
+        ("http://proxy:3128/?hush", True),
+        ("http://proxy:3128", False),
+        ({"env": "NAME"}, False),
+    ],
+)
+def test_a_url_is_a_secret_in_the_configuration_where_a_password_or_a_query_is_in_it(
+    given: object, *, is_bare: bool
+) -> None:
+    assert ProxyUrl.model_validate(given).is_bare is is_bare
+    assert Secret.model_validate(given).is_bare is isinstance(given, str)

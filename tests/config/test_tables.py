@@ -253,6 +253,15 @@ def test_patches_of_other_feeds_are_not(read: Read) -> None:
     assert read(UNORDERED + 'payload = "thin"\n').sinks["a"].payload == "thin"
 
 
+# Records that leave a filter -----------------------------------------------------------------------------------------
+
+
+def test_nothing_leaves_a_filter_that_is_not_there(problems: Problems, read: Read) -> None:
+    sink = SOURCE + '[sinks.a]\ntype = "pager"\non_leave = "send"\n'
+    assert problems(sink) == ['[sinks.a] on_leave: "send" is for sinks with where; add one, or remove it']
+    assert read(sink + "where = \"after.status == 'shipped'\"\n").sinks["a"].on_leave == "send"
+
+
 # What is never stored ------------------------------------------------------------------------------------------------
 
 

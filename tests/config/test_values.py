@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.config import format_duration, parse_duration
-from dockbell.config.values import find_taken, redact_url, show
+from dockbell.config.values import conceal_url, find_taken, redact_url, show
 
 DURATIONS = st.timedeltas(min_value=timedelta(), max_value=timedelta(days=36_500))
 
@@ -98,6 +98,25 @@ def test_a_value_is_shown_or_its_kind_named(value: object, shown: str) -> None:
 )
 def test_a_url_is_shown_without_user_password_and_query(url: str, redacted: str) -> None:
     assert redact_url(url) == redacted
+
+
+@pytest.mark.parametrize(
+    ("url", "concealed"),
+    [
+        ("https://hooks.example.com/services/T0/B0/hush", "https://hooks.example.com/***"),
+        ("https://hooks.example.com?hush", "https://hooks.example.com/***"),
+        ("https://hooks.example.com#hush", "https://hooks.example.com/***"),
+        ("https://hooks.example.com\\hush", "https://hooks.example.com/***"),
+        (" https://hooks.example.com:8443/\n", "https://hooks.example.com:8443/"),
+        ("http://user:hush@proxy:3128", "http://***@proxy:3128"),
+        ("https://user:hu/sh@host:1", "https://***@host:1"),
+        ("https:/hooks.example.com/hush", "***"),
+        ("hooks.example.com/hush", "***"),
+        ("", "***"),
+    ],
+)
+def test_of_a_url_whose_path_may_be_secret_only_the_place_is_shown(url: str, concealed: str) -> None:
+    assert conceal_url(url) == concealed
 
 
 @pytest.mark.parametrize(

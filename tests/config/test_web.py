@@ -71,7 +71,41 @@ def test_what_is_no_name_of_a_host_is_said_so(name: str) -> None:
 
 def test_the_token_is_not_shown() -> None:
     config = _load(token="canary", hosts="dock.example.com")
-    assert redacted(config)["web"] == {"listen": "127.0.0.1:8470", "token": "***", "hosts": ["dock.example.com"]}
+    assert redacted(config)["web"] == {
+        "listen": "127.0.0.1:8470",
+        "token": "***",
+        "hosts": ["dock.example.com"],
+        "trusted_proxies": [],
+    }
+
+
+def test_trusted_proxies_are_addresses_and_networks() -> None:
+    web = _load(trusted_proxies=["10.0.0.1", "192.168.0.0/24", "fd00::/8", "::1"]).web
+    assert web is not None
+    assert list(map(str, web.proxy_networks)) == ["10.0.0.1/32", "192.168.0.0/24", "fd00::/8", "::1/128"]
+    assert _load(trusted_proxies="10.0.0.1").web == WebSettings(trusted_proxies=("10.0.0.1",))
+    assert WebSettings().trusted_proxies == ()
+
+
+@pytest.mark.parametrize(
+    "given", ["*", "", "proxy.example.com", "10.0.0.1:80", "10.0.0", "10.0.0.0/33", "[::1]", "unix:"]
+)
+def test_what_is_no_address_of_a_proxy_is_said_so_with_what_to_write(given: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        _load(trusted_proxies=["10.0.0.1", given])
+    assert str(error.value) == (
+        "configuration: [web] trusted_proxies[1]: must be an address or a network such as"
+        f' "10.0.0.1" or "192.168.0.0/24", got "{given}"; write the address that its requests come from'
+    )
+
+
+def test_a_network_begins_with_its_first_address() -> None:
+    with pytest.raises(ConfigError) as error:
+        _load(trusted_proxies=["192.168.0.7/24"])
+    assert str(error.value) == (
+        "configuration: [web] trusted_proxies[0]: must begin with the first address of its network,"
+        ' got "192.168.0.7/24"; write "192.168.0.0/24"'
+    )
 
 
 @pytest.mark.parametrize(

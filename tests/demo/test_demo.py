@@ -161,3 +161,13 @@ def test_options_that_cannot_be_used_are_refused() -> None:
     assert run("demo", "--seconds", "-1").returncode == 2
     result = run("demo", "--keep", "/dev/null/here")
     assert (result.returncode, result.stderr) == (2, "error: --keep /dev/null/here: cannot be made, not a directory\n")
+
+
+def test_a_folder_in_which_others_could_replace_the_demo_is_not_used(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    result = run("demo", "--keep", str(tmp_path))
+    assert result.returncode == 2
+    assert result.stderr.startswith(
+        f"error: --keep {tmp_path}: not used, folder {tmp_path}: everybody can put other files"
+    )
+    assert list(tmp_path.iterdir()) == []

@@ -38,6 +38,7 @@ class NotRun:
 
 
 NOT_RUN: Final = (
+    NotRun("README.md", r"/opt/dockbell/bin/pip ", "installs: .ci/run does it as it stands"),
     NotRun("README.md", r"python3 -m venv|\.venv/bin/", "installs, or runs all tests: .ci/run does it as it stands"),
     NotRun("docs/tutorial.md", r"(python3 -m venv |\. )?~/\S*\.venv", "installs: .ci/run does it from the README"),
     NotRun("docs/benchmarks.md", r"python -m tests\.bench", "measures for minutes; prints figures, asserts nothing"),

@@ -15,7 +15,7 @@ from tests.docs.markdown import read
 )
 def test_the_commands_at_the_head_of_a_file_are_those_of_its_document(file: str, document: str) -> None:
     head = read(f"docs/operations/{file}").partition("\n\n")[0]
-    commands = re.findall(r"(?m)^#   (\w[\w.-]+ .+?)(?:  +\(?.*)?$", head)
-    shown = read(f"docs/operations/{document}").replace("docs/operations/dockbell.service", "dockbell.service")
+    commands = re.findall(r"(?m)^#   ([\w/][\w./-]+ .+?)(?:  +\(?.*)?$", head)
+    shown = read(f"docs/operations/{document}")
     assert commands
     assert [each for each in commands if each.replace("podman", "docker") not in shown and "=" not in each] == []

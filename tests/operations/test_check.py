@@ -279,6 +279,17 @@ async def test_conditions_are_tried_on_a_real_record(where: str, state: str, sai
     }
 
 
+async def test_a_condition_that_takes_too_long_of_a_real_record_is_a_warning() -> None:
+    tags = ",".join(f'"tag-{number}"' for number in range(40_000))
+    config = configure("http://api", ("items",), "key", key=["/id"])
+    where = {"where": "after.tags.exists(t, !(t in before.tags))"}
+    sinks = {name: sink.model_copy(update=where) for name, sink in config.sinks.items()}
+    api = Api(f'[{{"id": 1, "tags": [{tags}]}}]')
+    findings = await run_check(config.model_copy(update={"sinks": sinks}), open_source=api.open_source)
+    judged = [(finding.state, finding.detail) for finding in findings if finding.subject == "sink out where"]
+    assert judged == [("warns", "of items 1: takes too long to judge of so large a record")]
+
+
 async def test_a_condition_of_a_sink_that_takes_other_feeds_is_not_tried() -> None:
     config = configure("http://api", ("items", "stock"), "key", key=["/id"])
     sinks = {

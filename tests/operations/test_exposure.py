@@ -105,6 +105,15 @@ def test_a_configuration_that_holds_a_secret_is_one(folder: Folder) -> None:
     assert folder.find() == []
 
 
+def test_a_password_in_the_url_of_a_proxy_is_a_secret_too(folder: Folder) -> None:
+    folder.write('{ file = "key" }\nproxy = "http://user:hush@proxy.example.com:3128"')
+    (found,) = folder.find()
+    assert found.endswith("it holds a secret, [sources.main] proxy, which could be in a file")
+    folder.let("proxy-url", 0o604)
+    folder.write('{ file = "key" }\nproxy = { file = "proxy-url" }')
+    assert folder.find() == ["secret proxy-url, [sources.main] proxy: can be read by everybody; chmod o-r proxy-url"]
+
+
 def test_a_folder_in_which_everybody_can_replace_files_is_told(folder: Folder) -> None:
     folder.path.chmod(0o777)
     (found,) = folder.find()

@@ -15,6 +15,7 @@ from dockbell.errors import ConfigError
 from dockbell.operations.initialising import Files, FirstSink, Plan, compose
 from dockbell.sinks import load_sink_type
 from tests.operations.probing.odd import OddLine, probe_line, stamped
+from tests.strangers import act, needs_root, share
 
 PLAN = Plan("acme", "http://api.example.com", {"file": "dockbell.key"}, unmeasured="nobody asked")
 RECORDS = stamped(*(f"itm_{number}" for number in range(9)))
@@ -156,3 +157,21 @@ def test_the_new_key_is_looked_up_before_it_takes_the_place_of_the_old(tmp_path:
 def test_a_folder_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written, no such file or directory"):
         Files(tmp_path / "no" / "dockbell.toml").write(compose(PLAN), load_file)
+
+
+@needs_root
+def test_a_secret_that_another_user_has_made_is_not_taken_for_ours(tmp_path: Path) -> None:
+    shared = share(tmp_path / "shared")
+    act(shared, "echo known >receiver.secret; chmod 644 receiver.secret")
+    files = Files(shared / "dockbell.toml", secrets={"receiver.secret": "hush"})
+    with pytest.raises(ConfigError, match=r"receiver\.secret belongs to user 12345: find out who has put it there"):
+        files.write(compose(PLAN), load_file)
+    assert [path.name for path in shared.iterdir()] == ["receiver.secret"]
+
+
+def test_nothing_is_written_where_others_could_replace_it(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(
+        ConfigError, match=r"not written, folder .*: everybody can put other files in the place of those"
+    ):
+        Files(tmp_path / "dockbell.toml").refuse_existing()

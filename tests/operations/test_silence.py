@@ -12,6 +12,7 @@ import pytest
 from dockbell.config import SinkSettings
 from dockbell.core.model import NOTICES, Feed, RunKind
 from dockbell.core.publishing.filters import Filter
+from dockbell.evaluator import SHARED
 from dockbell.operations.silence import (
     Sifted,
     Silences,
@@ -173,7 +174,8 @@ async def test_an_event_that_a_condition_cannot_be_judged_of_is_heard_of_as_a_de
     state = await store.open_feed(FEED)
     await pages.commit(store, state, {"id": "1"})
     [event] = await view.read_events(FEED, 0, 1)
-    assert sift(FEED, [event], {"erp": Filter(sink(where="1 / 0 == 1"))}).passing == {"erp"}
+    sifted = await sift(FEED, [event], {"erp": Filter(sink(where="1 / 0 == 1"))}, SHARED)
+    assert sifted.passing == {"erp"}
 
 
 async def test_nothing_is_said_of_filters_before_there_is_an_event(store: SqliteStore, view: SqliteView) -> None:

@@ -9,11 +9,12 @@ import pytest
 
 from dockbell.config import FeedSettings, ResourceSettings
 from dockbell.core.comparing.drift import Decision, Drift
-from dockbell.core.model import Feed, RunKind
+from dockbell.core.model import NOTICES, Feed, NoticeKind, RunKind, Statement
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.statement import GapReason, gap
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
+from dockbell.operations.as_json import describe_status
 from dockbell.operations.status import (
     FeedStatus,
     Gap,
@@ -309,6 +310,28 @@ async def test_only_what_is_configured_is_looked_at_whether_the_store_knows_it_o
     assert [str(each.feed) for each in status.feeds] == ["main/shipments", "main/stock"]
     assert (status.feeds[1].state, status.feeds[1].learned) == (None, ())
     assert status.sinks == (QUIET,)
+
+
+@pytest.mark.parametrize(("minutes", "reasons"), [(60, ["web: 1h ago, 41 connections were sent away"]), (61, [])])
+async def test_that_more_came_than_there_is_room_for_is_a_reason_for_an_hour(
+    tmp_path: Path, minutes: int, reasons: list[str]
+) -> None:
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
+    notices = (await store.open_feed(NOTICES)).id
+    compose = Composer(NOTICES, name="acme", singular="notice", epoch=store.epoch)
+    for count in (3, 41):
+        details = {"server": "web", "reason": f"{count} connections were sent away", "count": 1}
+        await store.publish(notices, [Statement(NOTICES, NoticeKind.CROWDED, NOON, details)], compose)
+    view = await SqliteView.open(tmp_path / "dockbell.db")
+    at = NOON + minutes * MINUTE
+    status = await load_status(view, [], [], at=at, holder="process 1", next_time=next_time)
+    assert [reason.partition(";")[0] for reason in judge_status(status)] == reasons
+    assert not any(reason.hinders for reason in find_reasons(status))
+    assert describe_status(status)["web"] == (
+        {"crowded_at": "2026-11-21T12:00:00.000Z", "reason": "41 connections were sent away"} if reasons else None
+    )
+    await view.aclose()
+    await store.aclose()
 
 
 async def test_a_feed_tells_how_far_its_polls_look_back_and_when_dockbell_was_blind_last(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from dockbell.core.key import decode, encode
 from dockbell.core.model import Event, Feed, RunKind, Via
 from dockbell.core.publishing.settlement import Blocked, DeadLetter
 from dockbell.core.reading.shape import Shape
+from dockbell.evaluator import SHARED, Evaluator
 from dockbell.operations.why import (
     Account,
     Presence,
@@ -279,29 +281,55 @@ def test_every_key_string_stands_for_itself_and_every_raw_key_is_understood(comp
         (Standing("erp", 3, None, (DeadLetter(FEED, "a", 2, 9, NOON, "x"),)), ["delivered", "dead", "delivered"]),
     ],
 )
-def test_an_event_is_somewhere_on_its_way_to_a_sink(standing: Standing, stages: list[str]) -> None:
-    transits = find_transits([event(1), event(2), event(3)], standing, SinkSettings(type="stdout"))
+async def test_an_event_is_somewhere_on_its_way_to_a_sink(standing: Standing, stages: list[str]) -> None:
+    transits = await find_transits([event(1), event(2), event(3)], standing, SinkSettings(type="stdout"), SHARED)
     assert [transit.stage.value for transit in transits] == stages
 
 
-def test_a_blocked_event_says_how_often_it_was_tried_and_when_it_is_next() -> None:
+async def test_a_blocked_event_says_how_often_it_was_tried_and_when_it_is_next() -> None:
     blocked = Blocked(FEED, "a", 1, 4, NOON, "HTTP 503")
-    (transit,) = find_transits([event(1)], Standing("erp", 3, blocked), SinkSettings(type="stdout"))
+    (transit,) = await find_transits([event(1)], Standing("erp", 3, blocked), SinkSettings(type="stdout"), SHARED)
     assert transit == Transit("erp", Stage.BLOCKED, 4, "HTTP 503", NOON)
 
 
-def test_attempts_at_an_event_that_is_filtered_now_are_not_those_of_the_next() -> None:
+async def test_attempts_at_an_event_that_is_filtered_now_are_not_those_of_the_next() -> None:
     settings = SinkSettings(type="stdout", changes=("deleted",))
     standing = Standing("erp", 3, Blocked(FEED, "a", 1, 4, NOON, "HTTP 503"))
-    filtered, blocked = find_transits([event(1), event(2, "deleted")], standing, settings)
+    filtered, blocked = await find_transits([event(1), event(2, "deleted")], standing, settings, SHARED)
     assert (filtered.stage, blocked.stage, blocked.attempts) == (Stage.FILTERED, Stage.BLOCKED, 0)
 
 
 @pytest.mark.parametrize("filters", [{"sources": ["other"]}, {"resources": ["stock"]}, {"changes": ["deleted"]}])
-def test_what_a_sink_does_not_want_is_filtered(filters: dict[str, list[str]]) -> None:
+async def test_what_a_sink_does_not_want_is_filtered(filters: dict[str, list[str]]) -> None:
     settings = SinkSettings.model_validate({"type": "stdout"} | filters)
-    (transit,) = find_transits([event(1)], Standing("erp", 3), settings)
+    (transit,) = await find_transits([event(1)], Standing("erp", 3), settings, SHARED)
     assert transit.stage is Stage.FILTERED
+
+
+async def test_an_event_that_went_out_because_its_filter_took_too_long_says_so() -> None:
+    settings = SinkSettings(type="stdout", where="after.t.exists(a, after.t.exists(b, a + b == 1))")
+    large = replace(event(1), body=b'{"data":{"after":{"t":[' + b"0," * 20_000 + b"0]}}}")
+    with closing(Evaluator(timedelta(milliseconds=100))) as evaluator:
+        (transit,) = await find_transits([large], Standing("erp", 3), settings, evaluator)
+    assert (transit.stage, transit.error) == (
+        Stage.DELIVERED,
+        "where: takes too long to judge of so large a record",
+    )
+
+
+async def test_an_event_that_went_out_because_its_record_left_the_filter_says_so() -> None:
+    settings = SinkSettings(type="stdout", where="after.status == 'shipped'", on_leave="send")
+    left = replace(event(1), body=b'{"data":{"before":{"status":"shipped"},"after":{"status":"lost"}}}')
+    (transit,) = await find_transits([left], Standing("erp", 3), settings, SHARED)
+    assert (transit.stage, transit.error) == (
+        Stage.DELIVERED,
+        "it left the filter: after.status == 'shipped' does not hold",
+    )
+
+
+def test_a_named_event_that_was_published_unjudged_is_told_from_others() -> None:
+    bodies = (b'{"data":{"unjudged":true}}', b'{"data":{"after":{"unjudged":true}}}')
+    assert [Told(NOON, replace(event(1), body=body)).is_unjudged for body in bodies] == [True, False]
 
 
 def test_runs_of_a_kind_that_end_together_are_gathered() -> None:

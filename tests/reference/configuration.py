@@ -18,6 +18,7 @@ from dockbell.config import (
     NamedEventSettings,
     ResourceSettings,
     Secret,
+    SecretUrl,
     SinkSettings,
     SourceSettings,
     StoreSettings,
@@ -26,7 +27,7 @@ from dockbell.config import (
 from dockbell.config.cron import Cron
 from dockbell.config.expression import Condition
 from dockbell.config.tables import BUILT_IN, Resources
-from dockbell.config.values import BaseUrl, ConfigPath, Duration, Pointer, ProxyUrl, format_duration
+from dockbell.config.values import BaseUrl, ConfigPath, Duration, Pointer, format_duration
 from dockbell.sinks import find_sink_types, load_sink_type
 from tests.reference.markdown import code, escape, page, table
 
@@ -41,6 +42,8 @@ in one file that works as it is.
 - A *duration* is text: `"250ms"`, `"90s"`, `"5m"`, `"24h"`, `"7d"`, `"1h30m"`.
 - A *JSON pointer* names a place in a record: `"/status"`, `"/lines/*/sku"`, where `*` is any element of an array.
 - A *secret* is text, `{ env = "NAME" }` or `{ file = "path" }`. It is looked up when it is needed, and never shown.
+- A *secret URL* is a secret whose text is a URL, of which a password, the path or a query may be secret. Of one that
+  stands in the configuration as text, scheme, host and port are shown; of the others, where they come from.
 - A *condition* is an expression in [CEL](https://cel.dev), such as `after.available < 10`: see [Choose what a sink
   gets](../how-to/choose-events.md#which-events).
 - Where a list is wanted, one value may stand without brackets."""
@@ -50,7 +53,6 @@ _TYPES: Final[tuple[tuple[object, str], ...]] = (
     (Cron, "cron"),
     (Pointer, "JSON pointer"),
     (BaseUrl, "URL"),
-    (ProxyUrl, "URL"),
     (ConfigPath, "path"),
     (Duration, "duration"),
 )
@@ -184,6 +186,8 @@ def _name_type(hint: object, bounds: list[Any]) -> str:
 
 
 def _name_plain(hint: object, bounds: list[Any]) -> str:
+    if isinstance(hint, type) and issubclass(hint, SecretUrl):
+        return "secret URL"
     words = _PLAIN.get(hint) or getattr(hint, "__name__", str(hint)).lower()
     limits = [
         f"{word} {_show(getattr(each, name))}" for kind, name, word in _BOUNDS for each in bounds if type(each) is kind

@@ -30,6 +30,7 @@ _NOTES: Final = {
     "detected_at": "When dockbell saw it.",
 }
 _NOTICES: Final = {
+    "crowded": ("the web server", "More came to it than there is room for; some were not taken."),
     "dead_letter": ("a sink", "It will not be offered an event again, unless you say so."),
     "overrun": ("a sink", "It took nothing for so long that it has lost events."),
     "unreachable": ("a sink", "Nothing can be delivered now."),

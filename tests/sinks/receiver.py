@@ -103,7 +103,9 @@ def respond(status: str, body: bytes = b"", **headers: str) -> bytes:
 OK: Final = respond("200 OK", b"thanks")
 
 
-def make_sink(url: str, facts: Facts | None = None, *, secret: Any = SECRET, **settings: Any) -> WebhookSink:
+def make_sink(
+    url: str | dict[str, str], facts: Facts | None = None, *, secret: Any = SECRET, **settings: Any
+) -> WebhookSink:
     """Return the sink ``erp``."""
     values = {"type": "webhook", "url": url, "secret": secret} | settings
     return WebhookSink("erp", WebhookSettings.model_validate(values), (facts or Facts()).telemetry)

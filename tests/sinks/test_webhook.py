@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -200,6 +201,9 @@ def test_the_window_is_the_number_of_lanes() -> None:
     ("settings", "problem"),
     [
         ({"url": "ftp://erp"}, 'must be a URL such as "https://erp.example.com/hooks/dockbell", got "ftp://erp"'),
+        ({"url": "htps://erp/hush-hush?hush"}, r'got "htps://erp/\*\*\*"'),
+        ({"url": "erp.example.com/hush-hush"}, r'got "\*\*\*"'),
+        ({"proxy": "htps://erp/hush-hush"}, r'got "htps://erp/\*\*\*"'),
         ({"url": "https://me:secret@erp/"}, "must not hold a user or password; use headers"),
         ({"url": "https://☃.net/"}, "cannot be used, "),
         ({"proxy": "http://☃.net/"}, "cannot be used, "),
@@ -224,6 +228,7 @@ def test_settings_that_cannot_work_are_told(settings: dict[str, Any], problem: s
     with pytest.raises(ValidationError, match=problem) as error:
         WebhookSettings.model_validate(values)
     assert "me:secret" not in str(error.value)
+    assert "hush" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -231,8 +236,8 @@ def test_settings_that_cannot_work_are_told(settings: dict[str, Any], problem: s
     [
         ("https://erp.example.com:8443/hooks/hush?token=hush#hush", "https://erp.example.com:8443/***"),
         ("https://erp.example.com?token=hush", "https://erp.example.com/***"),
-        ("https://erp.example.com", "https://erp.example.com/"),
-        ("http://[::1]:80/", "http://[::1]/"),
+        ("https://erp.example.com", "https://erp.example.com"),
+        ("http://[::1]:80/", "http://[::1]:80/"),
     ],
 )
 def test_a_printed_configuration_does_not_show_the_path_which_may_hold_a_token(url: str, shown: str) -> None:
@@ -274,3 +279,21 @@ def test_a_missing_secret_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("NO_SUCH_VARIABLE", raising=False)
     with pytest.raises(ConfigError, match="NO_SUCH_VARIABLE"):
         make_sink("https://erp/", secret=Secret(env="NO_SUCH_VARIABLE"))
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "problem"),
+    [
+        ("https://me:hush@erp/", {}, "file .*/url must not hold a user or password"),
+        ("erp.example.com/hush", {}, r'file .*/url must be a URL such as .*, got "\*\*\*"$'),
+        ("http://erp/hush", {"cert_file": "a.pem"}, r'\[sinks.erp\] cert_file needs a url that begins with "https:"'),
+        ("http://169.254.169.254/hush", {}, r"\[sinks.erp\] url has 169.254.169.254, which is never dialled"),
+    ],
+)
+def test_a_url_in_a_file_is_checked_at_the_start_as_well(
+    tmp_path: Path, text: str, settings: dict[str, Any], problem: str
+) -> None:
+    (tmp_path / "url").write_text(text)
+    with pytest.raises(ConfigError, match=problem) as error:
+        make_sink({"file": str(tmp_path / "url")}, **settings)
+    assert "hush" not in str(error.value)

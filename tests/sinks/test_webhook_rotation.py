@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import subprocess
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -107,6 +108,45 @@ async def test_a_new_secret_signs_the_next_attempt_without_a_restart(tmp_path: P
     Webhook(SECRET).verify(first.body, first.headers)
     Webhook(OTHER).verify(second.body, second.headers)
     assert facts.of(Renewed) == ["sink erp: secret changed; the new is in use"]
+
+
+@pytest.mark.usefixtures("looking_often")
+async def test_a_url_in_a_file_is_where_the_next_attempt_goes_once_it_changes(tmp_path: Path) -> None:
+    path, facts = tmp_path / "url", Facts()
+    async with receiving(OK) as receiver, receiving(OK) as other:
+        path.write_text(f"http://127.0.0.1:{receiver.port}/hooks/token-one")
+        async with running(make_sink({"file": str(path)}, facts, lanes=1)) as run:
+            run.deliver(make_delivery(1))
+            await run.until_settled(1)
+            path.write_text("http://me:hush@127.0.0.1/")
+            await facts.until(NotRenewed, 1)
+            path.write_text(f"http://127.0.0.1:{other.port}/hooks/token-two")
+            await facts.until(Renewed, 1)
+            run.deliver(make_delivery(2))
+            await run.until_settled(2)
+    assert [each.target for each in receiver.requests] == ["/hooks/token-one"]
+    assert [(each.target, each.headers["host"]) for each in other.requests] == [
+        ("/hooks/token-two", f"127.0.0.1:{other.port}")
+    ]
+    assert facts.of(Renewed) == ["sink erp: url or proxy changed; the new is in use"]
+    assert "hush" not in str(facts.of(NotRenewed))
+
+
+@pytest.mark.usefixtures("looking_often")
+async def test_so_is_a_proxy(tmp_path: Path) -> None:
+    path, facts = tmp_path / "proxy", Facts()
+    async with receiving(OK) as proxy:
+        path.write_text(f"http://me:one@127.0.0.1:{proxy.port}")
+        sink = make_sink("http://erp.example.com/hooks", facts, lanes=1, proxy={"file": str(path)})
+        async with running(sink) as run:
+            run.deliver(make_delivery(1))
+            await run.until_settled(1)
+            path.write_text(f"http://me:two@127.0.0.1:{proxy.port}")
+            await facts.until(Renewed, 1)
+            run.deliver(make_delivery(2))
+            await run.until_settled(2)
+    shown = [b64decode(each.headers["proxy-authorization"].removeprefix("Basic ")) for each in proxy.requests]
+    assert shown == [b"me:one", b"me:two"]
 
 
 @pytest.mark.usefixtures("looking_often")

@@ -12,7 +12,8 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 @pytest.fixture
 def discretion() -> Discretion:
-    discretion = Discretion("http://user:hush%2Fhush@proxy:3128")
+    discretion = Discretion()
+    discretion.show_proxy("http://user:hush%2Fhush@proxy:3128")
     discretion.show("canary-key-1")
     return discretion
 
@@ -26,7 +27,7 @@ def test_no_secret_is_said_back_even_cut_short(discretion: Discretion, secret: s
 
 def test_words_that_are_none_stay(discretion: Discretion) -> None:
     assert discretion.hush("the canary is a bird") == "the canary is a bird"
-    assert Discretion(None).hush("nothing was shown") == "nothing was shown"
+    assert Discretion().hush("nothing was shown") == "nothing was shown"
 
 
 def test_an_answer_says_nothing_back_either(discretion: Discretion) -> None:
@@ -36,7 +37,8 @@ def test_an_answer_says_nothing_back_either(discretion: Discretion) -> None:
 
 
 def test_a_short_key_is_kept_out_of_a_body_and_no_word_is_taken_for_it() -> None:
-    discretion = Discretion("http://user@proxy:3128")
+    discretion = Discretion()
+    discretion.show_proxy("http://user@proxy:3128")
     discretion.show("k")
     assert discretion.hush("the key") == "the key"
     assert discretion.hush_answer(Response(401, {}, b'"k"', NOW, NOW, NOW)).body == b'"***"'

@@ -174,3 +174,43 @@ def test_a_feed_that_cannot_be_read_says_when_it_is_asked_again() -> None:
     fact = FeedFails(FEED, "HTTP 401; the API does not accept the key, check api_key", timedelta(minutes=1))
     assert str(fact).endswith("check api_key; asking again in 60 s")
     assert str(FeedFails(FEED, "HTTP 401")) == "main/shipments: HTTP 401"
+
+
+def say(stream: StringIO, *said: tuple[float, str, str]) -> list[str]:
+    """Have loggers say something, each at a time in seconds; return the texts that are in the log."""
+    start_log(stream)
+    (handler,) = logging.getLogger().handlers
+    for at, name, words in said:
+        record = logging.LogRecord(name, logging.ERROR, __file__, 1, words, None, None)
+        record.created = 1_800_000_000 + at
+        handler.handle(record)
+    return [json.loads(line)["text"] for line in stream.getvalue().splitlines()]
+
+
+def test_what_the_event_loop_repeats_is_told_once_a_minute_with_its_number() -> None:
+    shortage = "socket.accept() out of system resource\nsocket: <socket.socket fd={}>"
+    said = [(number / 100, "asyncio", shortage.format(number)) for number in range(5_000)]
+    told = say(StringIO(), *said, (70, "dockbell", "a line"), (80, "asyncio", shortage), (131, "dockbell", "another"))
+    assert told == [
+        shortage.format(0),
+        "socket.accept() out of system resource (4999 times more within 70 s)",
+        "a line",
+        "socket.accept() out of system resource (1 times more within 61 s)",
+        "another",
+    ]
+
+
+def test_what_is_not_the_same_is_all_told() -> None:
+    said = [
+        (0, "asyncio", "one"),
+        (0, "asyncio", "another"),
+        (0, "uvicorn.error", "one"),
+        (0, "other", "x"),
+        (0, "other", "x"),
+    ]
+    assert say(StringIO(), *said) == ["one", "another", "one", "x", "x"]
+
+
+def test_what_is_told_apart_has_an_end() -> None:
+    said = [(0, "asyncio", f"error {number}") for number in range(1_000)]
+    assert len(say(StringIO(), *said, (61, "dockbell", "a line"))) == 1_001

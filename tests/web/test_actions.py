@@ -67,6 +67,20 @@ async def test_a_sink_is_paused_and_resumed(acting: Served, filled: Filled, ear:
     ]
 
 
+@pytest.mark.parametrize(
+    ("proxies", "who"),
+    [([], "127.0.0.1"), (["10.0.0.1"], "127.0.0.1"), (["127.0.0.1", "10.0.0.1"], "203.0.113.9 through 127.0.0.1")],
+)
+async def test_an_act_is_told_with_who_asked_and_through_which_proxy(
+    tmp_path: Path, ear: Ear, proxies: list[str], who: str
+) -> None:
+    async with serve(tmp_path, telemetry=ear.telemetry, token={"value": TOKEN}, trusted_proxies=proxies) as site:
+        said = {"authorization": f"Bearer {TOKEN}", "x-forwarded-for": "the chief, 203.0.113.9, 10.0.0.1"}
+        site.client.headers.update(said)
+        assert (await act(site, "/sinks/erp/pause")).status_code == 200
+    assert told(ear) == [f"web: sink erp: paused: by an operator, asked by {who}"]
+
+
 async def test_dead_letters_that_are_chosen_are_sent_again(acting: Served, filled: Filled) -> None:
     await bury_letters(acting, "erp", filled.feed, (1, "a"), (2, "b"))
     body = {"letters": [{"feed": "main/shipments", "sequence": 2, "key": "b"}]}

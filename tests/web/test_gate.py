@@ -230,13 +230,29 @@ async def test_what_no_library_sends_is_refused(shared: Served, sent: bytes, sta
 async def test_whoever_comes_when_there_are_too_many_is_told_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dockbell.web.connection.CONNECTIONS_MOST", 1)
+    monkeypatch.setattr("dockbell.web.crowd.CONNECTIONS_MOST", 1)
     async with serve(tmp_path) as site, await anyio.connect_tcp("127.0.0.1", site.site.port) as first:
-        answer = await _exchange(site.site.port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        filled = await site.fill("a")
+        asked = f"GET {filled.events_url}?after={site.store.epoch}.1&wait=60s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        await first.send(asked.encode())
+        await site.until_waiting(1)
+        answer = await _exchange(site.site.port, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert answer.split()[1] == b"503"
         assert b"urn:dockbell:problem:too-many-connections" in answer
-        await first.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = await _exchange(site.site.port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert answer.split()[1] == b"200"  # a probe is answered all the same
+        await filled.put("b")
         assert (await first.receive()).split()[1] == b"200"
+
+
+async def test_a_body_that_drips_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dockbell.web.crowd.CONNECTIONS_MOST", 1)
+    async with serve(tmp_path) as site, await anyio.connect_tcp("127.0.0.1", site.site.port) as dripping:
+        await dripping.send(b"POST /session HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
+        answer = await _exchange(site.site.port, b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert answer.split()[1] == b"200"
+        with anyio.fail_after(5), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            await dripping.receive()
 
 
 @pytest.mark.parametrize(
@@ -267,7 +283,7 @@ async def test_a_target_is_a_path_or_a_url_of_this_machine(
     assert answer.split()[1] == status
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: localh"])
+@pytest.mark.parametrize("sent", [b"G", b"GET / HTTP/1.1\r\nHost: localh"])
 async def test_a_client_that_does_not_say_what_it_wants_is_hung_up_on(
     shared: Served, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,9 +61,16 @@ async def test_the_cookie_is_kept_from_scripts_and_other_sites(guarded: Served) 
     ids=["forwarded", "origin"],
 )
 async def test_behind_tls_the_cookie_never_goes_without_it(tmp_path: Path, headers: dict[str, str]) -> None:
-    async with serve(tmp_path, token={"value": TOKEN}, url="https://public.example.com") as site:
+    async with serve(
+        tmp_path, token={"value": TOKEN}, url="https://public.example.com", trusted_proxies="127.0.0.1"
+    ) as site:
         (cookie,) = (await sign_in(site, **headers)).headers.get_list("set-cookie")
     assert "; Secure" in cookie
+
+
+async def test_tls_is_believed_of_nobody_but_a_trusted_proxy(guarded: Served) -> None:
+    (cookie,) = (await sign_in(guarded, **{"x-forwarded-proto": "https"})).headers.get_list("set-cookie")
+    assert "; Secure" not in cookie  # a browser would keep it back from the address that it has asked
 
 
 async def test_a_wrong_token_begins_nothing(guarded: Served) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TypeAlias
 
 from dockbell.app import opening
@@ -33,7 +34,7 @@ from dockbell.sources import InventoryClient
 from dockbell.telemetry import SinkLeft, SinkOverrun, Telemetry
 
 FeedRecipe: TypeAlias = tuple[SourceSettings, ResourceSettings]
-SinkRecipe: TypeAlias = tuple[SinkSettings, str, frozenset[Feed]]
+SinkRecipe: TypeAlias = tuple[SinkSettings, str, frozenset[Feed], timedelta]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ class Crew:
         self.herald = Herald(store, telemetry, name=config.name, now=opening.now)
         self.attendant = Attendant(store, self.reconcilers, self.readers, telemetry, name=config.name)
         self.janitor = self._make_janitor(config)
+        self._configured = frozenset(_list_feeds(config))
         self._clients: dict[str, InventoryClient] = {}
         self._source_recipes: dict[str, SourceSettings] = {}
         self._feed_recipes: dict[Feed, FeedRecipe] = {}
@@ -138,7 +140,7 @@ class Crew:
         await self._make_relays(config, opened, changes.sinks, is_first=is_first)
         self.janitor = self._make_janitor(config)
         self.herald.forget(changes.feeds.removed, changes.sinks.removed)
-        self.config = config
+        self.config, self._configured = config, frozenset(feeds)
 
     async def _take_clients(self, config: Config, opened: Opened, changes: Difference[str]) -> None:
         sources = _list_sources(config)
@@ -195,7 +197,7 @@ class Crew:
         self.detailers.pop(feed, None)
 
     async def _make_relay(self, sink: Sink, recipe: SinkRecipe) -> None:
-        settings, state_url, unordered = recipe
+        settings, state_url, unordered, max_owed = recipe
         await self._enroll(sink.name, recipe)
         self.relays[sink.name] = Relay(
             sink,
@@ -206,6 +208,9 @@ class Crew:
             name=self.config.name,
             state_url=state_url,
             unordered=unordered,
+            max_owed=max_owed,
+            steady=opening.steady,
+            feeds=lambda: self._configured,
         )
         self._sink_recipes[sink.name] = recipe
         self.herald.expect(sink.name)
@@ -278,4 +283,5 @@ def _list_feeds(config: Config) -> Mapping[Feed, FeedRecipe]:
 def _list_sinks(config: Config) -> Mapping[str, SinkRecipe]:
     state_url = "" if config.web is None else config.web.public_url
     unordered = frozenset(Feed(each.source, each.resource) for each in config.feeds() if each.settings.unordered)
-    return {name: (settings, state_url, unordered) for name, settings in config.sinks.items()}
+    max_owed = config.store.max_owed
+    return {name: (settings, state_url, unordered, max_owed) for name, settings in config.sinks.items()}

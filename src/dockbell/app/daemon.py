@@ -20,6 +20,7 @@ from dockbell.app.crew import Changes, Crew, assemble, open_news
 from dockbell.app.post import Post
 from dockbell.config import Config, WebSettings
 from dockbell.core.model import Feed
+from dockbell.descriptors import raise_limit
 from dockbell.errors import ConfigError, DockbellError, StoreUnavailable
 from dockbell.operations.looking import Outlook
 from dockbell.operations.status import Status, find_reasons, load_status
@@ -388,11 +389,12 @@ async def run(
 async def run_until_signal(read: Callable[[], Config], telemetry: Telemetry) -> None:
     """Run the daemon until SIGTERM or SIGINT; a second signal ends it without waiting for deliveries.
 
-    SIGHUP has the configuration read again.
+    SIGHUP has the configuration read again. The process takes as many file descriptors as it is allowed to.
 
     Raises:
         ConfigError, StoreError: As :func:`run`.
     """
+    raise_limit()
     config = read()
     stop, reloads = anyio.Event(), Bell()
     async with anyio.create_task_group() as group:

@@ -28,6 +28,7 @@ _HOMES = {
     "purge": "dockbell.cli.purge:purge",
     "pause": "dockbell.cli.pause:pause",
     "resume": "dockbell.cli.pause:resume",
+    "retry": "dockbell.cli.pause:retry",
     "catalogue": "dockbell.cli.catalogue:catalogue",
     "test": "dockbell.cli.test:test",
     "secret": "dockbell.cli.secret:secret",
@@ -69,6 +70,7 @@ _SECTIONS = {
         "pause": "Send nothing to [sinks.SINK] until it is resumed.",
         "purge": "Erase all that is stored of one record's content, for good.",
         "resume": "Let a paused [sinks.SINK] go on, with all that it is owed.",
+        "retry": "Send to [sinks.SINK] at once what waits for its next attempt.",
     },
 }
 

@@ -33,7 +33,8 @@ def backup(config_path: str | None, *, path: Path, force: bool, as_json: bool) -
 
     To put one back: stop the daemon, copy the file to where the store is, and start the daemon.
 
-    Exits with 1 when there is no store, PATH is there already, or the copy cannot be written or is not sound.
+    Exits with 1 when there is no store, PATH is there already, others could put another file in its place, or the copy
+    cannot be written or is not sound.
 
     \b
     Examples:

@@ -42,6 +42,8 @@ def catalogue(config_path: str | None, *, form: str, output: Path | None) -> Non
     """
     import anyio
 
+    from dockbell.errors import ConfigError
+
     found = anyio.run(_find, read_config(config_path))
     if output is None:
         if form == "asyncapi":
@@ -49,14 +51,21 @@ def catalogue(config_path: str | None, *, form: str, output: Path | None) -> Non
         else:
             print_json({"definitions": found.write_schemas(lambda name: f"#/definitions/{name}")})
         return
-    output.mkdir(parents=True, exist_ok=True)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        for name, content in _list_files(found, form).items():
+            _write(output / name, content)
+    except OSError as error:
+        raise ConfigError(f"--output {output}: cannot be written, {(error.strerror or str(error)).lower()}") from error
+
+
+def _list_files(found: Catalogue, form: str) -> dict[str, dict[str, Any]]:
+    """Return what each file holds, by its name."""
     if form == "asyncapi":
-        _write(output / "asyncapi.json", found.write_document())
-        return
+        return {"asyncapi.json": found.write_document()}
     schemas = found.write_schemas(lambda name: name + _SCHEMA_SUFFIX)
-    for name, schema in schemas.items():
-        _write(output / (name + _SCHEMA_SUFFIX), schema)
-    _write(output / "index.json", _list(schemas, found.write_document()))
+    files = {name + _SCHEMA_SUFFIX: schema for name, schema in schemas.items()}
+    return files | {"index.json": _list(schemas, found.write_document())}
 
 
 def _list(schemas: Mapping[str, Any], document: dict[str, Any]) -> dict[str, Any]:
@@ -74,7 +83,10 @@ def _list(schemas: Mapping[str, Any], document: dict[str, Any]) -> dict[str, Any
 def _write(path: Path, content: dict[str, Any]) -> None:
     import json
 
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    from dockbell.ownership import OPEN_TO_ALL, write_draft
+
+    # By a rename, which follows no link that others may have put there.
+    write_draft(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n", OPEN_TO_ALL).replace(path)
 
 
 async def _find(config: Config) -> Catalogue:

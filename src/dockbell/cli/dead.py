@@ -351,7 +351,11 @@ def _explain_filters(config: Config, sink: str, event: Event | None) -> str:
     """Return which filter of the sink would hold the event back now; empty where none does."""
     from dockbell.core.publishing.filters import Filter
 
-    return Filter(config.sinks[sink]).explain(event) if event is not None and sink in config.sinks else ""
+    if event is None or sink not in config.sinks:
+        return ""
+    sieve = Filter(config.sinks[sink])
+    answer = sieve.judge(event)
+    return "" if answer.lets_through else sieve.explain(event, answer)
 
 
 def _show(found: Undelivered, event: Event | None, obstacle: str, *, as_json: bool) -> None:

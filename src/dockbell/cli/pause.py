@@ -1,4 +1,4 @@
-"""``dockbell pause`` and ``dockbell resume``."""
+"""``dockbell pause``, ``dockbell resume`` and ``dockbell retry``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dockbell.cli.asking import choose_sink, load_sink, opened_desk, write_time
+from dockbell.cli.asking import choose_sink, find_obstacles, load_sink, opened_desk, write_time
 from dockbell.cli.completing import complete_sinks
 from dockbell.cli.options import config_option, json_option, read_config
 from dockbell.cli.printing import print_json, print_lines
 
 if TYPE_CHECKING:
     from dockbell.config import Config
-    from dockbell.ports import SinkState
+    from dockbell.ports import Hurried, SinkState
 
 
 @click.command()
@@ -62,7 +62,7 @@ async def _pause(config: Config, sink: str, reason: str) -> tuple[bool, SinkStat
 def resume(config_path: str | None, *, sink: str, as_json: bool) -> None:
     """Let a paused [sinks.SINK] go on, with all that it is owed.
 
-    A daemon that runs begins within a second.
+    A daemon that runs begins within a second, also with what waited for its next attempt.
 
     \b
     Example:
@@ -79,7 +79,7 @@ def resume(config_path: str | None, *, sink: str, as_json: bool) -> None:
     if as_json:
         print_json({"sink": sink, "changed": was_paused, "owed": state.owed, "daemon": holder or None})
     elif not was_paused:
-        click.echo(f"sink {sink} is not paused")
+        click.echo(f'sink {sink} is not paused; "dockbell retry {sink}" sends at once what waits for its next attempt')
     else:
         click.echo(f"sink {sink} goes on; {state.owed} events are owed")
         if not holder:
@@ -87,6 +87,48 @@ def resume(config_path: str | None, *, sink: str, as_json: bool) -> None:
 
 
 async def _resume(config: Config, sink: str) -> tuple[bool, SinkState]:
+    from dockbell import app
+
     async with opened_desk(config) as desk:
-        was_paused = await desk.resume(sink)
+        was_paused = await desk.resume(sink, app.now())
     return was_paused, await load_sink(config, sink)
+
+
+@click.command()
+@click.argument("sink", shell_complete=complete_sinks)
+@config_option
+@json_option
+def retry(config_path: str | None, *, sink: str, as_json: bool) -> None:
+    """Send to [sinks.SINK] at once what waits for its next attempt.
+
+    For a receiver that is well again: nothing waits for the next time of its schedule any more, nor until the end of a
+    pause that the receiver has asked for. Attempts go on being counted. A daemon that runs begins within a second.
+    Dead letters are sent by "dockbell dead retry".
+
+    \b
+    Example:
+      dockbell retry erp
+    """
+    import anyio
+
+    from dockbell import app
+
+    config = read_config(config_path)
+    choose_sink(config, sink)
+    hurried, state = anyio.run(_retry, config, sink)
+    holder = app.find_holder(config)
+    if as_json:
+        told = {"sink": sink, "keys": hurried.keys, "replays": hurried.replays}
+        print_json(told | {"paused": state.paused or None, "daemon": holder or None})
+        return
+    click.echo(f"sink {sink}: {hurried.keys} records and {hurried.replays} replays that waited are due now")
+    for obstacle in find_obstacles(config, state):
+        print_lines(obstacle)
+
+
+async def _retry(config: Config, sink: str) -> tuple[Hurried, SinkState]:
+    from dockbell import app
+
+    async with opened_desk(config) as desk:
+        hurried = await desk.hurry(sink, app.now())
+    return hurried, await load_sink(config, sink)

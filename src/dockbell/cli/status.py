@@ -26,8 +26,8 @@ def status(ctx: click.Context, config_path: str | None, *, as_json: bool, verbos
     """Print how feeds and sinks stand; for monitoring too.
 
     Exits with 1, and says why, when no daemon runs, a feed was not read completely for three intervals and a minute,
-    has a problem, holds deletions or drift or has records in quarantine, or a sink is paused, has dead letters or owes
-    an event for more than five minutes.
+    has a problem, holds deletions or drift or has records in quarantine, a sink is paused, has dead letters or owes an
+    event for more than five minutes, or more came to the web server within the hour than there is room for.
 
     \b
     read      since the last complete reading of the feed, poll or pass

@@ -138,7 +138,8 @@ def _note_row(note: Noted) -> tuple[object, ...]:
 def _event_row(told: Told) -> tuple[object, ...]:
     event = told.event
     sinks = "; ".join(f"{transit.sink} {_tell_transit(transit)}" for transit in told.transits)
-    return (f"#{event.sequence}", _write(told.recorded_at), event.type, event.id, sinks)
+    kind = f"{event.type} (unjudged: its condition took too long)" if told.is_unjudged else event.type
+    return (f"#{event.sequence}", _write(told.recorded_at), kind, event.id, sinks)
 
 
 def _tell_transit(transit: Transit) -> str:
@@ -151,7 +152,7 @@ def _tell_transit(transit: Transit) -> str:
         return f"dead after {transit.attempts} attempts{error}"
     if transit.stage is Stage.FILTERED:
         return f"filtered{error}"
-    return transit.stage.value
+    return f"{transit.stage.value}{error}"
 
 
 def _write(moment: datetime | None) -> str:

@@ -3,7 +3,7 @@
 - ``values``: the types that keys have: durations, pointers, names, URLs, paths. ``cron``: schedules. ``expression``:
   conditions on changes.
 - ``wording``: the base of every table, and plain words for what does not fit it.
-- ``secret``: values that must not be seen.
+- ``secret``: values that must not be seen, URLs among them.
 - ``web``: what ``[web]`` holds, and on which addresses that is safe.
 - ``tables``: what each other table holds, and how the settings of a feed are merged.
 - ``loading``: from a file to a :class:`Config`, or to every problem at once. ``printing``: back, without the secrets.
@@ -14,10 +14,11 @@ name the file, the table, the key, what was got and what to do.
 
 from __future__ import annotations
 
-from dockbell.config.expression import Answer, Expression, Facts, unite
+from dockbell.condition.evaluation import Answer
+from dockbell.config.expression import Expression, Facts, LooksAt, unite
 from dockbell.config.loading import check_secrets, find, load, validate
 from dockbell.config.printing import redacted, to_toml
-from dockbell.config.secret import Secret
+from dockbell.config.secret import ProxyUrl, Revealed, RevealedBytes, Secret, SecretUrl
 from dockbell.config.tables import (
     Config,
     FeedSettings,
@@ -28,13 +29,13 @@ from dockbell.config.tables import (
     StoreSettings,
 )
 from dockbell.config.values import (
+    SCHEDULE,
     ConfigPath,
     Duration,
     Interval,
     Names,
     Pointer,
     Pointers,
-    ProxyUrl,
     Table,
     find_taken,
     format_duration,
@@ -44,6 +45,7 @@ from dockbell.config.web import WebSettings
 from dockbell.config.wording import Settings, suggest
 
 __all__ = [
+    "SCHEDULE",
     "Answer",
     "Config",
     "ConfigPath",
@@ -52,13 +54,17 @@ __all__ = [
     "Facts",
     "FeedSettings",
     "Interval",
+    "LooksAt",
     "NamedEventSettings",
     "Names",
     "Pointer",
     "Pointers",
     "ProxyUrl",
     "ResourceSettings",
+    "Revealed",
+    "RevealedBytes",
     "Secret",
+    "SecretUrl",
     "Settings",
     "SinkSettings",
     "SourceSettings",

@@ -1,20 +1,21 @@
-"""Conditions in CEL (https://cel.dev), such as ``after.available < 10``; the one home of the library that runs them.
+"""Conditions in CEL (https://cel.dev), such as ``after.available < 10``.
 
-CEL has no loops but those over lists, no I/O and no state, and its patterns match in linear time. What is left to guard
-against is size: an expression is short, and loops within loops run over small records only. The library itself guards
-against deep nesting.
+CEL has no I/O and no state, and loops over lists only. What is left to guard against is time, which grows with what
+records hold: :mod:`dockbell.condition.cost` bounds it beforehand, and here nothing is evaluated that may take longer
+than some milliseconds. The library itself guards against deep nesting.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from enum import StrEnum
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
 from pydantic import AfterValidator
 
+from dockbell.condition.cost import BYTES_A_UNIT, find_cost
+from dockbell.condition.evaluation import Answer, compile_text, evaluate, make_context
 from dockbell.config.values import name_kind, show
 from dockbell.config.wording import suggest
 
@@ -25,7 +26,13 @@ VARIABLES: Final = ("before", "after", "change", "changed", "key", "resource", "
 """What an expression may name: two records, ``created`` and so on, the pointers that changed, key string and feed."""
 
 _LENGTH_MAX: Final = 1000  # some thousand operators in a row would overflow the library's stack
-_STEPS_MAX: Final = 1_000_000  # a third of a second
+_STEPS_MAX: Final = 100_000
+"""What is evaluated at once takes no more: some milliseconds."""
+_STEPS_USABLE: Final = 10_000_000
+"""What takes more, whatever the record, would always run out of time: about a second."""
+_SMALL: Final = 4096
+"""Bytes of records that are faster to decode than to look through for single members."""
+_SIZE_MAX: Final = 1 << 26
 _FUNCTIONS: Final = frozenset(
     {
         *("bytes", "double", "duration", "dyn", "int", "size", "string", "timestamp", "type", "uint"),
@@ -47,31 +54,11 @@ _SOME: Final = {"change": "updated", "changed": [], "key": "a", "resource": "sto
 """What stands for a change while nothing is known of one."""
 
 
-class Answer(StrEnum):
-    """What an expression says of a change."""
-
-    YES = "holds"
-    NO = "does not hold"
-    MISSING = "names a member that is not there"
-    MISMATCH = "combines values of kinds that do not go together"
-    COSTLY = "would loop too long over so large a record"
-    BROKEN = "cannot be evaluated"
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is yes or no; every other answer counts as a no, and is worth counting."""
-        return self in (Answer.YES, Answer.NO)
-
-    @property
-    def is_held_back(self) -> bool:
-        """Whether it is a no, or counts as one; what cannot be judged at all is neither yes nor no."""
-        return self in (Answer.NO, Answer.MISSING, Answer.MISMATCH)
-
-
 LooksAt: TypeAlias = Mapping[str, frozenset[str] | None]
 """Variables, each with the members that are selected from it; None for all of them."""
 
-_ANSWERS: Final = {KeyError: Answer.MISSING, IndexError: Answer.MISSING, TypeError: Answer.MISMATCH}
+_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Expression:
@@ -86,12 +73,10 @@ class Expression:
     """
 
     def __init__(self, text: str) -> None:
-        import cel  # noqa: PLC0415  # 150 ms, for those alone who use it
-
         if len(text) > _LENGTH_MAX:
             raise ValueError(f"must have at most {_LENGTH_MAX} characters, got {len(text)}")
         try:
-            self._program = cel.compile(text)
+            self._program = compile_text(text)
         except ValueError as error:
             raise ValueError(f"must be CEL, got {show(text)}: {_say_where(str(error))}") from None
         loops = list(_LOOP.finditer(text))
@@ -101,9 +86,15 @@ class Expression:
         _refuse_unknown("function", called, _FUNCTIONS, sorted(_FUNCTIONS))
         self.text = text
         self.looks_at: LooksAt = {name: _find_members(name, text) for name in VARIABLES if name in named}
-        self._loops = len(loops)
+        self._cost = find_cost(text)
+        self._surely_quick = -1 if self._cost is None else self._cost.find_largest(_STEPS_MAX, _SIZE_MAX)
+        nothing = Facts(self.looks_at, **_NOTHING, others=_SOME)
+        if self._cost is not None and self._cost.steps(nothing.measure()) > _STEPS_USABLE:
+            raise ValueError(
+                f"must take less than a second, got {show(text)}, which takes longer whatever a record holds"
+            )
         # One that chooses may give something else of a real record.
-        kind = "" if "?" in text else self._find_kind(Facts(self.looks_at, **_NOTHING, others=_SOME))
+        kind = "" if "?" in text else self._find_kind(nothing)
         if kind not in ("", _BOOLEAN):
             raise ValueError(f"must be true or false of a change, got {show(text)}, which is always {kind}")
 
@@ -128,7 +119,7 @@ class Expression:
             parts = [Expression(part) for part in self._split()]
         except ValueError:  # what is no condition by itself
             parts = [self]
-        refusing = (f"{part.text} {part.describe(facts)}" for part in parts if part.judge(facts) is not Answer.YES)
+        refusing = (f"{part.text} {part.describe(facts)}" for part in parts if not part.judge(facts).lets_through)
         return next(refusing, "")
 
     def _split(self) -> list[str]:
@@ -149,31 +140,31 @@ class Expression:
         return [self.text] if whole else [*parts, self.text[start:].strip()]
 
     def _find_kind(self, facts: Facts) -> str:
-        """Return what kind of value it gives; empty where it gives none."""
-        if self._loops > 1 and self._count_steps(facts) > _STEPS_MAX:
+        """Return what kind of value it gives; empty where it gives none, or would take long to."""
+        if self._is_costly(facts):
             return ""
         try:
             value = self._program.execute(facts.context())
-        except Exception:  # noqa: BLE001  # as above
+        except Exception:  # noqa: BLE001  # it is of interest only where there is one
             return ""
         if isinstance(value, bool):
             return _BOOLEAN
         return "null" if value is None else name_kind(value)
 
     def judge(self, facts: Facts) -> Answer:
-        """Return what it says; it never raises."""
-        if self._loops > 1 and self._count_steps(facts) > _STEPS_MAX:
-            return Answer.COSTLY
-        try:
-            value = self._program.execute(facts.context())
-        except Exception as error:  # noqa: BLE001  # whatever it is, the change itself must go on
-            return _ANSWERS.get(type(error), Answer.BROKEN)
-        return (Answer.YES if value else Answer.NO) if isinstance(value, bool) else Answer.MISMATCH
+        """Return what it says, within some milliseconds; it never raises.
 
-    def _count_steps(self, facts: Facts) -> int:
-        """Return at most how often the innermost part can run: no list has more elements than there are commas."""
-        longest = (facts.commas + self.text.count(",") + 2) * (self.text.count("+") + 1)
-        return int(longest**self._loops)
+        :attr:`Answer.COSTLY` where it might take longer: then a process may be asked that can be killed.
+        """
+        try:
+            if facts.size_most > self._surely_quick and self._is_costly(facts):
+                return Answer.COSTLY
+        except (ValueError, RecursionError):  # what is no JSON that can be read
+            return Answer.BROKEN
+        return evaluate(self._program, facts.context)
+
+    def _is_costly(self, facts: Facts) -> bool:
+        return self._cost is None or self._cost.steps(facts.measure()) > _STEPS_MAX
 
 
 class Facts:
@@ -185,15 +176,25 @@ class Facts:
         looks_at: What any of the expressions looks at.
         before: The raw JSON of the record before; empty where there was none, and then an empty object.
         after: The same, after.
-        others: The other variables.
+        others: The other variables: texts, and lists of texts.
+
+    Attributes:
+        size_most: What is no less than their size, as costs are told by: no value takes less than two bytes, with what
+            stands before it.
     """
 
     def __init__(self, looks_at: LooksAt, *, before: bytes, after: bytes, others: Mapping[str, Any]) -> None:
-        self.commas = before.count(b",") + after.count(b",")
         self._looks_at = looks_at
-        self._records = {"before": before, "after": after}
+        self._records = {"before": before or b"{}", "after": after or b"{}"}
         self._others = others
         self._context: cel.Context | None = None
+        self._members: dict[str, Mapping[str, bytes]] = {}
+        self._rest = 0
+        for name in looks_at:
+            if name in others:
+                self._rest += _measure_texts(others[name])
+        length = len(before) + len(after)
+        self.size_most = self._rest + 8 + (length >> 1) + length // BYTES_A_UNIT
 
     def context(self) -> cel.Context:
         """Return them in the library's form.
@@ -201,17 +202,66 @@ class Facts:
         Raises:
             ValueError: They hold a number beyond all use.
         """
-        import cel  # noqa: PLC0415  # as above
-
         if self._context is None:
-            self._context = cel.Context({name: self._value(name, members) for name, members in self._looks_at.items()})
+            self._context = make_context({name: self._open(name, members) for name, members in self._looks_at.items()})
         return self._context
 
-    def _value(self, name: str, members: frozenset[str] | None) -> Any:
+    def _open(self, name: str, members: frozenset[str] | None) -> Any:
         if name in self._others:
             return self._others[name]
-        record = msgspec.json.decode(self._records[name] or b"{}", type=dict[str, Any])
-        return record if members is None else {member: record[member] for member in members & record.keys()}
+        record = self._records[name]
+        if members is None:
+            return _OBJECT.decode(record)
+        if len(record) > _SMALL:
+            return {member: msgspec.json.decode(text) for member, text in self._select(name, members).items()}
+        decoded = _OBJECT.decode(record)
+        return {member: decoded[member] for member in members & decoded.keys()}
+
+    def encode(self) -> bytes:
+        """Return them as a JSON object with a member for each variable.
+
+        Raises:
+            ValueError: A record is no JSON object.
+        """
+        return msgspec.json.encode({name: self._quote(name, members) for name, members in self._looks_at.items()})
+
+    def _quote(self, name: str, members: frozenset[str] | None) -> Any:
+        if name in self._others:
+            return self._others[name]
+        if members is None:
+            return msgspec.Raw(self._records[name])
+        return {member: msgspec.Raw(text) for member, text in self._select(name, members).items()}
+
+    def measure(self) -> int:
+        """Return their size, as costs are told by, or a little more.
+
+        Raises:
+            ValueError: A record is no JSON object.
+        """
+        size = self._rest
+        for name in self._looks_at.keys() & self._records.keys():
+            members = self._looks_at[name]
+            texts = [self._records[name]] if members is None else self._select(name, members).values()
+            size += 1 + sum(map(_measure, texts))
+        return size
+
+    def _select(self, name: str, members: frozenset[str]) -> Mapping[str, bytes]:
+        """Return the raw JSON of those of these members that a record has."""
+        if name not in self._members:
+            found = _MEMBERS.decode(self._records[name])
+            self._members[name] = {member: bytes(found[member]) for member in members & found.keys()}
+        return self._members[name]
+
+
+def _measure(text: bytes) -> int:
+    """Return the size of a JSON text: a value stands behind each comma, and behind each bracket that opens."""
+    return 1 + text.count(b",") + text.count(b"[") + text.count(b"{") + len(text) // BYTES_A_UNIT
+
+
+def _measure_texts(texts: str | Sequence[str]) -> int:
+    if isinstance(texts, str):
+        return 1 + len(texts) // BYTES_A_UNIT
+    return 1 + sum(map(_measure_texts, texts))
 
 
 def unite(expressions: Iterable[Expression]) -> LooksAt:

@@ -14,7 +14,8 @@ from dockbell.config.values import Table, redact_url
 def redacted(config: Config) -> Table:
     """Return a configuration in effect as JSON-ready tables: each feed's settings merged, in its source's table.
 
-    A secret is shown as ``***`` or by where it comes from, ``{"env": NAME}``; URLs lose user, password and query.
+    A secret is shown as ``***`` or by where it comes from, ``{"env": NAME}``; URLs lose user, password and query, and
+    those that may hold a secret their path.
     """
     table: Table = config.model_dump(mode="json", exclude_none=True, exclude={"resources": True})
     for source in table["sources"].values():

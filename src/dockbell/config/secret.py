@@ -9,11 +9,31 @@ from typing import Any, Final, Self
 
 from pydantic import Field, model_serializer, model_validator
 
-from dockbell.config.values import ConfigPath, name_kind
+from dockbell.config.values import ConfigPath, check_proxy, conceal_url, name_kind, redact_url
 from dockbell.config.wording import Settings
 from dockbell.errors import ConfigError
 
 _FORMS: Final = 'text, { env = "NAME" } or { file = "path" }'
+
+
+class Revealed(str):
+    """A secret's text, which tracebacks that show variables do not show."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Return what nobody is told by."""
+        return "'***'"
+
+
+class RevealedBytes(bytes):
+    """Bytes with a secret in them, likewise."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Return what nobody is told by."""
+        return "b'***'"
 
 
 class Secret(Settings):
@@ -41,18 +61,29 @@ class Secret(Settings):
         if [self.value, self.env, self.file].count(None) != 2:  # noqa: PLR2004  # of three
             raise ValueError(f"must be exactly one of {_FORMS}")
         if self.value is not None:
-            _clean(self.value)
+            self._check_value(_clean(self.value))
         return self
 
+    @classmethod
+    def _check_value(cls, value: str) -> None:
+        """Raise ValueError where a value is none such; it says nothing of the value that may be secret."""
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether what is secret stands in the configuration itself."""
+        return self.value is not None
+
     def reveal(self) -> str:
-        """Look the value up and return it, without white space around it.
+        """Look the value up and return it, without white space around it; its ``repr()`` does not show it.
 
         Raises:
-            ConfigError: The variable is not set, the file cannot be read, or there is no single line of text in it.
+            ConfigError: The variable is not set, the file cannot be read, or there is no single line of text in it, or
+                none that will do.
         """
         subject = f"environment variable {self.env}" if self.env is not None else f"file {self.file}"
         try:
-            return _clean(self._look_up())
+            value = Revealed(_clean(self._look_up()))
+            self._check_value(value)
         except KeyError:
             remedy = 'export it, or name another source of the value: { env = "NAME" } or { file = "path" }'
             raise ConfigError(f"{subject} is not set; {remedy}") from None
@@ -63,6 +94,7 @@ class Secret(Settings):
             raise ConfigError(f"{subject} must be UTF-8") from None
         except ValueError as error:
             raise ConfigError(f"{subject} {error}") from None
+        return value
 
     def _look_up(self) -> str:
         if self.env is not None:
@@ -75,7 +107,11 @@ class Secret(Settings):
         """Say where the value comes from."""
         if self.env is not None:
             return f"env:{self.env}"
-        return "***" if self.file is None else f"file:{self.file}"
+        return self._conceal() if self.file is None else f"file:{self.file}"
+
+    def _conceal(self) -> str:
+        """Return what anybody may see of a value that stands in the configuration."""
+        return "***"
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         """Keep the value out of ``repr()`` and out of what rich prints."""
@@ -86,7 +122,30 @@ class Secret(Settings):
         """Show where it comes from as a configuration says it."""
         if self.env is not None:
             return {"env": self.env}
-        return "***" if self.file is None else {"file": self.file}
+        return self._conceal() if self.file is None else {"file": self.file}
+
+
+class SecretUrl(Secret):
+    """A URL that may have a secret in it: a password, a query, or a path that only those know who may use it.
+
+    Of one that is given as text, scheme, host and port are shown, of the others only where they come from.
+    """
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether what is secret for certain stands in the configuration itself: nobody can tell that of a path."""
+        return self.value is not None and redact_url(self.value) != self.value
+
+    def _conceal(self) -> str:
+        return conceal_url(self.value or "")
+
+
+class ProxyUrl(SecretUrl):
+    """The URL of an HTTP proxy, maybe with a user and a password."""
+
+    @classmethod
+    def _check_value(cls, value: str) -> None:
+        check_proxy(value)
 
 
 def _clean(text: str) -> str:

@@ -22,8 +22,9 @@ from pydantic import (
 
 from dockbell.config.cron import Cron
 from dockbell.config.expression import Condition
-from dockbell.config.secret import Secret
+from dockbell.config.secret import ProxyUrl, Secret
 from dockbell.config.values import (
+    SCHEDULE,
     SQLITE,
     BaseUrl,
     ConfigPath,
@@ -36,8 +37,8 @@ from dockbell.config.values import (
     OneOrMore,
     Pointer,
     Pointers,
-    ProxyUrl,
     Query,
+    Schedule,
     StoreUrl,
     Table,
     find_taken,
@@ -217,12 +218,21 @@ class SinkSettings(Settings):
     resources: Annotated[tuple[OfferedName, ...], *OneOrMore] | None = None
     changes: Annotated[tuple[ChangeName, ...], *OneOrMore] | None = None
     where: Condition | None = None
+    on_leave: Literal["skip", "send"] = "skip"
     start: Literal["now", "beginning", "state"] = "now"
     payload: Literal["full", "patch", "thin"] = "full"
     fields: Pointers = ()
     redact: Pointers = ()
     max_event_size: int = Field(default=65_536, ge=1024)
     on_dead: Literal["skip", "hold"] = "skip"
+    retry: Schedule = SCHEDULE
+    requests_per_minute: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _need_a_filter_to_leave(self) -> Self:
+        if self.on_leave == "send" and self.where is None:
+            raise misfit((("on_leave",), '"send" is for sinks with where; add one, or remove it'))
+        return self
 
     def owned_by(self, dockbell: str, sink: str) -> Self:
         """Return settings for the sink of this name of one of several dockbells, which may share a receiver."""

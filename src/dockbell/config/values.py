@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date, time, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -111,6 +111,39 @@ def _format_lookback(value: timedelta | str) -> str:
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), PlainSerializer(format_duration, when_used="json")]
 Interval = Annotated[Duration, AfterValidator(_check_positive)]
 """A duration that something is repeated after, or waited for: never zero."""
+_ATTEMPTS_MOST: Final = 100
+SCHEDULE: Final = (
+    timedelta(0),
+    timedelta(seconds=5),
+    timedelta(seconds=15),
+    timedelta(seconds=45),
+    timedelta(minutes=2),
+    timedelta(minutes=5),
+    timedelta(minutes=15),
+    timedelta(hours=1),
+    timedelta(hours=3),
+    timedelta(hours=6),
+    timedelta(hours=12),
+    timedelta(hours=24),
+    timedelta(hours=24),
+)
+"""The pause before the first, second, … attempt, unless the sink says otherwise; after the last: a dead letter."""
+
+
+def _check_schedule(pauses: tuple[timedelta, ...]) -> tuple[timedelta, ...]:
+    if not pauses or pauses[0]:
+        raise ValueError('must begin with "0s": the first attempt is made at once')
+    if len(pauses) > _ATTEMPTS_MOST:
+        raise ValueError(f"must have at most {_ATTEMPTS_MOST} attempts, got {len(pauses)}")
+    return pauses
+
+
+Schedule = Annotated[
+    tuple[Duration, ...],
+    BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
+    AfterValidator(_check_schedule),
+]
+"""The pause before each attempt of a delivery."""
 Lookback = Annotated[
     timedelta | Literal["auto"],
     BeforeValidator(_parse_lookback),
@@ -213,8 +246,17 @@ def redact_url(url: str) -> str:
     return re.sub(r"\?[^#]*", "?***", re.sub(r"(?<=://)[^/?#]*@", "***@", url))
 
 
-def _split_url(url: str, example: str) -> SplitResult:
-    wanted = f"must be a URL such as {example}, got {show(redact_url(url))}"
+def conceal_url(url: str) -> str:
+    """Return of a URL whose path may be secret too where it leads: scheme, host and port; of what is none, ``***``."""
+    match = re.fullmatch(r"\s*([A-Za-z][A-Za-z0-9+.-]*://[^/?#\\\s]*)(.*)", redact_url(url), re.DOTALL)
+    if match is None:
+        return "***"
+    place, rest = match[1], match[2].strip()
+    return place + (rest if rest in ("", "/") else "/***")
+
+
+def _split_url(url: str, example: str, *, show_url: Callable[[str], str] = redact_url) -> SplitResult:
+    wanted = f"must be a URL such as {example}, got {show(show_url(url))}"
     try:
         parts = urlsplit(url)
         port_is_usable = parts.port != 0
@@ -234,9 +276,13 @@ def _check_base_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _check_proxy(url: str) -> str:
-    _split_url(url, '"http://proxy.example.com:3128"')
-    return url
+def check_proxy(url: str) -> None:
+    """Look whether a URL is that of an HTTP proxy.
+
+    Raises:
+        ValueError: It is not.
+    """
+    _split_url(url, '"http://proxy.example.com:3128"', show_url=conceal_url)
 
 
 def _from_folder(path: str, info: ValidationInfo) -> str:
@@ -255,7 +301,6 @@ def _check_store_url(url: str, info: ValidationInfo) -> str:
 
 
 BaseUrl = Annotated[str, AfterValidator(_check_base_url)]
-ProxyUrl = Annotated[str, AfterValidator(_check_proxy)]
 StoreUrl = Annotated[str, AfterValidator(_check_store_url)]
 ConfigPath = Annotated[str, Field(min_length=1), AfterValidator(_from_folder)]
 """A path that counts from the configuration file's folder; absolute once it is loaded."""

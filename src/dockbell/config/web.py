@@ -36,6 +36,26 @@ def _check_host(name: str) -> str:
     return name
 
 
+def _check_proxy(text: str) -> str:
+    wanted = 'must be an address or a network such as "10.0.0.1" or "192.168.0.0/24"'
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError(f"{wanted}, got {show(text)}; write the address that its requests come from") from None
+    if _find_network(text) is None:
+        raise ValueError(
+            f"must begin with the first address of its network, got {show(text)}; write {show(str(network))}"
+        )
+    return text
+
+
+def _find_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        return None
+
+
 def _as_tuple(value: object) -> object:
     if isinstance(value, list):
         return tuple(value)
@@ -69,11 +89,19 @@ class WebSettings(Settings):
     token: Secret | None = None
     hosts: Annotated[tuple[Annotated[str, AfterValidator(_check_host)], ...], BeforeValidator(_as_tuple)] = ()
     url: BaseUrl | None = None
+    trusted_proxies: Annotated[
+        tuple[Annotated[str, AfterValidator(_check_proxy)], ...], BeforeValidator(_as_tuple)
+    ] = ()
 
     @property
     def address(self) -> tuple[str, int]:
         """Where to listen: an address or a name, and a port, of which 0 is any that is free."""
         return _split(self.listen)
+
+    @property
+    def proxy_networks(self) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+        """``trusted_proxies``; a lone address is a network of one."""
+        return tuple(map(ipaddress.ip_network, self.trusted_proxies))
 
     @property
     def base_url(self) -> str:

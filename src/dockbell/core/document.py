@@ -14,7 +14,7 @@ DEPTH_MAX: Final = 200
 
 _TOO_DEEP: Final = f"not usable JSON: nested more than {DEPTH_MAX} deep"
 _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
-_DIGITS_MAX: Final = 4300  # msgspec reads no longer integer, so what is longer can only have been a Decimal
+_DIGITS_MAX: Final = 4300  # and the sign: msgspec reads no longer integer, what is longer can only have been a Decimal
 _DECODER: Final = msgspec.json.Decoder(float_hook=Decimal)
 
 
@@ -56,8 +56,8 @@ def _write_number(number: Decimal) -> int | msgspec.Raw:
     if not exact:
         return 0
     text = str(exact)
-    if "E+" in text and exact.adjusted() < _DIGITS_MAX:
-        text = f"{exact:f}"
+    if exact.as_tuple().exponent >= 0:  # type: ignore[operator]  # it is finite
+        text = f"{exact:f}" if exact.adjusted() + (exact < 0) < _DIGITS_MAX else f"{exact:E}"
     return msgspec.Raw(text.encode())
 
 

@@ -252,6 +252,7 @@ class StatementKind(StrEnum):
 class NoticeKind(StrEnum):
     """What dockbell tells its operator of itself."""
 
+    CROWDED = "crowded"  # more came to the web server than there is room for
     DEAD_LETTER = "dead_letter"  # a sink will not be offered an event again
     HELD = "held"  # changes of a feed wait for the operator
     OVERRUN = "overrun"  # a sink has lost events
@@ -352,11 +353,13 @@ class Outcome:
         fate: The kind of outcome.
         reason: For people: ``HTTP 503``, ``connection refused``, ``reason code 0x97 (quota exceeded)``.
         retry_after: The receiver's own wish; it holds for the whole sink.
+        is_own: The receiver has taken events that it was given later: a failure speaks against this one only.
     """
 
     fate: Fate
     reason: str = ""
     retry_after: timedelta | None = None
+    is_own: bool = False
 
 
 DELIVERED: Final = Outcome(Fate.DELIVERED)

@@ -52,5 +52,5 @@ async def receive(secret: str, take: Callable[[Arrival], None], refuse: Callable
     listener = socket.create_server((HOST, 0), backlog=128)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio leaves it off for sockets made by others
     app = Starlette(routes=[Route("/", answer, methods=["POST"])])
-    async with listening(app, listener, http="h11"):
+    async with listening(app, listener):
         yield f"http://{HOST}:{listener.getsockname()[1]}"

@@ -28,6 +28,7 @@ from dockbell.demo.subscriber import subscribe
 from dockbell.demo.summary import is_clean, write_summary
 from dockbell.demo.witness import Witness
 from dockbell.errors import ConfigError
+from dockbell.ownership import PRIVATE, find_intruder, write_draft
 from dockbell.sandbox import Sandbox, SandboxOptions, serve
 from dockbell.telemetry import Telemetry
 
@@ -114,11 +115,10 @@ class _Stage:
                 await stack.enter_async_context(subscribe(self._broker, witness.take))
                 broker_url = self._broker.url
             path = home / "dockbell.toml"
-            path.write_text(
-                plan.write_config(
-                    base_url, _KEY, counts=counts, broker_url=broker_url, hook_url=hook_url, secret=secret
-                )
+            text = plan.write_config(
+                base_url, _KEY, counts=counts, broker_url=broker_url, hook_url=hook_url, secret=secret
             )
+            write_draft(path, text, PRIVATE).replace(path)  # follows no link that others may have put there
             self._introduce(base_url, hook_url, sum(counts.values()))
             stack.enter_context(_log_to(witness))
             stack.enter_context(self._screen)
@@ -191,12 +191,16 @@ def _prepare(folder: Path) -> Path:
     """Return a folder to keep, made if need be.
 
     Raises:
-        ConfigError: It cannot be made, or has the store of another demo, whose records are not these.
+        ConfigError: It cannot be made, others could replace what is in it, or it has the store of another demo, whose
+            records are not these.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        intruder = find_intruder(folder)
     except OSError as error:
         raise ConfigError(f"--keep {folder}: cannot be made, {(error.strerror or str(error)).lower()}") from error
+    if intruder:
+        raise ConfigError(f"--keep {folder}: not used, {intruder}")
     if (folder / "dockbell.db").exists():
         raise ConfigError(f"--keep {folder}: holds dockbell.db already; choose another folder, or remove it")
     return folder

@@ -33,6 +33,7 @@ def describe_status(found: Status) -> dict[str, JSON]:
         "reasons": list(reasons),
         "feeds": [_describe_feed(each, found.at) for each in found.feeds],
         "sinks": [_describe_sink(each, found.silences.get(each.name, Silence())) for each in found.sinks],
+        "web": found.crowding and {"crowded_at": write_moment(found.crowding.at), "reason": found.crowding.reason},
         "store": found.footprint
         and {
             "bytes": found.footprint.used,
@@ -216,6 +217,7 @@ def _describe_event(told: Told) -> dict[str, JSON]:
         "id": told.event.id,
         "type": told.event.type,
         "revision": told.event.revision,
+        "unjudged": told.is_unjudged,
         "recorded_at": write_moment(told.recorded_at),
         "sinks": {
             transit.sink: {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -20,6 +20,7 @@ from dockbell.core.publishing.filters import Filter
 from dockbell.core.reading.request import MAX_LIMIT
 from dockbell.core.reading.shape import is_own_id, learn_shape
 from dockbell.errors import DockbellError, SchemaMismatch, SinkRejected, SourceUnavailable
+from dockbell.evaluator import SHARED
 from dockbell.operations.exposure import find_exposed
 from dockbell.operations.status import format_age
 from dockbell.ports import Sink, Source
@@ -187,7 +188,7 @@ async def _check_feed(
                 urgency=Urgency.OPERATOR,
             )
             said = ", ".join([*_describe_answer(page, ear.answer), _describe_shape(page, each)])
-            judged.extend(_judge_conditions(page, each, conditions))
+            judged.extend([finding async for finding in _judge_conditions(page, each, conditions)])
             seen[Feed(each.source, each.resource)] = [decode(record) for record in page.records]
             return said
         raise SourceUnavailable(ear.problem)
@@ -210,7 +211,9 @@ def _find_conditions(config: Config, each: FeedSettings) -> Mapping[str, Express
     return {subject: Expression(text) for subject, text in (named | wheres).items()}
 
 
-def _judge_conditions(page: Page, each: FeedSettings, conditions: Mapping[str, Expression]) -> Iterator[Finding]:
+async def _judge_conditions(
+    page: Page, each: FeedSettings, conditions: Mapping[str, Expression]
+) -> AsyncIterator[Finding]:
     """Say what conditions give of a record as it is, as if it had been updated without another form."""
     if not page.records:
         return
@@ -219,14 +222,14 @@ def _judge_conditions(page: Page, each: FeedSettings, conditions: Mapping[str, E
     key = _write_key(record, each)
     for subject, condition in conditions.items():
         facts = Facts(condition.looks_at, before=record, after=record, others=others | {"key": key})
-        answer = condition.judge(facts)
-        said = condition.describe(facts) if answer.is_plain else condition.find_obstacle(facts)
-        may_be_there = answer is Answer.MISSING  # in other records
+        answer = await SHARED.judge_aside(condition, facts)
+        said = answer.value if answer.is_plain or answer is Answer.COSTLY else condition.find_obstacle(facts)
+        is_doubtful = answer in (Answer.MISSING, Answer.COSTLY)  # of other records it may say something else
         yield Finding(
             subject,
-            fails=not (answer.is_plain or may_be_there),
+            fails=not (answer.is_plain or is_doubtful),
             detail=f"of {each.resource} {key}: {said}",
-            warns=may_be_there,
+            warns=is_doubtful,
         )
 
 

@@ -59,7 +59,7 @@ def judge_mode(mode: int, *, is_private: bool, is_shared: bool) -> tuple[str, st
 
 
 def _judge_config(config: Config, path: Path) -> list[str]:
-    literal = [name_place(place) for place, secret in find_secrets(config) if secret.value is not None]
+    literal = [name_place(place) for place, secret in find_secrets(config) if secret.is_bare]
     found = _judge_file(f"config {path}", path, is_private=False)
     if literal and not found and (readable := _judge_file(f"config {path}", path, is_private=True)):
         rest = f"{len(literal) - 1} more, " if len(literal) > 1 else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,14 +16,13 @@ from dockbell.core.reading.response import clean
 from dockbell.errors import ConfigError
 from dockbell.operations.probing import Finding, Report, State
 from dockbell.operations.probing.advising import Line, write_table
+from dockbell.ownership import OPEN_TO_ALL, PRIVATE, check_owner, find_intruder, write_draft
 
 SOURCE: Final = "main"
 """What the source of a first configuration is called."""
 KINDS: Final = {"none": "", "mqtt": "broker", "webhook": "receiver", "stdout": "screen"}
 """The kinds of a first sink, each with what it is called."""
 
-_PRIVATE: Final = 0o600
-_OPEN_TO_ALL: Final = 0o666
 _SHOWN: Final = ("every", "key", "updated_at")
 _TOLD: Final = ("key", "updated_at", "updated_since", "bound", "precision of since", "end of list", "same order twice")
 """What is worth a comment where it could not be told."""
@@ -232,9 +230,14 @@ class Files:
     def refuse_existing(self, *names: str) -> None:
         """Refuse to go on where the configuration, or one of these files beside it, is there and is to be kept.
 
+        Nor where others could replace what is written: the configuration says to whom the API's key is shown.
+
         Raises:
-            ConfigError: It is.
+            ConfigError: It is, or they could.
         """
+        folder = self.path.absolute().parent
+        if folder.is_dir() and (found := find_intruder(folder, folder.stat().st_uid)):
+            raise ConfigError(f"{self.path}: not written, {found}")
         for path in (self.path, *(self.path.with_name(name) for name in names)):
             if not self.replace and os.path.lexists(path):
                 raise ConfigError(f"{path}: exists already, and is not overwritten; name another file, or add --force")
@@ -252,7 +255,7 @@ class Files:
         drafts: dict[Path, Path] = {}
         made: list[Path] = []
         try:
-            drafts[self.path] = _write_draft(self.path, text, _OPEN_TO_ALL & ~_umask())
+            drafts[self.path] = write_draft(self.path, text, OPEN_TO_ALL)
             config = load(drafts[self.path]).read_from(str(self.path))
             replaced, new = self._draft_secrets(drafts)
             check_secrets(config, {str(path.absolute()): draft for path, draft in drafts.items()})
@@ -280,29 +283,13 @@ class Files:
             path = self.path.with_name(name)
             is_there = os.path.lexists(path)
             if is_there and name not in self.rewrite:
+                check_owner(path)  # who has made a secret knows it
                 continue
             if path.is_dir():
                 raise ConfigError(f"{path}: is a folder, and cannot become a file; move it away")
-            drafts[path] = _write_draft(path, f"{secret}\n", _PRIVATE)
+            drafts[path] = write_draft(path, f"{secret}\n", PRIVATE)
             (replaced if is_there else new).append(path)
         return replaced, new
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
-
-
-def _write_draft(path: Path, text: str, mode: int) -> Path:
-    """Write a file beside another, which it is to become."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fchmod(file.fileno(), mode)
-        os.fsync(file.fileno())
-    return Path(name)
 
 
 def _put_in_place(draft: Path, path: Path, *, replace: bool) -> None:

@@ -10,12 +10,13 @@ from typing import Final
 
 import anyio
 
-from dockbell.config import Answer, SinkSettings, parse_duration
+from dockbell.config import SinkSettings, parse_duration
 from dockbell.core.model import Event, Feed
 from dockbell.core.moment import parse_moment
 from dockbell.core.publishing.filters import Filter
+from dockbell.evaluator import SHARED
 from dockbell.operations.why import read_key
-from dockbell.ports import Desk, Reach, Selection, Undelivered
+from dockbell.ports import Candidate, Desk, Reach, Selection, Undelivered
 
 SAMPLE: Final = 5
 """How many of the chosen events a dry run shows."""
@@ -161,7 +162,8 @@ class Replaying:
             count = FeedReplay(feed)
             replayed.feeds.append(count)
             async for through, events in self._read(feed, begin, end, count, missing):
-                replayed.sample += events[: SAMPLE - len(replayed.sample)]
+                fresh = [each.event for each in events if not each.is_waiting]
+                replayed.sample += fresh[: SAMPLE - len(replayed.sample)]
                 await self._enter(feed, events, count, now, dry=dry)
                 tell(looked + through - begin, total, chosen + count.chosen)
             looked, chosen = looked + max(0, end - begin), chosen + count.chosen
@@ -180,7 +182,7 @@ class Replaying:
 
     async def _read(
         self, feed: Feed, begin: int, end: int, count: FeedReplay, missing: set[str]
-    ) -> AsyncIterator[tuple[int, list[Event]]]:
+    ) -> AsyncIterator[tuple[int, list[Candidate]]]:
         """Yield the events to be sent again in portions, each with the sequence up to which it goes."""
         reach = self._reaches[feed]
         while begin < end:
@@ -190,17 +192,20 @@ class Replaying:
             )
             begin = found[-1].event.sequence if len(found) == _AT_ONCE else through
             missing.difference_update(candidate.event.id for candidate in found)
-            passed = [each for each in found if self._filter.judge(each.event) is Answer.YES]
+            passed = [each for each in found if (await SHARED.judge_event(self._filter, each.event)).lets_through]
             count.filtered += len(found) - len(passed)
             count.owed += sum(each.is_owed for each in passed)
             count.waiting += sum(each.is_waiting and not each.is_owed for each in passed)
-            yield begin, [each.event for each in passed if not each.is_owed and not each.is_waiting]
+            yield begin, [each for each in passed if not each.is_owed]
 
-    async def _enter(self, feed: Feed, events: Sequence[Event], count: FeedReplay, now: datetime, *, dry: bool) -> None:
+    async def _enter(
+        self, feed: Feed, events: Sequence[Candidate], count: FeedReplay, now: datetime, *, dry: bool
+    ) -> None:
+        """Offer events, those that wait already as well: they may have been delivered in this moment."""
         if not dry:
-            async for portion in _paced([(event.sequence, event.key) for event in events]):
+            async for portion in _paced([(each.event.sequence, each.event.key) for each in events]):
                 await self._desk.offer(self._sink, feed, portion, now)
-        count.chosen += len(events)
+        count.chosen += sum(not each.is_waiting for each in events)
 
     def _find_pruned(self) -> list[str]:
         """Return which of the sequences that were asked for are not there."""
@@ -286,7 +291,7 @@ async def retry_dead(desk: Desk, sink: str, settings: SinkSettings, selection: S
         held_back = {
             (each.event.sequence, each.event.key)
             for each in found
-            if not passing.wants(feed) or passing.judge(each.event) is not Answer.YES
+            if not (passing.wants(feed) and (await SHARED.judge_event(passing, each.event)).lets_through)
         }
         came.filtered += len(held_back)
         async for portion in _paced([letter for letter in letters if letter not in held_back]):

@@ -14,6 +14,7 @@ from typing import Final
 from dockbell.config import SinkSettings, format_duration
 from dockbell.core.model import NOTICES, Event, Feed
 from dockbell.core.publishing.filters import Filter
+from dockbell.evaluator import SHARED, Judge, Ration
 from dockbell.operations.status import FeedStatus, Quiet, Silence, Status, format_age
 from dockbell.ports import Condition, SinkState, View
 
@@ -106,6 +107,7 @@ class Silences:
 
     def __init__(self, view: View) -> None:
         self._view = view
+        self._judge = Ration(SHARED)
         self._sinks: Mapping[str, SinkSettings] = {}
         self._filters: Mapping[str, Filter] = {}
         self._sifted: dict[Feed, tuple[int, Sifted]] = {}
@@ -136,21 +138,22 @@ class Silences:
         known, sifted = self._sifted.get(status.feed, (-1, Sifted()))
         if known != last:
             events = await self._view.read_events(status.feed, max(0, last - _JUDGED_MOST), _JUDGED_MOST)
-            sifted = sift(status.feed, [event for event in events if event.key], self._filters)
+            changes = [event for event in events if event.key]
+            sifted = await sift(status.feed, changes, self._filters, self._judge)
             self._sifted[status.feed] = last, sifted
         return sifted
 
 
-def sift(feed: Feed, events: Collection[Event], filters: Mapping[str, Filter]) -> Sifted:
-    """Return what filters make of events of a feed's records."""
+async def sift(feed: Feed, events: Collection[Event], filters: Mapping[str, Filter], judge: Judge) -> Sifted:
+    """Return what filters make of events of a feed's records; a dead letter of theirs is heard of, too."""
     wanting = frozenset(name for name, each in filters.items() if each.wants(feed))
-    passing = frozenset(name for name in wanting if any(_passes(filters[name], event) for event in events))
-    return Sifted(len(events), wanting, passing)
-
-
-def _passes(sieve: Filter, event: Event) -> bool:
-    """Return whether an event is heard of; one that the condition cannot be judged of is, as a dead letter."""
-    return not sieve.judge(event).is_held_back
+    passing = set()
+    for name in wanting:
+        for event in events:
+            if not (await judge.judge_event(filters[name], event)).is_held_back:
+                passing.add(name)
+                break
+    return Sifted(len(events), wanting, frozenset(passing))
 
 
 def _count(events: int) -> str:

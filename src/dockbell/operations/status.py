@@ -11,7 +11,7 @@ from typing import Final
 from dockbell.config import FeedSettings, ResourceSettings, format_duration
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.document import decode
-from dockbell.core.model import RESOURCES, ClockSource, Feed, StatementKind
+from dockbell.core.model import NOTICES, RESOURCES, ClockSource, Feed, NoticeKind, StatementKind
 from dockbell.core.moment import parse_moment
 from dockbell.core.reading.habits import Habits
 from dockbell.core.reading.shape import is_own_id
@@ -32,6 +32,9 @@ _INTERVALS_MOST: Final = 3
 _GRACE: Final = timedelta(minutes=1)
 
 
+CROWDED_FOR: Final = timedelta(hours=1)
+"""For so long after more came to the web server than there is room for, somebody should look."""
+
 PASSES_FAILED: Final = 3
 """So many passes in a row must have failed,"""
 PASSES_FAILING: Final = timedelta(minutes=15)
@@ -51,6 +54,19 @@ class Gap:
 
     began_at: datetime | None
     ended_at: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Crowding:
+    """That more came to the web server than there is room for.
+
+    Attributes:
+        at: When that was told last, by our clock.
+        reason: What became of them, in the words of the notice.
+    """
+
+    at: datetime
     reason: str
 
 
@@ -150,6 +166,7 @@ class Status:
         sinks: In the order of the configuration.
         footprint: What the store uses of its disk, and what is left; None where nobody knows.
         silences: Why nothing is heard from a sink, by name; empty where nobody has listened.
+        crowding: That more came to the web server than there is room for, within the last hour; None where none did.
     """
 
     at: datetime
@@ -158,6 +175,7 @@ class Status:
     sinks: tuple[SinkState, ...]
     footprint: Footprint | None = None
     silences: Mapping[str, Silence] = field(default_factory=dict)
+    crowding: Crowding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +183,7 @@ class Reason:
     """Why somebody should look.
 
     Attributes:
-        kind: ``daemon``, ``store``, ``feed`` or ``sink``.
+        kind: ``daemon``, ``store``, ``web``, ``feed`` or ``sink``.
         name: Which feed or sink; empty for the others.
         words: What is wrong with it, and what to do.
         hinders: It keeps dockbell from doing its work now: a feed is not seen, a sink not reached. What merely waits
@@ -179,7 +197,7 @@ class Reason:
 
     @property
     def about(self) -> str:
-        """What it is about: ``daemon``, ``store``, ``feed:main/stock``, ``sink:erp``."""
+        """What it is about: ``daemon``, ``store``, ``web``, ``feed:main/stock``, ``sink:erp``."""
         return f"{self.kind}:{self.name}" if self.name else self.kind
 
     def __str__(self) -> str:
@@ -216,6 +234,7 @@ async def load_status(
         feeds=tuple([await _load_feed(view, each, states, records, at=at, next_time=next_time) for each in feeds]),
         sinks=tuple(known.get(name, SinkState(name, 0, 0, 0, None, "")) for name in sinks),
         footprint=await view.measure(),
+        crowding=await _find_crowding(view, states, at),
     )
 
 
@@ -229,6 +248,8 @@ def find_reasons(status: Status) -> Sequence[Reason]:
     words = 'does not run; start it by "dockbell run"'
     reasons = [] if status.holder else [Reason("daemon", "", words, hinders=True)]
     reasons += [Reason("store", "", words) for words in _judge_disk(status.footprint)]
+    if status.crowding is not None:
+        reasons.append(Reason("web", "", _describe_crowding(status.crowding, status.at)))
     for feed in status.feeds:
         name = str(feed.feed)
         reasons += [Reason("feed", name, words, hinders=hinders) for words, hinders in _judge_feed(feed, status.at)]
@@ -334,6 +355,20 @@ async def _find_gap(view: View, state: FeedState) -> Gap | None:
         assert ended_at is not None, "a gap has an end"
         return Gap(parse_moment(data["from"]), ended_at, data["reason"])
     return None
+
+
+async def _find_crowding(view: View, states: Mapping[Feed, FeedState], at: datetime) -> Crowding | None:
+    if NOTICES not in states:
+        return None
+    for told_at, event in await view.read_events_of(states[NOTICES].id, "", 1, change=NoticeKind.CROWDED):
+        if at - told_at <= CROWDED_FOR:
+            return Crowding(told_at, decode(event.body)["data"]["reason"])
+    return None
+
+
+def _describe_crowding(crowding: Crowding, at: datetime) -> str:
+    remedy = "keep strangers from [web] listen, by a firewall or a proxy"
+    return f"{format_age(at - crowding.at)} ago, {crowding.reason}; {remedy}"
 
 
 def _last_reading(state: FeedState) -> datetime | None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 from urllib.parse import unquote
 
-from dockbell.config import Answer, FeedSettings, ResourceSettings, SinkSettings, format_duration
+import msgspec
+
+from dockbell.config import FeedSettings, ResourceSettings, SinkSettings, format_duration
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.comparing.judgement import Finding
 from dockbell.core.key import decode, encode
 from dockbell.core.model import Event, Feed
 from dockbell.core.publishing.filters import Filter
 from dockbell.core.reading.shape import is_own_id
+from dockbell.evaluator import SHARED, Judge, Ration
 from dockbell.ports import FeedState, Noted, Quarantined, RunRecord, Standing, StoredRecord, View
 
 _NOTES_MOST: Final = 100
@@ -23,6 +26,17 @@ _EVENTS_MOST: Final = 100
 _RUNS_MOST: Final = 200
 _SLACK: Final = timedelta(seconds=5)
 """The service tells its time in whole seconds, and a run goes on for a while after its first request."""
+
+
+class _Data(msgspec.Struct):
+    unjudged: bool = False
+
+
+class _Body(msgspec.Struct):
+    data: _Data
+
+
+_BODY: Final = msgspec.json.Decoder(_Body)
 
 
 class Presence(StrEnum):
@@ -57,7 +71,8 @@ class Transit:
         sink: As in ``[sinks.NAME]``.
         stage: How far it is.
         attempts: How often it was tried, where it is blocked or dead.
-        error: Why the last attempt did not succeed; of one that is filtered, which filter holds it back.
+        error: Why the last attempt did not succeed; of one that is filtered, which filter holds it back; of any other,
+            that its filter could not be judged in time, so that it goes out.
         due: When the next may be made; of a dead letter, when it died.
     """
 
@@ -81,6 +96,11 @@ class Told:
     recorded_at: datetime
     event: Event
     transits: tuple[Transit, ...] = ()
+
+    @property
+    def is_unjudged(self) -> bool:
+        """Whether it is a named event that was published because its condition took too long to judge."""
+        return _BODY.decode(self.event.body).data.unjudged
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +195,7 @@ async def find_told(view: View, feed: Feed, sequence: int, *, sinks: Mapping[str
     last = await view.read_events_of(state.id, found[1].key, _EVENTS_MOST)
     events = [*(each for each in last if each[1].sequence < sequence), found]
     standings = {standing.sink: standing for standing in await view.load_standings(state.id, found[1].key)}
-    *_, told = _tell_events(events, standings, sinks)
-    return told
+    return (await _tell_events(events, standings, sinks))[-1]
 
 
 def read_key(given: str) -> Sequence[str]:
@@ -223,34 +242,39 @@ async def _find_account(view: View, account: Account, sinks: Mapping[str, SinkSe
         tuple(await view.find_quarantined(state.id, 2, key=key)),
         tuple(await view.read_covering_runs(state.id, dated, after, _RUNS_MOST)),
         tuple(notes),
-        tuple(_tell_events(events, standings, sinks)),
+        await _tell_events(events, standings, sinks),
     )
 
 
 # Deliveries ----------------------------------------------------------------------------------------------------------
 
 
-def _tell_events(
+async def _tell_events(
     events: Sequence[tuple[datetime, Event]], standings: Mapping[str, Standing], sinks: Mapping[str, SinkSettings]
-) -> Iterator[Told]:
-    listed = [event for _, event in events]
+) -> tuple[Told, ...]:
+    listed, judge = [event for _, event in events], Ration(SHARED)
     transits = {
-        name: find_transits(listed, standings[name], settings)
+        name: await find_transits(listed, standings[name], settings, judge)
         if name in standings
         else [Transit(name, Stage.UNBEGUN)] * len(listed)
         for name, settings in sinks.items()
     }
-    for number, (recorded_at, event) in enumerate(events):
-        yield Told(recorded_at, event, tuple(transits[name][number] for name in sinks))
+    return tuple(
+        Told(recorded_at, event, tuple(transits[name][number] for name in sinks))
+        for number, (recorded_at, event) in enumerate(events)
+    )
 
 
-def find_transits(events: Sequence[Event], standing: Standing, settings: SinkSettings) -> Sequence[Transit]:
+async def find_transits(
+    events: Sequence[Event], standing: Standing, settings: SinkSettings, judge: Judge
+) -> Sequence[Transit]:
     """Return how far the events of one key are with a sink, in their order.
 
     Args:
         events: In the order of their sequences.
         standing: How far the sink has come.
         settings: What it wants.
+        judge: Judges its filters.
     """
     dead = {letter.sequence: letter for letter in standing.dead}
     blocked = standing.blocked
@@ -258,22 +282,24 @@ def find_transits(events: Sequence[Event], standing: Standing, settings: SinkSet
     is_first = True
     transits = []
     for event in events:
-        transit = Transit(standing.sink, Stage.DELIVERED)
+        answer = await judge.judge_event(sieve, event)
+        doubt = sieve.explain(event, answer)
+        transit = Transit(standing.sink, Stage.DELIVERED, error=doubt)
         if event.sequence in dead:
             letter = dead[event.sequence]
             transit = Transit(standing.sink, Stage.DEAD, letter.attempts, letter.error, letter.died_at)
-        elif sieve.judge(event) is not Answer.YES:
-            transit = Transit(standing.sink, Stage.FILTERED, error=sieve.explain(event))
+        elif not answer.lets_through:
+            transit = Transit(standing.sink, Stage.FILTERED, error=doubt)
         elif event.sequence <= standing.origin:
-            transit = Transit(standing.sink, Stage.PRIOR)
+            transit = Transit(standing.sink, Stage.PRIOR, error=doubt)
         elif blocked is not None and event.sequence >= blocked.sequence:
-            transit = Transit(standing.sink, Stage.HELD if blocked.held else Stage.WAITING)
+            transit = Transit(standing.sink, Stage.HELD if blocked.held else Stage.WAITING, error=doubt)
             if is_first and not blocked.held:
                 attempts = blocked.attempts if event.sequence == blocked.sequence else 0
                 transit = Transit(standing.sink, Stage.BLOCKED, attempts, blocked.error, blocked.due)
             is_first = False
         elif event.sequence > standing.position:
-            transit = Transit(standing.sink, Stage.OWED)
+            transit = Transit(standing.sink, Stage.OWED, error=doubt)
         transits.append(transit)
     return transits
 

@@ -10,7 +10,18 @@ from __future__ import annotations
 
 from dockbell.ports.bell import Alarm, Bell
 from dockbell.ports.delivery import Condition, Controls, Extent, Footprint, Found, Kept, SinkState, Standing, Told
-from dockbell.ports.desk import Candidate, DeadGroup, Desk, Offered, Reach, Selection, Undelivered, Wish, Wished
+from dockbell.ports.desk import (
+    Candidate,
+    DeadGroup,
+    Desk,
+    Hurried,
+    Offered,
+    Reach,
+    Selection,
+    Undelivered,
+    Wish,
+    Wished,
+)
 from dockbell.ports.runs import (
     Absentees,
     Awaited,
@@ -47,6 +58,7 @@ __all__ = [
     "FeedState",
     "Footprint",
     "Found",
+    "Hurried",
     "Kept",
     "Noted",
     "Offered",

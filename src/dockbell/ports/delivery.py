@@ -11,7 +11,7 @@ from dockbell.core.model import (
     Feed,
     Key,
 )
-from dockbell.core.publishing.settlement import Blocked, DeadLetter
+from dockbell.core.publishing.settlement import Blocked, DeadLetter, Pause
 
 
 class Condition(StrEnum):
@@ -133,12 +133,18 @@ class Controls:
         held: How many of its keys wait for an operator.
         replay_at: When the next replay is due; None where none waits.
         origins: Where it began in each feed.
+        pause: The last pause that its receiver has asked for; it may be over.
+        hurried: How often an operator had what waits for its next attempt sent at once.
+        decided: How often an operator decided what becomes of dead letters.
     """
 
     paused: str | None
     held: int
     replay_at: datetime | None
     origins: Mapping[Feed, int]
+    pause: Pause | None = None
+    hurried: int = 0
+    decided: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ class Offered:
     """What came of events that are to be offered again.
 
     Attributes:
-        entered: Replays that wait now and did not before.
+        entered: Replays that wait now because of it.
         released: Keys that were on hold and go on with their dead letter.
         missing: Events that are not kept any more.
     """
@@ -117,6 +117,19 @@ class Offered:
     entered: int = 0
     released: int = 0
     missing: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hurried:
+    """What is attempted at once because an operator says so.
+
+    Attributes:
+        keys: Keys that waited for their next attempt.
+        replays: Replays that waited.
+    """
+
+    keys: int = 0
+    replays: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +231,15 @@ class Desk(Protocol):
         """Have a sink take nothing until :meth:`resume`; return whether it was not paused already."""
         ...
 
-    async def resume(self, sink: str) -> bool:
-        """Have a sink take events again; return whether it was paused."""
+    async def resume(self, sink: str, now: datetime) -> bool:
+        """Have a paused sink take events again, all that waits at once; return whether it was paused."""
+        ...
+
+    async def hurry(self, sink: str, now: datetime) -> Hurried:
+        """Have a sink attempt at once what waits for its next attempt, whatever pause its receiver has asked for.
+
+        Keys that are on hold wait on.
+        """
         ...
 
     async def aclose(self) -> None:

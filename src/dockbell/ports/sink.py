@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dockbell.core.model import (
     Delivery,
+    Feed,
     Outcome,
 )
+from dockbell.core.publishing.settlement import Place
 from dockbell.ports.delivery import Kept
 
 
 class Shelf(Protocol):
     """The stored records, for a sink that keeps a copy of each of them with its receiver."""
+
+    @property
+    def epoch(self) -> str:
+        """The life of the store: what was stored in another one nobody knows."""
+        ...
+
+    async def feeds(self) -> Sequence[Feed]:
+        """Return the feeds that the sink is told of, now."""
+        ...
+
+    async def count_held(self, feed: Feed) -> int | None:
+        """Return how many records of a feed there are for the sink; None while it is being read whole."""
+        ...
+
+    async def find_held(self, places: Sequence[Place]) -> AbstractSet[Place]:
+        """Return those among some keys that have a record, in feeds that the sink is told of."""
+        ...
 
     async def mark(self, since: str) -> tuple[str, bool]:
         """Return how far the sink has settled, as is saved: a line to be left with the receiver.

@@ -147,8 +147,16 @@ class View(Protocol):
         """Return events of a feed after a sequence, in order."""
         ...
 
+    async def measure_events(self, feed: Feed, after: int, limit: int) -> Sequence[tuple[int, int]]:
+        """Return the sequences of a feed's events after a sequence, in order, each with the bytes of its body."""
+        ...
+
     async def read_records(self, feed: Feed, after: int, limit: int) -> tuple[int, Sequence[Kept]]:
         """Return records that are there, by place, after a place; and the number of the feed's last event by then."""
+        ...
+
+    async def measure_records(self, feed: Feed, after: int, limit: int) -> Sequence[int]:
+        """Return the bytes of each of the records that :meth:`read_records` would return."""
         ...
 
     async def read_record(self, feed: Feed, key: str) -> tuple[int, Kept | None]:

@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from dockbell.listening import listening
+from dockbell.listening import Connection, listening
 from dockbell.sandbox.faults import HANG_UP
 from dockbell.sandbox.sandbox import Sandbox
 
@@ -63,7 +62,7 @@ async def serve(
             group.cancel_scope.cancel()
 
 
-class _Connection(H11Protocol):
+class _Connection(Connection):
     """Lets the application break the connection, as an ASGI extension."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn narrows it too

@@ -15,21 +15,24 @@ _SHORTEST: Final = 8  # of fewer letters there are words
 
 
 class Discretion:
-    """The secrets of one account.
+    """The secrets of one account."""
 
-    Args:
-        proxy: The URL of the proxy, maybe with a password, which is shown as it is, and in base64.
-    """
-
-    def __init__(self, proxy: str | None) -> None:
-        auth = None if proxy is None else httpx.Proxy(proxy).raw_auth
-        words = () if auth is None else (b64encode(b":".join(auth)).decode(), auth[1].decode())
-        self._proxy_words = tuple(filter(None, words))
+    def __init__(self) -> None:
         self._key = ""
+        self._proxy_words: tuple[str, ...] = ()
 
     def show(self, key: str) -> None:
         """Note the key that is about to be shown."""
         self._key = key
+
+    def show_proxy(self, url: str) -> None:
+        """Note the URL of the proxy that is about to be dialled; a password in it is shown as it is, and in base64."""
+        try:
+            auth = httpx.Proxy(url).raw_auth
+        except (httpx.InvalidURL, ValueError):  # which nobody will dial
+            auth = None
+        words = () if auth is None else (b64encode(b":".join(auth)).decode(), auth[1].decode())
+        self._proxy_words = tuple(filter(None, words))
 
     def hush(self, words: str) -> str:
         """Return words about an answer without any secret, even one that was cut short."""

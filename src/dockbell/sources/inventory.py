@@ -14,7 +14,7 @@ import anyio
 import httpx
 
 from dockbell import __version__
-from dockbell.config import SourceSettings
+from dockbell.config import Revealed, RevealedBytes, SourceSettings
 from dockbell.core.document import decode
 from dockbell.core.model import JSON, Page, Urgency
 from dockbell.core.reading.allowance import WindowClock
@@ -107,7 +107,7 @@ class InventoryClient:
         share: How much of both limits to use; the rest is left to the key's other users.
         orders_per_minute: The key's limit for creating sales orders, which count in both.
         timeout: The most that one request may take, from connecting to the last byte.
-        proxy: An HTTP proxy's URL. The environment is not read.
+        proxy: An HTTP proxy's URL, or what returns it: called for each new connection. The environment is not read.
         ca_file: A PEM file with the authorities to trust instead of the usual ones.
         user_agent: Instead of ``dockbell/<version>``.
         max_body: The most bytes that an answer may have, decoded.
@@ -128,7 +128,7 @@ class InventoryClient:
         share: float = 0.9,
         orders_per_minute: int = 10,
         timeout: timedelta = timedelta(seconds=30),
-        proxy: str | None = None,
+        proxy: str | Callable[[], str] | None = None,
         ca_file: str | None = None,
         user_agent: str | None = None,
         max_body: int = MAX_BODY,
@@ -147,10 +147,16 @@ class InventoryClient:
         self._budget = Budget(requests_per_minute, share)
         self._orders = Budget(orders_per_minute, share)
         self._gatekeeper = Gatekeeper(_LANES)
+        self._discretion = Discretion()
+        self._proxy = proxy
         self._lanes = Lanes(
-            base_url, timeout=timeout, max_body=max_body, proxy=proxy, ca_file=ca_file, transport=transport
+            base_url,
+            timeout=timeout,
+            max_body=max_body,
+            proxy=self._look_up_proxy,
+            ca_file=ca_file,
+            transport=transport,
         )
-        self._discretion = Discretion(proxy)
         self._telemetry = telemetry or Telemetry()
         self._envelopes: dict[str, tuple[str, ...]] = {}  # what held the records, the name learned last first
         self._samples: dict[str, bytes] = {}  # a record of each resource, as it was read last
@@ -173,7 +179,7 @@ class InventoryClient:
             requests_per_minute=settings.requests_per_minute,
             share=settings.share,
             timeout=settings.timeout,
-            proxy=settings.proxy,
+            proxy=None if settings.proxy is None else settings.proxy.reveal,
             ca_file=settings.ca_file,
             user_agent=settings.user_agent,
             telemetry=telemetry,
@@ -615,17 +621,23 @@ class InventoryClient:
         return (self._budget, self._orders) if request.method == "POST" else (self._budget,)
 
     def _headers(self, request: Request, key: str) -> list[tuple[bytes, bytes]]:
-        headers = [(b"authorization", f"Bearer {key}".encode()), *self._fixed_headers]
+        headers = [(b"authorization", RevealedBytes(f"Bearer {key}".encode())), *self._fixed_headers]
         if request.etag is not None:
             headers.append((b"if-none-match", request.etag.encode("latin-1")))  # as it came
         if request.body is not None:
             headers.append((b"content-type", b"application/json"))
         return headers
 
+    def _look_up_proxy(self) -> str | None:
+        url = self._proxy() if callable(self._proxy) else self._proxy
+        if url is not None:
+            self._discretion.show_proxy(url)
+        return url
+
     def _current_key(self) -> str:
         if self._key is None:
             try:
-                key = self._reveal().strip()
+                key = Revealed(self._reveal().strip())
             except ConfigError as error:
                 raise SourceRefused(f'source "{self.name}": {error}') from error
             if not (key and key.isascii() and key.isprintable()):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from typing import Final
 
 import anyio
@@ -39,11 +40,19 @@ class Lanes:
         *,
         timeout: timedelta,
         max_body: int,
-        proxy: str | None,
+        proxy: Callable[[], str | None],
         ca_file: str | None,
         transport: httpx.AsyncBaseTransport | None,
     ) -> None:
         """Check the settings; nothing is connected yet.
+
+        Args:
+            base_url: Where the API is.
+            timeout: The most that one exchange takes.
+            max_body: The most bytes of an answer.
+            proxy: Returns the URL of the proxy, if there is one: asked for each lane, as it may change.
+            ca_file: The authorities to trust.
+            transport: In the place of connections.
 
         Raises:
             ConfigError: ``base_url``, ``proxy`` or ``ca_file`` cannot be used.
@@ -52,10 +61,9 @@ class Lanes:
         if url.userinfo or url.query or url.fragment:
             raise ConfigError(f"base_url: must hold no user, query or fragment, got one for {url.host}; remove it")
         self._base_url = base_url.rstrip("/")
-        self._peer = _address(url)
-        self._proxy = None if proxy is None else httpx.Proxy(_parse_url("proxy", proxy))
-        if self._proxy is not None:
-            self._peer += f" through the proxy {_address(self._proxy.url)}"
+        self._api = self._peer = _address(url)
+        self._look_up_proxy = proxy
+        self._proxy = self._find_proxy()
         self._timeout = timeout
         self._max_body = max_body
         self._transport = transport
@@ -72,7 +80,7 @@ class Lanes:
             PageUnreadable: A success began to come, but not whole, sound and within the size.
             SourceUnavailable: No answer came in time.
         """
-        lane = self._free.pop() if self._free else self._open()
+        lane = self._free.pop() if self._free else self._open(request)
         limit = self._timeout.total_seconds()
         answer: httpx.Response | None = None
         intact = False
@@ -82,7 +90,7 @@ class Lanes:
                 answer = await lane.handle_async_request(self._outgoing(request, headers))
                 answered = time.monotonic()
                 body = await self._read(request, answer)
-            intact = True
+            intact = answer.status_code != HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
         except TimeoutError as error:
             raise _kind_of(answer)(f"{request}: no complete answer within {limit:g} s") from error
         except httpx.InvalidURL as error:  # the id of a record may be of any length
@@ -90,9 +98,10 @@ class Lanes:
                 f"{request.method} {request.collection}: cannot be asked: {explain(error)}"
             ) from error
         except _UNREACHED as error:
-            raise Unreached(f"{request}: cannot connect to {self._peer}: {explain(error)}") from error
+            # From nothing: the words of these errors are the other side's, which may have quoted our request.
+            raise Unreached(f"{request}: cannot connect to {self._peer}: {explain(error)}") from None
         except httpx.RemoteProtocolError as error:
-            raise _kind_of(answer)(f"{request}: connection lost: {explain(error)}") from error
+            raise _kind_of(answer)(f"{request}: connection lost: {explain(error)}") from None
         except (httpx.HTTPError, OSError) as error:
             raise SourceUnavailable(f"{request}: connection lost: {explain(error)}") from error
         finally:
@@ -100,6 +109,8 @@ class Lanes:
                 self._free.append(lane)
             else:  # whatever state the connection is in, nobody meets it again
                 await self._close(lane)
+                if self._proxy is not None:  # whose password may be another by now, which only new lanes look up
+                    await self.aclose()
         return Response(
             status=answer.status_code,
             headers={name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers.raw},
@@ -154,11 +165,21 @@ class Lanes:
             raise PageUnreadable(f"{request}: truncated gzip in the answer")
         return bytes(body)
 
-    def _open(self) -> httpx.AsyncBaseTransport:
+    def _open(self, request: Request) -> httpx.AsyncBaseTransport:
         if self._transport is not None:
             return self._transport
+        try:
+            self._proxy = self._find_proxy()
+        except ConfigError as error:
+            raise Unreached(f"{request}: cannot connect to {self._api}: {error}") from error
         assert self._tls is not None
         return httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False, limits=_LIMITS, proxy=self._proxy)
+
+    def _find_proxy(self) -> httpx.Proxy | None:
+        text = self._look_up_proxy()
+        proxy = None if text is None else httpx.Proxy(_parse_url("proxy", text))
+        self._peer = self._api if proxy is None else f"{self._api} through the proxy {_address(proxy.url)}"
+        return proxy
 
     async def _close(self, lane: httpx.AsyncBaseTransport) -> None:
         if lane is not self._transport:

@@ -71,9 +71,11 @@ class Named(Change, frozen=True, kw_only=True):
 
     Attributes:
         name: The last part of the event's type.
+        unjudged: Its condition took too long to judge, so that it may not hold.
     """
 
     name: str
+    unjudged: bool = False
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,8 +174,9 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         notice: The last part of the event's type: ``dead_letter``, ``overrun``, ``unreachable``, …
-        sink: About which sink; None where it is about a feed.
-        feed: About which feed, ``SOURCE/RESOURCE``; None where it is about a sink.
+        sink: About which sink; None where it is about something else.
+        feed: About which feed, ``SOURCE/RESOURCE``; None where it is about something else.
+        server: ``web`` where it is about the web server.
         reason: In words.
         count: How often, since the last notice of the kind about it.
         detected_at: When it became known.
@@ -182,6 +185,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     notice: str = msgspec.field(name="statement")
     sink: str | None = None
     feed: str | None = None
+    server: str | None = None
     reason: str = ""
     count: int = 1
     detected_at: datetime

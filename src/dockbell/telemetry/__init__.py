@@ -42,6 +42,7 @@ from dockbell.telemetry.facts.reading import (
 )
 from dockbell.telemetry.facts.running import (
     AgentFails,
+    Crowded,
     FileExposed,
     Reloaded,
     ReloadRefused,
@@ -56,6 +57,7 @@ from dockbell.telemetry.facts.running import (
 __all__ = [
     "AgentFails",
     "ChangesStored",
+    "Crowded",
     "DeliverySettled",
     "EventDied",
     "EventsSifted",

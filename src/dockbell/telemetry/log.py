@@ -14,10 +14,13 @@ from dockbell.core.model import Feed
 from dockbell.core.moment import format_moment
 from dockbell.core.printable import escape_json, printable
 from dockbell.telemetry import Fact
+from dockbell.telemetry.repeating import OncePerMinute
 
 _COLOURS: Final = {logging.DEBUG: "bright_black", logging.WARNING: "yellow", logging.ERROR: "red"}
 _ROUTINE: Final = ("apscheduler", "httpx", "httpcore", "asyncio")
 """Libraries that narrate what facts already say; only their warnings are kept."""
+_REPEATING: Final = ("asyncio", "uvicorn.error")
+"""Libraries that say something of each connection, whoever made it."""
 _LONGEST: Final = 4000
 """Characters of a line: keys, and other words that are not ours, may have millions."""
 
@@ -26,6 +29,7 @@ def start_log(stream: TextIO, *, verbose: bool = False) -> None:
     """Send the log to ``stream``, in the form that suits it; ``verbose`` adds each request and delivery."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_Lines() if stream.isatty() else _Objects())
+    handler.addFilter(OncePerMinute(handler, _REPEATING))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.DEBUG if verbose else logging.INFO)

@@ -13,6 +13,7 @@ from typing import Final, Literal
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.process_collector import ProcessCollector
 
+from dockbell.config import Answer
 from dockbell.core.model import ChangeKind, Fate, Feed, RunKind, StatementKind, Urgency
 from dockbell.telemetry import (
     AgentFails,
@@ -121,6 +122,9 @@ class Metrics:
         self._unnamed = self._count(
             "named_events_unanswered", "Changes of which a named event's condition was neither true nor false.", *feed
         )
+        self._unnamed_in_time = self._count(
+            "named_event_timeouts", "Named events published because their condition took too long to judge.", *feed
+        )
         self._attempts = self._count(
             "delivery_attempts", "Attempts to deliver an event, by their fate.", "sink", "fate"
         )
@@ -147,6 +151,9 @@ class Metrics:
         self._unanswered = self._count(
             "filter_unanswered", "Events of which a sink's condition was neither true nor false.", "sink"
         )
+        self._unanswered_in_time = self._count(
+            "filter_timeouts", "Events let through because a sink's condition took too long to judge.", "sink"
+        )
         self._outages = self._count("store_outages", "Times that the store could not be written.")
         self._errors = self._count("agent_errors", "Errors that nobody foresaw; the agent began again.")
 
@@ -159,13 +166,13 @@ class Metrics:
             ChangesStored: self._hear_changes,
             Stated: lambda fact: self._statements.labels(*self._feed(fact.statement.feed), fact.statement.kind).inc(),
             HabitChanged: lambda fact: self._habits.labels(*self._feed(fact.feed)).inc(),
-            NamedEventUnanswered: lambda fact: self._unnamed.labels(*self._feed(fact.feed)).inc(fact.count),
+            NamedEventUnanswered: self._hear_unnamed,
             EventDied: lambda fact: self._add(self._dead, fact.sink),
             EventsTakenBack: lambda fact: self._add(self._taken_back, fact.sink, fact.count),
             SinkFails: lambda fact: self._add(self._failures, fact.sink),
             SinkOverrun: lambda fact: self._add(self._overruns, fact.sink),
             EventsSifted: self._hear_sifted,
-            FilterUnanswered: lambda fact: self._add(self._unanswered, fact.sink, fact.count),
+            FilterUnanswered: self._hear_unanswered,
             StoreFails: lambda _: self._outages.inc(),
             AgentFails: lambda _: self._errors.inc(),
         }
@@ -238,6 +245,13 @@ class Metrics:
         self._sifted.labels(fact.sink, "passed").inc(fact.passed)
         self._sifted.labels(fact.sink, "held_back").inc(fact.held_back)
 
+    def _hear_unnamed(self, fact: NamedEventUnanswered) -> None:
+        counter = self._unnamed_in_time if fact.answer == Answer.COSTLY else self._unnamed
+        counter.labels(*self._feed(fact.feed)).inc(fact.count)
+
+    def _hear_unanswered(self, fact: FilterUnanswered) -> None:
+        self._add(self._unanswered_in_time if fact.answer == Answer.COSTLY else self._unanswered, fact.sink, fact.count)
+
     # What there is ----------------------------------------------------------------------------------------------------
 
     def _count(self, name: str, text: str, *labels: str) -> Counter:
@@ -262,7 +276,9 @@ class Metrics:
         """Return the counters of a sink; where it is told of for the first time, all of them begin."""
         counters = self._sinks.get(sink)
         if counters is None:
-            for counter in (self._dead, self._taken_back, self._failures, self._overruns, self._unanswered):
+            for counter in (self._dead, self._taken_back, self._failures, self._overruns):
+                counter.labels(sink)
+            for counter in (self._unanswered, self._unanswered_in_time):
                 counter.labels(sink)
             for verdict in ("passed", "held_back"):
                 self._sifted.labels(sink, verdict)
@@ -281,7 +297,13 @@ class Metrics:
         return name
 
     def _begin_feed(self, feed: Feed, name: tuple[str, str]) -> None:
-        for counter in (self._late_runs, self._habits, self._unnamed, *self._tallies.values()):
+        for counter in (
+            self._late_runs,
+            self._habits,
+            self._unnamed,
+            self._unnamed_in_time,
+            *self._tallies.values(),
+        ):
             counter.labels(*name)
         for histogram in (self._fetch, self._commit):
             histogram.labels(*name)

@@ -24,6 +24,7 @@ from dockbell.operations.wishing import list_deletions, list_drift
 from dockbell.ports import Desk, View, Wish
 from dockbell.telemetry import Fact, Telemetry
 from dockbell.web import question
+from dockbell.web.caller import Caller
 from dockbell.web.letters import Letters
 from dockbell.web.problem import Problem
 from dockbell.web.question import Nothing
@@ -54,10 +55,11 @@ class Acted(Fact):
     peer: str
     subject: str
     words: str
+    proxy: str = ""
 
     def __str__(self) -> str:
         """Return the log line."""
-        return f"web: {self.subject}: {self.words}, asked by {self.peer}"
+        return f"web: {self.subject}: {self.words}, asked by {Caller(self.peer, self.proxy)}"
 
 
 class Actions:
@@ -105,7 +107,7 @@ class Actions:
         question.read_parameters(request)
         sink = self._read_sink(request)
         await question.read_body(request, Nothing)
-        if await self._desk.resume(sink):
+        if await self._desk.resume(sink, self._now()):
             return self._tell(request, f"sink {sink}", "resumed", "it goes on, with all that it is owed")
         return _answer({"outcome": "it was not paused"})
 
@@ -183,7 +185,8 @@ class Actions:
         return _answer({"outcome": outcome})
 
     def _emit(self, request: Request, subject: str, words: str) -> None:
-        self._telemetry.emit(Acted(question.read_caller(request).peer, subject, words))
+        caller = question.read_caller(request)
+        self._telemetry.emit(Acted(caller.peer, subject, words, caller.proxy))
 
     def _read_sink(self, request: Request, *others: str) -> str:
         """Return the sink that the path names.

@@ -10,11 +10,17 @@ class Caller:
     """Who asks.
 
     Attributes:
-        peer: The address that it asks from.
+        peer: The address that it asks from; where a proxy that is trusted asks for it, the one that the proxy names.
+        proxy: The address of that proxy; empty where there is none.
         is_known: It has shown the token, or the cookie of a session.
         csrf: The word that the acts of its session have to bear; None where it has shown the token itself.
     """
 
     peer: str
+    proxy: str = ""
     is_known: bool = False
     csrf: str | None = None
+
+    def __str__(self) -> str:
+        """Return both addresses, for the log."""
+        return f"{self.peer} through {self.proxy}" if self.proxy else self.peer

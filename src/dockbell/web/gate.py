@@ -11,6 +11,7 @@ import hmac
 import re
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dockbell.config import WebSettings
 from dockbell.config.values import show
 from dockbell.config.web import is_loopback, normalise_host
+from dockbell.web.address import Proxies, read_all
 from dockbell.web.assets import wants_page
 from dockbell.web.caller import Caller
 from dockbell.web.connection import HEAD_BYTES_MOST
@@ -53,6 +55,7 @@ class Gate:
         self._places = places
         self._tokens = tokens
         self._sessions = sessions
+        self._proxies = Proxies(settings.proxy_networks)
         self._origin = _write_origin(settings.base_url)
         own = [settings.address[0], *settings.hosts, urlsplit(settings.base_url).hostname or ""]
         self._names = frozenset(map(normalise_host, own))
@@ -125,21 +128,28 @@ class Gate:
         Raises:
             Problem: Whoever asks must have a token and shows none, or a wrong one, or it cannot be looked at.
         """
-        client = scope.get("client")
-        peer = client[0] if client else ""
+        stranger = self._find_caller(scope)
         if access is Access.OPEN or not self._tokens.is_needed:
-            return Caller(peer)
+            return stranger
         try:
-            caller = await self._identify(headers, peer)
+            caller = await self._identify(headers, stranger)
         except Problem:
             if access is Access.EITHER:
-                return Caller(peer)
+                return stranger
             raise
         if not caller.is_known and access is not Access.EITHER:
             raise refuse()
         return caller
 
-    async def _identify(self, headers: Mapping[bytes, str], peer: str) -> Caller:
+    def _find_caller(self, scope: Scope) -> Caller:
+        """Return who asks by its address, and leave in the scope how: both as a proxy says that is believed."""
+        peer = scope["client"][0] if scope.get("client") else ""
+        client = self._proxies.find_client(peer, read_all(scope["headers"], b"x-forwarded-for"))
+        said = read_all(scope["headers"], b"x-forwarded-proto")
+        scope["scheme"] = self._proxies.find_scheme(peer, said, scope["scheme"])
+        return Caller(client, proxy="" if client == peer else peer)
+
+    async def _identify(self, headers: Mapping[bytes, str], stranger: Caller) -> Caller:
         """Return who asks, by the token that is shown, or else by the cookie.
 
         Raises:
@@ -147,12 +157,12 @@ class Gate:
         """
         if b"authorization" in headers:
             scheme, _, token = headers[b"authorization"].partition(" ")
-            await self._tokens.check(token.strip().encode("latin-1") if scheme.lower() == "bearer" else b"", peer)
-            return Caller(peer, is_known=True)
+            await self._tokens.check(token.strip().encode("latin-1") if scheme.lower() == "bearer" else b"", stranger)
+            return replace(stranger, is_known=True)
         if cookie := cookie_parser(headers.get(b"cookie", "")).get(self._sessions.cookie):
             csrf = await self._sessions.find(cookie, time.time())
-            return Caller(peer, is_known=csrf is not None, csrf=csrf)
-        return Caller(peer)
+            return replace(stranger, is_known=csrf is not None, csrf=csrf)
+        return stranger
 
     def _check_origin(self, headers: Mapping[bytes, str], host: str) -> None:
         """Refuse what a page of another origin has a browser send.

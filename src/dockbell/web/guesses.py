@@ -8,10 +8,11 @@ before is no guess: a program that goes on with an old one keeps nobody out, tho
 
 from __future__ import annotations
 
-import ipaddress
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
+
+from dockbell.web.address import find_network
 
 REMEMBERED_MOST: Final = 2000
 """So many addresses are remembered, of either kind, and so many wrong tokens; those that were heard of last."""
@@ -19,8 +20,6 @@ REMEMBERED_MOST: Final = 2000
 _ONES_OWN: Final = (10, 6.0)
 """How many an address may send at once, and after how many seconds one more."""
 _ALL: Final = (100, 0.6)
-_NETWORK_OF_ONE: Final = 64
-"""Whoever has an IPv6 address has all of these."""
 
 
 @dataclass(slots=True)
@@ -90,14 +89,14 @@ class Guesses:
 
     def delay(self, peer: str, now: float) -> float:
         """Return how many seconds a peer has to wait before its token is looked at."""
-        network = _find_network(peer)
+        network = find_network(peer)
         bucket = self._guessing.find(network)
         own = bucket.delay(now) if bucket is not None else 0.0
         return own if self._right.find(network) else max(own, self._all.delay(now))
 
     def note_wrong(self, peer: str, mark: str, now: float) -> None:
         """Note that a peer has sent a token that is wrong."""
-        network = _find_network(peer)
+        network = find_network(peer)
         bucket = self._guessing.find(network) or _Bucket(*_ONES_OWN, held=_ONES_OWN[0], at=now)
         bucket.take(now)
         self._guessing.note(network, bucket)
@@ -106,14 +105,4 @@ class Guesses:
 
     def note_right(self, peer: str) -> None:
         """Note that a peer has sent the right token."""
-        self._right.note(_find_network(peer), value=True)
-
-
-def _find_network(peer: str) -> str:
-    try:
-        address = ipaddress.ip_address(peer)
-    except ValueError:
-        return peer
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
-        return str(ipaddress.ip_network((address, _NETWORK_OF_ONE), strict=False))
-    return str(getattr(address, "ipv4_mapped", None) or address)
+        self._right.note(find_network(peer), value=True)

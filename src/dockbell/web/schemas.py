@@ -130,6 +130,7 @@ _SINK: Final = some(
     **_SILENCE,
 )
 _STORE: Final = some(bytes=COUNT, free_bytes=COUNT, disk_bytes=COUNT, disk_left_bytes=COUNT)
+_WEB: Final = some(crowded_at=TIME, reason=TEXT)
 STATUS: Final = some(
     at=TIME,
     daemon=maybe(TEXT),
@@ -137,6 +138,7 @@ STATUS: Final = some(
     reasons=many(TEXT),
     feeds=many(_FEED),
     sinks=many(_SINK),
+    web=maybe(_WEB),
     store=maybe(_STORE),
 )
 
@@ -182,7 +184,17 @@ WHY: Final = some(
     quarantine=many(some(problem=TEXT, first_at=TIME, last_at=TIME)),
     runs=many(_RUN),
     findings=many(_FINDING),
-    events=many(some(sequence=COUNT, id=TEXT, type=TEXT, revision=COUNT, recorded_at=TIME, sinks=by_name(_TRANSIT))),
+    events=many(
+        some(
+            sequence=COUNT,
+            id=TEXT,
+            type=TEXT,
+            revision=COUNT,
+            unjudged=FLAG,
+            recorded_at=TIME,
+            sinks=by_name(_TRANSIT),
+        )
+    ),
 )
 
 # Events --------------------------------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ class Session:
         given = await question.read_body(request, Token)
         if not self._tokens.is_needed:
             raise no_token()
-        token = await self._tokens.check(given.token.strip().encode(), question.read_caller(request).peer)
+        token = await self._tokens.check(given.token.strip().encode(), question.read_caller(request))
         cookie, csrf = await self._sessions.begin(token, time.time())
         response = _answer({"csrf": csrf})
         origin = request.headers.get("origin", "")

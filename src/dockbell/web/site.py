@@ -8,6 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 import anyio
@@ -16,19 +17,23 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 
 from dockbell.config import Config, WebSettings
+from dockbell.descriptors import find_limit
 from dockbell.errors import ConfigError, StoreError
 from dockbell.listening import listening
 from dockbell.network import explain
 from dockbell.operations.looking import Outlook
 from dockbell.operations.status import Status
 from dockbell.ports import Bell, Desk, View
-from dockbell.telemetry import Fact, Telemetry
+from dockbell.telemetry import Crowded, Fact, Telemetry
 from dockbell.telemetry.metrics import Metrics
 from dockbell.telemetry.recent import Recent
 from dockbell.web.actions import Actions
+from dockbell.web.address import Proxies
+from dockbell.web.allowance import Allowance, InPieces
 from dockbell.web.assets import Assets
 from dockbell.web.board import Board
 from dockbell.web.connection import HEAD_BYTES_MOST, Connection
+from dockbell.web.crowd import Crowd, count_places
 from dockbell.web.events import Events
 from dockbell.web.feeds import Feeds
 from dockbell.web.gate import Gate
@@ -55,6 +60,16 @@ from dockbell.web.tokens import Tokens
 from dockbell.web.waiting import WaitingRoom
 
 _PAGES_MOST: Final = 50
+_LEAVING_MOST: Final = 64
+"""So many connections may be there that have ended, until what was theirs is given back."""
+_TOLD_EVERY: Final = timedelta(minutes=1)
+_GATHERING: Final = timedelta(seconds=1)
+_BUFFER: Final = 65_536
+"""Bytes that the system keeps of a connection, each way: else it keeps megabytes for whoever does not read."""
+_WAITING_MOST: Final = 1024
+"""So many connections wait in the system until they are let in."""
+_SPEECHLESS: Final = timedelta(seconds=10)
+"""For so long who connects and says nothing waits there too, and takes no place, where the system can do that."""
 _SILENCE: Final = timedelta(seconds=60)
 """How long a client that is gone without a word is believed to be there."""
 
@@ -122,15 +137,21 @@ class Site:
             return await lookout.load()
 
         self.outlook = Outlook(look)
+        proxies = Proxies(settings.proxy_networks)
+        self.crowd = Crowd(*count_places(find_limit()), stands_for_many=proxies.__contains__, note=self._note_crowd)
+        self._crowding = anyio.Event()
+        self._shortage = ""
+        allowance = Allowance(relieve=self.crowd.relieve)
         tokens = Tokens(settings.token, telemetry)
         sessions = Sessions(tokens, view.epoch)
         assets, index = Assets(), Index(config, view)
+        feeds = Feeds(view, self.room, allowance, keep_alive=keep_alive)
         actions = Actions(desk, page_view, config, telemetry=telemetry, now=now)
         document = Document()
         places = Places(
             [
                 *list_page_places(assets, Live(self.board, self.audience), Session(tokens, sessions)),
-                *list_pull_places(index, assets, Feeds(view, self.room, keep_alive=keep_alive), State(view)),
+                *list_pull_places(index, assets, feeds, State(view, allowance)),
                 *list_status_places(
                     Standing(page_view, config, lookout.load, now),
                     Events(page_view, config),
@@ -156,7 +177,7 @@ class Site:
             },
         )
         app.router.redirect_slashes = False
-        self._app = Gate(app, settings, places, tokens, sessions)
+        self._app = Gate(InPieces(app, allowance), settings, places, tokens, sessions)
         self._listener = listener or listen(settings)
         self.port: int = self._listener.getsockname()[1]
 
@@ -165,7 +186,9 @@ class Site:
         async with listening(
             self._app,
             self._listener,
-            http=Connection,
+            http=partial(Connection, crowd=self.crowd),
+            most=self.crowd.places + self.crowd.spare + _LEAVING_MOST,
+            turned_away=self._turn_away,
             server_header=False,
             log_level=logging.WARNING,
             h11_max_incomplete_event_size=HEAD_BYTES_MOST,
@@ -175,6 +198,7 @@ class Site:
                 async with anyio.create_task_group() as group:
                     group.start_soon(self.outlook.run)
                     group.start_soon(self.board.run)
+                    group.start_soon(self._tell_of_crowds)
             finally:
                 self.room.close()
                 self.audience.close()
@@ -186,6 +210,26 @@ class Site:
     def close(self) -> None:
         """Let the address go."""
         self._listener.close()
+
+    def _turn_away(self, peer: str, shortage: str) -> None:
+        if shortage:
+            self._shortage = shortage
+            self._note_crowd()
+        else:
+            self.crowd.send_away(peer)
+
+    def _note_crowd(self) -> None:
+        self._crowding.set()
+
+    async def _tell_of_crowds(self) -> None:
+        told = 0
+        while True:
+            await self._crowding.wait()
+            await anyio.sleep(_GATHERING.total_seconds())
+            count, shortage = self.crowd.count - told, self._shortage
+            self._crowding, self._shortage, told = anyio.Event(), "", self.crowd.count
+            self._telemetry.emit(Crowded(count, self.crowd.places, self.crowd.last, shortage))
+            await anyio.sleep((_TOLD_EVERY - _GATHERING).total_seconds())
 
     def _shown_host(self) -> str:
         host = self._listener.getsockname()[0]
@@ -201,12 +245,16 @@ def listen(settings: WebSettings) -> socket.socket:
     host, port = settings.address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, backlog=128)
+        listener = socket.create_server((host, port), family=family, backlog=_WAITING_MOST)
     except OSError as error:
         remedy = "end what listens there, or choose another"
         raise ConfigError(f"[web] listen: {explain(error)}, got {settings.listen}; {remedy}") from error
     # What is set here holds for every connection that is accepted.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio leaves it off for sockets made by others
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+    if hasattr(socket, "TCP_DEFER_ACCEPT"):
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, _SPEECHLESS // timedelta(seconds=1))
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENCE // timedelta(milliseconds=1))
     return listener

@@ -6,6 +6,7 @@ event whose revision is not above that of the record it has: a page may be newer
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote
@@ -19,6 +20,8 @@ from dockbell.core import key
 from dockbell.core.model import JSON, NOTICES, Feed
 from dockbell.ports import Kept, View
 from dockbell.web import question
+from dockbell.web.allowance import Allowance
+from dockbell.web.portions import COPIES
 from dockbell.web.position import Cursor, Position
 from dockbell.web.problem import Problem
 
@@ -32,16 +35,18 @@ class State:
 
     Args:
         view: Of the store.
+        allowance: What answers may hold.
     """
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, allowance: Allowance) -> None:
         self._view = view
+        self._allowance = allowance
 
     async def answer_page(self, request: Request) -> Response:
         """Answer with some of the records of a feed.
 
         Raises:
-            Problem: 400, 404, 410.
+            Problem: 400, 404, 410; 503, too much waits already to be taken.
         """
         given = question.read_parameters(request, "cursor", "limit")
         limit = question.read_limit(given)
@@ -51,22 +56,26 @@ class State:
         if cursor is not None:
             question.check_position(feed, self._view.epoch, extent, cursor.position)
         is_complete = await self._is_complete(feed)
-        records, sequence, has_more = await self._read(feed, 0 if cursor is None else cursor.row, limit)
-        is_complete &= await self._is_complete(feed)  # the feed may be read differently from this very moment on
-        position = Position(self._view.epoch, sequence) if cursor is None else cursor.position
-        follow = f"../../feeds/{feed}?after={position}"
-        following = f"?cursor={Cursor(position, records[-1].row)}&limit={limit}" if has_more else None
-        body = {
-            "position": str(position),
-            "complete": is_complete,
-            "records": [_describe(record) for record in records],
-            "next": following,
-            "feed": follow,
-        }
-        links = f'<{follow}>; rel="monitor"'
-        if following is not None:
-            links = f'<{following}>; rel="next", {links}'
-        return _answer(body, position, {"Link": links})
+        row = 0 if cursor is None else cursor.row
+        count, size, has_more = _take(await self._view.measure_records(feed, row, limit + 1), limit)
+        with self._allowance.hold(COPIES * size):
+            sequence, records = await self._view.read_records(feed, row, count)
+            is_complete &= await self._is_complete(feed)  # the feed may be read differently from this very moment on
+            position = Position(self._view.epoch, sequence) if cursor is None else cursor.position
+            follow = f"../../feeds/{feed}?after={position}"
+            is_more = has_more and bool(records)
+            following = f"?cursor={Cursor(position, records[-1].row)}&limit={limit}" if is_more else None
+            body = {
+                "position": str(position),
+                "complete": is_complete,
+                "records": [_describe(record) for record in records],
+                "next": following,
+                "feed": follow,
+            }
+            links = f'<{follow}>; rel="monitor"'
+            if following is not None:
+                links = f'<{following}>; rel="next", {links}'
+            return _answer(body, position, {"Link": links})
 
     async def answer_one(self, request: Request) -> Response:
         """Answer with one record.
@@ -97,23 +106,17 @@ class State:
         extent = await self._view.find_extent(feed)
         return feed == NOTICES or (extent is not None and extent.is_complete)
 
-    async def _read(self, feed: Feed, row: int, limit: int) -> tuple[list[Kept], int, bool]:
-        """Return records after a row, the number of the last event before the first was read, whether there are more.
 
-        At most ``limit`` and one; no more once they are 4 MB together.
-        """
-        records: list[Kept] = []
-        size, first = 0, None
-        while len(records) <= limit and size < _BYTES_MOST:
-            most = min(limit + 1 - len(records), _AT_ONCE)
-            sequence, found = await self._view.read_records(feed, records[-1].row if records else row, most)
-            first = sequence if first is None else first
-            records += found
-            size += sum(len(record.body or b"") for record in found)
-            if len(found) < most:
-                return records, first, False
-        assert first is not None
-        return records[:limit], first, True
+def _take(sizes: Sequence[int], limit: int) -> tuple[int, int, bool]:
+    """Return how many of some records to answer with, how many bytes they have, and whether there are more.
+
+    At most ``limit``; no more once they are 4 MB together.
+    """
+    count = size = 0
+    while count < len(sizes) and size < _BYTES_MOST:
+        some = sizes[count : count + _AT_ONCE]
+        count, size = count + len(some), size + sum(some)
+    return min(count, limit), size, len(sizes) > min(count, limit)
 
 
 def _possible_keys(part: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -12,7 +13,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from dockbell.core.model import Event, Feed
+from dockbell.errors import StoreError
 from dockbell.ports import View
+from dockbell.web.allowance import Allowance
+from dockbell.web.portions import COPIES, add_up, cut
 from dockbell.web.position import Position
 from dockbell.web.waiting import WaitingRoom
 
@@ -32,13 +36,24 @@ class EventStream(Response):
     """An answer that goes on until the client or the daemon ends it.
 
     It ends too when events were pruned that the client has not taken yet; what it asks next is answered with 410.
+    And it ends when the store cannot be read; what it asks next may be answered.
     """
 
-    def __init__(self, view: View, room: WaitingRoom, feed: Feed, after: Position, *, keep_alive: timedelta) -> None:
+    def __init__(
+        self,
+        view: View,
+        room: WaitingRoom,
+        allowance: Allowance,
+        feed: Feed,
+        after: Position,
+        *,
+        keep_alive: timedelta,
+    ) -> None:
         super().__init__(headers={"Content-Type": MEDIA_TYPE, "Dockbell-Position": str(after)})
         del self.headers["content-length"]
         self._view = view
         self._room = room
+        self._allowance = allowance
         self._feed = feed
         self._epoch = after.epoch
         self._sequence = after.sequence
@@ -52,22 +67,30 @@ class EventStream(Response):
         """
         async with self._room.attend(receive):
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            await self._stream(send)
+            with suppress(StoreError):
+                await self._stream(send)
         with anyio.move_on_after(_GOODBYE_SECONDS):  # a client that takes nothing is not waited for
             await send({"type": "http.response.body", "body": b""})
 
     async def _stream(self, send: Send) -> None:
-        text = _COMMENT  # a first word at once: the client knows that it is connected
+        await _send(send, _COMMENT)  # a first word at once: the client knows that it is connected
         while True:
-            if text:
-                await send({"type": "http.response.body", "body": text, "more_body": True})
             with anyio.move_on_after(self._keep_alive.total_seconds()) as silence:
                 await self._room.wait(self._feed, self._sequence)
-            events = await self._view.read_events(self._feed, self._sequence, _AT_ONCE)
+            if not await self._send_some(send, _COMMENT if silence.cancelled_caught else b""):
+                return
+
+    async def _send_some(self, send: Send, otherwise: bytes) -> bool:
+        """Send the next events, a portion of them at a time, or something else; return whether none was pruned."""
+        sizes = next(cut(await self._view.measure_events(self._feed, self._sequence, _AT_ONCE)), ())
+        async with self._allowance.wait_to_hold(COPIES * add_up(sizes)):
+            events = await self._view.read_events(self._feed, self._sequence, len(sizes))
             extent = await self._view.find_extent(self._feed)
             if extent is None or extent.pruned > self._sequence:
-                return
-            text = self._write(events) or (_COMMENT if silence.cancelled_caught else b"")
+                return False
+            if text := self._write(events) or otherwise:
+                await _send(send, text)
+        return True
 
     def _write(self, events: Sequence[Event]) -> bytes:
         if events:
@@ -79,6 +102,10 @@ class EventStream(Response):
                 for event in events
             ]
         )
+
+
+async def _send(send: Send, text: bytes) -> None:
+    await send({"type": "http.response.body", "body": text, "more_body": True})
 
 
 def _data(body: bytes) -> bytes:

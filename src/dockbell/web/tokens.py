@@ -18,6 +18,7 @@ from anyio import to_thread
 from dockbell.config import Secret
 from dockbell.errors import ConfigError
 from dockbell.telemetry import Fact, Telemetry
+from dockbell.web.caller import Caller
 from dockbell.web.guesses import Guesses
 from dockbell.web.problem import Problem
 
@@ -43,10 +44,13 @@ class TokensGuessed(Fact):
 
     weight: ClassVar[int] = logging.WARNING
     peer: str
+    proxy: str = ""
 
     def __str__(self) -> str:
         """Return the log line."""
-        return f"web: too many wrong tokens, the last from {self.peer}; for a while none is looked at"
+        return (
+            f"web: too many wrong tokens, the last from {Caller(self.peer, self.proxy)}; for a while none is looked at"
+        )
 
 
 class Tokens:
@@ -90,7 +94,7 @@ class Tokens:
         self._problem = ""
         return token
 
-    async def check(self, given: bytes, peer: str) -> str:
+    async def check(self, given: bytes, caller: Caller) -> str:
         """Return the token where this is it.
 
         Raises:
@@ -103,23 +107,23 @@ class Tokens:
         is_right = hmac.compare_digest(given, wanted)
         if self._guesses.is_known(mark) and not is_right:
             raise refuse()
-        if delay := self._guesses.delay(peer, time.monotonic()):
+        if delay := self._guesses.delay(caller.peer, time.monotonic()):
             seconds = math.ceil(delay)
             detail = f"token: too many wrong ones were sent; send the right one in {seconds} s"
             headers = {"Retry-After": str(seconds)}
             raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too-many-tokens", detail, headers=headers)
         if is_right:
-            self._guesses.note_right(peer)
+            self._guesses.note_right(caller.peer)
             return wanted.decode()
-        self._note_wrong(peer, mark)
+        self._note_wrong(caller, mark)
         raise refuse()
 
-    def _note_wrong(self, peer: str, mark: str) -> None:
+    def _note_wrong(self, caller: Caller, mark: str) -> None:
         now = time.monotonic()
-        self._guesses.note_wrong(peer, mark, now)
-        if self._guesses.delay(peer, now) and now - self._told_at > _TOLD_EVERY_SECONDS:
+        self._guesses.note_wrong(caller.peer, mark, now)
+        if self._guesses.delay(caller.peer, now) and now - self._told_at > _TOLD_EVERY_SECONDS:
             self._told_at = now
-            self._telemetry.emit(TokensGuessed(peer))
+            self._telemetry.emit(TokensGuessed(caller.peer, caller.proxy))
 
 
 def refuse() -> Problem:

@@ -92,6 +92,8 @@ def is_plain(document: JSON) -> bool:
 @example(b"[" * DEPTH_MAX + b"]" * DEPTH_MAX)
 @example(b"1e999999999999999999")
 @example(b"[" + b"[]," * 300 + b"[]]")
+@example(b"[-1e4299]")
+@example(b"[" + b"9" * 4300 + b"1.0]")
 @MANY
 def test_any_bytes_are_a_document_that_can_be_compared_or_a_value_error(text: bytes) -> None:
     try:

@@ -323,6 +323,16 @@ def test_a_condition_that_cannot_be_answered_makes_no_event_stops_none_and_is_co
     assert compose.unanswered == {("a", Answer.MISSING): 2, ("b", Answer.MISMATCH): 2, ("c", Answer.BROKEN): 2}
 
 
+def test_a_named_event_whose_condition_takes_too_long_is_published_says_so_and_is_counted() -> None:
+    large = b'{"id":"shp_123","n":%d,"t":[' + b"0," * 5000 + b"0]}"
+    compose = composer(many="after.t.exists(a, after.t.exists(b, a + b == 1))", d="true")
+    _, named, judged = compose(make(ChangeKind.UPDATED, large % 1, large % 2), 42)
+    assert (named.type, body_of(named)["data"]["unjudged"]) == ("dockbell.shipment.many", True)
+    assert "unjudged" not in body_of(judged)["data"]
+    VALIDATOR.validate(body_of(named))
+    assert compose.unanswered == {("many", Answer.COSTLY): 1}
+
+
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_named_event_of_each_kind_of_change_is_valid(name: str) -> None:
     change = CHANGES[name]
@@ -532,7 +542,7 @@ def test_other_records_other_tellings_and_the_gap_have_other_ids() -> None:
 
 
 @pytest.mark.parametrize("kind", NoticeKind)
-@pytest.mark.parametrize("about", [{"sink": "erp"}, {"feed": "main/shipments"}])
+@pytest.mark.parametrize("about", [{"sink": "erp"}, {"feed": "main/shipments"}, {"server": "web"}])
 def test_a_notice_is_a_valid_event(kind: NoticeKind, about: dict[str, str]) -> None:
     composer = event.Composer(NOTICES, name="acme", singular="notice", epoch="epoch")
     (made,) = composer(Statement(NOTICES, kind, SEEN, {**about, "reason": "HTTP 410", "count": 2}), 1)

@@ -115,6 +115,73 @@ def test_who_took_a_record_by_its_content_hears_that_it_was_purged() -> None:
     assert filter_by(changes=["created"], where="true").judge(purged) is Answer.NO
 
 
+# Records that leave the filter ---------------------------------------------------------------------------------------
+
+SHIPPED: Final = '{"status":"shipped"}'
+LOST: Final = '{"status":"lost"}'
+
+
+def move(before: str, after: str, change: str = "updated", **other: str) -> Event:
+    reason = "".join(f',"{name}":"{value}"' for name, value in other.items())
+    return make(f'{{"before":{before},"after":{after}{reason}}}', change=change)
+
+
+@pytest.mark.parametrize(
+    ("event", "skipped", "sent"),
+    [
+        (move(LOST, SHIPPED), Answer.YES, Answer.YES),
+        (move(SHIPPED, SHIPPED), Answer.YES, Answer.YES),
+        (move(SHIPPED, LOST), Answer.NO, Answer.YES),
+        (move(LOST, LOST), Answer.NO, Answer.NO),
+        (move(SHIPPED, "{}"), Answer.MISSING, Answer.YES),
+        (move("{}", LOST), Answer.NO, Answer.NO),
+        (move("null", LOST, "created"), Answer.NO, Answer.NO),
+        (move("null", LOST), Answer.NO, Answer.NO),
+        (move("null", LOST, "snapshot"), Answer.NO, Answer.NO),
+        (move(SHIPPED, "null", "deleted", reason="absent"), Answer.MISSING, Answer.YES),
+        (move(LOST, "null", "deleted", reason="absent"), Answer.MISSING, Answer.MISSING),
+        (move("null", "null", "deleted", reason="absent"), Answer.MISSING, Answer.YES),  # it may have been followed
+    ],
+)
+def test_the_change_with_which_a_record_leaves_the_filter_is_sent_where_that_is_wanted(
+    event: Event, skipped: Answer, sent: Answer
+) -> None:
+    where = "after.status == 'shipped'"
+    assert filter_by(where=where).judge(event) is skipped
+    assert filter_by(where=where, on_leave="send").judge(event) is sent
+
+
+def test_changes_are_left_out_all_the_same() -> None:
+    sieve = filter_by(where="after.status == 'shipped'", on_leave="send", changes=["created", "updated"])
+    assert sieve.judge(move(SHIPPED, "null", "deleted")) is Answer.NO
+    assert sieve.judge(move(SHIPPED, LOST)) is Answer.YES
+
+
+@pytest.mark.parametrize(
+    ("where", "answer"),
+    [
+        ("change == 'updated' && after.status == 'shipped'", Answer.YES),
+        ("before.status != 'shipped' && after.status == 'shipped'", Answer.NO),  # of no record, but of a change
+        ("'/status' in changed && after.status == 'shipped'", Answer.NO),
+        ("resource == 'stock' && key == 'A,2' && source == 'main' && after.status == 'shipped'", Answer.YES),
+    ],
+)
+def test_the_record_before_is_judged_as_if_it_had_been_updated_without_another_form(where: str, answer: Answer) -> None:
+    assert filter_by(where=where, on_leave="send").judge(move(SHIPPED, LOST)) is answer
+
+
+def test_a_condition_that_breaks_of_the_record_now_is_no_leaving() -> None:
+    sieve = filter_by(where="1 / after.n == 1", on_leave="send")
+    assert sieve.judge(move('{"n":1}', '{"n":0}')) is Answer.BROKEN
+    assert sieve.judge(move('{"n":0}', '{"n":2}')) is Answer.NO
+
+
+def test_that_a_record_left_is_told() -> None:
+    sieve = filter_by(where="after.status == 'shipped'", on_leave="send")
+    told = {event: sieve.explain(event, sieve.judge(event)) for event in (move(SHIPPED, LOST), move(LOST, SHIPPED))}
+    assert list(told.values()) == ["it left the filter: after.status == 'shipped' does not hold", ""]
+
+
 # Why -----------------------------------------------------------------------------------------------------------------
 
 
@@ -136,4 +203,13 @@ def test_who_took_a_record_by_its_content_hears_that_it_was_purged() -> None:
 )
 def test_the_filter_that_holds_an_event_back_is_named(settings: dict[str, Any], change: str, reason: str) -> None:
     event = make('{"before":null,"after":{"n":1,"s":"x"}}', change=change)
-    assert filter_by(**settings).explain(event) == reason
+    sieve = filter_by(**settings)
+    assert sieve.explain(event, sieve.judge(event)) == reason
+
+
+def test_what_takes_too_long_to_judge_is_named_and_not_held_back() -> None:
+    event = make(f'{{"before":null,"after":{{"a":[{"1," * 1500}1]}}}}')
+    sieve = filter_by(where="after.a.all(x, after.a.all(y, x == y))")
+    answer = sieve.judge(event)
+    assert answer.lets_through
+    assert sieve.explain(event, answer) == "where: takes too long to judge of so large a record"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dockbell.config import SCHEDULE
 from dockbell.core.model import DELIVERED, Event, Fate, Feed, Outcome
 from dockbell.core.publishing.ledger import Ledger
 from dockbell.core.publishing.settlement import Beginning, Blocked, DeadLetter, Replay
@@ -91,7 +93,7 @@ def test_a_failed_delivery_blocks_its_key_and_lets_the_position_pass() -> None:
     ledger.settle(events[1], DELIVERED, NOON, 0)
     settlement = ledger.checkpoint(NOON)
     assert settlement.positions == {FEED: 3}
-    entry = Blocked(FEED, "a", 1, 1, NOON + timedelta(seconds=5), "HTTP 500")
+    entry = Blocked(FEED, "a", 1, 1, NOON + timedelta(seconds=5), "HTTP 500", planned_at=NOON)
     assert settlement.blocked == {(FEED, "a"): entry}
 
 
@@ -127,20 +129,20 @@ def test_the_tail_of_a_blocked_key_reaches_to_the_frontier_of_the_moment() -> No
     assert list(ledger.owed) == [(FEED, "a")]
 
 
-def test_the_tenth_failure_is_a_dead_letter_and_the_key_goes_on() -> None:
+def test_the_last_failure_of_the_schedule_is_a_dead_letter_and_the_key_goes_on() -> None:
     ledger, events = make_ledger("a", "a")
     ledger.restore({}, ())
     ledger.take(NOON)
     now = NOON
     ledger.settle(events[0], FAILED, now, 0)
-    for _ in range(9):
+    for _ in range(len(SCHEDULE) - 1):
         now += timedelta(days=2)
         (entry,) = ledger.due(now, 10)
         ledger.resume(entry, events[0], 2, now)
         ((event, attempt),) = ledger.take(now)
         ledger.settle(event, FAILED, now, 0)
-    assert attempt == 10
-    assert ledger.checkpoint(now).dead == [DeadLetter(FEED, "a", 1, 10, now, "HTTP 500")]
+    assert attempt == len(SCHEDULE)
+    assert ledger.checkpoint(now).dead == [DeadLetter(FEED, "a", 1, attempt, now, "HTTP 500")]
     (entry,) = ledger.due(now, 10)
     assert entry.sequence == 2
 
@@ -348,7 +350,7 @@ def test_a_replay_that_does_not_arrive_waits_for_another_attempt(outcome: Outcom
     assert ledger.checkpoint(NOON).postponed == [Replay(7, FEED, 3, "a", attempts, at(due), outcome.reason)]
 
 
-@pytest.mark.parametrize(("outcome", "attempts"), [(REFUSED, 1), (UNFIT, 1), (FAILED, 10)])
+@pytest.mark.parametrize(("outcome", "attempts"), [(REFUSED, 1), (UNFIT, 1), (FAILED, len(SCHEDULE))])
 def test_a_replay_that_cannot_arrive_is_a_dead_letter_again(outcome: Outcome, attempts: int) -> None:
     ledger, event = Ledger(window=1), make_event(3, "a")
     ledger.lend(make_replay(event, attempts - 1), event, NOON)
@@ -362,6 +364,7 @@ def test_a_replay_is_a_probe_where_nothing_else_is_to_be_delivered() -> None:
     ledger, event = Ledger(window=1), make_event(3, "a")
     ledger.lend(make_replay(event), event, NOON)
     ledger.settle(event, BUSY, NOON, 0)
+    ledger.checkpoint(NOON)
     assert ledger.lends_at(NOON) == at(600)
     ledger.lend(make_replay(event), event, at(600))
     ledger.settle(event, FAILED, at(600), 0)
@@ -382,3 +385,48 @@ def test_a_replay_that_finds_nobody_takes_back_what_was_refused_in_a_row_before(
     settlement = ledger.checkpoint(NOON)
     assert [letter.sequence for letter in settlement.revived] == [1]
     assert settlement.blocked[FEED, "a"].sequence == 1
+
+
+def test_what_has_failed_before_takes_half_of_the_window_and_the_rest_goes_on() -> None:
+    ledger, events = make_ledger(*"abcdefgh", window=4)
+    own = replace(FAILED, is_own=True)
+    assert deliver(ledger, own, NOON) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert not ledger.breaker.is_open
+    later = at(3600)
+    ledger.admit(FEED, [make_event(9, "x"), make_event(10, "y"), make_event(11, "z")], 11)
+    resume_all(ledger, events, later)
+    assert sequences(ledger.take(later)) == [9, 10, 11, 1]
+    for sequence, key in ((9, "x"), (10, "y"), (11, "z")):
+        ledger.settle(make_event(sequence, key), DELIVERED, later, 0)
+    resume_all(ledger, events, later)
+    assert sequences(ledger.take(later)) == [2]
+    assert ledger.in_flight == 2
+    assert ledger.wake_at(later) is None  # the other six wait for one of these, although they are due
+    ledger.settle(events[0], own, later, 0)
+    assert ledger.wake_at(later) == later
+    resume_all(ledger, events, later)
+    assert sequences(ledger.take(later)) == [3]
+
+
+def test_retries_that_found_no_room_are_probes_when_the_breaker_opens() -> None:
+    ledger, events = make_ledger(*"abcd", window=2)
+    deliver(ledger, replace(FAILED, is_own=True), NOON)
+    later = at(3600)
+    resume_all(ledger, events, later)
+    ((event, _),) = ledger.take(later)
+    ledger.settle(event, UNREACHABLE, later, 0)
+    assert ledger.breaker.is_open
+    assert ledger.wake_at(later) == later + timedelta(seconds=1)
+    resume_all(ledger, events, at(3601))
+    assert len(ledger.take(at(3601))) == 1
+
+
+def test_a_failure_of_an_event_that_others_have_overtaken_does_not_speak_against_the_receiver() -> None:
+    ledger, _ = make_ledger(*"abcdefgh", window=8)
+    deliver(ledger, replace(FAILED, is_own=True), NOON)
+    assert not ledger.breaker.is_open
+    assert {entry.attempts for entry in ledger.owed.values()} == {1}
+    ledger, _ = make_ledger(*"abcdefgh", window=8)
+    deliver(ledger, FAILED, NOON)
+    assert ledger.breaker.is_open
+    assert {entry.attempts for entry in ledger.owed.values()} == {0}

@@ -66,10 +66,13 @@ def test_what_a_receiver_refuses_again_after_it_has_taken_others_is_dead_at_once
     ledger.take(at(1))
     ledger.settle(events[5], DELIVERED, at(1), 0)
     ledger.checkpoint(at(1))
-    resume_all(ledger, events, at(1))
-    for event, _ in ledger.take(at(1)):
-        ledger.settle(event, REFUSED if event.key == "c" else DELIVERED, at(1), 0)
-    assert [letter.sequence for letter in ledger.checkpoint(at(1)).dead] == [3]
+    dead: list[int] = []
+    for _ in range(3):  # what has failed before takes half of the window
+        resume_all(ledger, events, at(1))
+        for event, _ in ledger.take(at(1)):
+            ledger.settle(event, REFUSED if event.key == "c" else DELIVERED, at(1), 0)
+        dead += [letter.sequence for letter in ledger.checkpoint(at(1)).dead]
+    assert dead == [3]
     resume_all(ledger, events, at(2))
     assert not ledger.owed
 
@@ -115,7 +118,7 @@ def test_a_refusal_that_others_do_not_share_is_final_once_an_event_is_taken() ->
     ledger, events = make_ledger(*"abcdefghi", window=1)
     for event in events:
         ledger.take(NOON)
-        ledger.settle(event, DELIVERED if event.key == "e" else REFUSED, NOON, 0)
+        ledger.settle(event, REFUSED if event.key in "bdh" else DELIVERED, NOON, 0)
         ledger.checkpoint(NOON)
     assert not ledger.owed
     assert not ledger.breaker.is_open
@@ -209,9 +212,14 @@ def test_replays_that_are_all_refused_wait_like_live_events() -> None:
 
 
 def test_what_waits_for_its_next_attempt_does_not_wait_for_a_clock_that_was_set_back() -> None:
-    ledger = Ledger(window=1)
-    ledger.restore({FEED: 2}, [Blocked(FEED, "a", 1, 1, at(3 * 3600)), Blocked(FEED, "b", 2, 3, at(60))], now=NOON)
-    assert {entry.key: entry.due for entry in ledger.owed.values()} == {"a": at(5.5), "b": at(60)}
+    ledger, hour = Ledger(window=1), 3600
+    entries = [
+        Blocked(FEED, "a", 1, 1, at(3 * hour + 5), planned_at=at(3 * hour)),
+        Blocked(FEED, "b", 2, 3, at(60), planned_at=at(-hour)),
+        Blocked(FEED, "c", 3, 0, at(3 * hour)),
+    ]
+    ledger.restore({FEED: 3}, entries, now=NOON)
+    assert {entry.key: entry.due for entry in ledger.owed.values()} == {"a": at(5), "b": at(60), "c": NOON}
 
 
 def test_a_key_with_more_events_than_can_be_read_ahead_does_not_keep_others_from_being_read() -> None:

@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from dockbell.core.model import Feed
+from dockbell.core.publishing.settlement import Place
 from dockbell.ports import Kept
 from dockbell.sinks.mqtt import MqttSettings, MqttSink, flow, keeper, patience
 from tests.brokers import MOSQUITTO, Broker, Iotcore, Mosquitto, started
@@ -70,12 +71,18 @@ class Records:
         bodies: The records by key, None for those that are gone.
         changed: The keys in the order of their changes: a mark is how many of them there were, and
         baselines: how often records were stored without any event.
+        epoch: The life that they are of.
+        feeds_told: What is configured.
+        is_complete: Whether these are all records.
         read: The marks that were read from.
     """
 
     bodies: dict[str, bytes | None] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
     baselines: int = 0
+    epoch: str = "now"
+    feeds_told: tuple[Feed, ...] = (FEED,)
+    is_complete: bool = True
     read: list[str] = field(default_factory=list)
     portion: int = 100
 
@@ -88,6 +95,16 @@ class Records:
         """Put so many records."""
         for number in range(count):
             self.put(f"shp_{number}", b'{"v":%d}' % number)
+
+    async def feeds(self) -> Sequence[Feed]:
+        return self.feeds_told
+
+    async def count_held(self, feed: Feed) -> int | None:
+        held = sum(body is not None for body in self.bodies.values()) if feed == FEED else 0
+        return held if self.is_complete else None
+
+    async def find_held(self, places: Sequence[Place]) -> set[Place]:
+        return {(feed, key) for feed, key in places if feed == FEED and self.bodies.get(key) is not None}
 
     async def mark(self, since: str) -> tuple[str, bool]:
         return f"{len(self.changed)}/{self.baselines}", since.partition("/")[2] != str(self.baselines)

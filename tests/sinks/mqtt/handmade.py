@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 CONNECT, CONNACK, PUBLISH, PUBACK, DISCONNECT = 1, 2, 3, 4, 14
@@ -64,8 +66,11 @@ class HandMade:
         crashes: It goes down on it altogether, for a moment.
         early: What it acknowledges at once all the same.
         late: What it acknowledges a quarter of a second later than the rest.
+        silent: Whether it never acknowledges a topic, unless :meth:`relent` lets it.
         verdict: The reason code for a topic.
         grants: The answer to a SUBSCRIBE; None closes the connection.
+        wildcards: The same where it has wildcards.
+        shows: How much of what it retains it delivers to a subscriber.
         echoes: Whether it delivers what is published to a topic to who has subscribed to it.
         delay: How long it takes over a PUBACK, in seconds.
         levels: The protocol level of each CONNECT.
@@ -87,8 +92,11 @@ class HandMade:
     crashes: bool = False
     early: str = ""
     late: str = ""
+    silent: Callable[[str], bool] = lambda _: False
     verdict: Callable[[str], int] = lambda _: 0
     grants: int | None = 1
+    wildcards: int | None = 1
+    shows: int = 1_000_000
     echoes: bool = True
     delay: float = 0.0
     port: int = 0
@@ -99,6 +107,7 @@ class HandMade:
     retained: dict[str, bytes] = field(default_factory=dict)
     most_in_flight: int = 0
     connections: int = 0
+    _owed: list[Callable[[], None]] = field(default_factory=list)
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
     _server: asyncio.Server | None = None
     _rising: asyncio.Task[None] | None = None
@@ -121,6 +130,12 @@ class HandMade:
                 writer.close()
             else:
                 writer.transport.abort()
+
+    def relent(self) -> None:
+        """Acknowledge what it has been silent about."""
+        for acknowledge in self._owed:
+            acknowledge()
+        self._owed.clear()
 
     async def start(self) -> None:
         """Listen, always on the same port."""
@@ -218,6 +233,9 @@ class _Visit:
             broker.retained[topic] = payload
         if topic in self._heard and broker.echoes:
             self._publish(topic, payload, flags=0)
+        if broker.silent(topic):
+            broker._owed.append(partial(self._acknowledge, packet_id, 0))
+            return True
         delay = 0.0 if topic == broker.early else broker.delay + 0.25 * (topic == broker.late)
         asyncio.get_running_loop().call_later(delay, self._acknowledge, packet_id, broker.verdict(topic))
         return True
@@ -231,13 +249,16 @@ class _Visit:
         broker = self._broker
         rest = body[3 + body[2] :] if self._is_v5 else body[2:]
         topic = rest[2 : 2 + int.from_bytes(rest[:2], "big")].decode()
-        if broker.grants is None:
+        grants = broker.wildcards if "+" in topic else broker.grants
+        if grants is None:
             return False
-        self._writer.write(packet(SUBACK, body[:2] + b"\0" * self._is_v5 + bytes([broker.grants])))
-        if broker.grants < REFUSED:
+        self._writer.write(packet(SUBACK, body[:2] + b"\0" * self._is_v5 + bytes([grants])))
+        if grants < REFUSED:
             self._heard.add(topic)
-            if broker.retained.get(topic):
-                self._publish(topic, broker.retained[topic], flags=1)
+            wanted = re.compile(re.escape(topic).replace(r"\+", "[^/]+"))
+            found = [each for each, payload in broker.retained.items() if payload and wanted.fullmatch(each)]
+            for each in found[: broker.shows]:
+                self._publish(each, broker.retained[each], flags=1)
         return True
 
     def _unsubscribe(self, _: int, body: bytes) -> bool:

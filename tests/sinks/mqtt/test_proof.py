@@ -2,109 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 from anyio import to_thread
 
 from dockbell.config import Secret
-from dockbell.relay import Relay
-from dockbell.sinks.mqtt import MqttSettings, MqttSink, wire
-from dockbell.telemetry import EventDied, SinkFails, SinkOmits, StateRepaired
-from dockbell.testing.outbox import SHIPMENTS, STOCK, Outbox, open_outbox
-from tests.brokers import Mosquitto, Subscriber, started
-from tests.sinks.conftest import Facts
+from dockbell.sinks.mqtt import wire
+from dockbell.telemetry import SinkFails, SinkOmits
+from dockbell.testing.outbox import STOCK
+from tests.brokers import Mosquitto, Subscriber
 from tests.sinks.mqtt.conftest import needs_mosquitto, until
 from tests.sinks.mqtt.handmade import CONNACK, CONNECT, SUBACK, SUBSCRIBE, packet
+from tests.sinks.mqtt.whole import keys, opened, persistent
 
 pytestmark = [needs_mosquitto, pytest.mark.usefixtures("quick_backoff", "quick_sentinel")]
 
 STATE = "dockbell/state/"
-SENTINEL = "dockbell/positions/dockbell-floor"
-
-
-@dataclass
-class Whole:
-    """Everything from the store to the broker."""
-
-    outbox: Outbox
-    broker: Mosquitto
-    facts: Facts = field(default_factory=Facts)
-
-    @asynccontextmanager
-    async def relaying(self, **settings: Any) -> AsyncIterator[None]:
-        """Deliver what is in the outbox, and what comes into it."""
-        model = MqttSettings(type="mqtt", **{"url": self.broker.url, "start": "beginning", **settings})
-        sink = MqttSink("floor", model, self.facts.telemetry)
-        clock = lambda: datetime.now(UTC)  # noqa: E731
-        relay = Relay(sink, model, store=self.outbox.store, telemetry=self.facts.telemetry, now=clock)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(relay.run)
-            yield
-            relay.stop()
-
-    async def settled(self) -> None:
-        """Wait until nothing is owed."""
-        with anyio.fail_after(20):
-            while True:
-                positions, blocked = await self.outbox.store.load_ledger("floor")
-                if not blocked and positions == await self.outbox.store.last_sequences():
-                    return
-                await anyio.sleep(0.02)
-
-    async def mirrored(self, *but: str) -> None:
-        """Wait until the broker retains what is stored, and nothing of the keys that are named."""
-        store = self.outbox.store
-        records = [kept for feed in (SHIPMENTS, STOCK) for kept in (await store.read_kept(feed, 0, 100_000))[0]]
-        expected = {f"{STATE}{kept.feed}/{kept.key}": kept.body for kept in records if kept.key not in but}
-        with Subscriber(self.broker, STATE + "#", qos=0) as subscriber:  # whatever may be queued for one
-            await subscriber.until(lambda _: subscriber.retained() == expected)
-
-    async def marked(self) -> None:
-        """Wait until the sentinel says that everything is settled."""
-        ends = await self.outbox.store.last_sequences()
-        with Subscriber(self.broker, SENTINEL) as subscriber:
-            text = str(ends[SHIPMENTS])
-            await subscriber.until(
-                lambda received: received and f'"{SHIPMENTS}": [1, {text}]' in received[-1].payload.decode()
-            )
-
-    @property
-    def dead(self) -> list[str]:
-        """The keys whose events are dead letters."""
-        return [fact.key for fact in self.facts.told if isinstance(fact, EventDied)]
-
-    def repaired(self) -> list[str]:
-        """What was told of states that were published again."""
-        return [words for words in self.facts.of(StateRepaired) if "published again" in words]
-
-
-def keys(*numbers: int) -> list[str]:
-    return [f"shp_{number}" for number in range(*numbers)]
-
-
-@asynccontextmanager
-async def opened(folder: Path, *lines: str) -> AsyncIterator[Whole]:
-    with started(Mosquitto(folder, lines)) as broker:
-        assert isinstance(broker, Mosquitto)
-        async with open_outbox(folder, "floor") as outbox:
-            yield Whole(outbox, broker)
-
-
-def persistent(folder: Path) -> tuple[str, ...]:
-    """Return lines that let the broker keep what it retains in a folder."""
-    (folder / "kept").mkdir()
-    return "persistence true", f"persistence_location {folder}/kept/", "autosave_interval 0"
 
 
 def kill(broker: Mosquitto) -> None:
@@ -154,6 +77,18 @@ async def test_whatever_happens_to_the_broker_while_much_changes(
         await whole.settled()
         await whole.mirrored()
     assert not whole.dead
+
+
+async def test_a_record_that_left_the_filter_is_retained_as_it_is_and_its_last_event_said_so(tmp_path: Path) -> None:
+    async with opened(tmp_path) as whole, whole.relaying(where="after.n < 2", on_leave="send"):
+        with Subscriber(whole.broker, "dockbell/event/#") as subscriber:
+            for _ in range(4):
+                await whole.outbox.change("shp_1")
+            await whole.settled()
+            await whole.mirrored()
+            await subscriber.until(lambda received: len(received) == 2)
+            sent = [json.loads(publication.payload)["data"] for publication in subscriber.received]
+    assert [(data["revision"], data["after"]["n"] < 2) for data in sent] == [(1, True), (2, False)]
 
 
 async def test_one_event_that_the_rules_deny_is_dead_and_nothing_else(tmp_path: Path) -> None:

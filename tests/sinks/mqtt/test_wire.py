@@ -26,7 +26,8 @@ from dockbell.sinks.mqtt.wire import Ack, Ending, Login, Wire, dial
 from dockbell.telemetry import SinkFails
 from tests.brokers import Broker, find_free_port
 from tests.sinks.conftest import Facts, make_delivery, running
-from tests.sinks.mqtt.handmade import CONNECT, PINGREQ, PUBLISH, packet, read_packet
+from tests.sinks.mqtt.conftest import until
+from tests.sinks.mqtt.handmade import CONNECT, DISCONNECT, PINGREQ, PUBLISH, packet, read_packet
 
 
 def connack(code: int = 0, properties: bytes = b"") -> bytes:
@@ -232,6 +233,18 @@ async def test_silence_may_be_due_to_the_version(monkeypatch: pytest.MonkeyPatch
             await dial(script.login, lambda: None)
 
 
+async def test_a_goodbye_is_an_end_of_ours_whatever_is_in_flight() -> None:
+    async with (
+        scripted(lambda kind, _: connack() if kind == CONNECT else b"") as script,
+        dialled(script.login) as (wire, _),
+    ):
+        wire.publish(Publication("t", b"x"))
+        wire.disconnect()
+        assert (wire.lost, wire.ending) == ("closed", Ending.OURS)
+        await until(lambda: len(script.kinds) == len((CONNECT, PUBLISH, DISCONNECT)))
+    assert script.kinds == [CONNECT, PUBLISH, DISCONNECT]
+
+
 async def test_in_3_1_1_nothing_has_properties_and_no_puback_a_reason() -> None:
     def answer(kind: int, packet_id: int) -> bytes:
         return packet(2, b"\0\0") if kind == CONNECT else packet(4, packet_id.to_bytes(2, "big"))
@@ -326,7 +339,7 @@ async def test_what_others_have_put_where_we_listen_is_not_sent_to_us_beyond_a_s
     stranger.publish("dockbell/positions/x", b"x" * 2_000_000, qos=1, retain=True).wait_for_publish(5)
     heard, news = list[bytes](), anyio.Event()
 
-    def hear(payload: bytes, _: bool) -> None:
+    def hear(_topic: str, payload: bytes, _: bool) -> None:
         heard.append(payload)
         news.set()
 

@@ -19,6 +19,7 @@ from dockbell.stores.sqlite import SqliteStore, SqliteView, copying
 from dockbell.stores.sqlite.backup import back_up
 from tests.fakes import NOON
 from tests.stores.pages import FEED, commit, told
+from tests.strangers import STRANGER, act, needs_root, share
 
 
 @pytest.fixture
@@ -76,6 +77,13 @@ def spoil(path: Path) -> None:
     middle = len(content) // 2
     content[middle : middle + 20_000] = b"\xff" * 20_000
     path.write_bytes(content)
+
+
+def begin_another(target: Path) -> Path:
+    """Make the folder that a backup grows in, and return it."""
+    part = Path(f"{target}.part")
+    part.mkdir(0o700)
+    return part
 
 
 def names(folder: Path) -> set[str]:
@@ -180,20 +188,85 @@ async def test_a_disk_without_room_is_told_before_anything_is_written(
 
 
 async def test_what_a_killed_backup_has_left_is_written_over(store: SqliteStore, path: Path, target: Path) -> None:
-    put(Path(f"{target}.part"), b"left" * 2_000_000, 0o644)
+    part = begin_another(target)
+    put(part / "copy", b"left" * 2_000_000, 0o644)
+    put(part / "copy-journal", b"left")
     await back_up(path, target, at=NOON, force=False)
     assert names(path.parent) == {"backup.db"}
     assert mode_of(target) == 0o600
     assert count(target) == 600
 
 
+async def test_so_is_what_one_of_older_times_has_left(store: SqliteStore, path: Path, target: Path) -> None:
+    put(Path(f"{target}.part"), b"left" * 2_000_000, 0o644)
+    await back_up(path, target, at=NOON, force=False)
+    assert names(path.parent) == {"backup.db"}
+
+
 async def test_two_backups_at_once_do_not_mix(store: SqliteStore, path: Path, target: Path) -> None:
-    part = os.open(f"{target}.part", os.O_RDWR | os.O_CREAT)
+    part = os.open(begin_another(target) / "copy", os.O_RDWR | os.O_CREAT)
     fcntl.flock(part, fcntl.LOCK_EX)
     with pytest.raises(StoreError, match="another process writes it"):
         await back_up(path, target, at=NOON, force=False)
     assert names(path.parent) == {"backup.db.part"}
     os.close(part)
+
+
+@needs_root
+@pytest.mark.parametrize(
+    "plant",
+    [
+        "ln -s {precious} backup.db.part",
+        "ln {precious} backup.db.part",
+        "mkdir -m 0777 backup.db.part; ln -s {precious} backup.db.part/copy",
+        "echo planted >backup.db.part; chmod 0666 backup.db.part",
+        "mkfifo -m 0666 backup.db.part",
+    ],
+)
+async def test_what_a_stranger_has_planted_in_its_place_is_neither_followed_nor_filled(
+    store: SqliteStore, path: Path, tmp_path: Path, plant: str
+) -> None:
+    shared, precious = share(tmp_path / "shared"), tmp_path / "precious"
+    put(precious, b"kept", 0o666)  # or the kernel lets nobody link it
+    act(shared, plant.format(precious=precious))
+    there = os.lstat(shared / "backup.db.part")
+    with pytest.raises(StoreError, match=r"backup\.db\.part (belongs to user 12345|is no folder|is a file that has)"):
+        await back_up(path, shared / "backup.db", at=NOON, force=False)
+    assert precious.read_bytes() == b"kept"
+    assert os.lstat(shared / "backup.db.part").st_ino == there.st_ino
+    assert names(shared) == {"backup.db.part"}
+
+
+@needs_root
+async def test_a_journal_that_a_stranger_has_planted_does_not_get_into_the_copy(
+    store: SqliteStore, path: Path, tmp_path: Path
+) -> None:
+    shared = share(tmp_path / "shared")
+    act(shared, "for each in -journal -wal; do echo x >backup.db.part$each; done")
+    await back_up(path, shared / "backup.db", at=NOON, force=False)
+    assert mode_of(shared / "backup.db") == 0o600
+    assert names(shared) == {"backup.db", "backup.db.part-journal", "backup.db.part-wal"}
+    for log in ("-journal", "-wal"):
+        act(shared, f"echo x >other.db{log}")
+        with pytest.raises(StoreError, match=f"other.db{log} is there, which SQLite would write into the copy"):
+            await back_up(path, shared / "other.db", at=NOON, force=True)
+        act(shared, f"rm other.db{log}")
+
+
+@needs_root
+async def test_a_folder_in_which_others_could_replace_it_gets_no_backup(
+    store: SqliteStore, path: Path, tmp_path: Path
+) -> None:
+    shared = share(tmp_path / "shared", 0o777)
+    with pytest.raises(StoreError, match=f"folder {shared}: everybody can put other files in the place of those in it"):
+        await back_up(path, shared / "backup.db", at=NOON, force=False)
+    os.chown(shared, STRANGER, STRANGER)
+    with pytest.raises(StoreError, match=f"folder {shared}: user 12345, whose it is, can put other files"):
+        await back_up(path, shared / "backup.db", at=NOON, force=False)
+    os.chown(path.parent, STRANGER, STRANGER)  # who could replace the store itself
+    shared.chmod(0o700)
+    await back_up(path, shared / "backup.db", at=NOON, force=False)
+    assert names(shared) == {"backup.db"}
 
 
 async def test_one_that_is_cancelled_leaves_nothing(store: SqliteStore, path: Path, target: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -79,16 +79,36 @@ async def test_a_sink_loses_what_it_owes_where_the_oldest_of_it_is_too_old(store
     assert await store.overrun("erp", later(days=99)) == {}
 
 
-@pytest.mark.parametrize("sequence", [1, 2, 4])
-async def test_a_blocked_key_is_as_old_as_the_first_of_its_events_that_is_owed(
-    store: SqliteStore, sequence: int
+async def test_a_blocked_key_alone_makes_no_sink_lose_events(store: SqliteStore) -> None:
+    await store.settle("erp", blocked("a", 1))
+    assert await store.find_owing(["erp"], later(days=99)) == []
+    assert await store.overrun("erp", later(days=99)) == {}
+    assert len((await store.load_ledger("erp"))[1]) == 1
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize(("sequence", "hours"), [(1, 0), (2, 3), (4, 3)])
+async def test_what_is_lost_begins_with_what_the_blocked_keys_were_owed(
+    store: SqliteStore, sequence: int, hours: int, *, held: bool
 ) -> None:
-    """Its entry may have the number after one that is settled, which is another key's."""
-    await store.settle("erp", blocked("a", sequence))
-    at = later(hours=0 if sequence == 1 else 3)
-    assert await store.overrun("erp", at) == {}
-    assert await store.overrun("erp", at + timedelta(seconds=1)) == {FEED: at}
+    """An entry may have the number after one that is settled, which is another key's."""
+    entry = blocked("a", sequence, held=held)
+    entry.positions[FEED] = 4
+    await store.settle("erp", entry)
+    assert await store.overrun("erp", later(hours=9)) == {FEED: later(hours=hours)}
     assert (await store.load_ledger("erp"))[1] == []
+
+
+async def test_a_sink_that_loses_events_again_is_told_since_the_first_until_it_knows_of_all(store: SqliteStore) -> None:
+    assert await store.overrun("erp", later(hours=1)) == {FEED: NOON}
+    write(store.path, "UPDATE positions SET sequence = 4, origin = 4 WHERE feed = 1")  # as if two more came since
+    assert await store.overrun("erp", later(days=99)) == {FEED: NOON}
+    await store.settle("erp", Settlement(told={FEED: None}, blocked=blocked("a", 6).blocked))
+    write(store.path, "UPDATE positions SET sequence = 4 WHERE feed = 1")
+    assert await store.overrun("erp", later(days=99)) == {FEED: NOON}
+    await store.settle("erp", Settlement(told={FEED: None}))
+    write(store.path, "UPDATE positions SET sequence = 4 WHERE feed = 1")
+    assert await store.overrun("erp", later(days=99)) == {FEED: later(hours=4)}
 
 
 async def test_a_key_that_waits_for_an_operator_makes_no_sink_lose_events(store: SqliteStore) -> None:
@@ -121,17 +141,11 @@ async def test_a_stored_record_that_waits_is_not_old_because_its_last_event_is(s
     assert await store.overrun("new", later(days=9)) == {}
 
 
-async def test_the_sinks_that_owe_old_events_are_found_the_oldest_first_whether_it_waits_or_is_blocked(
-    store: SqliteStore,
-) -> None:
+async def test_the_sinks_that_owe_old_events_are_found_the_oldest_first(store: SqliteStore) -> None:
     await store.enroll("late", "beginning")
     await store.settle("late", Settlement(positions={FEED: 1}))
     assert await store.find_owing(["late"], later(hours=1)) == []
     assert await store.find_owing(["late", "erp"], later(hours=2)) == ["erp", "late"]
-    await store.settle("erp", blocked("c", 6))
-    assert await store.find_owing(["late", "erp"], later(hours=9)) == ["late", "erp"]
-    await store.settle("erp", blocked("a", 1))
-    assert await store.find_owing(["late", "erp"], later(hours=9)) == ["erp", "late"]
     assert await store.find_owing([], later(hours=9)) == []
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from dockbell.core.model import Feed
 from dockbell.core.moment import to_micros
-from dockbell.ports import Extent, Offered, Reach, Selection
+from dockbell.core.publishing.settlement import Settlement
+from dockbell.ports import Extent, Hurried, Offered, Reach, Selection
 from dockbell.stores.sqlite import SqliteStore, SqliteView
 from dockbell.stores.sqlite.desk import SqliteDesk
 from tests.fakes import NOON, Clock
@@ -144,9 +145,19 @@ async def test_a_replay_waits_for_each_event_once_and_no_dead_letter_is_left(rig
     kill(rig.path, "erp", "c", 3)
     kill(rig.path, "another", "b", 2)
     assert await rig.desk.offer("erp", FEED, [(2, "b"), (1, "a")], NOON) == Offered(entered=2)
-    assert await rig.desk.offer("erp", FEED, [(1, "a"), (4, "a")], NOON) == Offered(entered=1)
+    assert await rig.desk.offer("erp", FEED, [(1, "a"), (4, "a")], NOON) == Offered(entered=2)
     assert waiting(rig.path, "erp") == [("main/shipments", 2), ("main/shipments", 1), ("main/shipments", 4)]
     assert read(rig.path, "SELECT sink, sequence FROM dead_letters") == [("another", 2), ("erp", 3)]
+
+
+async def test_an_event_that_is_offered_again_before_its_delivery_was_saved_waits_for_another(rig: Rig) -> None:
+    store = await SqliteStore.open(rig.path, now=Clock())
+    await rig.desk.offer("erp", FEED, [(2, "b")], NOON)
+    (delivered,) = await store.load_replays("erp", NOON, 9)
+    await rig.desk.offer("erp", FEED, [(2, "b")], NOON)
+    await store.settle("erp", Settlement(replayed=[delivered.id]))
+    await store.aclose()
+    assert waiting(rig.path, "erp") == [("main/shipments", 2)]
 
 
 async def test_a_key_on_hold_goes_on_with_its_dead_letter_instead(rig: Rig) -> None:
@@ -292,8 +303,28 @@ async def test_a_sink_is_paused_once_and_keeps_the_first_reason(rig: Rig) -> Non
     assert await rig.desk.pause("erp", "HTTP 410", NOON)
     assert not await rig.desk.pause("erp", "moving house", NOON + MINUTE)
     assert read(rig.path, "SELECT * FROM pauses") == [("erp", to_micros(NOON), "HTTP 410")]
-    assert await rig.desk.resume("erp")
-    assert not await rig.desk.resume("erp")
+    assert await rig.desk.resume("erp", NOON)
+    assert not await rig.desk.resume("erp", NOON)
+
+
+async def test_what_waits_for_its_next_attempt_is_due_at_once_when_the_sink_is_hurried(rig: Rig) -> None:
+    block(rig.path, "erp", "a", 4)
+    block(rig.path, "erp", "b", 5, held=True)
+    block(rig.path, "another", "a", 4)
+    await rig.desk.offer("erp", FEED, [(3, "c")], NOON)
+    write(rig.path, "UPDATE replays SET due = ?", to_micros(NOON + MINUTE))
+    write(rig.path, "UPDATE blocked SET due = ?", to_micros(NOON + MINUTE))
+    assert await rig.desk.hurry("erp", NOON) == Hurried(keys=1, replays=1)
+    assert read(rig.path, "SELECT sink, key FROM blocked WHERE due <= ?", to_micros(NOON)) == [("erp", "a")]
+    assert read(rig.path, "SELECT count(*) FROM replays WHERE due <= ?", to_micros(NOON)) == [(1,)]
+
+
+async def test_a_sink_that_is_resumed_is_hurried_too(rig: Rig) -> None:
+    block(rig.path, "erp", "a", 4)
+    write(rig.path, "UPDATE blocked SET due = ?", to_micros(NOON + MINUTE))
+    await rig.desk.pause("erp", "HTTP 410", NOON)
+    await rig.desk.resume("erp", NOON)
+    assert read(rig.path, "SELECT count(*) FROM blocked WHERE due <= ?", to_micros(NOON)) == [(1,)]
     assert read(rig.path, "SELECT * FROM pauses") == []
 
 

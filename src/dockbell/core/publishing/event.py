@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from dockbell.config import Answer
+from dockbell.config import Answer, Expression
 from dockbell.core.key import encode
 from dockbell.core.model import (
     JSON,
@@ -30,7 +30,7 @@ from dockbell.core.model import (
     Via,
 )
 from dockbell.core.moment import format_moment
-from dockbell.core.publishing.named import NamedEvent, NamedEvents
+from dockbell.core.publishing.named import Judge, NamedEvent, NamedEvents
 from dockbell.core.publishing.settlement import Beginning
 from dockbell.core.publishing.statement import GapReason, gap
 
@@ -55,15 +55,25 @@ class Composer:
         singular: What the resource calls one record, as in event types.
         epoch: The mark of the store's life, so that no two lives share an id.
         named: The operator's own events.
+        judge: Judges the conditions of these.
     """
 
-    def __init__(self, feed: Feed, *, name: str, singular: str, epoch: str, named: Sequence[NamedEvent] = ()) -> None:
+    def __init__(
+        self,
+        feed: Feed,
+        *,
+        name: str,
+        singular: str,
+        epoch: str,
+        named: Sequence[NamedEvent] = (),
+        judge: Judge = Expression.judge,
+    ) -> None:
         self.unanswered: Counter[tuple[str, Answer]] = Counter()
         self._feed = feed
         self._source = event_source(name, feed)
         self._singular = singular
         self._epoch = epoch
-        self._named = NamedEvents(named)
+        self._named = NamedEvents(named, judge)
 
     def __call__(self, item: Change | Statement, sequence: int) -> tuple[Event, ...]:
         """Return the event of a change, followed by its named events, or the event of a statement.
@@ -78,10 +88,11 @@ class Composer:
         data = _describe_change(item)
         events = [self._write(f"{self._singular}.{item.kind}", data, sequence, item.made_at)]
         for name, answer in self._named.judge(item):
-            if answer is Answer.YES:
+            if answer.lets_through:
                 sequence += 1
-                events.append(self._write(f"{self._singular}.{name}", data | {"name": name}, sequence, item.made_at))
-            elif not answer.is_plain:
+                said = {"name": name} if answer is Answer.YES else {"name": name, "unjudged": True}
+                events.append(self._write(f"{self._singular}.{name}", data | said, sequence, item.made_at))
+            if not answer.is_plain:
                 self.unanswered[name, answer] += 1
         return tuple(events)
 

@@ -7,7 +7,8 @@ from typing import Final
 import msgspec
 
 from dockbell.config import Answer, Expression, Facts, SinkSettings
-from dockbell.core.model import NOTICES, DeletionReason, Event, Feed
+from dockbell.core.model import NOTICES, ChangeKind, DeletionReason, Event, Feed
+from dockbell.core.publishing.named import Judge
 
 _NULL: Final = b"null"
 
@@ -40,6 +41,7 @@ class Filter:
         self._resources = settings.resources
         self._changes = settings.changes
         self._where = None if settings.where is None else Expression(settings.where)
+        self._sends_leaving = settings.on_leave == "send"
 
     def wants(self, feed: Feed) -> bool:
         """Return whether the sink takes events of a feed at all; notices only where ``resources`` names them."""
@@ -49,17 +51,18 @@ class Filter:
             self._resources is None or feed.resource in self._resources
         )
 
-    def judge(self, event: Event, *, is_told: bool = False) -> Answer:
+    def judge(self, event: Event, *, is_told: bool = False, judge: Judge = Expression.judge) -> Answer:
         """Return what the filters say of an event in full.
 
         A statement about a feed goes by its name in ``changes`` and by nothing else, as does the deletion of a record
-        that was purged: who has taken it by its content must hear of it. A notice always passes. Only a
-        plain yes is to be delivered: :attr:`Answer.COSTLY` and :attr:`Answer.BROKEN` say that the condition could not
-        be judged, every other answer that the event is held back.
+        that was purged: who has taken it by its content must hear of it. A notice always passes. With
+        ``on_leave = "send"``, so does what the condition says no to, where it said yes of the record before.
+        :attr:`Answer.COSTLY` says that the condition may take long, and :attr:`Answer.BROKEN` that it cannot be judged.
 
         Args:
             event: In full.
             is_told: It tells of a record as it was stored when the sink began: ``changes`` says nothing of these.
+            judge: Judges the condition.
         """
         if not self.wants(event.feed):
             return Answer.NO
@@ -67,41 +70,58 @@ class Filter:
             return Answer.YES
         if not is_told and self._changes is not None and event.change not in self._changes:
             return Answer.NO
-        if self._where is None or not event.key:
-            return Answer.YES
+        return Answer.YES if self._where is None or not event.key else self._judge_record(self._where, event, judge)
+
+    def _judge_record(self, where: Expression, event: Event, judge: Judge) -> Answer:
         data = _DECODER.decode(event.body).data
         if data.reason == DeletionReason.PURGED:
             return Answer.YES
-        return self._where.judge(_find_facts(self._where, event, data))
+        answer = judge(where, _find_facts(where, event, data))
+        if not (self._sends_leaving and answer.is_held_back):
+            return answer
+        if _open(data.before):
+            left = judge(where, _find_facts_before(where, event, data))
+            return left if left.lets_through else answer
+        # What is gone may have been followed; what is there, and was not known before, was not.
+        return Answer.YES if event.change == ChangeKind.DELETED else answer
 
-    def explain(self, event: Event) -> str:
-        """Return which of the filters holds an event back, in words; empty where none does."""
+    def explain(self, event: Event, answer: Answer) -> str:
+        """Return in words why an event is held back, or is let through although not all holds; empty where all does.
+
+        Args:
+            event: In full.
+            answer: What the filters say of it.
+        """
         if not self.wants(event.feed):
             return f"the sink takes nothing of {event.feed}"
-        answer = self.judge(event)
-        if answer is Answer.YES:
+        if answer is Answer.YES and not self._sends_leaving:
             return ""
-        if self._changes is not None and event.change not in self._changes:
+        if self._changes is not None and event.change not in self._changes and event.feed != NOTICES:
             return f"changes leaves out {event.change}"
-        assert self._where is not None
-        facts = _find_facts(self._where, event, _DECODER.decode(event.body).data)
-        return f"where: {self._where.find_obstacle(facts) or answer.value}"
+        data = _DECODER.decode(event.body).data
+        if self._where is None or not event.key or data.reason == DeletionReason.PURGED:
+            return ""
+        obstacle = "" if answer is Answer.COSTLY else self._where.find_obstacle(_find_facts(self._where, event, data))
+        if answer is Answer.YES:
+            return f"it left the filter: {obstacle}" if obstacle else ""
+        return f"where: {obstacle or answer.value}"
 
 
 def _find_facts(where: Expression, event: Event, data: _Data) -> Facts:
     """Return what a condition is judged by."""
-    return Facts(
-        where.looks_at,
-        before=_open(data.before),
-        after=_open(data.after),
-        others={
-            "change": event.change,
-            "changed": data.changed,
-            "key": event.key,
-            "resource": event.feed.resource,
-            "source": event.feed.source,
-        },
-    )
+    others = _name(event) | {"change": event.change, "changed": data.changed}
+    return Facts(where.looks_at, before=_open(data.before), after=_open(data.after), others=others)
+
+
+def _find_facts_before(where: Expression, event: Event, data: _Data) -> Facts:
+    """Return what it is judged by of the record before: as if that had been updated without another form."""
+    before = _open(data.before)
+    others = _name(event) | {"change": str(ChangeKind.UPDATED), "changed": list[str]()}
+    return Facts(where.looks_at, before=before, after=before, others=others)
+
+
+def _name(event: Event) -> dict[str, object]:
+    return {"key": event.key, "resource": event.feed.resource, "source": event.feed.source}
 
 
 def _open(raw: msgspec.Raw) -> bytes:

@@ -5,10 +5,11 @@ The outbox is the only queue. For each feed the sink has a *position*: behind it
 them has had, and when the next is due. Its events are read again from the outbox, one at a time, up to the *frontier*,
 the last sequence that was read ahead. So nothing that fails, hangs or waits is ever copied, and the position passes it.
 
-Two rules give order per key and independence of keys:
+Three rules give order per key and independence of keys:
 
 - A key has at most one delivery in flight. Later events of the key wait behind it: in memory while it is fresh, in the
   outbox once the key is blocked. Waiting costs no attempt.
+- What has failed before takes half of the window at most, so that the rest goes on where each failure takes long.
 - A key becomes blocked when its delivery fails, and also when its delivery merely outlasts a checkpoint: then the
   position, which is saved at checkpoints, passes it, and a crash repeats no more than what was settled since the last.
 
@@ -16,9 +17,12 @@ A sink that begins with the stored records is *told* of them first: one event a 
 the feed, in the order of the store's rows. They go the same way as all events, ahead of those that follow the origin.
 
 Whom does a failure speak against, the event or the receiver? The event, while others are taken: what was refused is a
-dead letter at once. Where several keys in a row fail or are refused it is the receiver: the breaker opens, the dead
-letters of that row are *taken back*, and its attempts are not counted. What fails again after the receiver has taken
-other events is to blame itself, and does not speak against the receiver any more.
+dead letter at once. Where several attempts in a row fail or are refused, of more than one event, it is the receiver:
+the breaker opens, or the receiver recovers before that; either way the dead letters of that row are *taken back*, its
+attempts are not counted, and all of it is due when the receiver takes events again. What fails again after that is to
+blame itself, and does not speak against the receiver any more. In the same way the whole sink waits when an event is
+answered with a wish to wait for the first time; when others were taken since and it is answered so again, it waits
+alone.
 
 The ledger is told and asked, and does nothing by itself: the relay reads events, hands deliveries to the sink, and
 saves what :meth:`Ledger.checkpoint` returns, in one transaction.
@@ -31,13 +35,14 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, assert_never
 
+from dockbell.config import SCHEDULE
 from dockbell.core.model import Event, Fate, Feed, Outcome
 from dockbell.core.publishing.lines import Line, Telling
-from dockbell.core.publishing.retry import Breaker, latest_attempt, next_attempt
-from dockbell.core.publishing.settlement import Beginning, Blocked, DeadLetter, Place, Replay, Settlement
+from dockbell.core.publishing.retry import Breaker, next_attempt, plan_anew
+from dockbell.core.publishing.settlement import Beginning, Blocked, DeadLetter, Pause, Place, Replay, Settlement
 
 _QUEUE_MOST: Final = 50
 _STALE_MOST: Final = 1000
@@ -59,6 +64,9 @@ class Ledger:
         window: The most deliveries in flight.
         holds: Whether a key waits for an operator behind its dead letter; otherwise it goes on.
         read_ahead: The most events that are held in memory.
+        schedule: The pause before each attempt; there are no more attempts than pauses.
+        max_owed: How old an event may be that is attempted again; None: as old as it comes.
+        spacing: From one delivery to the next, at least.
 
     Attributes:
         closed: Why the receiver wants no more events; empty while it takes them.
@@ -67,6 +75,9 @@ class Ledger:
     window: int
     holds: bool = False
     read_ahead: int = 1000
+    schedule: Sequence[timedelta] = SCHEDULE
+    max_owed: timedelta | None = None
+    spacing: timedelta = timedelta(0)
     breaker: Breaker = field(default_factory=Breaker)
     closed: str = ""
     _lines: dict[Feed, Line] = field(default_factory=dict)
@@ -77,10 +88,20 @@ class Ledger:
     _blocked: dict[Place, Blocked] = field(default_factory=dict)
     _resuming: set[Place] = field(default_factory=set)
     _due: list[tuple[datetime, Feed, str]] = field(default_factory=list)
+    _retries: deque[tuple[datetime, Feed, str]] = field(default_factory=deque)
+    """Those among them that are due, have failed before, and find no room."""
     _refused: dict[Place, list[DeadLetter]] = field(default_factory=dict)
     """The dead letters since the receiver last took an event: it may be to blame."""
     _suspects: dict[Place, int] = field(default_factory=dict)
     """What failed while the receiver was to blame; failing once more, it is to blame itself."""
+    _askers: dict[Place, int] = field(default_factory=dict)
+    """What the receiver answered with a wish to wait that was obeyed; answered so once more, it waits alone."""
+    _suspect_replays: set[int] = field(default_factory=set)
+    """The numbers of replays that failed while the receiver was to blame, or were answered with a wish to wait."""
+    _taken_at: datetime | None = None
+    """When the receiver last took an event."""
+    _next_at: datetime | None = None
+    """When the next delivery may be taken, where they are spaced."""
     _held: set[Place] = field(default_factory=set)
     _drawn: int = 0
     _pending: Settlement = field(default_factory=Settlement)
@@ -92,17 +113,21 @@ class Ledger:
         blocked: Iterable[Blocked],
         beginnings: Mapping[Feed, Beginning] | None = None,
         now: datetime | None = None,
+        pause: Pause | None = None,
     ) -> None:
         """Begin from what was saved; feeds that are known already are left alone.
 
-        With a time, nothing waits longer than it may from now on: the clock may have been set back meanwhile.
+        With a time, nothing waits longer from now on than it was to: the clock may have been set back meanwhile.
         """
         self.take_in(positions, beginnings or {})
         for entry in blocked:
-            self._block(
-                entry if now is None else replace(entry, due=min(entry.due, latest_attempt(entry.attempts, now)))
-            )
+            self._block(entry if now is None else _plan_anew(entry, now))
         self._pending = Settlement()
+        if pause is not None and now is not None:
+            asked_at, until = min(pause.asked_at, now), plan_anew(pause.asked_at, pause.until, now)
+            if until > now:
+                self.breaker.wait(asked_at, until)
+                self._pending.pause = Pause(asked_at, until)
 
     def take_in(self, positions: Mapping[Feed, int], beginnings: Mapping[Feed, Beginning]) -> None:
         """Take in the feeds among these that are not known yet."""
@@ -117,7 +142,13 @@ class Ledger:
 
     def follow(self, before: Ledger) -> None:
         """Know what a ledger that this one replaces knew of the receiver: whether it is down, and who is to blame."""
-        self.breaker, self._suspects, self._refused = before.breaker, before._suspects, before._refused
+        self.breaker, self._refused = before.breaker, before._refused
+        self._suspects, self._askers, self._suspect_replays = before._suspects, before._askers, before._suspect_replays
+
+    def keep_pace(self, before: Ledger, now: datetime) -> None:
+        """Space the first delivery from the last one of a ledger that this one replaces."""
+        if self.spacing and before._next_at is not None:
+            self._next_at = min(before._next_at, now + self.spacing)
 
     # What is read ---------------------------------------------------------------------------------------------------
 
@@ -193,9 +224,10 @@ class Ledger:
     def must_save(self) -> bool:
         """Whether a checkpoint must come before more is taken: a key goes on only when its dead letter is saved.
 
-        Otherwise a crash would offer the dead event again, after its successors.
+        Otherwise a crash would offer the dead event again, after its successors. And a receiver that has asked for a
+        pause must get it, whatever happens next.
         """
-        return bool(self._pending.dead)
+        return bool(self._pending.dead or self._pending.pause)
 
     @property
     def owed(self) -> Mapping[Place, Blocked]:
@@ -220,21 +252,31 @@ class Ledger:
                 self._ready.append((event, attempt))
                 continue
             self._flights[place] = _Flight(event, attempt, now)
+            self._space(now)
             taken.append((event, attempt))
         return taken
 
     def _free(self, now: datetime) -> int:
+        if self._next_at is not None and now < self._next_at:
+            return 0
         if self.breaker.probe_at is None:
-            return self.window - len(self._flights)
+            free = self.window - len(self._flights)
+            return min(free, 1) if self.spacing else free
         return 1 if now >= self.breaker.probe_at and not self._flights else 0
+
+    def _space(self, now: datetime) -> None:
+        """From the moment that one was taken: a pause before it must not be made up for by a burst."""
+        if self.spacing:
+            self._next_at = now + self.spacing
 
     def lends_at(self, now: datetime) -> datetime | None:
         """Return from when on a replay may be lent: nothing is to be delivered before it; None: not as things are."""
         if self.must_save or self._ready or len(self._flights) >= self.window:
             return None
+        free_at = now if self._next_at is None else max(now, self._next_at)
         if self.breaker.probe_at is None:
-            return now
-        return None if self._flights else max(now, self.breaker.probe_at)  # as good a probe as any
+            return free_at
+        return None if self._flights else max(free_at, self.breaker.probe_at)  # as good a probe as any
 
     @property
     def is_replaying(self) -> bool:
@@ -247,6 +289,7 @@ class Ledger:
         if place in self._flights:
             return False
         self._flights[place] = _Flight(event, replay.attempts + 1, now, replay)
+        self._space(now)
         return True
 
     def bury_replay(self, replay: Replay, now: datetime, error: str) -> None:
@@ -259,7 +302,7 @@ class Ledger:
         """Note what came of a delivery that was taken or lent."""
         flight = self._flights.pop((event.feed, event.key))
         if outcome.fate is Fate.DELIVERED:
-            self._trust(flight.since)
+            self._trust(flight, now)
         elif outcome.fate is Fate.CLOSED:
             self.closed = outcome.reason
         if flight.replay is not None:
@@ -279,10 +322,25 @@ class Ledger:
             case _:
                 assert_never(outcome.fate)
 
-    def _trust(self, since: datetime) -> None:
-        """The receiver takes events: what it had refused before this one went is refused for good."""
-        if self.breaker.succeed(since):
-            for place, letters in list(self._refused.items()):
+    def _trust(self, flight: _Flight, now: datetime) -> None:
+        """The receiver takes events.
+
+        Where it took none of several events before this one went, it was ill, and recovers. Else what it had refused by
+        then is refused for good.
+        """
+        since, taken_at = flight.since, self._taken_at
+        self._taken_at = now
+        failed = [each for each in self.breaker.streak if each.at <= since and (taken_at is None or each.at > taken_at)]
+        # A replay is an operator's, who looks after the dead letters.
+        is_live = flight.replay is None
+        recovers = is_live and not self.breaker.is_open and len({(each.place, each.sequence) for each in failed}) > 1
+        if not self.breaker.succeed(since):
+            return
+        if recovers:
+            settled = (flight.event.feed, flight.event.key)
+            self._give_back(now, (each.place for each in failed), settled=settled)
+        for place, letters in list(self._refused.items()):
+            if not self._is_flying(place):  # else what comes of the next event of the key tells more
                 self._refused[place] = [letter for letter in letters if letter.died_at > since]
                 if not self._refused[place]:
                     del self._refused[place]
@@ -293,28 +351,49 @@ class Ledger:
         if not self.breaker.is_open and self._suspects.pop(place, None) == event.sequence:
             self._bury(event, flight.attempt, outcome, now)
             return
-        opened = self.breaker.fail(place, outcome, now, flight.since)
+        opened = self.breaker.fail(event, outcome, now, flight.since)
         if self.breaker.is_open:
             self._keep(flight, outcome, now)
         else:
             self._refused.setdefault(place, []).append(self._bury(event, flight.attempt, outcome, now))
         if opened:
-            self._give_back(now, settled=place)
+            self._give_back(now, self._streak, settled=place)
 
     def _fail(self, flight: _Flight, outcome: Outcome, now: datetime, jitter: float) -> None:
         event, attempt = flight.event, flight.attempt
         place = (event.feed, event.key)
-        is_own = outcome.fate is Fate.FAILED and outcome.retry_after is None
-        is_own = is_own and not self.breaker.is_open and self._suspects.get(place) == event.sequence
-        opened = not is_own and self.breaker.fail(place, outcome, now, flight.since)
+        blamed = self._suspects if outcome.retry_after is None else self._askers
+        is_own = outcome.is_own or blamed.get(place) == event.sequence
+        is_own = is_own and outcome.fate is Fate.FAILED and not self.breaker.is_open
+        opened = not is_own and self._speak_against_receiver(flight, outcome, now)
         if self.breaker.is_open:
             self._keep(flight, outcome, now)
-        elif (due := next_attempt(attempt, now, jitter)) is not None:
-            self._block(Blocked(event.feed, event.key, event.sequence, attempt, due, outcome.reason))
+            if outcome.retry_after is not None:
+                self._askers[place] = event.sequence
+        elif (due := self._next_attempt(flight, outcome, now, jitter)) is not None:
+            self._block(Blocked(*place, event.sequence, attempt, due, outcome.reason, planned_at=now))
         else:
             self._bury(event, attempt, outcome, now)
         if opened:
-            self._give_back(now, settled=place)
+            self._give_back(now, self._streak, settled=place)
+
+    def _speak_against_receiver(self, flight: _Flight, outcome: Outcome, now: datetime) -> bool:
+        """Note a failure that is not the event's own; return whether it opened the breaker."""
+        breaker, asked_at = self.breaker, self.breaker.asked_at
+        opened = breaker.fail(flight.event, outcome, now, flight.since)
+        if breaker.asked_at is not None and breaker.asked_at != asked_at and breaker.probe_at is not None:
+            self._pending.pause = Pause(breaker.asked_at, breaker.probe_at)
+        return opened
+
+    def _next_attempt(self, flight: _Flight, outcome: Outcome, now: datetime, jitter: float) -> datetime | None:
+        recorded_at = flight.event.recorded_at
+        if self.max_owed is not None and recorded_at is not None and recorded_at < now - self.max_owed:
+            return None
+        return next_attempt(self.schedule, flight.attempt, now, jitter, outcome.retry_after)
+
+    @property
+    def _streak(self) -> Iterable[Place]:
+        return (failure.place for failure in self.breaker.streak)
 
     def _keep(self, flight: _Flight, outcome: Outcome, now: datetime) -> None:
         """What fails while the sink takes nothing says nothing about the event: no attempt is used up."""
@@ -327,10 +406,10 @@ class Ledger:
             self._suspects[place] = head
         self._block(Blocked(event.feed, event.key, head, attempts, now, outcome.reason))
 
-    def _give_back(self, now: datetime, settled: Place | None = None) -> None:
-        """Return the attempts of the failures that opened the breaker, and the refused events: the fault is its own."""
+    def _give_back(self, now: datetime, failed: Iterable[Place], settled: Place | None = None) -> None:
+        """Return the attempts of the failures of a row, and the events that were refused in it: none is to blame."""
         given: set[Place] = set()
-        for place in dict.fromkeys((*self.breaker.streak, *self._refused)):
+        for place in dict.fromkeys((*failed, *self._refused)):
             if place == settled or self._is_flying(place):
                 continue  # its own outcome sees to it
             letter = self._take_back(place)
@@ -368,6 +447,7 @@ class Ledger:
         """Let the next event of a key follow one that is settled."""
         place = (event.feed, event.key)
         self._suspects.pop(place, None)
+        self._askers.pop(place, None)
         line = self._lines[event.feed]
         line.furthest = max(line.furthest, event.sequence)
         if place in self._blocked:
@@ -383,16 +463,21 @@ class Ledger:
 
     def _settle_replay(self, flight: _Flight, replay: Replay, outcome: Outcome, now: datetime, jitter: float) -> None:
         attempt, event = flight.attempt, flight.event
+        is_suspect = replay.id in self._suspect_replays
+        self._suspect_replays.discard(replay.id)
+        is_own = is_suspect and outcome.fate in (Fate.FAILED, Fate.REFUSED)
+        is_own = (is_own or outcome.is_own) and not self.breaker.is_open
         is_failure = outcome.fate in (Fate.FAILED, Fate.REFUSED, Fate.UNREACHABLE)
-        if is_failure and self.breaker.fail((event.feed, event.key), outcome, now, flight.since):
-            self._give_back(now)
+        if is_failure and not is_own and self._speak_against_receiver(flight, outcome, now):
+            self._give_back(now, self._streak)
         again: Replay | None = None
         match outcome.fate:
             case Fate.UNREACHABLE | Fate.CLOSED:
                 again = replace(replay, due=now, error=outcome.reason)
             case Fate.FAILED | Fate.REFUSED if self.breaker.is_open:
                 again = replace(replay, due=now, error=outcome.reason)
-            case Fate.FAILED if (due := next_attempt(attempt, now, jitter)) is not None:
+                self._suspect_replays.add(replay.id)
+            case Fate.FAILED if (due := self._next_attempt(flight, outcome, now, jitter)) is not None:
                 again = replace(replay, attempts=attempt, due=due, error=outcome.reason)
             case Fate.FAILED | Fate.REFUSED | Fate.UNFIT:
                 letter = DeadLetter(event.feed, event.key, event.sequence, attempt, now, outcome.reason)
@@ -400,6 +485,8 @@ class Ledger:
         if again is None:
             self._pending.replayed.append(replay.id)
         else:
+            if is_own:
+                self._suspect_replays.add(replay.id)
             self._pending.postponed.append(again)
 
     # What waits -----------------------------------------------------------------------------------------------------
@@ -428,6 +515,26 @@ class Ledger:
         if current is not None and current.held:
             self._block(entry)
 
+    def forget_refusals(self) -> None:
+        """Take back no dead letter that there is by now: an operator has decided what becomes of them."""
+        self._refused.clear()
+
+    def put_off(self, step: timedelta) -> None:
+        """Go on with the pause that the receiver has asked for, by a clock that was set forward meanwhile."""
+        self.breaker.put_off(step)
+        if self.breaker.asked_at is not None and self.breaker.probe_at is not None:
+            self._pending.pause = Pause(self.breaker.asked_at, self.breaker.probe_at)
+
+    def hurry(self, now: datetime) -> None:
+        """Make due what waits for its next attempt, and forget what was thought of the receiver."""
+        self.breaker.forgive()
+        self._suspects.clear()
+        self._askers.clear()
+        self._suspect_replays.clear()
+        for place, entry in list(self._blocked.items()):
+            if not entry.held and entry.due > now and not self._is_moving(place):
+                self._block(replace(entry, due=now, planned_at=None))
+
     @property
     def held(self) -> AbstractSet[Place]:
         """The keys that wait for an operator."""
@@ -437,18 +544,38 @@ class Ledger:
         """Return blocked keys whose next event is to be read from the outbox now; answer each by :meth:`resume`."""
         free = min(most, self.window - len(self._resuming))
         if self.breaker.probe_at is not None:
+            for waiting in self._retries:
+                heapq.heappush(self._due, waiting)
+            self._retries.clear()
             free = int(now >= self.breaker.probe_at and not (self._flights or self._resuming))
             # What nobody answered is as good a probe as a fresh event, which would need an entry of its own. What the
             # receiver did not take is not: others must have their turn.
             if free and self.breaker.is_answered:
                 return [] if self._ready else self._draw_probe(now)
         entries: list[Blocked] = []
-        while self._due and self._due[0][0] <= now and len(entries) < free:
-            entry = self._find_due(*heapq.heappop(self._due), now)
-            if entry is not None:
-                self._resuming.add((entry.feed, entry.key))
-                entries.append(entry)
+        room = self._room_to_retry
+        while len(entries) < free and ((room and self._retries) or (self._due and self._due[0][0] <= now)):
+            waiting = self._retries.popleft() if room and self._retries else heapq.heappop(self._due)
+            entry = self._find_due(*waiting, now)
+            if entry is None:
+                continue
+            has_failed = self._has_failed((entry.feed, entry.key))
+            if has_failed and not room:
+                self._retries.append(waiting)
+                continue
+            room -= has_failed
+            self._resuming.add((entry.feed, entry.key))
+            entries.append(entry)
         return entries
+
+    @property
+    def _room_to_retry(self) -> int:
+        """How many more of those that have failed before may be on their way."""
+        return max(0, max(1, self.window // 2) - sum(map(self._has_failed, self._resuming)))
+
+    def _has_failed(self, place: Place) -> bool:
+        entry = self._blocked.get(place)
+        return place in self._suspects or (entry is not None and entry.attempts > 0)
 
     def _find_due(self, due: datetime, feed: Feed, key: str, now: datetime) -> Blocked | None:
         entry = self._blocked.get((feed, key))
@@ -498,7 +625,10 @@ class Ledger:
         if len(self._flights) >= self.window:
             return None
         is_ready = any((event.feed, event.key) not in self._flights for event, _ in self._ready)
+        is_ready = is_ready or (bool(self._retries) and self._room_to_retry > 0)
         due = now if is_ready else self._due[0][0] if self._due else None
+        if due is not None and self._next_at is not None:
+            due = max(due, self._next_at)
         if self.breaker.probe_at is None or due is None:
             return due
         return None if self._flights else max(self.breaker.probe_at, due)
@@ -556,3 +686,8 @@ class Ledger:
         elif telling.settled > telling.told:
             telling.told = telling.settled
             self._pending.told[feed] = telling.settled
+
+
+def _plan_anew(entry: Blocked, now: datetime) -> Blocked:
+    due = plan_anew(entry.planned_at, entry.due, now)
+    return replace(entry, due=due, planned_at=None if entry.planned_at is None else min(entry.planned_at, now))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
-from dockbell.config import Answer, Expression, Facts, NamedEventSettings, unite
+from dockbell.config import Answer, Expression, Facts, LooksAt, NamedEventSettings, unite
 from dockbell.core.model import Change
+
+Judge: TypeAlias = Callable[[Expression, Facts], Answer]
+"""Returns what a condition says of a change."""
+_SMALL: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +33,35 @@ def read_named(settings: Sequence[NamedEventSettings]) -> tuple[NamedEvent, ...]
 
 
 class NamedEvents:
-    """The named events of one feed."""
+    """The named events of one feed.
 
-    def __init__(self, named: Sequence[NamedEvent] = ()) -> None:
+    Args:
+        named: As configured.
+        judge: Judges their conditions.
+    """
+
+    def __init__(self, named: Sequence[NamedEvent] = (), judge: Judge = Expression.judge) -> None:
+        self._judge = judge
         self._named = tuple(named)
         self._looks_at = unite(each.when for each in self._named)
 
     def judge(self, change: Change) -> Iterator[tuple[str, Answer]]:
-        """Yield each name and what its condition says of a change; only a plain yes makes an event.
+        """Yield each name and what its condition says of a change; what it lets through makes an event.
 
         ``before`` and ``after`` are the records, numbers with a fraction as doubles; an empty object where there is
         none, so that a comparison with it is never a yes. ``changed`` is empty where nothing can be compared.
         """
         if not self._named:
             return
-        facts = Facts(
-            self._looks_at,
+        together = self._find_facts(self._looks_at, change)
+        for each in self._named:
+            # Of a large record, each is to take no longer than what it looks at itself.
+            facts = together if together.size_most < _SMALL else self._find_facts(each.when.looks_at, change)
+            yield each.name, self._judge(each.when, facts)
+
+    def _find_facts(self, looks_at: LooksAt, change: Change) -> Facts:
+        return Facts(
+            looks_at,
             before=change.before or b"",
             after=change.after or b"",
             others={
@@ -54,5 +72,3 @@ class NamedEvents:
                 "source": change.feed.source,
             },
         )
-        for each in self._named:
-            yield each.name, each.when.judge(facts)

@@ -76,7 +76,7 @@ def _tell_record(record: JSON, data: JSON) -> Iterator[str]:
 
 def _tell_statement(data: JSON) -> Iterator[str]:
     if data.get("resource") == NOTICES.resource:
-        subject = next(f"{kind} {data[kind]}" for kind in ("sink", "feed") if kind in data)
+        subject = next(f"{kind} {data[kind]}" for kind in ("sink", "feed", "server") if kind in data)
         times = f", {data['count']} times" if data["count"] > 1 else ""
         yield f"{data['statement']}: {printable(subject)}: {printable(data['reason'])}{times}"
         return

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from dockbell.core.model import Fate, Feed, Outcome
-
-SCHEDULE: Final = (
-    timedelta(seconds=5),
-    timedelta(minutes=5),
-    timedelta(minutes=30),
-    timedelta(hours=2),
-    timedelta(hours=5),
-    timedelta(hours=10),
-    timedelta(hours=14),
-    timedelta(hours=20),
-    timedelta(hours=24),
-)
-"""The pause after the first, second, … failed attempt; when it is used up the event is a dead letter."""
+from dockbell.core.model import Event, Fate, Feed, Outcome
 
 _JITTER_SHARE: Final = 0.1
-_STREAK_KEYS: Final = 5
+_STREAK: Final = 5
 _PROBE_FIRST: Final = timedelta(seconds=1)
 _PROBE_MOST: Final = timedelta(seconds=30)
 _PROBE_MOST_SOON: Final = timedelta(seconds=5)
@@ -31,41 +19,68 @@ _SOON: Final = timedelta(minutes=10)
 _RETRY_AFTER_MOST: Final = timedelta(hours=24)
 
 
-def next_attempt(attempts: int, now: datetime, jitter: float) -> datetime | None:
+def next_attempt(
+    schedule: Sequence[timedelta], attempts: int, now: datetime, jitter: float, wish: timedelta | None = None
+) -> datetime | None:
     """Return when to try again after ``attempts`` failures, or None when it was the last.
 
     Args:
+        schedule: The pause before each attempt.
         attempts: Attempts made, at least 1.
         now: The time of the failure.
         jitter: 0 to 1, spreads retries over a tenth of the pause.
+        wish: How long the receiver asks to wait, which counts up to a day.
     """
-    if attempts > len(SCHEDULE):
+    if attempts >= len(schedule):
         return None
-    return now + SCHEDULE[attempts - 1] * (1 + _JITTER_SHARE * jitter)
+    pause = schedule[attempts] if wish is None else max(schedule[attempts], min(wish, _RETRY_AFTER_MOST))
+    return now + pause * (1 + _JITTER_SHARE * jitter)
 
 
-def latest_attempt(attempts: int, now: datetime) -> datetime:
-    """Return when at the latest to try again after ``attempts`` failures, whenever the last of them was."""
-    return now + SCHEDULE[min(max(attempts, 1), len(SCHEDULE)) - 1] * (1 + _JITTER_SHARE)
+def plan_anew(planned_at: datetime | None, due: datetime, now: datetime) -> datetime:
+    """Return when what was planned at a time is due by a clock that may have been set back since.
+
+    Nothing waits longer than it was to: a time of planning that is still to come was told by another clock.
+    """
+    if planned_at is None:
+        return min(due, now)
+    return now + (due - planned_at) if planned_at > now else due
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An attempt that the receiver did not take."""
+
+    feed: Feed
+    key: str
+    sequence: int
+    at: datetime
+
+    @property
+    def place(self) -> tuple[Feed, str]:
+        """The record."""
+        return self.feed, self.key
 
 
 @dataclass(slots=True)
 class Breaker:
     """Leaves a sink alone that takes nothing, and probes it with one event at a time.
 
-    It opens when nobody is there to judge an event, when the receiver asks to wait, or when several keys in a row
-    fail or are refused: then the fault is the sink's, not the events', and their attempts are given back.
+    It opens when nobody is there to judge an event, when the receiver asks to wait, or when several attempts in a row
+    fail or are refused, of more than one event: then the fault is the sink's, not the events', and their attempts are
+    given back.
 
     Attributes:
         probe_at: When the next probe may go; None while the breaker is closed.
-        streak: The keys that failed since the last success, each with when it did last; those that opened it while it
-            is open.
+        streak: The failures since the last success; those that opened it while it is open.
         is_answered: The last failure was an answer of the receiver, or its silence about one event: somebody is there.
+        asked_at: When the receiver asked for the pause that ends at ``probe_at``; None where it did not ask.
     """
 
     probe_at: datetime | None = None
-    streak: dict[tuple[Feed, str], datetime] = field(default_factory=dict)
+    streak: list[Failure] = field(default_factory=list)
     is_answered: bool = False
+    asked_at: datetime | None = None
     _opened_at: datetime | None = None
     _pause: timedelta = _PROBE_FIRST
 
@@ -74,6 +89,11 @@ class Breaker:
         """Whether deliveries wait for a probe."""
         return self.probe_at is not None
 
+    @property
+    def speaks_against_receiver(self) -> bool:
+        """Whether nothing was taken of more than one event that was sent since the last success."""
+        return len({(failure.place, failure.sequence) for failure in self.streak}) > 1
+
     def succeed(self, since: datetime) -> bool:
         """Note that the receiver took an event, in an attempt that began at ``since``; return whether it is closed.
 
@@ -81,40 +101,53 @@ class Breaker:
         """
         if self._opened_at is not None and since < self._opened_at:
             return False
-        self.probe_at = self._opened_at = None
+        self.probe_at = self.asked_at = self._opened_at = None
         self._pause = _PROBE_FIRST
-        self.streak = {place: failed_at for place, failed_at in self.streak.items() if failed_at > since}
+        self.streak = [failure for failure in self.streak if failure.at > since]
         return True
 
     def forgive(self) -> None:
         """Begin anew, as if nothing had failed."""
-        self.probe_at = self._opened_at = None
+        self.probe_at = self.asked_at = self._opened_at = None
         self._pause = _PROBE_FIRST
         self.streak.clear()
 
-    def fail(self, place: tuple[Feed, str], outcome: Outcome, now: datetime, since: datetime) -> bool:
+    def wait(self, asked_at: datetime, until: datetime) -> None:
+        """Know again what pause the receiver has asked for."""
+        self.asked_at = self._opened_at = asked_at
+        self.probe_at, self.is_answered = until, True
+
+    def put_off(self, step: timedelta) -> None:
+        """Go on with a pause that the receiver has asked for by a clock that was set forward meanwhile."""
+        if self.asked_at is not None and self.probe_at is not None:
+            self.wait(self.asked_at + step, self.probe_at + step)
+
+    def fail(self, event: Event, outcome: Outcome, now: datetime, since: datetime) -> bool:
         """Note the failure of an attempt that began at ``since``; return whether it opened the breaker."""
+        failure = Failure(event.feed, event.key, event.sequence, now)
         if not self.is_open:
-            self.streak[place] = now
+            self.streak.append(failure)
         if self.is_open and not self.is_answered and outcome.fate is Fate.REFUSED and outcome.retry_after is None:
             self.forgive()  # nobody was there, and now somebody is, who judges events
-            self.streak[place] = now
+            self.streak.append(failure)
         self.is_answered = outcome.fate is not Fate.UNREACHABLE
         if outcome.retry_after is not None:
             # A wish for no pause at all must not become a storm.
             probe_at = now + max(_PROBE_FIRST, min(outcome.retry_after, _RETRY_AFTER_MOST))
             if self._opened_at is not None and self.probe_at is not None and since <= self._opened_at:
-                self.probe_at = max(self.probe_at, probe_at)  # several were under way: the longest wish holds
+                if probe_at > self.probe_at:  # several were under way: the longest wish holds
+                    self.asked_at, self.probe_at = now, probe_at
                 return False
-            opened, self._opened_at, self.probe_at = self._opened_at is None, now, probe_at
+            opened = self._opened_at is None
+            self.asked_at, self._opened_at, self.probe_at = now, now, probe_at
             return opened
         if self._opened_at is None:
-            if outcome.fate is Fate.UNREACHABLE or len(self.streak) >= _STREAK_KEYS:
+            if outcome.fate is Fate.UNREACHABLE or (len(self.streak) >= _STREAK and self.speaks_against_receiver):
                 self._opened_at = now
                 self.probe_at = now + self._pause
                 return True
         elif since > self._opened_at:  # a probe, not one that was under way when the breaker opened
             is_soon = self.is_answered and now - self._opened_at < _SOON
             self._pause = min(self._pause * 2, _PROBE_MOST_SOON if is_soon else _PROBE_MOST)
-            self.probe_at = now + self._pause
+            self.asked_at, self.probe_at = None, now + self._pause
         return False

@@ -25,6 +25,7 @@ class Blocked:
         due: When the next may be made.
         error: Why the last one failed.
         held: Its head is a dead letter, and it waits until an operator decides.
+        planned_at: When it was decided that the next attempt is due then; None where it was due at once.
     """
 
     feed: Feed
@@ -34,6 +35,7 @@ class Blocked:
     due: datetime
     error: str = ""
     held: bool = False
+    planned_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,19 @@ class Replay:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """How long a receiver has asked to be left alone.
+
+    Attributes:
+        asked_at: When it did.
+        until: When the next delivery may be attempted.
+    """
+
+    asked_at: datetime
+    until: datetime
+
+
 @dataclass(slots=True)
 class Settlement:
     """What changed since the last checkpoint; to be saved in one transaction.
@@ -103,6 +118,7 @@ class Settlement:
             all.
         postponed: Replays that wait for another attempt.
         replayed: The numbers of replays that are done with.
+        pause: The pause that the receiver has asked for since.
         origins: Where the sink began in each feed. Of a feed in which it has begun again since, nothing is to be saved
             but what became of single events: all else speaks of what the sink has lost.
     """
@@ -115,6 +131,7 @@ class Settlement:
     told: dict[Feed, int | None] = field(default_factory=dict)
     postponed: list[Replay] = field(default_factory=list)
     replayed: list[int] = field(default_factory=list)
+    pause: Pause | None = None
     origins: Mapping[Feed, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -129,5 +146,6 @@ class Settlement:
                 self.revived,
                 self.postponed,
                 self.replayed,
+                self.pause,
             )
         )

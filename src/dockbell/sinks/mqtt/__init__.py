@@ -81,7 +81,10 @@ class MqttSink:
             self._keeper = Keeper(
                 shelf,
                 topic=self._positions_topic,
-                form=repr((self._settings.state_topic, self._settings.fields, self._settings.redact)),
+                claims=self._claims_filter(),
+                client_id=self._client_id,
+                template=self._settings.state_topic,
+                form=(self._settings.fields, self._settings.redact),
                 render=self._kept_publication,
                 name=self.name,
                 telemetry=self._telemetry,
@@ -166,9 +169,12 @@ class MqttSink:
         return self._state_publication(kept.feed, kept.key, kept.body)
 
     async def _keep_connected(self, flow: Flow) -> None:
-        patience = Patience()
+        patience, is_renewed = Patience(), False
         while not flow.is_done:
-            end = await self._connect_once(flow)
+            end = await self._connect_once(flow, is_renewed=is_renewed)
+            is_renewed = end is None
+            if end is None:
+                continue
             problem = f"{self._place}: {end.reason}"
             if flow.ended.is_set():
                 flow.abandon(problem)
@@ -185,8 +191,8 @@ class MqttSink:
             if patience.is_contested and flow.ended.is_set():
                 flow.abandon(problem)  # to dial now would throw the other client out
 
-    async def _connect_once(self, flow: Flow) -> End:
-        """Use one connection for as long as it lasts."""
+    async def _connect_once(self, flow: Flow, *, is_renewed: bool) -> End | None:
+        """Use one connection for as long as it lasts; None where it was worn and is to be renewed."""
         flow.has_delivered = False
         born_at = datetime.now(UTC)
         try:
@@ -200,9 +206,13 @@ class MqttSink:
             return End(str(error))
         is_up = False
         try:
-            self._telemetry.emit(SinkConnected(self.name, self._describe(wire)))
+            if not is_renewed:
+                self._telemetry.emit(SinkConnected(self.name, self._describe(wire)))
             flow.tell(self._status(online=True, at=born_at, retain=wire.retains))
-            await self._use(wire, flow)
+            await self._use(wire, flow, is_renewed=is_renewed)
+            if not wire.lost and not flow.is_done:
+                wire.disconnect()  # with a goodbye, so that the status stays as it is
+                return None
             if not wire.lost:
                 await self._say_goodbye(wire, flow)
             is_up = wire.ending is not Ending.DROPPED or await answers(login)
@@ -222,10 +232,10 @@ class MqttSink:
                 raise
             return await self._negotiation.dial(replace(login, will=replace(login.will, retain=False)), flow.news.set)
 
-    async def _use(self, wire: Wire, flow: Flow) -> None:
+    async def _use(self, wire: Wire, flow: Flow, *, is_renewed: bool) -> None:
         async with anyio.create_task_group() as tasks:
             if self._keeper is not None and wire.retains:
-                tasks.start_soon(self._keeper.run, wire, flow)
+                tasks.start_soon(partial(self._keeper.run, wire, flow, is_renewed=is_renewed))
             await flow.run_on(wire)
             tasks.cancel_scope.cancel()
 
@@ -265,6 +275,10 @@ class MqttSink:
             return topic and check_topic(topic, fields=())
         except ValueError as error:
             raise ConfigError(f"[sinks.{self.name}]: client_id is part of a topic, which {error}") from error
+
+    def _claims_filter(self) -> str:
+        levels = self._settings.positions_topic.split("/")
+        return "/".join("+" if "{client_id}" in level else level for level in levels)
 
     def _status(self, *, online: bool, at: datetime, retain: bool = True) -> Publication | None:
         if not self._status_topic:

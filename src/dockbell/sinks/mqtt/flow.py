@@ -1,7 +1,8 @@
 """What one run has taken and not settled, over as many connections as it takes, and what goes out next.
 
-Five lanes, in this order: *words* about ourselves, which die with their connection; *suspects*, deliveries that were in
-flight when the broker dropped a connection; those *accused* already; deliveries that *wait*; and *repairs* of state.
+Six lanes, in this order: *words* about ourselves, which die with their connection; *suspects*, deliveries that were in
+flight when the broker dropped a connection; those *accused* already; deliveries that *wait*; those *doubted*, because a
+connection was left when nothing was acknowledged any more; and *repairs* of state.
 
 A suspect is sent with nothing else in flight. One that loses the connection like this, soon after it was sent, is
 accused; the second time it is refused as the culprit. The innocent are safe, whatever else ends connections. Whoever
@@ -12,6 +13,12 @@ that nobody can connect to right after has gone down altogether: it takes more t
 
 Words that were in flight when the broker dropped a connection are sent alone too. What costs two connections like this
 is left out from then on, and told: the rest must not wait for it.
+
+What is not acknowledged has failed when something that was sent later was. To find that out, a word that the broker has
+acknowledged is said again once the broker has been silent for a while; the last place in its Receive Maximum is kept
+for that. Where nothing could be said the connection is left, and what was not acknowledged comes last on the next one,
+in half of the window: not acknowledged there either, it has failed. Where nothing at all was acknowledged nobody is to
+blame, and after the second such connection the sink waits.
 
 Instead of a state that the broker does not take it retains none: absent is better than old.
 """
@@ -39,10 +46,14 @@ _SOON: Final = timedelta(seconds=5)
 _LULL_LIMIT: Final = timedelta(seconds=1)
 _PROVEN: Final = timedelta(seconds=2)
 _CULPRIT: Final = Outcome(Fate.REFUSED, f"{FORBIDDEN}, with nothing else in flight")
+_UNANSWERED: Final = Outcome(Fate.FAILED, "not acknowledged on two connections")
+_AGAIN: Final = timedelta(seconds=1)
+_DRAIN_LIMIT: Final = timedelta(seconds=1)
 # How much a drop speaks against what was alone in flight: twice is enough, or five times where the broker was gone too.
 _GUILT_OF_DROP: Final = 5
 _GUILT_OF_CRASH: Final = 2
 _GUILTY: Final = 10
+_SILENCES_MOST: Final = 2
 _FAILURES_FROM: Final = 0x80
 # Not authorized, topic name invalid, packet too large, payload format invalid: so it will be whenever it is sent.
 _REFUSALS: Final = frozenset({0x87, 0x90, 0x95, 0x99})
@@ -50,7 +61,9 @@ _SEVERITY: Final = (Fate.DELIVERED, Fate.FAILED, Fate.UNFIT, Fate.REFUSED)
 
 
 def judge(ack: Ack) -> Outcome:
-    """Return what a PUBACK says of a publication."""
+    """Return what a PUBACK says of a publication, or that there was none."""
+    if ack.code is None:
+        return Outcome(Fate.FAILED, ack.reason)
     if ack.code < _FAILURES_FROM:
         return DELIVERED
     return Outcome(Fate.REFUSED if ack.code in _REFUSALS else Fate.FAILED, ack.reason)
@@ -92,6 +105,9 @@ class _Sending:
     owner: _Owner
     is_suspect: bool = False
     guilt: int = 0
+    silences: int = 0
+    number: int = 0
+    """Of those sent on one connection."""
 
 
 class Flow:
@@ -121,9 +137,17 @@ class Flow:
         self._suspects: deque[_Sending] = deque()
         self._accused: deque[_Sending] = deque()
         self._waiting: deque[_Sending] = deque()
+        self._doubted: deque[_Sending] = deque()
         self._repairing: deque[_Sending] = deque()
         self._in_flight: dict[int, _Sending] = {}
         self._is_alone = False
+        self._sent = 0
+        self._delivered = 0
+        """The number of the last that was sent of the deliveries that the broker has taken on this connection."""
+        self._answered: Publication | None = None
+        """The first word that it has taken."""
+        self._probe = 0
+        """The packet id of the last publication that was sent to hear whether the broker answers."""
         self._calm = asyncio.Event()
         self._idle = asyncio.Event()
 
@@ -134,7 +158,7 @@ class Flow:
 
     @property
     def _owed(self) -> tuple[deque[_Sending], ...]:
-        return self._suspects, self._accused, self._waiting
+        return self._suspects, self._accused, self._waiting, self._doubted
 
     def add(
         self,
@@ -162,8 +186,8 @@ class Flow:
         """Publish something about ourselves before all else, on this connection only."""
         if word is None:
             return
-        if self.words.is_left_out(word):
-            note(Outcome(Fate.REFUSED, FORBIDDEN))
+        if objection := self.words.objection(word):
+            note(Outcome(Fate.REFUSED, objection))
             return
         self._words.append(_Sending(word, _Word(note), is_suspect=self.words.is_suspect(word)))
         self.news.set()
@@ -197,19 +221,33 @@ class Flow:
         return len(self._in_flight) > self.repairs.in_flight
 
     async def run_on(self, wire: Wire) -> None:
-        """Publish and settle until the wire is lost, or everything is done."""
+        """Publish and settle until the wire is lost or worn, or everything is done."""
         proven = asyncio.get_running_loop().call_later(_PROVEN.total_seconds(), self.news.set)
         try:
             while True:
                 self.news.clear()
-                for ack in wire.take_acks():
-                    self._acknowledge(ack)
+                self._take_acks(wire)
+                if wire.is_worn and not self.ended.is_set():
+                    await self._drain(wire)
+                    return
                 self._publish(wire)
                 if wire.lost or self.is_done:
                     return
                 await self.news.wait()
         finally:
             proven.cancel()
+
+    async def _drain(self, wire: Wire) -> None:
+        """Wait for what is being acknowledged; the rest goes out again on the next connection."""
+        with anyio.move_on_after(_DRAIN_LIMIT.total_seconds()):
+            while self._in_flight and not wire.lost:
+                await self.news.wait()
+                self.news.clear()
+                self._take_acks(wire)
+
+    def _take_acks(self, wire: Wire) -> None:
+        for ack in wire.take_acks():
+            self._acknowledge(ack)
 
     def recall(self, wire: Wire, *, is_up: bool) -> bool:
         """Let what was in flight on a connection that is gone wait for the next, and say who may be to blame.
@@ -221,6 +259,7 @@ class Flow:
         Returns:
             Whether the broker was asked for anything that it had not answered.
         """
+        self._take_acks(wire)
         flights = list(self._in_flight.items())
         self._in_flight.clear()
         self._is_alone = False
@@ -233,16 +272,31 @@ class Flow:
         for _, sending in flights:
             if is_dropped and isinstance(sending.owner, _Word):
                 self.words.note_drop(sending.publication, is_culprit=is_up and sending is culprit)
-        deliveries = [sending for _, sending in flights if isinstance(sending.owner, _Parcel)]
-        for sending in reversed(deliveries):
+        silent = _UNANSWERED
+        silent = replace(silent, is_own=self._delivered > 0, retry_after=None if wire.has_answered else _AGAIN)
+        for packet_id, sending in reversed(flights):
+            if not isinstance(sending.owner, _Parcel):
+                continue
             if sending is culprit:
                 sending.guilt += _GUILT_OF_DROP if is_up else _GUILT_OF_CRASH
-            self._take_back(sending, is_dropped=is_dropped)
+            if wire.is_unanswered(packet_id):
+                self._doubt(sending, silent)
+            else:
+                self._take_back(sending, is_dropped=is_dropped)
         self.repairs.interrupt(
             suspected=is_dropped and any(sending.owner is self.repairs for _, sending in flights),
             culprit=culprit.publication.topic if is_up and culprit and culprit.owner is self.repairs else "",
         )
+        self._sent = self._delivered = self._probe = 0
+        self._answered = None
         return bool(flights) or wire.is_asking
+
+    def _doubt(self, sending: _Sending, silent: Outcome) -> None:
+        sending.silences += 1
+        if sending.silences >= _SILENCES_MOST:
+            sending.owner.note(silent)
+        else:
+            self._doubted.appendleft(sending)
 
     def _take_back(self, sending: _Sending, *, is_dropped: bool) -> None:
         if sending.guilt >= _GUILTY:
@@ -261,7 +315,9 @@ class Flow:
             lane.clear()
 
     def _publish(self, wire: Wire) -> None:
-        most = min(self._window, wire.receive_maximum)
+        if wire.is_doubtful and self._probe not in self._in_flight and len(self._in_flight) < wire.quota:
+            self._send_probe(wire)
+        most = min(self._window, wire.quota - (wire.quota > 1))
         while len(self._in_flight) < most and not wire.lost and (lane := self._find_lane(wire, most)):
             sending = lane[0]
             publication: Publication | None = sending.publication
@@ -270,11 +326,19 @@ class Flow:
             if publication is None:
                 lane.popleft()
             elif (packet_id := wire.publish(publication)) is not None:
+                self._sent += 1
+                sending.number = self._sent
                 self._in_flight[packet_id] = lane.popleft()
                 self._is_alone = sending.is_suspect or (lane is self._repairing and self.repairs.must_be_alone)
         self._calm.set()
         if not (self._is_busy or self._waiting):
             self._idle.set()
+
+    def _send_probe(self, wire: Wire) -> None:
+        """Publish something that the broker has acknowledged before, to hear whether it acknowledges anything now."""
+        if self._answered is not None and (packet_id := wire.publish(self._answered)) is not None:
+            self._in_flight[packet_id] = _Sending(self._answered, _Word(lambda _: None))
+            self._probe = packet_id
 
     def _find_substitute(self, sending: _Sending, wire: Wire, objection: str) -> Publication | None:
         """Return what to send instead of what the broker does not take; None where that is nothing: it is settled."""
@@ -298,7 +362,11 @@ class Flow:
             return None if self._words[0].is_suspect and self._in_flight else self._words
         if tried := self._suspects or (self._accused and wire.age >= _PROVEN and self._accused):
             return None if self._in_flight else tried
-        return self._waiting or self._find_repair(most)
+        return self._waiting or self._find_doubted(most) or self._find_repair(most)
+
+    def _find_doubted(self, most: int) -> deque[_Sending] | None:
+        in_flight = sum(sending.silences > 0 for sending in self._in_flight.values())
+        return self._doubted if in_flight < max(1, most // 2) else None
 
     def _find_repair(self, most: int) -> deque[_Sending] | None:
         if self.ended.is_set() or self.repairs.in_flight >= self._most_repairs(most):
@@ -317,8 +385,23 @@ class Flow:
         sending = self._in_flight.pop(ack.packet_id)
         if not self._in_flight:
             self._is_alone = False
-        if isinstance(sending.owner, _Parcel):
+        outcome = judge(ack)
+        if ack.code is None:
+            outcome = replace(outcome, is_own=sending.number < self._delivered)
+            self._note_silence(sending)
+        elif isinstance(sending.owner, _Parcel):
             self.has_delivered = True
+            if outcome is DELIVERED:
+                self._delivered = max(self._delivered, sending.number)
         elif isinstance(sending.owner, _Word):
             self.words.acquit(sending.publication)
-        sending.owner.note(judge(ack))
+            if self._answered is None and outcome is DELIVERED:
+                self._answered = sending.publication
+        sending.owner.note(outcome)
+
+    def _note_silence(self, sending: _Sending) -> None:
+        """Remember what the broker is silent about of what is no delivery."""
+        if isinstance(sending.owner, _Word):
+            self.words.note_silence(sending.publication)
+        elif sending.owner is self.repairs:
+            self.repairs.leave_out(sending.publication.topic)

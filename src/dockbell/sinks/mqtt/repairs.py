@@ -11,7 +11,7 @@ from dockbell.core.model import Fate, Outcome
 from dockbell.core.publishing.settlement import Place
 from dockbell.sinks.mqtt.publication import Publication
 
-_DROPS_MOST: Final = 2
+_BLAME_MOST: Final = 2
 
 
 class Repairs:
@@ -31,7 +31,7 @@ class Repairs:
         self.must_be_alone = False
         self._waiting: dict[Place, Publication] = {}
         self._overtaken: set[Place] | None = None
-        self._drops: Counter[str] = Counter()
+        self._blame: Counter[str] = Counter()
         self._done = asyncio.Event()
 
     def watch(self) -> None:
@@ -59,7 +59,7 @@ class Repairs:
         self._waiting = {
             place: publication
             for place, publication in states.items()
-            if place not in overtaken and self._drops[publication.topic] < _DROPS_MOST
+            if place not in overtaken and self._blame[publication.topic] < _BLAME_MOST
         }
         offered = len(self._waiting)
         if offered:
@@ -91,15 +91,19 @@ class Repairs:
             culprit: The topic of the one that was in flight alone when the broker closed the connection.
         """
         if culprit:
-            self._drops[culprit] += 1
+            self._blame[culprit] += 1
         self.must_be_alone |= suspected
         self.in_flight = 0
         self._waiting.clear()
         self._overtaken = None
 
+    def leave_out(self, topic: str) -> None:
+        """Note that the broker is silent about a state: it is not offered any more."""
+        self._blame[topic] = _BLAME_MOST
+
     def reset(self) -> None:
         """Begin to count what comes of them."""
-        self.refused = sum(count >= _DROPS_MOST for count in self._drops.values())
+        self.refused = sum(count >= _BLAME_MOST for count in self._blame.values())
         self.has_failed = self.refused > 0
 
     def _look_whether_done(self) -> None:

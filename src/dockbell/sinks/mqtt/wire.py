@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import anyio
 from anyio import to_thread
@@ -22,6 +22,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from dockbell.errors import SinkError, SinkRejected, SinkUnavailable
 from dockbell.network import explain
@@ -30,9 +31,14 @@ from dockbell.sinks.mqtt.publication import MOST_REMAINING, Publication, packet_
 
 _DIAL_LIMIT: Final = timedelta(seconds=10)
 _PUBACK_LIMIT: Final = timedelta(seconds=30)
+_OVERTAKEN_LIMIT: Final = timedelta(seconds=10)
+"""A broker acknowledges in the order of what it is sent (MQTT 5.0, 4.6): after so long it will not come back to one."""
+_DOUBT_AFTER: Final = timedelta(seconds=5)
 _TICK: Final = timedelta(seconds=1)
 _QUICK_ACK: Final = getattr(socket, "TCP_QUICKACK", None)
 _MOST_IN_FLIGHT: Final = 65_535
+_MOST_GIVEN_UP: Final = 1000
+"""paho keeps each, and its packet id, until the connection ends."""
 _MOST_HEARD: Final = 1024 * 1024
 """Bytes of a packet that a broker may send; our own words, which alone we listen to, have some hundred."""
 _TAKEN_OVER: Final = 0x8E
@@ -48,6 +54,7 @@ class Ending(Enum):
     """How a connection came to its end."""
 
     OURS = auto()  # we gave it up, or the broker had a reason of its own
+    SILENT = auto()  # we gave it up: the broker acknowledged nothing of what it was sent last
     DROPPED = auto()  # the broker closed it without a word, or because of what it was sent
     TAKEN_OVER = auto()  # somebody else has connected with our client id
 
@@ -67,11 +74,17 @@ class Login:
     protocol: Protocol = Protocol.V5
 
 
+Hear: TypeAlias = Callable[[str, bytes, bool], None]
+
+
 class Ack(NamedTuple):
-    """A PUBACK; ``reason`` explains the codes from 0x80 on, ``not authorized (0x87)``, and is empty for the others."""
+    """A PUBACK, or with the code None the end of waiting for one: what was sent later has been acknowledged long since.
+
+    ``reason`` explains that, and the codes from 0x80 on, ``not authorized (0x87)``; it is empty for the others.
+    """
 
     packet_id: int
-    code: int
+    code: int | None
     reason: str
 
 
@@ -168,6 +181,7 @@ class Wire:
         packet_maximum: The largest packet that the broker takes, in bytes.
         retains: Whether the broker retains publications.
         is_asking: A subscription has been neither granted nor refused.
+        has_answered: The broker has acknowledged something.
     """
 
     def __init__(self, client: paho.Client, wake: Callable[[], None], protocol: Protocol = Protocol.V5) -> None:
@@ -178,6 +192,7 @@ class Wire:
         self.packet_maximum = packet_size(MOST_REMAINING)
         self.retains = True
         self.is_asking = False
+        self.has_answered = False
         self._properties_of = properties_of if protocol is Protocol.V5 else _no_properties
         self._client = client
         self._wake = wake
@@ -187,13 +202,17 @@ class Wire:
         self._greeted = asyncio.Event()
         self._refusal: SinkError | None = None
         self._sent: dict[int, float] = {}
+        """When each publication in flight was sent, in that order."""
+        self._answered = float("-inf")
+        """When the last of those was sent that were acknowledged."""
+        self._given_up: set[int] = set()
         self._acks: list[Ack] = []
         self._answer: asyncio.Future[str] = self._loop.create_future()
-        self._hear: Callable[[bytes, bool], None] = lambda *_: None
+        self._hear: Hear = lambda *_: None
         client.on_connect = self._on_connect
         client.on_publish = self._on_publish
         client.on_subscribe = self._on_subscribe
-        client.on_message = lambda _client, _data, heard: self._hear(bytes(heard.payload), heard.retain)
+        client.on_message = self._on_message
         client.on_disconnect = self._on_disconnect
         client.on_socket_close = self._on_socket_close
         sock = client.socket()
@@ -223,6 +242,22 @@ class Wire:
         """How long it has lasted, until now or until it was lost."""
         return timedelta(seconds=(self._lost_at if self.lost else self._loop.time()) - self._begun_at)
 
+    @property
+    def quota(self) -> int:
+        """How many publications may be in flight: what was given up goes on counting for the broker (MQTT 5.0, 4.9)."""
+        return self.receive_maximum - len(self._given_up)
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether so much was given up that a new connection is better."""
+        return len(self._given_up) >= min(max(1, self.receive_maximum // 2), _MOST_GIVEN_UP)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether one has been in flight for long, and no acknowledgement of a later one tells what that means."""
+        oldest = next(iter(self._sent.values()), None)
+        return oldest is not None and oldest >= self._answered and self._is_over(oldest, _DOUBT_AFTER)
+
     def objection(self, publication: Publication) -> str:
         """Return why the broker cannot be sent this, empty when it can; to try would cost the connection."""
         if publication.retain and not self.retains:
@@ -234,19 +269,24 @@ class Wire:
 
     def publish(self, publication: Publication) -> int | None:
         """Send once; return the packet id that the :class:`Ack` will bear, or None when the connection is lost."""
-        info = self._client.publish(
-            publication.topic,
-            publication.payload,
-            qos=1,
-            retain=publication.retain,
-            properties=self._properties_of(publication),
-        )
+        info = self._send(publication)
+        while info.rc == paho.MQTT_ERR_QUEUE_SIZE:  # its next packet id is still in use: it goes on to the one after
+            info = self._send(publication)
         if info.rc != paho.MQTT_ERR_SUCCESS:
             self._lose(f"not sent, {paho.error_string(info.rc).rstrip('.').lower()}", Ending.DROPPED)
             return None
         self._sent[info.mid] = self._loop.time()
         self._write_later()
         return info.mid
+
+    def _send(self, publication: Publication) -> paho.MQTTMessageInfo:
+        return self._client.publish(
+            publication.topic,
+            publication.payload,
+            qos=1,
+            retain=publication.retain,
+            properties=self._properties_of(publication),
+        )
 
     def take_acks(self) -> list[Ack]:
         """Return the acknowledgements that have arrived since the last call, in order."""
@@ -257,23 +297,32 @@ class Wire:
         """Return how long a publication had been in flight when the connection was lost."""
         return timedelta(seconds=self._lost_at - self._sent[packet_id])
 
-    async def subscribe(self, topic: str, hear: Callable[[bytes, bool], None]) -> str:
-        """Subscribe to one topic; return why the broker refuses, empty when it grants it.
+    def is_unanswered(self, packet_id: int) -> bool:
+        """Return whether a publication was among those whose silence ended the connection."""
+        return self.ending is Ending.SILENT and self.waited(packet_id) > _DOUBT_AFTER
+
+    async def subscribe(self, topic: str, hear: Hear, *, is_queued: bool = True) -> str:
+        """Subscribe to one filter, and to none beside it; return why the broker refuses, empty when it grants it.
 
         It does not return when the connection is lost before the answer.
 
         Args:
-            topic: No filter: without wildcards.
-            hear: Called with each payload, and whether it is the retained one.
+            topic: A topic, or a filter.
+            hear: Called with the topic and payload of each publication, and whether it is what the broker retains.
+            is_queued: Of quality of service 1, which brokers queue some hundred of, and our own publications too.
         """
         self._hear = hear
         self.is_asking = True
-        self._client.subscribe(topic, qos=1)
+        self._answer = self._loop.create_future()
+        if is_queued or self.protocol is Protocol.V3:
+            self._client.subscribe(topic, qos=int(is_queued))
+        else:
+            self._client.subscribe(topic, options=SubscribeOptions(qos=0, noLocal=True))
         self._write_later()
         return await self._answer
 
     def unsubscribe(self, topic: str) -> None:
-        """Hear no more of a topic, whether or not the broker has granted it."""
+        """Hear no more of a topic or filter, whether or not the broker has granted it."""
         self._hear = lambda *_: None
         self.is_asking = False
         if not self.lost:
@@ -282,6 +331,7 @@ class Wire:
 
     def disconnect(self) -> None:
         """Say goodbye, so that the broker forgets the will, and close."""
+        self._lose("closed")  # before paho tells of an end that it does not know to be ours
         self._client.disconnect()
         self.close()
 
@@ -319,9 +369,29 @@ class Wire:
         self._ticker = self._loop.call_later(_TICK.total_seconds(), self._tick)
         self._client.loop_misc()
         self._write_later()
-        oldest = next(iter(self._sent.values()), None)
-        if oldest is not None and self._loop.time() - oldest > _PUBACK_LIMIT.total_seconds():
-            self._lose(f"no acknowledgement within {_PUBACK_LIMIT.total_seconds():g} s")
+        if not self.lost:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Wait no longer for what the broker does not acknowledge, or for anything of a broker that does not answer."""
+        for packet_id, sent_at in list(self._sent.items()):
+            if sent_at >= self._answered:
+                if self._is_over(sent_at, _PUBACK_LIMIT):
+                    self._lose(f"no acknowledgement within {_PUBACK_LIMIT.total_seconds():g} s", Ending.SILENT)
+                break
+            if not self._is_over(sent_at, _OVERTAKEN_LIMIT):
+                break
+            # paho keeps it: a late PUBACK is its own, since nothing else has its packet id meanwhile.
+            del self._sent[packet_id]
+            self._given_up.add(packet_id)
+            limit = f"{_OVERTAKEN_LIMIT.total_seconds():g} s"
+            self._acks.append(Ack(packet_id, None, f"not acknowledged within {limit}, while later publications were"))
+            self._wake()
+        if self.is_doubtful:
+            self._wake()
+
+    def _is_over(self, since: float, limit: timedelta) -> bool:
+        return self._loop.time() - since > limit.total_seconds()
 
     def _lose(self, reason: str, ending: Ending = Ending.OURS) -> None:
         if not self.lost:
@@ -339,14 +409,22 @@ class Wire:
         self._greeted.set()
 
     def _on_publish(self, _client: paho.Client, _data: Any, packet_id: int, code: ReasonCode, _properties: Any) -> None:
-        self._sent.pop(packet_id, None)
-        self._acks.append(Ack(packet_id, code.value, describe(code) if code.is_failure else ""))
+        self.has_answered = True
+        if packet_id in self._given_up:
+            self._given_up.discard(packet_id)
+        else:
+            self._answered = max(self._answered, self._sent.pop(packet_id))
+            self._acks.append(Ack(packet_id, code.value, describe(code) if code.is_failure else ""))
         self._wake()
 
     def _on_subscribe(self, _client: paho.Client, _data: Any, _id: int, codes: list[ReasonCode], _more: Any) -> None:
         self.is_asking = False
         if not self._answer.done():
             self._answer.set_result(describe(codes[0]) if codes[0].is_failure else "")
+
+    def _on_message(self, _client: paho.Client, _data: Any, heard: paho.MQTTMessage) -> None:
+        with suppress(UnicodeDecodeError):
+            self._hear(heard.topic, bytes(heard.payload), heard.retain)
 
     def _on_disconnect(
         self, _client: paho.Client, _data: Any, flags: paho.DisconnectFlags, code: ReasonCode, _properties: Any

@@ -2,8 +2,8 @@
 
 - ``settings``: what ``[sinks.NAME]`` holds. ``credentials``: keys and headers, from an operator's secrets; ``renewal``:
   these and certificates, noticed when they change.
-- ``sink``: lanes that attempt deliveries. ``pace``: how often. ``answer``: what an answer comes to (pure).
-- ``dialling``: connections, and which addresses they may lead to.
+- ``sink``: lanes that attempt deliveries. ``answer``: what an answer comes to (pure).
+- ``lane``: one connection. ``dialling``: which addresses it may lead to.
 
 This package and the sources are the home of httpx and httpcore.
 """

@@ -6,10 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-import httpx
-
 from dockbell import __version__
-from dockbell.config import Secret
+from dockbell.config import RevealedBytes, Secret
 from dockbell.core.publishing.signature import parse_secret
 from dockbell.errors import ConfigError
 from dockbell.sinks.webhook.settings import WebhookSettings
@@ -46,13 +44,13 @@ def reveal_keys(sink: str, secrets: Sequence[Secret]) -> list[bytes]:
         raise ConfigError(f"[sinks.{sink}] secret: {error}") from None
 
 
-def make_headers(sink: str, settings: WebhookSettings, url: httpx.URL) -> Headers:
+def make_headers(sink: str, settings: WebhookSettings) -> Headers:
     """Return the headers that every request has, those of the settings before our own of the same name.
 
     Raises:
         ConfigError: One cannot be looked up, is no header, or is dockbell's own.
     """
-    headers = {"host": url.netloc.decode(), "user-agent": f"dockbell/{__version__}"}
+    headers = {"user-agent": f"dockbell/{__version__}"}
     for name, secret in settings.headers.items():
         value, place = secret.reveal(), f"[sinks.{sink}] headers.{name}"
         if not _NAME.fullmatch(name):
@@ -71,4 +69,4 @@ def make_headers(sink: str, settings: WebhookSettings, url: httpx.URL) -> Header
         if not _BEARER.fullmatch(token):
             raise ConfigError(f'[sinks.{sink}] bearer: must be the token alone, without spaces or "Bearer"')
         headers["authorization"] = f"Bearer {token}"
-    return [(name.encode(), value.encode()) for name, value in headers.items()]
+    return [(name.encode(), RevealedBytes(value.encode())) for name, value in headers.items()]

@@ -126,33 +126,42 @@ class Dialler:
     """Knows the way to a receiver.
 
     Args:
-        proxy: URL of a proxy, which looks names up itself: then the rules hold for the proxy's own address.
         rules: What an operator permits.
     """
 
-    def __init__(self, proxy: str | None, rules: AddressRules) -> None:
-        self._proxy = None if proxy is None else httpx.Proxy(proxy)
-        self._backend = CheckedBackend(rules)
+    def __init__(self, rules: AddressRules) -> None:
+        self.backend = CheckedBackend(rules)
 
-    def open_lane(self, trust: ssl.SSLContext) -> httpcore.AsyncConnectionPool:
+    def open_lane(
+        self,
+        trust: ssl.SSLContext,
+        proxy_url: str | None = None,
+        backend: httpcore.AsyncNetworkBackend | None = None,
+    ) -> httpcore.AsyncConnectionPool:
         """Return one connection, made when it is needed: one pool for all lanes collapses under concurrency.
 
         It is what httpx's client would stand on, without what a webhook must not have: redirects, cookies, a proxy
         from the environment, and URLs in the log.
+
+        Args:
+            trust: Whom we trust, and as whom we present ourselves.
+            proxy_url: Of a proxy, which looks names up itself: then the rules hold for the proxy's own address.
+            backend: Dials by :attr:`backend`; None for that itself.
         """
         expiry = _IDLE_MOST.total_seconds()
-        if self._proxy is None:
+        if proxy_url is None:
             return httpcore.AsyncConnectionPool(
-                trust, max_connections=1, keepalive_expiry=expiry, network_backend=self._backend
+                trust, max_connections=1, keepalive_expiry=expiry, network_backend=backend or self.backend
             )
+        proxy = httpx.Proxy(proxy_url)
         return httpcore.AsyncHTTPProxy(
-            to_core(self._proxy.url),
-            self._proxy.raw_auth,
+            to_core(proxy.url),
+            proxy.raw_auth,
             ssl_context=trust,
-            proxy_ssl_context=trust if self._proxy.url.scheme == "https" else None,
+            proxy_ssl_context=trust if proxy.url.scheme == "https" else None,
             max_connections=1,
             keepalive_expiry=expiry,
-            network_backend=self._backend,
+            network_backend=backend or self.backend,
         )
 
 

@@ -3,35 +3,69 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass, field
 from datetime import timedelta
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Annotated, Final, Literal, Self
 
 import httpx
-from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from dockbell.config import ConfigPath, Interval, ProxyUrl, Secret, SinkSettings
+from dockbell.config import ConfigPath, Interval, ProxyUrl, Secret, SecretUrl, SinkSettings
+from dockbell.config.values import conceal_url
 from dockbell.core.publishing.addresses import Address, AddressRules, parse_network
+from dockbell.errors import ConfigError
 from dockbell.network import explain, split_url
 
 _NEVER_DEAD: Final = (HTTPStatus.GONE, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _FAILURES: Final = range(300, 600)
 
 
-def _check_url(url: str) -> str:
-    parts = split_url(url, schemes=("http", "https"), example='"https://erp.example.com/hooks/dockbell"')
-    if "@" in parts.netloc:
-        raise ValueError("must not hold a user or password; use headers or bearer")
-    return _check_parsable(url)
+class HookUrl(SecretUrl):
+    """The URL of a receiver; whoever knows its path or query may be able to send there."""
+
+    @classmethod
+    def _check_value(cls, value: str) -> None:
+        example = '"https://erp.example.com/hooks/dockbell"'
+        parts = split_url(value, schemes=("http", "https"), example=example, show_url=conceal_url)
+        if "@" in parts.netloc:
+            raise ValueError("must not hold a user or password; use headers or bearer")
+        _check_parsable(value)
 
 
-def _check_parsable(url: str) -> str:
+def _check_parsable(url: str) -> None:
     try:
         httpx.URL(url)
     except httpx.InvalidURL as error:
         raise ValueError(f"cannot be used, {explain(error)}") from error
-    return url
+
+
+class HookProxyUrl(ProxyUrl):
+    """The URL of a proxy on the way to a receiver."""
+
+    @classmethod
+    def _check_value(cls, value: str) -> None:
+        super()._check_value(value)
+        _check_parsable(value)
+
+
+@dataclass(frozen=True)
+class Way:
+    """Where events go, and through what.
+
+    Attributes:
+        url: Of the receiver.
+        proxy: Its URL, if there is one.
+    """
+
+    url: httpx.URL = field(repr=False)  # it would show the path
+    proxy: str | None = None
+
+    @property
+    def place(self) -> str:
+        """The receiver's host and port: all of it that is ever told."""
+        return self.url.netloc.decode()
 
 
 def _find_address(host: str) -> Address | None:
@@ -74,18 +108,17 @@ class WebhookSettings(SinkSettings):
     """``[sinks.NAME]`` with ``type = "webhook"``."""
 
     type: Literal["webhook"]
-    url: Annotated[str, AfterValidator(_check_url)]
+    url: HookUrl
     secret: Annotated[tuple[Secret, ...], BeforeValidator(_as_secrets), Field(min_length=1)]
     timeout: Interval = timedelta(seconds=20)
     lanes: int = Field(default=4, ge=1, le=64)
-    requests_per_minute: int | None = Field(default=None, ge=1)
     dead_on: Statuses = (400, 413, 415, 422)
     headers: dict[str, Secret] = Field(default_factory=dict)
     bearer: Secret | None = None
     ca_file: ConfigPath | None = None
     cert_file: ConfigPath | None = None
     key_file: ConfigPath | None = None
-    proxy: Annotated[ProxyUrl, AfterValidator(_check_parsable)] | None = None
+    proxy: HookProxyUrl | None = None
     deny_networks: Networks = ()
     strict: bool = False
 
@@ -94,28 +127,41 @@ class WebhookSettings(SinkSettings):
         """Which addresses may be dialled."""
         return AddressRules(tuple(map(parse_network, self.deny_networks)), strict=self.strict)
 
+    def find_way(self, sink: str) -> Way:
+        """Look up where events go.
+
+        Args:
+            sink: As in ``[sinks.NAME]``.
+
+        Raises:
+            ConfigError: A URL cannot be looked up, is none, or does not go with the other keys.
+        """
+        way = Way(httpx.URL(self.url.reveal()), None if self.proxy is None else self.proxy.reveal())
+        try:
+            self._judge_url(way.url)
+        except ValueError as error:
+            raise ConfigError(f"[sinks.{sink}] {error}") from None
+        return way
+
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        url = httpx.URL(self.url)
         if self.key_file and not self.cert_file:
             raise ValueError("key_file needs a cert_file")
-        if self.cert_file and url.scheme != "https":
-            raise ValueError('cert_file needs a url that begins with "https:"')
         if self.proxy and (self.strict or self.deny_networks):
             key = "strict" if self.strict else "deny_networks"
             raise ValueError(
                 f"{key} has no effect with a proxy, which dials for itself; remove it, and let the proxy deny"
             )
+        if self.url.value is not None:
+            self._judge_url(httpx.URL(self.url.reveal()))
+        return self
+
+    def _judge_url(self, url: httpx.URL) -> None:
+        if self.cert_file and url.scheme != "https":
+            raise ValueError('cert_file needs a url that begins with "https:"')
         host = url.raw_host.decode()
         address = _find_address(host.rstrip("."))
         objection = None if address is None else self.rules.judge(address)
         if objection is not None:
             shown = host if host == str(address) else f"{host}, that is {address}"
             raise ValueError(f"url has {shown}, which is never dialled: {objection}")
-        return self
-
-    @field_serializer("url", when_used="json")
-    def _show_url(self, url: str) -> str:
-        """Return what anybody may see: a path or query may hold a token."""
-        parts = httpx.URL(url)
-        return f"{parts.scheme}://{parts.netloc.decode()}/{'' if parts.raw_path == b'/' else '***'}"

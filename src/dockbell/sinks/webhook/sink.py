@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import AsyncIterable, Callable
-from contextlib import AsyncExitStack, aclosing, suppress
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http import HTTPStatus
@@ -13,7 +13,6 @@ from typing import ClassVar, Final
 
 import anyio
 import httpcore
-import httpx
 from anyio import to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream
 
@@ -25,9 +24,9 @@ from dockbell.ports import Bell
 from dockbell.sinks.webhook.answer import judge
 from dockbell.sinks.webhook.credentials import Headers, make_headers, reveal_keys
 from dockbell.sinks.webhook.dialling import AddressRefused, Dialler, to_core
-from dockbell.sinks.webhook.pace import Pace
+from dockbell.sinks.webhook.lane import Lane
 from dockbell.sinks.webhook.renewal import Renewable
-from dockbell.sinks.webhook.settings import WebhookSettings
+from dockbell.sinks.webhook.settings import Way, WebhookSettings
 from dockbell.telemetry import Fact, SinkConnected, Telemetry
 
 CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
@@ -58,16 +57,14 @@ class WebhookSink:
         self._telemetry = telemetry
         self._timeout = settings.timeout
         self._dead_on = frozenset(settings.dead_on)
-        url = httpx.URL(settings.url)
-        self._place = url.netloc.decode()  # a path or query may hold a token
-        self._url = to_core(url)
-        self._dialler = Dialler(settings.proxy, settings.rules)
-        self._pace = Pace(settings.requests_per_minute)
+        self._dialler = Dialler(settings.rules)
+        places = (settings.url, settings.proxy)
+        self._way = Renewable(name, "url or proxy", partial(settings.find_way, name), places)
         self._keys = Renewable(name, "secret", partial(reveal_keys, name, settings.secret), settings.secret)
         self._headers = Renewable(
             name,
             "headers or bearer",
-            partial(make_headers, name, settings, url),
+            partial(make_headers, name, settings),
             (*settings.headers.values(), settings.bearer),
         )
         files = {"ca_file": settings.ca_file, "cert_file": settings.cert_file, "key_file": settings.key_file}
@@ -82,7 +79,7 @@ class WebhookSink:
     ) -> None:
         """Post each delivery once, as many at a time as there are lanes."""
         async with anyio.create_task_group() as watching:
-            if any(each.can_change for each in (self._keys, self._headers, self._trust)):
+            if any(each.can_change for each in (self._way, self._keys, self._headers, self._trust)):
                 watching.start_soon(self._watch)
             async with anyio.create_task_group() as lanes:
                 for _ in range(self.window):
@@ -96,17 +93,19 @@ class WebhookSink:
             SinkUnavailable: Nobody answers, or not in HTTP.
             SinkRejected: Its certificate is not accepted, or ours by it; its address must not be dialled.
         """
-        async with self._dialler.open_lane(self._trust.current) as lane:
+        way = self._way.current
+        async with self._dialler.open_lane(self._trust.current, way.proxy) as lane:
             try:
                 with anyio.fail_after(self._timeout.total_seconds()):
-                    response = await lane.handle_async_request(self._request("OPTIONS", [], b""))
+                    response = await lane.handle_async_request(self._request(way, "OPTIONS", [], b""))
                     await response.aclose()
             except TimeoutError:
-                raise SinkUnavailable(f"{self._place}: {self._timed_out}") from None
+                raise SinkUnavailable(f"{way.place}: {self._timed_out}") from None
             except (*_UNREACHED, *_BROKEN) as error:
                 kind = SinkRejected if _is_permanent(find_cause(error)) else SinkUnavailable
-                raise kind(f"{self._place}: {explain(error)}") from error
-        return f"{self._place} answers OPTIONS with HTTP {response.status}"
+                # From nothing: the words of some are the receiver's, which may have quoted our request.
+                raise kind(f"{way.place}: {explain(error)}") from None
+        return f"{way.place} answers OPTIONS with HTTP {response.status}"
 
     @property
     def _timed_out(self) -> str:
@@ -115,25 +114,19 @@ class WebhookSink:
     async def _run_lane(
         self, deliveries: MemoryObjectReceiveStream[Delivery], settle: Callable[[Delivery, Outcome], None]
     ) -> None:
-        trust: ssl.SSLContext | None = None
-        with suppress(anyio.EndOfStream):
-            async with AsyncExitStack() as opened:
-                while True:
-                    delivery = await self._pace.take(deliveries)
-                    if trust is not self._trust.current:
-                        await opened.aclose()
-                        trust = self._trust.current
-                        lane = await opened.enter_async_context(self._dialler.open_lane(trust))
-                    outcome = await self._attempt(lane, delivery)
-                    self._notice(outcome)
-                    settle(delivery, outcome)
+        async with aclosing(Lane(self._dialler)) as lane:
+            async for delivery in deliveries:
+                way = self._way.current
+                outcome = await self._attempt(lane, way, delivery)
+                self._notice(way, outcome)
+                settle(delivery, outcome)
 
-    async def _attempt(self, lane: httpcore.AsyncConnectionPool, delivery: Delivery) -> Outcome:
+    async def _attempt(self, lane: Lane, way: Way, delivery: Delivery) -> Outcome:
         outcome: Outcome | None = None
         try:
             with anyio.fail_after(self._timeout.total_seconds()):
-                request = self._request("POST", self._sign(delivery), delivery.event.body)
-                async with aclosing(await lane.handle_async_request(request)) as response:
+                request = self._request(way, "POST", self._sign(delivery), delivery.event.body)
+                async with aclosing(await lane.send(request, self._trust.current, way.proxy)) as response:
                     outcome = self._judge(response)
                     await _drain(response)
         except TimeoutError:
@@ -145,9 +138,11 @@ class WebhookSink:
             return outcome or Outcome(Fate.FAILED, explain(error))
         return outcome
 
-    def _request(self, method: str, headers: Headers, body: bytes) -> httpcore.Request:
+    def _request(self, way: Way, method: str, headers: Headers, body: bytes) -> httpcore.Request:
         headers = [*self._headers.current, *headers]
-        return httpcore.Request(method, self._url, headers=headers, content=body, extensions=self._extensions)
+        if not any(name == b"host" for name, _ in headers):
+            headers.insert(0, (b"host", way.url.netloc))
+        return httpcore.Request(method, to_core(way.url), headers=headers, content=body, extensions=self._extensions)
 
     def _sign(self, delivery: Delivery) -> Headers:
         event = delivery.event
@@ -167,10 +162,10 @@ class WebhookSink:
         retry_after = next((value for name, value in response.headers if name.lower() == b"retry-after"), b"")
         return judge(response.status, retry_after.decode("latin-1"), self._dead_on, datetime.now(UTC))
 
-    def _notice(self, outcome: Outcome) -> None:
+    def _notice(self, way: Way, outcome: Outcome) -> None:
         answers = outcome.fate is not Fate.UNREACHABLE
         if answers and not self._answered:
-            self._telemetry.emit(SinkConnected(self.name, self._place))
+            self._telemetry.emit(SinkConnected(self.name, way.place))
         self._answered = answers
 
     async def _watch(self) -> None:
@@ -187,7 +182,8 @@ class WebhookSink:
 
     def _renew(self, closely: bool) -> list[Fact]:
         # Certificates are not made anew on suspicion: connections would be.
-        facts = (self._keys.renew(closely=closely), self._headers.renew(closely=closely), self._trust.renew())
+        known = [each.renew(closely=closely) for each in (self._way, self._keys, self._headers)]
+        facts = (*known, self._trust.renew())
         return [fact for fact in facts if fact is not None]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from datetime import datetime
 from functools import partial
@@ -12,6 +13,7 @@ from anyio import from_thread, to_thread
 
 from dockbell.core.moment import to_micros
 from dockbell.errors import StoreError
+from dockbell.ownership import find_intruder
 from dockbell.stores.sqlite.connection import look
 from dockbell.stores.sqlite.copying import Copy, Progress, write_copy
 from dockbell.stores.sqlite.probe import find_holder
@@ -53,12 +55,26 @@ def _watch_cancellation(progress: Progress | None) -> Progress:
 
 def _check_target(path: Path, target: Path, *, force: bool) -> None:
     """Raise why nothing should be written to a path."""
+    folder = target.absolute().parent
+    # Whoever owns the folder of the store could replace the store itself.
+    if folder.is_dir() and (found := find_intruder(folder, *_find_owner(path))):
+        raise StoreError(f"backup {target}: {found}")
     if target.is_dir():
         raise StoreError(f"backup {target}: is a folder; name a file in it")
     if str(target.resolve()) in {f"{path.resolve()}{suffix}" for suffix in _BESIDE}:
         raise StoreError(f"backup {target}: belongs to the store itself; name another file")
-    if target.exists():
+    if os.path.lexists(target):
         if not force:
             raise StoreError(f"backup {target}: is there already; name another file, or replace it by --force")
         if holder := find_holder(target):
             raise StoreError(f"backup {target}: is a store that {holder} works on; name another file")
+    for log in (f"{target}-journal", f"{target}-wal"):
+        if os.path.lexists(log):
+            raise StoreError(f"backup {target}: {log} is there, which SQLite would write into the copy; remove it")
+
+
+def _find_owner(path: Path) -> list[int]:
+    try:
+        return [path.absolute().parent.stat().st_uid]
+    except OSError:
+        return []

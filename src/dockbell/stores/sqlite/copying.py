@@ -3,6 +3,9 @@
 SQLite's own copying begins anew whenever another connection has written, so that beside a busy writer it never ends;
 inside a transaction that reads, it copies what was there when that began. Until it ends the store's log cannot begin
 anew and grows by what is written meanwhile.
+
+A copy grows in a folder of its own beside its place, ``<target>.part``, which is ours alone: nobody else can put a link
+there, or a journal that SQLite would write into the copy.
 """
 
 from __future__ import annotations
@@ -10,13 +13,14 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from dockbell.errors import StoreError
+from dockbell.ownership import PRIVATE, check_own, make_own_folder, open_own
 from dockbell.stores.sqlite.blaming import find_room
 from dockbell.stores.sqlite.life import mark_copy
 from dockbell.stores.sqlite.transaction import reading
@@ -57,31 +61,52 @@ def write_copy(
     Raises:
         StoreError: It cannot be written, or is not sound.
     """
-    part = Path(f"{target}{_PART}")
     try:
-        file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # gone with this process; what it leaves is written over
-            os.fchmod(file, 0o600)
+        with _drafting(target) as (part, file):
             _check_room(connection, target)
             _fill(connection, part, file, progress)
             _check(part, target, at)
             size = os.fstat(file).st_size
             os.fsync(file)
             part.rename(target)
-            _sync_folder(target)
-        except BaseException as error:
-            if not isinstance(error, BlockingIOError):
-                part.unlink(missing_ok=True)
-            raise
-        finally:
-            os.close(file)
+        _sync_folder(target)
     except BlockingIOError:
         raise StoreError(f"backup {target}: another process writes it; wait for that, or name another file") from None
     except (OSError, sqlite3.Error) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise StoreError(f"backup {target}: {reason}; look at its disk, or name another file") from error
     return Copy(target, size)
+
+
+@contextmanager
+def _drafting(target: Path) -> Iterator[tuple[Path, int]]:
+    """Yield a file that only we can reach, by its path and its descriptor; what is left of it in the end is removed.
+
+    Raises:
+        BlockingIOError: Another process writes it.
+        OSError: It cannot be made, or something that is not ours is in its place.
+    """
+    folder = Path(f"{target}{_PART}")
+    if folder.is_file() and not folder.is_symlink():  # what a backup that was killed has left, in older times
+        check_own(folder)
+        folder.unlink()
+    make_own_folder(folder)
+    part = folder / "copy"
+    file = open_own(part)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # gone with this process; what it leaves is written over
+        if not part.exists() or not os.path.samestat(os.fstat(file), part.stat()):
+            raise BlockingIOError  # the other has just come to its end
+        os.fchmod(file, PRIVATE)
+        try:
+            yield part, file
+        finally:
+            with suppress(OSError):  # the copy is there, or something worse is to be told
+                for left in folder.iterdir():
+                    left.unlink()
+                folder.rmdir()
+    finally:
+        os.close(file)
 
 
 def _check_room(connection: sqlite3.Connection, target: Path) -> None:

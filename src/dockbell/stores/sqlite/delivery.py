@@ -6,11 +6,11 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from dockbell.core.model import Event, Feed
 from dockbell.core.moment import from_micros, to_micros
-from dockbell.core.publishing.settlement import Beginning, Blocked, Place, Replay, Settlement
+from dockbell.core.publishing.settlement import Beginning, Blocked, Pause, Place, Replay, Settlement
 from dockbell.ports import Controls, Extent, Found
 from dockbell.stores.sqlite.life import STORE_LOST
 from dockbell.stores.sqlite.transaction import moment, reading, transaction
@@ -19,14 +19,27 @@ _FEED_ID: Final = "(SELECT id FROM feeds WHERE source = ? AND resource = ?)"
 OWED: Final = """
     SELECT sink, feed, (SELECT recorded_at FROM events WHERE events.feed = positions.feed
         AND events.sequence > positions.sequence ORDER BY events.sequence LIMIT 1) AS recorded_at FROM positions
-    UNION ALL
-    SELECT sink, feed, (SELECT recorded_at FROM events WHERE events.feed = blocked.feed AND events.key = blocked.key
-        AND events.sequence >= blocked.sequence AND events.sequence > origin ORDER BY events.sequence LIMIT 1)
-        FROM blocked JOIN positions USING (sink, feed) WHERE NOT held
 """
-"""When the oldest event was recorded that a sink owes, by sink and feed; NULL where it owes none.
+"""When the oldest event was recorded that a sink owes ahead of its position, by sink and feed; NULL where it owes none.
 
-Not because of a key that is held: that one waits for an operator, the sink takes events.
+Not because of a blocked key: the sink takes events, and gives up what is owed of that one, as its relay decides.
+"""
+_LOST_SINCE: Final = """
+    SELECT min(recorded_at) FROM (
+        SELECT :since AS recorded_at
+        UNION ALL
+        SELECT (SELECT recorded_at FROM events WHERE events.feed = blocked.feed AND events.key = blocked.key
+            AND events.sequence >= blocked.sequence AND events.sequence > origin ORDER BY events.sequence LIMIT 1)
+            FROM blocked JOIN positions USING (sink, feed) WHERE sink = :sink AND feed = :feed
+        UNION ALL
+        SELECT lost_since FROM positions WHERE sink = :sink AND feed = :feed AND (told IS NOT NULL
+            OR EXISTS (SELECT 1 FROM blocked WHERE blocked.sink = :sink AND blocked.feed = :feed
+                AND blocked.sequence <= origin))
+    )
+"""
+"""When the first event was recorded that a sink loses in a feed.
+
+What its blocked keys are owed is lost too, and what it had lost before and was not told of yet, or not of every record.
 """
 _UNKNOWN: Final = datetime.fromtimestamp(0, UTC)
 """When the first event was recorded that a sink has lost, where nobody knows."""
@@ -71,19 +84,29 @@ def overrun(connection: sqlite3.Connection, sink: str, before: datetime, now: da
             " WHERE sink = ? GROUP BY feed HAVING min(owed.recorded_at) < ?",
             (sink, to_micros(before)),
         ).fetchall()
-        for feed_id, _, _, oldest in rows:
-            _begin_again(connection, sink, feed_id, from_micros(oldest), now)
-    return {Feed(source, resource): from_micros(oldest) for _, source, resource, oldest in rows}
+        return {
+            Feed(source, resource): _begin_again(connection, sink, feed_id, from_micros(oldest), now)
+            for feed_id, source, resource, oldest in rows
+        }
 
 
-def _begin_again(connection: sqlite3.Connection, sink: str, feed_id: int, lost_since: datetime, now: datetime) -> None:
-    """Move a sink to the end of a feed, to be told of the stored records first."""
+def _begin_again(
+    connection: sqlite3.Connection, sink: str, feed_id: int, lost_since: datetime, now: datetime
+) -> datetime:
+    """Move a sink to the end of a feed, to be told of the stored records first, and of what went since it lost any.
+
+    Returns:
+        Since when it has lost some.
+    """
+    values: dict[str, Any] = {"sink": sink, "feed": feed_id, "since": to_micros(lost_since), "now": to_micros(now)}
+    (values["lost"],) = connection.execute(_LOST_SINCE, values).fetchone()
     connection.execute("DELETE FROM blocked WHERE sink = ? AND feed = ?", (sink, feed_id))
     connection.execute(
         "UPDATE positions SET (sequence, origin) = (SELECT sequence, sequence FROM feeds WHERE id = :feed),"
         " began_at = :now, lost_since = :lost, told = 0 WHERE sink = :sink AND feed = :feed",
-        {"sink": sink, "feed": feed_id, "lost": to_micros(lost_since), "now": to_micros(now)},
+        values,
     )
+    return from_micros(values["lost"])
 
 
 def find_left(connection: sqlite3.Connection, sinks: Collection[str]) -> Mapping[str, int]:
@@ -105,10 +128,10 @@ def load_ledger(connection: sqlite3.Connection, sink: str) -> tuple[Mapping[Feed
         )
     }
     blocked = [
-        Blocked(Feed(source, resource), key, sequence, attempts, from_micros(due), error, bool(held))
-        for source, resource, key, sequence, attempts, due, error, held in connection.execute(
-            "SELECT source, resource, blocked.key, blocked.sequence, attempts, due, error, blocked.held FROM blocked"
-            " JOIN feeds ON feeds.id = feed WHERE sink = ?",
+        Blocked(Feed(source, resource), key, sequence, attempts, from_micros(due), error, bool(held), moment(planned))
+        for source, resource, key, sequence, attempts, due, error, held, planned in connection.execute(
+            "SELECT source, resource, blocked.key, blocked.sequence, attempts, due, error, blocked.held, planned_at"
+            " FROM blocked JOIN feeds ON feeds.id = feed WHERE sink = ?",
             (sink,),
         )
     ]
@@ -148,7 +171,11 @@ def load_controls(connection: sqlite3.Connection, sink: str) -> Controls:
                 "SELECT source, resource, origin FROM positions JOIN feeds ON feeds.id = feed WHERE sink = ?", (sink,)
             )
         }
-    return Controls(None if pause is None else pause[0], held, moment(due), origins)
+        asked_at, until, hurried, decided = connection.execute(
+            "SELECT asked_at, until, hurried, decided FROM receivers WHERE sink = ?", (sink,)
+        ).fetchone() or (None, None, 0, 0)
+    asked = None if asked_at is None or until is None else Pause(from_micros(asked_at), from_micros(until))
+    return Controls(None if pause is None else pause[0], held, moment(due), origins, asked, hurried, decided)
 
 
 def load_replays(connection: sqlite3.Connection, sink: str, now: datetime, limit: int) -> Sequence[Replay]:
@@ -242,7 +269,8 @@ def settle(connection: sqlite3.Connection, sink: str, settlement: Settlement) ->
             ((sink, *astuple(feed), key) for feed, key in settlement.freed if feed not in lost),
         )
         connection.executemany(
-            f"INSERT OR REPLACE INTO blocked VALUES (?, {_FEED_ID}, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO blocked (sink, feed, key, sequence, attempts, due, error, held, planned_at)"
+            f" VALUES (?, {_FEED_ID}, ?, ?, ?, ?, ?, ?, ?)",
             (
                 (
                     sink,
@@ -253,6 +281,7 @@ def settle(connection: sqlite3.Connection, sink: str, settlement: Settlement) ->
                     to_micros(entry.due),
                     entry.error,
                     entry.held,
+                    None if entry.planned_at is None else to_micros(entry.planned_at),
                 )
                 for entry in settlement.blocked.values()
                 if entry.feed not in lost
@@ -282,3 +311,9 @@ def settle(connection: sqlite3.Connection, sink: str, settlement: Settlement) ->
             ((each.attempts, to_micros(each.due), each.error, each.id) for each in settlement.postponed),
         )
         connection.executemany("DELETE FROM replays WHERE id = ?", ((number,) for number in settlement.replayed))
+        if (asked := settlement.pause) is not None:
+            connection.execute(
+                "INSERT INTO receivers (sink, asked_at, until) VALUES (?, ?, ?)"
+                " ON CONFLICT (sink) DO UPDATE SET asked_at = excluded.asked_at, until = excluded.until",
+                (sink, to_micros(asked.asked_at), to_micros(asked.until)),
+            )

@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from dockbell.core.model import Feed
 from dockbell.errors import StoreError, StoreFull
-from dockbell.ports import Candidate, DeadGroup, Offered, Reach, Selection, Undelivered, Wish, Wished
+from dockbell.ports import Candidate, DeadGroup, Hurried, Offered, Reach, Selection, Undelivered, Wish, Wished
 from dockbell.stores.sqlite import feeds, replays
 from dockbell.stores.sqlite.blaming import blame
 from dockbell.stores.sqlite.connection import connect, look
@@ -106,9 +106,13 @@ class SqliteDesk:
         """See the port."""
         return await self._do(partial(replays.pause, sink=sink, reason=reason, now=now))
 
-    async def resume(self, sink: str) -> bool:
+    async def resume(self, sink: str, now: datetime) -> bool:
         """See the port."""
-        return await self._do(partial(replays.resume, sink=sink))
+        return await self._do(partial(replays.resume, sink=sink, now=now))
+
+    async def hurry(self, sink: str, now: datetime) -> Hurried:
+        """See the port."""
+        return await self._do(partial(replays.hurry, sink=sink, now=now))
 
     async def aclose(self) -> None:
         """Close it."""

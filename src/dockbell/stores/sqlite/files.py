@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from dockbell.errors import StoreError, StoreFull, StoreInUse
+from dockbell.ownership import check_own, check_owner, open_own
 from dockbell.stores.sqlite.blaming import blame
 from dockbell.stores.sqlite.connection import connect, has_foreign_log
 from dockbell.stores.sqlite.life import Life, LifeFile, begin_anew, end_beginning, last_entry, look_back
@@ -74,8 +75,7 @@ def _open(path: Path, reserve: Reserve, *, epoch: str, now: int) -> Files:
         with ExitStack() as opened:
             lock = _take_lock(path)
             opened.callback(os.close, lock)
-            # Records hold names and addresses: the file, and what SQLite puts beside it, is for its owner only.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            _claim(path)
             if has_foreign_log(path):  # SQLite would write it into what was put in the place of the store
                 for suffix in ("-wal", "-shm"):
                     Path(f"{path}{suffix}").unlink(missing_ok=True)
@@ -98,6 +98,21 @@ def _open(path: Path, reserve: Reserve, *, epoch: str, now: int) -> Files:
         raise StoreError(f"store {path}: {reason}; check [store] url and the permissions of its folder") from error
 
 
+def _claim(path: Path) -> None:
+    """Make the store's file where there is none, and look whether it, and what SQLite puts beside it, is ours.
+
+    Raises:
+        PermissionError: Somebody else has put something there.
+    """
+    check_owner(path)  # it may well be a link, to another disk
+    place = Path(os.path.realpath(path))
+    # Records hold names and addresses: the file, and what SQLite puts beside it, is for its owner only.
+    os.close(open_own(place))
+    for suffix in ("-wal", "-shm", "-journal"):
+        check_own(Path(f"{place}{suffix}"))
+    check_own(Reserve(path).path)
+
+
 def _begin_life(path: Path, life: LifeFile, writer: sqlite3.Connection, *, epoch: str, now: int) -> Upgrade:
     """Bring a store up to date, and begin a new life where the file is not the one that was there."""
     known = life.read()
@@ -114,7 +129,7 @@ def _begin_life(path: Path, life: LifeFile, writer: sqlite3.Connection, *, epoch
 
 def _take_lock(path: Path) -> int:
     """Hold the store for this process until it ends, however it ends."""
-    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = open_own(Path(f"{path}.lock"))
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -34,6 +34,11 @@ _RECORD: Final = (
     " FROM records LEFT JOIN holds ON holds.record = id LEFT JOIN details ON details.record = id"
 )
 
+_THERE: Final = (
+    "FROM records NOT INDEXED JOIN bodies ON record = id"
+    " WHERE feed = ? AND gone_at IS NULL AND id > ? AND instr(key, ' ') = 0 ORDER BY id LIMIT ?"
+)
+
 
 def load_sinks(connection: sqlite3.Connection) -> Sequence[SinkState]:
     """Return how far each sink has come that the store knows, by name."""
@@ -129,15 +134,30 @@ def find_extent(connection: sqlite3.Connection, feed: Feed) -> Extent | None:
     return find_extents(connection).get(feed)
 
 
+def measure_events(connection: sqlite3.Connection, feed: Feed, after: int, limit: int) -> Sequence[tuple[int, int]]:
+    """Return the sequences of a feed's events after a sequence, in order, each with the bytes of its body."""
+    return connection.execute(
+        "SELECT sequence, length(body) FROM events"
+        " WHERE feed = (SELECT id FROM feeds WHERE source = ? AND resource = ?) AND sequence > ?"
+        " ORDER BY sequence LIMIT ?",
+        (*astuple(feed), after, limit),
+    ).fetchall()
+
+
+def measure_records(connection: sqlite3.Connection, feed: Feed, after: int, limit: int) -> Sequence[int]:
+    """Return the bytes of each of the records that :func:`read_records` would return."""
+    rows = connection.execute(
+        f"SELECT length(body) {_THERE}",
+        (_find_sequence(connection, feed)[1], after, limit),
+    ).fetchall()
+    return [size for (size,) in rows]
+
+
 def read_records(connection: sqlite3.Connection, feed: Feed, after: int, limit: int) -> tuple[int, Sequence[Kept]]:
     """Return records that are there, by place, after a place; and the number of the feed's last event by then."""
     with reading(connection):
         sequence, feed_id = _find_sequence(connection, feed)
-        rows = connection.execute(
-            "SELECT id, key, revision, body FROM records NOT INDEXED JOIN bodies ON record = id"
-            " WHERE feed = ? AND gone_at IS NULL AND id > ? AND instr(key, ' ') = 0 ORDER BY id LIMIT ?",
-            (feed_id, after, limit),
-        ).fetchall()
+        rows = connection.execute(f"SELECT id, key, revision, body {_THERE}", (feed_id, after, limit)).fetchall()
     return sequence, [Kept(row, feed, key, revision, body) for row, key, revision, body in rows]
 
 

@@ -16,6 +16,8 @@ from typing import Final
 
 import msgspec
 
+from dockbell.ownership import open_own
+
 STORE_LOST: Final = "store_lost"
 STORE_RESTORED: Final = "store_restored"
 
@@ -32,7 +34,7 @@ class LifeFile:
 
     def __init__(self, path: Path) -> None:
         """Open it, making it if there is none."""
-        self._file = os.open(f"{path}.life", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = open_own(Path(f"{path}.life"))
 
     def read(self) -> Life | None:
         """Return what it says; None where it says nothing that can be read."""

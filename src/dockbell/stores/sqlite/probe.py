@@ -9,6 +9,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from dockbell.errors import StoreError
+from dockbell.ownership import look_into
 from dockbell.stores.sqlite import SqliteView
 
 
@@ -22,7 +23,7 @@ def find_holder(path: Path) -> str:
         StoreError: It cannot be asked.
     """
     try:
-        lock = os.open(f"{path}.lock", os.O_RDONLY | os.O_CLOEXEC)
+        lock = look_into(Path(f"{path}.lock"))
     except FileNotFoundError:
         return ""
     except OSError as error:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from dockbell.core.model import RESOURCES, ChangeKind, Event, Feed
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.publishing.settlement import DeadLetter
-from dockbell.ports import Candidate, DeadGroup, Extent, Offered, Reach, Selection, Undelivered
+from dockbell.ports import Candidate, DeadGroup, Extent, Hurried, Offered, Reach, Selection, Undelivered
 from dockbell.stores.sqlite.transaction import transaction
 
 _FEED_ID: Final = "(SELECT id FROM feeds WHERE source = :source AND resource = :resource)"
@@ -104,7 +104,8 @@ def offer(
     """Have a sink offered events of a feed again, each a sequence and a key; they are dead letters no longer.
 
     A replay waits for each, but a key on hold goes on with its dead letter. A dead letter whose event is not kept any
-    more stays.
+    more stays. A replay that waits already is replaced, and so has another number: it may have been delivered a moment
+    ago, and what came of that is saved under the old one.
     """
     feed_id = _find_feed(connection, feed)
     kept = set(_find_kept(connection, sink, feed_id, events))  # while nobody has to wait
@@ -118,14 +119,12 @@ def offer(
             ((sink, feed_id, *event) for event in heads),
         )
         there = [event for event in others if event in kept]
-        before = connection.total_changes
         connection.executemany(
-            "INSERT INTO replays (sink, feed, sequence, key) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            "INSERT OR REPLACE INTO replays (sink, feed, sequence, key) VALUES (?, ?, ?, ?)",
             ((sink, feed_id, *event) for event in there),
         )
-        entered = connection.total_changes - before
         _bury_no_longer(connection, sink, feed_id, [*heads, *there])
-    return Offered(entered, len(heads), len(others) - len(there))
+    return Offered(len(there), len(heads), len(others) - len(there))
 
 
 def forget_replays(connection: sqlite3.Connection, sink: str, limit: int) -> int:
@@ -270,6 +269,11 @@ def _bury_no_longer(connection: sqlite3.Connection, sink: str, feed_id: int, eve
         "DELETE FROM dead_letters WHERE sink = ? AND feed = ? AND sequence = ? AND key = ?",
         ((sink, feed_id, *event) for event in events),
     )
+    # What an operator has decided the relay must not decide as well.
+    connection.execute(
+        "INSERT INTO receivers (sink, decided) VALUES (?, 1) ON CONFLICT (sink) DO UPDATE SET decided = decided + 1",
+        (sink,),
+    )
 
 
 # Pauses --------------------------------------------------------------------------------------------------------------
@@ -282,7 +286,32 @@ def pause(connection: sqlite3.Connection, sink: str, reason: str, now: datetime)
         return connection.execute("INSERT OR IGNORE INTO pauses VALUES (?, ?, ?)", values).rowcount > 0
 
 
-def resume(connection: sqlite3.Connection, sink: str) -> bool:
-    """Have a sink take events again; return whether it was paused."""
+def resume(connection: sqlite3.Connection, sink: str, now: datetime) -> bool:
+    """Have a paused sink take events again, at once; return whether it was paused."""
     with transaction(connection):
-        return connection.execute("DELETE FROM pauses WHERE sink = ?", (sink,)).rowcount > 0
+        was_paused = connection.execute("DELETE FROM pauses WHERE sink = ?", (sink,)).rowcount > 0
+        if was_paused:
+            _hurry(connection, sink, now)
+    return was_paused
+
+
+def hurry(connection: sqlite3.Connection, sink: str, now: datetime) -> Hurried:
+    """Have a sink attempt at once what waits for its next attempt; see the port."""
+    with transaction(connection):
+        return _hurry(connection, sink, now)
+
+
+def _hurry(connection: sqlite3.Connection, sink: str, now: datetime) -> Hurried:
+    keys = connection.execute(
+        "UPDATE blocked SET due = min(due, :now), planned_at = NULL WHERE sink = :sink AND NOT held",
+        {"sink": sink, "now": to_micros(now)},
+    ).rowcount
+    replays = connection.execute(
+        "UPDATE replays SET due = min(due, :now) WHERE sink = :sink", {"sink": sink, "now": to_micros(now)}
+    ).rowcount
+    connection.execute(
+        "INSERT INTO receivers (sink, hurried) VALUES (?, 1)"
+        " ON CONFLICT (sink) DO UPDATE SET asked_at = NULL, until = NULL, hurried = hurried + 1",
+        (sink,),
+    )
+    return Hurried(keys, replays)

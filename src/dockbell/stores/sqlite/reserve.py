@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from dockbell.ownership import open_own
+
 RESERVED: Final = 8 * 1024 * 1024
 """Bytes: twice what SQLite lets its log grow to before it moves it into the store."""
 
@@ -28,7 +30,7 @@ class Reserve:
     def take(self) -> bool:
         """Take the room, if it is not taken yet; return whether it is now."""
         try:
-            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = open_own(self.path)
         except OSError:
             return False
         try:

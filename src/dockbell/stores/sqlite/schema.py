@@ -312,6 +312,19 @@ MIGRATIONS: Final = (
     ALTER TABLE records ADD COLUMN missing_at INTEGER;                  -- first not found when it was asked for
     CREATE INDEX records_suspected ON records (feed) WHERE suspected_at IS NOT NULL;
     """,
+    """
+    -- When a blocked key's next attempt was planned; NULL: it is due at once.
+    ALTER TABLE blocked ADD COLUMN planned_at INTEGER;
+
+    -- What is to be known of a sink's receiver after a restart.
+    CREATE TABLE receivers (
+        sink     TEXT PRIMARY KEY,
+        asked_at INTEGER,                             -- when it asked to be left alone; NULL: it has not
+        until    INTEGER,                             -- for how long
+        hurried  INTEGER NOT NULL DEFAULT 0,          -- how often an operator had what waits sent at once
+        decided  INTEGER NOT NULL DEFAULT 0           -- and decided what becomes of dead letters
+    ) STRICT, WITHOUT ROWID;
+    """,
 )
 
 

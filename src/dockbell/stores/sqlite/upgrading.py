@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ def _keep(connection: sqlite3.Connection, path: Path) -> Path:
     """Copy a store beside it, unless a copy of just this is there; return where the copy is."""
     for number in count(1):
         target = Path(f"{path}.before-v{len(MIGRATIONS)}{'' if number == 1 else f'.{number}'}")
-        if not target.exists():
+        if not os.path.lexists(target):
             break
         if _find_mark(target) == _read_mark(connection):  # of a try that ended before it had changed anything
             return target

@@ -105,9 +105,17 @@ class SqliteView:
         """See the port."""
         return await self._read(delivery.read_events, feed, after, limit)
 
+    async def measure_events(self, feed: Feed, after: int, limit: int) -> Sequence[tuple[int, int]]:
+        """See the port."""
+        return await self._read(inspection.measure_events, feed, after, limit)
+
     async def read_records(self, feed: Feed, after: int, limit: int) -> tuple[int, Sequence[Kept]]:
         """See the port."""
         return await self._read(inspection.read_records, feed, after, limit)
+
+    async def measure_records(self, feed: Feed, after: int, limit: int) -> Sequence[int]:
+        """See the port."""
+        return await self._read(inspection.measure_records, feed, after, limit)
 
     async def read_record(self, feed: Feed, key: str) -> tuple[int, Kept | None]:
         """See the port."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
+from dockbell.config import Answer
 from dockbell.core.model import Delivery, Feed, Outcome
 from dockbell.telemetry.facts import Fact, count
 
@@ -115,12 +116,20 @@ class EventsSifted(Fact):
 
 @dataclass(frozen=True, slots=True)
 class FilterUnanswered(Fact):
-    """A sink's condition was neither true nor false of some events: they were held back, or are dead letters."""
+    """A sink's condition was neither true nor false of some events.
 
-    weight: ClassVar[int] = logging.DEBUG
+    They were held back, or are dead letters; or, where it took too long to judge, they were let through.
+    """
+
     sink: str
     answer: str
     count: int
+    is_first: bool = False
+
+    @property
+    def level(self) -> int:
+        """Return enough to be seen for the first of what is let through unjudged."""
+        return logging.WARNING if self.is_first and self.answer == Answer.COSTLY else logging.DEBUG
 
     def __str__(self) -> str:
         """Return the log line."""

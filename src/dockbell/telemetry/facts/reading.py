@@ -237,7 +237,10 @@ class LookbackNarrow(Fact):
 
 @dataclass(frozen=True, slots=True)
 class NamedEventUnanswered(Fact):
-    """The condition of a named event was neither true nor false of some changes, so that it did not follow them."""
+    """The condition of a named event was neither true nor false of some changes.
+
+    It did not follow them; or, where its condition took too long to judge, it did.
+    """
 
     feed: Feed
     name: str

@@ -64,6 +64,36 @@ class StoreMended(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class Crowded(Fact):
+    """More came to the web server than there is room for; told at most once a minute.
+
+    Attributes:
+        count: How many connections were not taken, or were ended for others, since it was told last.
+        places: How many connections there may be.
+        peer: The address of the last of them; empty where nobody could be let in.
+        reason: Why nobody could be let in for a while; empty where that was not so.
+    """
+
+    weight: ClassVar[int] = logging.WARNING
+    count: int
+    places: int
+    peer: str
+    reason: str = ""
+
+    def describe(self) -> str:
+        """Return it without its subject."""
+        words = f"{self.count} connections were sent away, the last from {self.peer}, of {self.places} places"
+        if self.reason:
+            none = f"nobody could be let in: {self.reason}"
+            return f"{none}; {words}" if self.count else none
+        return words
+
+    def __str__(self) -> str:
+        """Return the log line."""
+        return f"web: {self.describe()}"
+
+
+@dataclass(frozen=True, slots=True)
 class StoreUpgraded(Fact):
     """The store of an older dockbell was brought up to date; a copy was made before."""
 

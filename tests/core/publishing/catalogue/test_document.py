@@ -218,7 +218,7 @@ def test_notices_have_a_topic_of_their_own() -> None:
     document = write_catalogue({"floor": MQTT | {"resources": ["notices"], "topic": "all/{key}"}})
     assert list(document["channels"]) == ["floor.notices", "floor.status"]
     assert document["channels"]["floor.notices"]["address"] == "dockbell/feed/dockbell/notices/{change}"
-    assert document["channels"]["floor.notices"]["parameters"]["change"]["enum"][0] == "dead_letter"
+    assert document["channels"]["floor.notices"]["parameters"]["change"]["enum"][0] == "crowded"
 
 
 def test_state_is_kept_of_every_record_whatever_changes_the_sink_takes() -> None:
@@ -254,7 +254,16 @@ def test_another_kind_of_sink_has_a_channel_without_an_address() -> None:
             {"resources": ["notices"]},
             [
                 f"notice.{kind}"
-                for kind in ("dead_letter", "held", "overrun", "paused", "recovered", "refused", "unreachable")
+                for kind in (
+                    "crowded",
+                    "dead_letter",
+                    "held",
+                    "overrun",
+                    "paused",
+                    "recovered",
+                    "refused",
+                    "unreachable",
+                )
             ],
         ),
     ],
@@ -270,7 +279,13 @@ def test_a_condition_and_members_that_are_left_out_are_said() -> None:
     description = document["channels"]["erp"]["description"]
     assert "after.status == 'shipped'" in description
     assert "left out" in description
+    assert "ceases" not in description
     assert "secret_place" not in description
+
+
+def test_that_a_sink_is_told_of_records_that_leave_its_filter_is_said() -> None:
+    document = write_catalogue({"erp": WEBHOOK | {"where": "after.status == 'shipped'", "on_leave": "send"}})
+    assert "ceases to be one for which it held" in document["channels"]["erp"]["description"]
 
 
 def test_pull_feeds_are_described_where_they_are_served() -> None:

@@ -151,11 +151,13 @@ class Outlets:
             add("status", given["status_topic"], ["status"], "Retained: whether dockbell is connected.", kept)
 
     def _add_webhook(self, name: str, given: Table, offer: Offer, description: str) -> None:
-        self._add_server(name, given["url"], {"http": "http", "https": "https"}, "")
+        is_known = isinstance(given["url"], str)  # else it is looked up elsewhere, and nothing of it is told
+        if is_known:
+            self._add_server(name, given["url"], {"http": "http", "https": "https"}, "")
         names = [*offer.all_changes, *offer.statements, *offer.notices]
         binding = {"http": {"method": "POST", **_HTTP}}
         # Without an address: the path of a webhook may hold a token, and its receiver knows it.
-        self._add(name, None, names, server=name, description=description, binding=binding)
+        self._add(name, None, names, server=name if is_known else None, description=description, binding=binding)
 
     def _add_server(self, name: str, url: str, protocols: Mapping[str, str], description: str) -> None:
         parts = urlsplit(url)
@@ -231,6 +233,8 @@ def _describe(settings: SinkSettings) -> str:
     parts = [f"Events as {EVENT_TYPE}, at least once, in order for each record; payload {settings.payload}."]
     if settings.where is not None:
         parts.append(f"Only changes for which this holds: {settings.where}.")
+    if settings.on_leave == "send":
+        parts.append("Also the change with which a record ceases to be one for which it held.")
     if settings.fields or settings.redact:
         parts.append("Some members of the records are left out.")
     return " ".join([*parts, _ABOUT_SIZES])

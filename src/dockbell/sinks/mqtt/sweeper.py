@@ -1,0 +1,239 @@
+"""Clears what a broker retains of records that are not stored any more, where nobody else could know of it.
+
+That is the case after the store was lost or put back from a backup, after another ``state_topic``, and of a resource
+that is no longer configured. What is retained under the old tree is read, and what is not held is cleared; what another
+client says to be its own is left alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from math import inf
+from typing import Final
+
+import anyio
+
+from dockbell.core.publishing.settlement import Place
+from dockbell.ports import Shelf
+from dockbell.sinks.mqtt.flow import Flow
+from dockbell.sinks.mqtt.publication import Publication
+from dockbell.sinks.mqtt.sentinel import Sentinel, Tree
+from dockbell.sinks.mqtt.wire import Wire
+from dockbell.telemetry import StateRepaired, Telemetry
+
+_QUIET: Final = timedelta(seconds=2)
+"""A broker that has delivered nothing for so long has delivered what it retains."""
+_LOOK_EVERY: Final = timedelta(seconds=0.05)
+_READ_LIMIT: Final = timedelta(minutes=5)
+_ROUNDS_MOST: Final = 1000
+_AT_ONCE: Final = 500
+_STRAYS_MOST: Final = 5000
+"""So many are cleared before more is read."""
+_UNREAD_MOST: Final = 100_000
+_CLAIMS_MOST: Final = 1000
+_TRY_AGAIN: Final = timedelta(hours=1)
+"""How long a tree is left alone that cannot be read, or not whole."""
+_NEARLY: Final = 0.99
+"""The share of the states that are held that must have been seen; some are not retained, being too large, say."""
+
+_STAYS: Final = "what else is retained of records that are gone stays there"
+
+
+@dataclass(slots=True)
+class _Round:
+    """What one reading of a tree has shown: what is to be cleared, and how many states are as they should be."""
+
+    strays: dict[Place, Publication]
+    held: int = 0
+
+
+class Sweeper:
+    """Clears trees at one broker.
+
+    Args:
+        shelf: The stored records.
+        template: Of the topics of their states.
+        claims: A filter for the sentinels of every client.
+        client_id: Our own.
+        name: The sink's.
+        telemetry: Told what an operator may want to know.
+    """
+
+    def __init__(
+        self, shelf: Shelf, *, template: str, claims: str, client_id: str, name: str, telemetry: Telemetry
+    ) -> None:
+        self._shelf = shelf
+        self._template = template
+        self._claims = claims
+        self._client_id = client_id
+        self._name = name
+        self._telemetry = telemetry
+        self._later: dict[Tree, float] = {}
+        self._told: set[str] = set()
+
+    async def sweep(self, trees: Collection[Tree], wire: Wire, flow: Flow) -> Collection[Tree]:
+        """Clear what is retained under these trees and not held; return those with which that is done."""
+        now = anyio.current_time()
+        ready = [
+            tree for tree in trees if now >= self._later.get(tree, now) and await self._count_held(tree) is not None
+        ]
+        if not ready:
+            return ()
+        others: list[Sentinel] = []
+        done: list[Tree] = []
+        if obstacle := await self._read_claims(wire, others):
+            self._tell_once(self._claims, f"cannot read {self._claims}, {obstacle}; {_STAYS}")
+        else:
+            for tree in ready:
+                if owner := _find_owner(tree, others):
+                    self._tell_once(owner, f'what is retained under {tree.filter} is left to client_id "{owner}"')
+                    done.append(tree)
+                elif await self._clear(tree, wire, flow):
+                    done.append(tree)
+        self._later = {tree: now + _TRY_AGAIN.total_seconds() for tree in ready if tree not in done} | {
+            tree: at for tree, at in self._later.items() if tree not in ready
+        }
+        return done
+
+    async def _count_held(self, tree: Tree) -> int | None:
+        """Return how many states of ours must be there; None while nobody knows."""
+        count = 0
+        for current in await self._current():
+            if current.filter == tree.filter:
+                held = await self._shelf.count_held(current.feed)
+                if held is None:
+                    return None
+                count += held
+        return count
+
+    async def _current(self) -> Sequence[Tree]:
+        return [Tree(self._template, feed) for feed in await self._shelf.feeds()]
+
+    async def _read_claims(self, wire: Wire, others: list[Sentinel]) -> str:
+        def hear(_: str, payload: bytes) -> None:
+            if len(others) < _CLAIMS_MOST:
+                sentinel = Sentinel.load(payload)
+                if sentinel.client_id != self._client_id:
+                    others.append(sentinel)
+
+        return await _listen(wire, self._claims, hear)
+
+    async def _clear(self, tree: Tree, wire: Wire, flow: Flow) -> bool:
+        repairs, count, before = flow.repairs, 0, dict[Place, Publication]()
+        for _ in range(_ROUNDS_MOST):
+            await flow.lull()
+            repairs.watch()
+            repairs.reset()
+            found, obstacle = await self._read(tree, wire)
+            if obstacle:
+                self._tell_once(tree.filter, f"cannot read {tree.filter}, {obstacle}; {_STAYS}")
+                return False
+            if not found.strays:
+                return await self._conclude(tree, found.held, count)
+            if found.strays.keys() <= before.keys():
+                self._tell(f"the broker keeps {len(found.strays)} states under {tree.filter} that were cleared")
+                return True
+            before = found.strays
+            count += await repairs.offer(found.strays, flow.news.set)
+            if repairs.has_failed or repairs.refused:
+                refused = f"{repairs.refused} of them refused" if repairs.refused else "some of them later"
+                self._tell(f"{count} states of records that are gone are cleared under {tree.filter}; {refused}")
+                return not repairs.has_failed
+        return False
+
+    async def _conclude(self, tree: Tree, seen: int, count: int) -> bool:
+        if count:
+            self._tell(f"{count} states of records that are gone are cleared under {tree.filter}")
+        elif not seen:
+            self._tell(f"nothing is retained under {tree.filter}, or the broker does not let us read it")
+        held = await self._count_held(tree)
+        if held is not None and seen >= held * _NEARLY:
+            return True
+        words = f"the broker delivers {seen} of {held} states under {tree.filter}; {_STAYS}: let it queue more messages"
+        self._tell_once(tree.filter, words)
+        return False
+
+    async def _read(self, tree: Tree, wire: Wire) -> tuple[_Round, str]:
+        """Read what is retained under a tree, or as much of it as may be cleared at once; or say why it cannot be."""
+        topics: deque[str] = deque()
+        found = _Round({})
+        current = await self._current()
+
+        def hear(topic: str, _: bytes) -> None:
+            if len(topics) < _UNREAD_MOST and tree.find_key(topic):
+                topics.append(topic)
+
+        async def judge() -> bool:
+            while topics and len(found.strays) < _STRAYS_MOST:
+                portion = [topics.popleft() for _ in range(min(len(topics), _AT_ONCE))]
+                await self._judge(tree, current, portion, found)
+            return len(found.strays) < _STRAYS_MOST
+
+        return found, await _listen(wire, tree.filter, hear, judge)
+
+    async def _judge(self, tree: Tree, current: Sequence[Tree], topics: Sequence[str], found: _Round) -> None:
+        """Tell the topics of what is held, by the topics of today, from those that are to be cleared."""
+        places: dict[str, list[Place]] = {}
+        for topic in topics:
+            places[topic] = [(each.feed, key) for each in current if (key := each.find_key(topic))]
+        held = await self._shelf.find_held([place for each in places.values() for place in each])
+        for topic, each in places.items():
+            if any(place in held for place in each):
+                found.held += 1
+            else:
+                place = each[0] if each else (tree.feed, tree.find_key(topic))
+                found.strays[place] = Publication(topic, b"", retain=True)
+
+    def _tell_once(self, subject: str, words: str) -> None:
+        if subject not in self._told:
+            self._told.add(subject)
+            self._tell(words)
+
+    def _tell(self, words: str) -> None:
+        self._telemetry.emit(StateRepaired(self._name, words))
+
+
+def _find_owner(tree: Tree, others: Collection[Sentinel]) -> str:
+    """Return which other client says that a tree is its own; an older version names feeds without their topics."""
+    for other in others:
+        for each in other.trees:
+            if each.filter == tree.filter if each.template else each.feed == tree.feed:
+                return other.client_id or "of an older version"
+    return ""
+
+
+async def _listen(
+    wire: Wire,
+    topic_filter: str,
+    hear: Callable[[str, bytes], None],
+    take: Callable[[], Awaitable[bool]] | None = None,
+) -> str:
+    """Hear what is retained under a filter until no more comes; return why that cannot be, empty where it was.
+
+    Args:
+        wire: The connection.
+        topic_filter: The filter.
+        hear: Called with the topic and payload of each.
+        take: Called again and again meanwhile; false: that is enough.
+    """
+    heard_at = inf
+
+    def note(topic: str, payload: bytes, is_retained: bool) -> None:
+        nonlocal heard_at
+        if is_retained and payload:
+            heard_at = anyio.current_time()
+            hear(topic, payload)
+
+    obstacle = "the broker does not answer the subscription"
+    with anyio.move_on_after(_READ_LIMIT.total_seconds()):
+        obstacle = await wire.subscribe(topic_filter, note, is_queued=False)
+        heard_at = anyio.current_time()
+        is_enough = bool(obstacle)
+        while not is_enough and anyio.current_time() - heard_at < _QUIET.total_seconds():
+            await anyio.sleep(_LOOK_EVERY.total_seconds())
+            is_enough = take is not None and not await take()
+    wire.unsubscribe(topic_filter)
+    return obstacle

@@ -1,0 +1,126 @@
+"""How many bytes of answers may wait until clients take them, and how an answer is sent: piece by piece.
+
+A client that reads slowly, or never, keeps what it is sent in our memory. So an answer is written in pieces, the next
+when the one before is taken; and what all answers hold together has a limit, beyond which nothing large is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from http import HTTPStatus
+from typing import Final
+
+import anyio
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dockbell.web.connection import PROBES
+from dockbell.web.problem import Problem
+
+BYTES_MOST: Final = 64_000_000
+PIECE: Final = 65_536
+"""What is smaller is not counted."""
+
+_PORTIONED: Final = "dockbell_portioned"
+
+
+class Allowance:
+    """What answers may hold, all together.
+
+    Args:
+        most: So many bytes, 64 MB by default; a single answer may have more, where nothing else is held.
+        relieve: Is called when there are too many, to hang up on those who do not take what they are sent.
+    """
+
+    def __init__(self, most: int | None = None, relieve: Callable[[], None] = lambda: None) -> None:
+        self.held = 0
+        self._most = BYTES_MOST if most is None else most
+        self._relieve = relieve
+        self._freed = anyio.Event()
+
+    @contextmanager
+    def hold(self, size: int) -> Iterator[None]:
+        """Hold some bytes until the block is left.
+
+        Raises:
+            Problem: 503, there are too many.
+        """
+        if not self._has_room(size):
+            self._relieve()
+            detail = f"answers: clients have not taken {self.held:,} bytes yet; ask again later, or for less"
+            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "too-much-waits", detail, headers={"Retry-After": "5"})
+        with self._holding(size):
+            yield
+
+    @asynccontextmanager
+    async def wait_to_hold(self, size: int) -> AsyncIterator[None]:
+        """Hold some bytes until the block is left, as soon as there is room: for an answer that has begun."""
+        while not self._has_room(size):
+            self._relieve()
+            with anyio.move_on_after(1):  # whom to hang up on is another question by then
+                await self._freed.wait()
+        with self._holding(size):
+            yield
+
+    def _has_room(self, size: int) -> bool:
+        return not (size and self.held) or self.held + size <= self._most
+
+    @contextmanager
+    def _holding(self, size: int) -> Iterator[None]:
+        self.held += size
+        try:
+            yield
+        finally:
+            self.held -= size
+            self._freed.set()
+            self._freed = anyio.Event()
+
+
+class InPieces:
+    """Sends what an application answers in pieces, and refuses what is too much to be kept until it is taken.
+
+    Args:
+        app: The application.
+        allowance: What answers may hold.
+    """
+
+    def __init__(self, app: ASGIApp, allowance: Allowance) -> None:
+        self._app = app
+        self._allowance = allowance
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        with ExitStack() as stack:
+            is_refused = False
+
+            async def send_in_pieces(message: Message) -> None:
+                nonlocal is_refused
+                if is_refused:
+                    return
+                if message["type"] == "http.response.start":
+                    try:
+                        stack.enter_context(self._allowance.hold(_measure(scope, message)))
+                    except Problem as problem:
+                        is_refused = True
+                        await problem.response()(scope, receive, send)
+                        return
+                body = message.get("body", b"")
+                for start in range(0, len(body) - PIECE, PIECE):
+                    await send({**message, "body": body[start : start + PIECE], "more_body": True})
+                rest = (len(body) - 1) // PIECE * PIECE if body else 0
+                await send({**message, "body": body[rest:]} if rest else message)
+
+            await self._app(scope, receive, send_in_pieces)
+
+
+def announce_portions(scope: Scope) -> None:
+    """Note that an answer holds no more than portions of what it says, and counts these itself where it must."""
+    scope["state"][_PORTIONED] = True
+
+
+def _measure(scope: Scope, message: Message) -> int:
+    """Return how many bytes an answer holds until it is taken, as its head says; 0 where that is not worth counting."""
+    if scope["method"] == "HEAD" or scope["state"].get(_PORTIONED) or scope["path"] in PROBES:
+        return 0
+    size = next((int(value) for name, value in message["headers"] if name.lower() == b"content-length"), 0)
+    return size if size > PIECE else 0

@@ -23,8 +23,8 @@ from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.named import NamedEvent
 from dockbell.core.publishing.statement import GapReason, gap
 from dockbell.core.reading.shape import Shape
+from dockbell.delivery.relay import Relay
 from dockbell.ports import Store
-from dockbell.relay import Relay
 from dockbell.stores.sqlite import SqliteStore
 from tests.fakes import NOON, Clock, Ear, FakeSink
 

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import anyio
 
+from dockbell.app.scheduler import next_time
 from dockbell.config import ResourceSettings
 from dockbell.core.model import Feed, Page, RunKind
-from dockbell.poller import Poller
+from dockbell.detection.poller import Poller
+from dockbell.detection.reader import Reader
+from dockbell.detection.reconciler import Reconciler
 from dockbell.ports import Alarm
-from dockbell.reader import Reader
-from dockbell.reconciler import Reconciler
-from dockbell.scheduler import next_time
 from dockbell.stores.sqlite import SqliteStore
 from tests.fakes import Clock, Ear, FakeSource
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from starlette.types import ASGIApp
 
-from dockbell.listening import listening as listening_on
+from dockbell.net.listening import listening as listening_on
 
 
 @asynccontextmanager

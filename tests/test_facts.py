@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from dockbell.core.model import ChangeKind, Feed, RunKind
-from dockbell.detailer import Detailer
+from dockbell.detection.detail_fetcher import Detailer
 from dockbell.errors import SourceUnavailable
 from dockbell.stores.sqlite.desk import SqliteDesk
 from dockbell.telemetry import ChangesStored, DeliverySettled, EventsSifted, Fact, RunEnded

@@ -3,34 +3,28 @@
 The tree is the architecture, and ``docs/architecture.md`` is the way through it; imports run downward only:
 
 - ``cli``: the commands. ``demo``: everything embedded, no configuration.
-- ``app``: puts the parts together and runs them. ``attendant``: sees to what operators wish.
-- ``poller``, ``reconciler``, ``detailer``, ``relay``, ``herald``, ``janitor``: the agents, each ``run()`` around
-  ``run_once()``; ``scheduler``: when they run. ``sources``, ``stores``, ``sinks``: the API, the database, the
-  receivers.
-- ``web``: the status page, pull feeds and stored records, metrics and health, over HTTP.
-- ``reader``: a run over a feed, from the first page to the last, which poller and reconciler share; ``walk``: its way
-  from page to page; ``tending``: what becomes of a feed when something goes wrong; ``cleaning``: what it must no longer
-  store. ``intake``: what a relay reads for its sink; ``shelf``: the stored records as a sink may see them.
-- ``operations``: what an operator may ask and do. ``telemetry``: a fact once, to logs and metrics.
-- ``ports``: what agents need of the outside. ``network``, ``listening``: whom to trust, words for what goes wrong,
-  and a quiet server on a socket. ``ownership``: files where others may write too. ``supervisor``: telling systemd how
-  it stands.
-- ``core``: the decisions, pure. ``config``, ``errors``. ``condition``: what conditions cost and say; ``evaluator``:
-  judges those that may take long in a process of their own.
-- ``sandbox``: the whole API, served with activity; a program of its own.
-- ``subscriber``: for those who receive events. ``testing``: for those who write sinks.
+- ``app``: the composition root. It puts the parts together, schedules and runs them.
+- ``detection``: from the API's answers to snapshots and events. ``delivery``: from the outbox to the receivers.
+- ``sources``, ``stores``, ``sinks``: the API, the database, the receivers. ``web``: the status page, pull feeds and
+  stored records, metrics and health, over HTTP.
+- ``admin``: what an operator may ask and do. ``telemetry``: a fact once, to logs, metrics and the page.
+- ``ports``: what the daemon needs of the outside. ``net``, ``host``: what adapters share of the network and of this
+  machine.
+- ``core``: the decisions, pure. ``config``: TOML to frozen models. ``condition``: what conditions cost and say.
+- ``sandbox``: the whole API, served with activity; a program of its own. ``subscriber``: for those who receive events.
+  ``testing``: for those who write sinks.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dockbell._version import __version__
+
 if TYPE_CHECKING:
     from dockbell.sources import InventoryClient
 
 __all__ = ["InventoryClient", "__version__"]
-
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

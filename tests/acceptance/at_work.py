@@ -10,10 +10,10 @@ from typing import Final
 
 import anyio
 
+from dockbell.admin.status import judge_status, load_status
 from dockbell.app import opening
-from dockbell.operations.status import judge_status, load_status
-from dockbell.poller import trailing_every
-from dockbell.scheduler import next_time
+from dockbell.app.scheduler import next_time
+from dockbell.detection.poller import trailing_every
 from tests.acceptance.deployment import START, Deployment
 
 _MOMENT: Final = 1e-6

@@ -26,11 +26,11 @@ from dockbell import app
 from dockbell.app import opening
 from dockbell.config import Config
 from dockbell.core.model import Feed, RunKind
+from dockbell.detection.guarded import tend
 from dockbell.ports import FeedState
 from dockbell.sandbox import LoggedChange, Sandbox, SandboxOptions
 from dockbell.sources import InventoryClient, lanes
 from dockbell.telemetry import Fact, RunEnded, Telemetry
-from dockbell.tending import tend
 from tests.oracle import Account, Place, Story
 
 START: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -17,8 +17,8 @@ import anyio.to_thread
 import httpcore
 import pytest
 
+from dockbell.delivery.relay import Relay
 from dockbell.ports import Store
-from dockbell.relay import Relay
 from dockbell.sinks.webhook import WebhookSink
 from dockbell.telemetry import AgentFails, Fact, Telemetry
 from dockbell.testing import Outbox, open_outbox

@@ -24,11 +24,11 @@ import anyio
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from dockbell import relay
 from dockbell.config import SinkSettings
 from dockbell.core.publishing.settlement import Settlement
+from dockbell.delivery import relay
+from dockbell.delivery.relay import Relay
 from dockbell.ports import Sink
-from dockbell.relay import Relay
 from dockbell.sinks import load_sink_type
 from dockbell.telemetry import Telemetry
 from dockbell.testing import Outbox, open_outbox

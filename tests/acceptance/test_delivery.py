@@ -13,9 +13,9 @@ import anyio
 import httpcore
 import pytest
 
+from dockbell.app.janitor import Janitor
 from dockbell.config import StoreSettings
 from dockbell.core.model import Feed
-from dockbell.janitor import Janitor
 from dockbell.stores.sqlite.desk import SqliteDesk
 from dockbell.telemetry import AgentFails, Fact, RunEnded, SinkPaused, SinkResumed, Telemetry
 from tests.acceptance.deployment import START, SkippingLoop, deploy
@@ -84,8 +84,8 @@ async def test_a_sink_that_is_dead_for_forty_days_is_noticed_by_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What is due each second, or each half minute while a sink is dead, is due each hour: days pass in moments.
-    monkeypatch.setattr("dockbell.relay._CHECKPOINT_EVERY", timedelta(hours=1))
-    monkeypatch.setattr("dockbell.relay._LOOK_EVERY", timedelta(hours=1))
+    monkeypatch.setattr("dockbell.delivery.relay._CHECKPOINT_EVERY", timedelta(hours=1))
+    monkeypatch.setattr("dockbell.delivery.relay._LOOK_EVERY", timedelta(hours=1))
     monkeypatch.setattr("dockbell.core.publishing.retry._PROBE_MOST", timedelta(hours=1))
     day, revived_at = 86_400.0, 40 * 86_400.0
     facts: list[Fact] = []

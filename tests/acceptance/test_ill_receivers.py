@@ -13,7 +13,7 @@ from pathlib import Path
 
 import anyio
 
-from dockbell.relay import Relay
+from dockbell.delivery.relay import Relay
 from dockbell.sinks.webhook import WebhookSettings, WebhookSink
 from dockbell.stores.sqlite import SqliteStore
 from tests.fakes import Ear

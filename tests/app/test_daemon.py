@@ -10,14 +10,14 @@ import anyio
 import pytest
 
 from dockbell import app
+from dockbell.admin import looking
 from dockbell.app import daemon as at_work
 from dockbell.app.daemon import Daemon
+from dockbell.app.scheduler import Scheduler
+from dockbell.app.systemd import Supervisor
 from dockbell.core.model import Feed
 from dockbell.errors import StoreFull
-from dockbell.operations import looking
 from dockbell.ports import Bell
-from dockbell.scheduler import Scheduler
-from dockbell.supervisor import Supervisor
 from dockbell.telemetry import Reloaded, ReloadRefused
 from tests.fakes import Ear
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import anyio
 
 from dockbell.app import assemble, now, open_desk, open_view
+from dockbell.app.scheduler import next_time
 from dockbell.config import Config
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.judge import Judge
@@ -24,7 +25,6 @@ from dockbell.core.model import ClockSource, Feed, Page, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.signature import mint
 from dockbell.ports import Store
-from dockbell.scheduler import next_time
 from dockbell.telemetry import DeliverySettled, Fact, Telemetry
 from dockbell.telemetry.recent import Recent
 from dockbell.web import Site

@@ -11,8 +11,8 @@ import anyio
 from dockbell.app import assemble
 from dockbell.config import Config, validate
 from dockbell.core.model import RESOURCES
+from dockbell.detection.reconciler import Reconciler
 from dockbell.ports import RunRecord
-from dockbell.reconciler import Reconciler
 from dockbell.sinks import load_sink_type
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import Telemetry

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from dockbell.admin.why import Account, Stage, Transit
 from dockbell.cli.why import _run_rows, _tell_record, _tell_transit
 from dockbell.core.model import Feed, RunKind
-from dockbell.operations.why import Account, Stage, Transit
 from dockbell.ports import Quarantined, RunRecord, StoredRecord
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

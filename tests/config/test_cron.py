@@ -8,8 +8,8 @@ from apscheduler.triggers.cron import CronTrigger
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dockbell.app.scheduler import next_time
 from dockbell.config.cron import check_cron
-from dockbell.scheduler import next_time
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 

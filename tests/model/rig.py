@@ -13,14 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dockbell.admin.purging import purge_record
 from dockbell.config import ResourceSettings
 from dockbell.core.comparing.judgement import UNDECIDED
 from dockbell.core.model import RESOURCES, Event, Feed
-from dockbell.operations.purging import purge_record
-from dockbell.poller import Poller
+from dockbell.detection.poller import Poller
+from dockbell.detection.reader import Reader
+from dockbell.detection.reconciler import Reconciler
 from dockbell.ports import FeedState
-from dockbell.reader import Reader
-from dockbell.reconciler import Reconciler
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import Fact, Telemetry
 from tests.model.api import ModelApi

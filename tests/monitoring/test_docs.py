@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from dockbell.operations.status import Quiet
+from dockbell.admin.status import Quiet
 from dockbell.web.metrics import describe_metrics
 from tests.monitoring.promtool import run_promtool
 

@@ -16,6 +16,7 @@ import pytest
 import respx
 
 from dockbell import InventoryClient, __version__
+from dockbell.admin.probing import Line
 from dockbell.config import Secret, SourceSettings
 from dockbell.core.model import RESOURCES, ClockSource, Page, Urgency
 from dockbell.core.reading.request import list_request
@@ -29,7 +30,6 @@ from dockbell.errors import (
     SourceRefused,
     SourceUnavailable,
 )
-from dockbell.operations.probing import Line
 from dockbell.ports import Source
 from dockbell.sources.gatekeeper import now
 from dockbell.telemetry import Fact, RequestSent, SourceWaits, Telemetry

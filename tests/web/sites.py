@@ -13,10 +13,10 @@ from typing import Any
 import anyio
 import httpx
 
+from dockbell.app.scheduler import next_time
 from dockbell.config import Config, validate
 from dockbell.core.model import Event, Feed
 from dockbell.ports import FeedState
-from dockbell.scheduler import next_time
 from dockbell.sinks import load_sink_type
 from dockbell.stores.sqlite import SqliteStore, SqliteView
 from dockbell.stores.sqlite.desk import SqliteDesk

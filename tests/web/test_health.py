@@ -11,10 +11,10 @@ import anyio
 import pytest
 from starlette.requests import Request
 
+from dockbell.admin import looking
+from dockbell.admin.status import Status
 from dockbell.core.model import RunKind
 from dockbell.errors import StoreError
-from dockbell.operations import looking
-from dockbell.operations.status import Status
 from dockbell.ports import Condition, Found, RunRecord
 from dockbell.web import health
 from dockbell.web.caller import Caller

@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from dockbell import __version__
+from dockbell.app.scheduler import next_time
 from dockbell.config import Secret, WebSettings
 from dockbell.errors import ConfigError
-from dockbell.scheduler import next_time
 from dockbell.stores.sqlite import SqliteView
 from dockbell.web import Site
 from tests.fakes import Ear

@@ -14,22 +14,22 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from dockbell.app import opening
+from dockbell.app.command_runner import Attendant
 from dockbell.app.difference import Difference, compare
-from dockbell.attendant import Attendant
+from dockbell.app.janitor import Janitor
+from dockbell.app.scheduler import next_time
 from dockbell.config import Config, ResourceSettings, SinkSettings, check_secrets
 from dockbell.config.tables import Resources, SourceSettings
 from dockbell.config.values import show
 from dockbell.core.model import RESOURCES, Feed
-from dockbell.detailer import Detailer
+from dockbell.delivery.notifier import Herald
+from dockbell.delivery.relay import Relay
+from dockbell.detection.detail_fetcher import Detailer
+from dockbell.detection.poller import Poller
+from dockbell.detection.reader import Reader
+from dockbell.detection.reconciler import Reconciler
 from dockbell.errors import ConfigError
-from dockbell.herald import Herald
-from dockbell.janitor import Janitor
-from dockbell.poller import Poller
 from dockbell.ports import Sink, Store
-from dockbell.reader import Reader
-from dockbell.reconciler import Reconciler
-from dockbell.relay import Relay
-from dockbell.scheduler import next_time
 from dockbell.sources import InventoryClient
 from dockbell.telemetry import SinkLeft, SinkOverrun, Telemetry
 

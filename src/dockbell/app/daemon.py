@@ -15,19 +15,19 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from dockbell.admin.looking import Outlook
+from dockbell.admin.status import Status, find_reasons, load_status
 from dockbell.app import opening
 from dockbell.app.crew import Changes, Crew, assemble, open_news
 from dockbell.app.post import Post
+from dockbell.app.scheduler import Alarm, Scheduler, next_time
+from dockbell.app.systemd import Supervisor
 from dockbell.config import Config, WebSettings
 from dockbell.core.model import Feed
-from dockbell.descriptors import raise_limit
+from dockbell.detection.poller import trailing_every
 from dockbell.errors import ConfigError, DockbellError, StoreUnavailable
-from dockbell.operations.looking import Outlook
-from dockbell.operations.status import Status, find_reasons, load_status
-from dockbell.poller import trailing_every
+from dockbell.host.descriptors import raise_limit
 from dockbell.ports import Bell, View
-from dockbell.scheduler import Alarm, Scheduler, next_time
-from dockbell.supervisor import Supervisor
 from dockbell.telemetry import AgentFails, Reloaded, ReloadRefused, Started, Stopping, Telemetry
 from dockbell.telemetry.recent import STEP, STEPS, Recent
 

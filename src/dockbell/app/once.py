@@ -8,15 +8,15 @@ from typing import Final
 
 import anyio
 
+from dockbell.admin.purging import purge_record
 from dockbell.app import opening
 from dockbell.app.crew import Crew, assemble
 from dockbell.config import Config
 from dockbell.core.model import Feed
-from dockbell.operations.purging import purge_record
+from dockbell.delivery.relay import Relay
+from dockbell.detection.guarded import tend
 from dockbell.ports import RunRecord, Wish, Wished
-from dockbell.relay import Relay
 from dockbell.telemetry import Telemetry
-from dockbell.tending import tend
 
 _PATIENCE: Final = timedelta(seconds=20)
 

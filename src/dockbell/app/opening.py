@@ -8,9 +8,9 @@ from pathlib import Path
 
 from anyio import to_thread
 
+from dockbell.app.scheduler import elapsed
 from dockbell.config import Config, SinkSettings, WebSettings, check_secrets, load, validate
 from dockbell.ports import Desk, Sink, View
-from dockbell.scheduler import elapsed
 from dockbell.sinks import load_sink_type
 from dockbell.sources import InventoryClient
 from dockbell.stores.sqlite import SqliteStore, SqliteView, backup, probe

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from dockbell import __version__
+from dockbell._version import __version__
 from dockbell.cli.group import LazyGroup
 
 _HOMES = {

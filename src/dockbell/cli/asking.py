@@ -55,8 +55,8 @@ def read_selection(config: Config, feed_names: Sequence[str], keys: Sequence[str
     """
     import anyio
 
-    from dockbell.operations.replaying import read_keys, read_span
-    from dockbell.operations.wishing import UnknownFeed, find_feeds
+    from dockbell.admin.replaying import read_keys, read_span
+    from dockbell.admin.wishing import UnknownFeed, find_feeds
     from dockbell.ports import Selection
 
     known = anyio.run(_load_feeds, config) if feed_names or span is not None else ()
@@ -139,6 +139,6 @@ def find_obstacles(config: Config, state: SinkState) -> list[str]:
 
 def write_time(moment: datetime | None) -> str:
     """Return a time for a table, in UTC."""
-    from dockbell.operations.why import write_time as write
+    from dockbell.admin.why import write_time as write
 
     return "" if moment is None else write(moment)

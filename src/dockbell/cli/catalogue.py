@@ -83,7 +83,7 @@ def _list(schemas: Mapping[str, Any], document: dict[str, Any]) -> dict[str, Any
 def _write(path: Path, content: dict[str, Any]) -> None:
     import json
 
-    from dockbell.ownership import OPEN_TO_ALL, write_draft
+    from dockbell.host.ownership import OPEN_TO_ALL, write_draft
 
     # By a rename, which follows no link that others may have put there.
     write_draft(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n", OPEN_TO_ALL).replace(path)
@@ -91,8 +91,8 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 async def _find(config: Config) -> Catalogue:
     from dockbell import app
+    from dockbell.admin.catalogue import find_catalogue
     from dockbell.errors import StoreError
-    from dockbell.operations.catalogue import find_catalogue
 
     try:
         view = await app.open_view(config)

@@ -33,8 +33,8 @@ def check(ctx: click.Context, config_path: str | None, *, as_json: bool, show: b
     import anyio
 
     from dockbell import app
+    from dockbell.admin import check as operation
     from dockbell.config import find, redacted, to_toml
-    from dockbell.operations import check as operation
     from dockbell.telemetry import Telemetry
 
     config = read_config(config_path)

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
+    from dockbell.admin.replaying import Retried
     from dockbell.config import Config
     from dockbell.core.model import Event
-    from dockbell.operations.replaying import Retried
     from dockbell.ports import DeadGroup, Selection, SinkState, Undelivered
 
 _LISTED: Final = 40
@@ -248,7 +248,7 @@ def _need_a_choice(*given: object, everything: bool) -> None:
 async def _load(
     config: Config, sink: str | None, selection: Selection, most: int
 ) -> tuple[Sequence[DeadGroup], Sequence[Undelivered]]:
-    from dockbell.operations.replaying import find_sinks_with_dead
+    from dockbell.admin.replaying import find_sinks_with_dead
 
     async with opened_desk(config) as desk:
         if sink is not None:
@@ -271,7 +271,7 @@ async def _load_event(config: Config, found: Undelivered) -> Event | None:
 
 async def _retry(config: Config, sink: str, selection: Selection) -> tuple[Retried, SinkState]:
     from dockbell import app
-    from dockbell.operations.replaying import find_sinks_with_dead, retry_dead
+    from dockbell.admin.replaying import find_sinks_with_dead, retry_dead
 
     async with opened_desk(config) as desk:
         choose_sink(config, sink, await find_sinks_with_dead(desk))
@@ -283,7 +283,7 @@ async def _retry(config: Config, sink: str, selection: Selection) -> tuple[Retri
 
 async def _discard(config: Config, sink: str, selection: Selection) -> tuple[int, int]:
     from dockbell import app
-    from dockbell.operations.replaying import discard_dead, find_sinks_with_dead
+    from dockbell.admin.replaying import discard_dead, find_sinks_with_dead
 
     async with opened_desk(config) as desk:
         choose_sink(config, sink, await find_sinks_with_dead(desk))

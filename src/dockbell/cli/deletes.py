@@ -16,9 +16,9 @@ from dockbell.cli.wishing import choose_feeds, fulfil, wait_option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dockbell.admin.wishing import HeldDeletions
     from dockbell.config import Config
     from dockbell.core.model import Feed
-    from dockbell.operations.wishing import HeldDeletions
 
 _SAMPLE: Final = 10
 _SAMPLE_IN_JSON: Final = 1000
@@ -72,7 +72,7 @@ def deletes(
 
 async def _load(config: Config, feeds: Sequence[Feed], most: int) -> Sequence[HeldDeletions]:
     from dockbell import app
-    from dockbell.operations.wishing import list_deletions
+    from dockbell.admin.wishing import list_deletions
 
     view = await app.open_view(config)
     try:
@@ -95,7 +95,7 @@ def _print(held: Sequence[HeldDeletions]) -> None:
 
 
 def _write(moment: datetime | None) -> str:
-    from dockbell.operations.why import write_time
+    from dockbell.admin.why import write_time
 
     return "" if moment is None else write_time(moment)
 

@@ -15,9 +15,9 @@ from dockbell.cli.wishing import choose_feeds, fulfil, wait_option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dockbell.admin.wishing import HeldDrift
     from dockbell.config import Config
     from dockbell.core.model import Feed
-    from dockbell.operations.wishing import HeldDrift
 
 
 @click.command()
@@ -69,7 +69,7 @@ def drift(
 
 async def _load(config: Config, feeds: Sequence[Feed]) -> Sequence[HeldDrift]:
     from dockbell import app
-    from dockbell.operations.wishing import list_drift
+    from dockbell.admin.wishing import list_drift
 
     view = await app.open_view(config)
     try:
@@ -79,7 +79,7 @@ async def _load(config: Config, feeds: Sequence[Feed]) -> Sequence[HeldDrift]:
 
 
 def _print(found: Sequence[HeldDrift]) -> None:
-    from dockbell.operations.why import write_time
+    from dockbell.admin.why import write_time
 
     if not found:
         click.echo("no drift is held")

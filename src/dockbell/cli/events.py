@@ -14,9 +14,9 @@ from dockbell.cli.printing import format_event, print_raw
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from dockbell.admin.events import Choice
     from dockbell.config import Config
     from dockbell.core.model import Event
-    from dockbell.operations.events import Choice
 
 
 @click.command()
@@ -63,8 +63,8 @@ def events(
     """
     import anyio
 
+    from dockbell.admin.events import CHANGES, Choice
     from dockbell.core.model import NOTICES, RESOURCES
-    from dockbell.operations.events import CHANGES, Choice
 
     config = read_config(config_path)
     _refuse_unknown("source", sources, [*config.sources, NOTICES.source])
@@ -90,8 +90,8 @@ def _refuse_unknown(option: str, given: Iterable[str], known: Collection[str]) -
 
 def _doubt_unknown_types(config: Config, given: Iterable[str]) -> None:
     """Say of which type there can be no event now; there may be some from before, of a named event that is gone."""
+    from dockbell.admin.events import find_types
     from dockbell.config import suggest
-    from dockbell.operations.events import find_types
 
     known = find_types(config)
     for name in given:
@@ -103,7 +103,7 @@ async def _print(config: Config, choice: Choice, last: int, follow: bool, as_jso
     import shutil
 
     from dockbell import app
-    from dockbell.operations import events as operation
+    from dockbell.admin import events as operation
 
     def echo(event: Event) -> None:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -18,9 +18,9 @@ from dockbell.cli.report import print_report
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dockbell.admin.initialising import Files, FirstSink
+    from dockbell.admin.probing import Report
     from dockbell.config import Config
-    from dockbell.operations.initialising import Files, FirstSink
-    from dockbell.operations.probing import Report
 
 _KEY_VARIABLE: Final = "DOCKBELL_API_KEY"
 _KEY_FILE: Final = "dockbell.key"
@@ -89,8 +89,8 @@ def init(
       dockbell init /etc/dockbell.toml --base-url https://api.example.com --api-key-file /run/secrets/key --yes
       dockbell init --base-url http://127.0.0.1:8480 --sink mqtt --sink-url mqtt://127.0.0.1 --no-page
     """
+    from dockbell.admin.initialising import Files, Plan, compose
     from dockbell.app import load_config
-    from dockbell.operations.initialising import Files, Plan, compose
 
     if api_key_env is not None and api_key_file is not None:
         raise click.UsageError("--api-key-env and --api-key-file: give one of them")
@@ -213,7 +213,7 @@ def _choose_key(
 
 
 def _choose_sink(asking: _Asking, kind: str | None, url: str | None) -> FirstSink | None:
-    from dockbell.operations.initialising import KINDS, FirstSink
+    from dockbell.admin.initialising import KINDS, FirstSink
 
     if kind is None and url is not None:
         raise click.UsageError("--sink-url goes with --sink")
@@ -230,9 +230,9 @@ def _choose_sink(asking: _Asking, kind: str | None, url: str | None) -> FirstSin
 
 
 def _check_sink_url(kind: str, text: str) -> str:
+    from dockbell.admin.initialising import FirstSink
     from dockbell.app import configure
     from dockbell.errors import ConfigError
-    from dockbell.operations.initialising import FirstSink
 
     try:
         configure("http://127.0.0.1", "unknown", sinks={"first": _as_table(FirstSink(kind, text))})
@@ -300,8 +300,8 @@ def _look(asking: _Asking, url: str, key: object) -> tuple[Report | None, str]:
 
 async def _probe(config: Config) -> Report:
     from dockbell import app
-    from dockbell.operations.initialising import SOURCE
-    from dockbell.operations.probing import probe
+    from dockbell.admin.initialising import SOURCE
+    from dockbell.admin.probing import probe
     from dockbell.telemetry import Telemetry
 
     with showing() as lines:

@@ -14,8 +14,8 @@ from dockbell.cli.progress import Delivering, Reading, load_expected, log_stream
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dockbell.admin.tally import Tally
     from dockbell.config import Config
-    from dockbell.operations.tally import Tally
     from dockbell.ports import SinkState
 
 
@@ -39,9 +39,9 @@ def once(ctx: click.Context, config_path: str | None, *, as_json: bool, verbose:
 
     import anyio
 
+    from dockbell.admin.tally import Tally
     from dockbell.app import run_once
     from dockbell.core.model import Feed
-    from dockbell.operations.tally import Tally
     from dockbell.telemetry import Telemetry
     from dockbell.telemetry.log import log_fact, start_log
 

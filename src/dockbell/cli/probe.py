@@ -19,8 +19,8 @@ from dockbell.cli.report import print_report
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from dockbell.admin.probing import Report
     from dockbell.config import Config
-    from dockbell.operations.probing import Report
 
 _RESOURCES: Final = ("shipments", "packages", "items", "stock", "warehouses")
 
@@ -84,9 +84,9 @@ def probe(
     import anyio
 
     from dockbell import app
+    from dockbell.admin.probing import KEY_VARIABLE
     from dockbell.config import parse_duration
     from dockbell.errors import ConfigError
-    from dockbell.operations.probing import KEY_VARIABLE
 
     if api_key_env is not None and base_url is None:
         raise click.UsageError("--api-key-env goes with --base-url; a configuration names its own key")
@@ -126,9 +126,9 @@ async def _probe_all(
     apart: timedelta,
 ) -> list[Report]:
     from dockbell import app
+    from dockbell.admin.probing import probe as operation
     from dockbell.config import suggest
     from dockbell.errors import ConfigError
-    from dockbell.operations.probing import probe as operation
     from dockbell.telemetry import Telemetry
 
     for name in sources:

@@ -13,10 +13,10 @@ from dockbell.cli.options import config_option, json_option, read_config
 from dockbell.cli.printing import print_json
 
 if TYPE_CHECKING:
+    from dockbell.admin.purging import Target
+    from dockbell.admin.wishing import Result
     from dockbell.config import Config
     from dockbell.core.model import Feed
-    from dockbell.operations.purging import Target
-    from dockbell.operations.wishing import Result
 
 
 @click.command()
@@ -94,7 +94,7 @@ def _refuse(ctx: click.Context, feed: Feed, key: str, words: str, *, as_json: bo
 
 async def _find(config: Config, feed: Feed, key: str) -> Target | None:
     from dockbell import app
-    from dockbell.operations.purging import find_target
+    from dockbell.admin.purging import find_target
 
     view = await app.open_view(config)
     try:
@@ -106,7 +106,7 @@ async def _find(config: Config, feed: Feed, key: str) -> Target | None:
 async def _purge(config: Config, target: Target) -> Result:
     """Have it done by the daemon, or do it here."""
     from dockbell import app
-    from dockbell.operations.wishing import await_wishes, read_result
+    from dockbell.admin.wishing import await_wishes, read_result
     from dockbell.ports import Wish, Wished
 
     if not app.find_holder(config):

@@ -11,8 +11,8 @@ from dockbell.cli.options import config_option, json_option, read_config
 from dockbell.cli.printing import print_json, print_lines
 
 if TYPE_CHECKING:
+    from dockbell.admin.wishing import Result
     from dockbell.config import Config
-    from dockbell.operations.wishing import Result
 
 
 @click.command()
@@ -46,7 +46,7 @@ def reload(ctx: click.Context, config_path: str | None, *, as_json: bool) -> Non
 
 async def _reload(config: Config) -> Result:
     from dockbell import app
-    from dockbell.operations.wishing import Result, await_wishes, leave_wishes, read_result
+    from dockbell.admin.wishing import Result, await_wishes, leave_wishes, read_result
     from dockbell.ports import Wish
 
     if not app.find_holder(config):

@@ -30,8 +30,8 @@ from dockbell.cli.progress import showing
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from dockbell.admin.replaying import Replayed
     from dockbell.config import Config
-    from dockbell.operations.replaying import Replayed
     from dockbell.ports import Selection, SinkState
 
 
@@ -123,14 +123,14 @@ def replay(
 
 
 def _read_time(option: str, text: str | None) -> datetime | None:
+    from dockbell.admin.replaying import read_time
     from dockbell.app import now
-    from dockbell.operations.replaying import read_time
 
     return None if text is None else read_option(option, lambda: read_time(text, now()))
 
 
 async def _cancel(config: Config, sink: str) -> int:
-    from dockbell.operations.replaying import forget_replays
+    from dockbell.admin.replaying import forget_replays
 
     async with opened_desk(config) as desk:
         return await forget_replays(desk, sink)
@@ -138,7 +138,7 @@ async def _cancel(config: Config, sink: str) -> int:
 
 async def _replay(config: Config, sink: str, selection: Selection, dry: bool) -> tuple[Replayed, SinkState]:
     from dockbell import app
-    from dockbell.operations.replaying import Replaying
+    from dockbell.admin.replaying import Replaying
 
     settings = config.sinks[sink]
     async with opened_desk(config) as desk:

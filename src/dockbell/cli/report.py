@@ -9,7 +9,7 @@ import click
 from dockbell.cli.printing import print_lines, print_table
 
 if TYPE_CHECKING:
-    from dockbell.operations.probing import Report
+    from dockbell.admin.probing import Report
 
 _OF_ALL: Final = ("budget", "clock", "latency")
 _IN_SHORT: Final = ("records", "key", "updated_at", "updated_since")

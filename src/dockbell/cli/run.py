@@ -51,8 +51,8 @@ def run(config_path: str | None, *, verbose: bool) -> None:
 
 def _read(config_path: str | None, telemetry: Telemetry) -> Config:
     """Return the configuration, and tell what others can read or write that they should not."""
+    from dockbell.admin.exposure import find_exposed
     from dockbell.config import find
-    from dockbell.operations.exposure import find_exposed
     from dockbell.telemetry import FileExposed
 
     config = read_config(config_path)

@@ -12,8 +12,8 @@ from dockbell.cli.options import config_option, json_option, read_config
 from dockbell.cli.printing import print_json, print_lines, print_reasons, print_table
 
 if TYPE_CHECKING:
+    from dockbell.admin.status import FeedStatus, Status
     from dockbell.config import Config
-    from dockbell.operations.status import FeedStatus, Status
     from dockbell.ports import SinkState
 
 
@@ -48,8 +48,8 @@ def status(ctx: click.Context, config_path: str | None, *, as_json: bool, verbos
     """
     import anyio
 
-    from dockbell.operations.as_json import describe_status
-    from dockbell.operations.status import judge_status
+    from dockbell.admin.as_json import describe_status
+    from dockbell.admin.status import judge_status
 
     found = anyio.run(_load, read_config(config_path))
     reasons = judge_status(found)
@@ -64,9 +64,9 @@ def status(ctx: click.Context, config_path: str | None, *, as_json: bool, verbos
 
 async def _load(config: Config) -> Status:
     from dockbell import app
-    from dockbell.operations.silence import Silences
-    from dockbell.operations.status import load_status
-    from dockbell.scheduler import next_time
+    from dockbell.admin.silence import Silences
+    from dockbell.admin.status import load_status
+    from dockbell.app.scheduler import next_time
 
     view = await app.open_view(config)
     try:
@@ -100,7 +100,7 @@ def _print(found: Status, *, verbose: bool) -> None:
 
 
 def _print_remarks(found: Status, *, verbose: bool) -> None:
-    from dockbell.operations.status import describe_feed
+    from dockbell.admin.status import describe_feed
 
     lines = [f"{each.feed}: {remark}" for each in found.feeds for remark in describe_feed(each, found.at)]
     lines += [f"{each.feed}: {each.silence.kind}: {each.silence.words}" for each in found.feeds if each.silence.kind]
@@ -156,6 +156,6 @@ def _describe_connection(each: SinkState, at: datetime) -> str:
 
 
 def _age(moment: datetime | None, at: datetime) -> str:
-    from dockbell.operations.status import format_age
+    from dockbell.admin.status import format_age
 
     return "" if moment is None else format_age(at - moment)

@@ -28,11 +28,11 @@ def test(ctx: click.Context, sink: str, config_path: str | None) -> None:
 
     import anyio
 
+    from dockbell.admin.trial import try_sink
     from dockbell.app import now, open_sink
     from dockbell.config import suggest
     from dockbell.core.model import Fate
     from dockbell.core.publishing.event import test_event
-    from dockbell.operations.trial import try_sink
     from dockbell.telemetry import Telemetry
 
     config = read_config(config_path)

@@ -15,9 +15,9 @@ from dockbell.cli.wishing import choose_feeds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dockbell.admin.why import Account, Told, Transit
     from dockbell.config import Config
     from dockbell.core.model import Feed
-    from dockbell.operations.why import Account, Told, Transit
     from dockbell.ports import Noted, RunRecord
 
 
@@ -55,8 +55,8 @@ def why(config_path: str | None, *, resource: str, key: str, as_json: bool, sour
     """
     import anyio
 
-    from dockbell.operations.as_json import describe_account
-    from dockbell.operations.why import explain
+    from dockbell.admin.as_json import describe_account
+    from dockbell.admin.why import explain
 
     config = read_config(config_path)
     (feed,) = choose_feeds(config, [f"{source}/{resource}" if source else resource])
@@ -77,7 +77,7 @@ def why(config_path: str | None, *, resource: str, key: str, as_json: bool, sour
 
 async def _load(config: Config, feed: Feed, key: str) -> Account:
     from dockbell import app
-    from dockbell.operations.why import find_account
+    from dockbell.admin.why import find_account
 
     view = await app.open_view(config)
     try:
@@ -115,7 +115,7 @@ def _tell_record(account: Account) -> str:
 
 
 def _run_rows(runs: Sequence[RunRecord]) -> list[tuple[object, ...]]:
-    from dockbell.operations.why import gather
+    from dockbell.admin.why import gather
 
     rows: list[tuple[object, ...]] = []
     for group in gather(runs):
@@ -143,7 +143,7 @@ def _event_row(told: Told) -> tuple[object, ...]:
 
 
 def _tell_transit(transit: Transit) -> str:
-    from dockbell.operations.why import Stage
+    from dockbell.admin.why import Stage
 
     error = f": {transit.error}" if transit.error else ""
     if transit.stage is Stage.BLOCKED:
@@ -156,7 +156,7 @@ def _tell_transit(transit: Transit) -> str:
 
 
 def _write(moment: datetime | None) -> str:
-    from dockbell.operations.why import write_time
+    from dockbell.admin.why import write_time
 
     return "" if moment is None else write_time(moment)
 

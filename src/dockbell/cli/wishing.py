@@ -25,8 +25,8 @@ def choose_feeds(config: Config, names: Iterable[str]) -> tuple[Feed, ...]:
     Raises:
         click.UsageError: A name means none of them, or several.
     """
+    from dockbell.admin.wishing import UnknownFeed, find_feeds
     from dockbell.core.model import Feed
-    from dockbell.operations.wishing import UnknownFeed, find_feeds
 
     try:
         return find_feeds(names, [Feed(each.source, each.resource) for each in config.feeds()])
@@ -38,7 +38,7 @@ def fulfil(config: Config, feeds: Sequence[Feed], wish: Wish, *, wait: bool, as_
     """Have a wish done for feeds, by the daemon or here, and print what came of it; return whether all is done well."""
     import anyio
 
-    from dockbell.operations.wishing import read_result
+    from dockbell.admin.wishing import read_result
 
     wishes = anyio.run(_fulfil, config, feeds, wish, wait)
     results = [read_result(wished) for wished in wishes]
@@ -75,7 +75,7 @@ async def _fulfil_there(config: Config, feeds: Sequence[Feed], wish: Wish, lines
     import anyio
 
     from dockbell import app
-    from dockbell.operations.wishing import await_wishes, leave_wishes
+    from dockbell.admin.wishing import await_wishes, leave_wishes
 
     desk = await app.open_desk(config)
     try:
@@ -117,7 +117,7 @@ async def _fulfil_here(config: Config, feeds: Sequence[Feed], wish: Wish, lines:
 async def _find_reasons(config: Config, feeds: Sequence[Feed]) -> Sequence[str]:
     """Return what waits for an operator in these feeds after all."""
     from dockbell import app
-    from dockbell.operations.status import judge_waiting
+    from dockbell.admin.status import judge_waiting
 
     view = await app.open_view(config)
     try:

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from dockbell.core.publishing.signature import Finding, parse_secret, verify
 from dockbell.demo.arrival import HOOK, Arrival
 from dockbell.demo.broker import HOST
-from dockbell.listening import listening
+from dockbell.net.listening import listening
 
 _NO_CONTENT, _UNAUTHORIZED = 204, 401
 

@@ -28,7 +28,7 @@ from dockbell.demo.subscriber import subscribe
 from dockbell.demo.summary import is_clean, write_summary
 from dockbell.demo.witness import Witness
 from dockbell.errors import ConfigError
-from dockbell.ownership import PRIVATE, find_intruder, write_draft
+from dockbell.host.ownership import PRIVATE, find_intruder, write_draft
 from dockbell.sandbox import Sandbox, SandboxOptions, serve
 from dockbell.telemetry import Telemetry
 

@@ -36,10 +36,11 @@ from dockbell.ports.runs import (
 )
 from dockbell.ports.sink import Shelf, Sink, StateKeeper
 from dockbell.ports.source import BetweenTries, Source
-from dockbell.ports.store import Compose, Store
+from dockbell.ports.store import REWRITE_MOST, Compose, Store
 from dockbell.ports.view import Noted, Quarantined, StoredRecord, View
 
 __all__ = [
+    "REWRITE_MOST",
     "Absentees",
     "Alarm",
     "Awaited",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.drift import Decision
@@ -31,6 +31,9 @@ from dockbell.ports.runs import Absentees, Awaited, Checkpoint, Committed, FeedS
 
 Compose: TypeAlias = Callable[[Change | Statement, int], Sequence[Event]]
 """Returns the events of a change or a statement, the first of which has the given sequence."""
+
+REWRITE_MOST: Final = 1 << 30
+"""A larger store, in bytes, is not written anew while the daemon works on it: that may take longer than it may rest."""
 
 
 class Store(Protocol):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from dockbell.listening import Connection, listening
+from dockbell.net.listening import Connection, listening
 from dockbell.sandbox.faults import HANG_UP
 from dockbell.sandbox.sandbox import Sandbox
 

@@ -14,7 +14,7 @@ from dockbell.config import SinkSettings
 from dockbell.core.model import DELIVERED, Delivery, Fate, Outcome
 from dockbell.core.printable import escape_json
 from dockbell.errors import SinkUnavailable
-from dockbell.network import explain
+from dockbell.net.network import explain
 from dockbell.telemetry import Telemetry
 
 

@@ -13,7 +13,7 @@ from typing import Final, Self, TypeVar
 import anyio
 import httpx
 
-from dockbell import __version__
+from dockbell._version import __version__
 from dockbell.config import Revealed, RevealedBytes, SourceSettings
 from dockbell.core.document import decode
 from dockbell.core.model import JSON, Page, Urgency

@@ -20,7 +20,7 @@ import httpx
 from dockbell.core.reading.request import Request
 from dockbell.core.reading.response import Response, clean
 from dockbell.errors import ConfigError, PageUnreadable, SourceUnavailable
-from dockbell.network import explain, make_trust
+from dockbell.net.network import explain, make_trust
 
 _GZIP: Final = 31  # zlib's word for "expect a gzip header"
 _LIMITS: Final = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=50)

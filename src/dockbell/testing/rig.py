@@ -19,8 +19,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from dockbell.config import SinkSettings
 from dockbell.core.model import Delivery, Event, Outcome
+from dockbell.delivery.relay import Relay
 from dockbell.ports import Shelf, Sink, StateKeeper, Store
-from dockbell.relay import Relay
 from dockbell.sinks import SinkType
 from dockbell.telemetry import AgentFails, EventDied, Fact, SinkFails, Telemetry
 from dockbell.testing.outbox import Outbox, open_outbox

@@ -15,12 +15,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dockbell.admin.replaying import Retried, discard_dead, find_sinks_with_dead, retry_dead
+from dockbell.admin.wishing import list_deletions, list_drift
 from dockbell.config import Config
 from dockbell.config.values import show
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import Feed
-from dockbell.operations.replaying import Retried, discard_dead, find_sinks_with_dead, retry_dead
-from dockbell.operations.wishing import list_deletions, list_drift
 from dockbell.ports import Desk, View, Wish
 from dockbell.telemetry import Fact, Telemetry
 from dockbell.web import question

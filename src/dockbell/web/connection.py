@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dockbell import listening
+from dockbell.net import listening
 from dockbell.web.address import find_network
 from dockbell.web.crowd import Crowd, Standing
 from dockbell.web.headers import HEADERS, with_headers

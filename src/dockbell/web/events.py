@@ -11,14 +11,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dockbell.admin.as_json import describe_transits, write_moment
+from dockbell.admin.replaying import read_keys
+from dockbell.admin.why import find_told
 from dockbell.config import Config
 from dockbell.core import pointer
 from dockbell.core.document import decode
 from dockbell.core.leaves import Difference, compare
 from dockbell.core.model import JSON, Event
-from dockbell.operations.as_json import describe_transits, write_moment
-from dockbell.operations.replaying import read_keys
-from dockbell.operations.why import find_told
 from dockbell.ports import View
 from dockbell.web import question
 from dockbell.web.problem import Problem

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from dockbell import __version__
+from dockbell._version import __version__
+from dockbell.admin.as_json import find_condition
+from dockbell.admin.status import FeedStatus, Quiet, Status, find_reasons
 from dockbell.config import Config
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import Feed
 from dockbell.core.running.budget import Budget
-from dockbell.operations.as_json import find_condition
-from dockbell.operations.status import FeedStatus, Quiet, Status, find_reasons
 from dockbell.ports import SinkState
 from dockbell.telemetry.recent import OTHERS, BudgetLately, FeedLately
 

@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dockbell.operations.status import Reason, Status, find_reasons
+from dockbell.admin.status import Reason, Status, find_reasons
 from dockbell.web import question
 
 _PATIENCE: Final = timedelta(seconds=5)

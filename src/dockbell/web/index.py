@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dockbell import __version__
+from dockbell._version import __version__
 from dockbell.config import Config
 from dockbell.ports import View
 from dockbell.web import question

@@ -11,12 +11,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dockbell.admin.as_json import write_moment
+from dockbell.admin.replaying import find_sinks_with_dead
 from dockbell.config import Config
 from dockbell.config.values import show
 from dockbell.core.model import JSON, Feed
 from dockbell.core.publishing.settlement import DeadLetter
-from dockbell.operations.as_json import write_moment
-from dockbell.operations.replaying import find_sinks_with_dead
 from dockbell.ports import Desk, Selection, Undelivered
 from dockbell.web import question
 

@@ -18,10 +18,10 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dockbell.admin.status import Status
 from dockbell.config import Config
 from dockbell.core.model import Feed
 from dockbell.errors import StoreError
-from dockbell.operations.status import Status
 from dockbell.telemetry.metrics import Description, Metrics
 from dockbell.telemetry.recent import Recent
 from dockbell.web import gauges, question

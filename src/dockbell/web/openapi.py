@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dockbell import __version__
+from dockbell._version import __version__
 from dockbell.core.model import JSON
 from dockbell.web import question, schemas
 from dockbell.web.place import Access, Answer, Place, why_not

@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from dockbell import __version__
-from dockbell.config import Config, SourceSettings, format_duration
-from dockbell.core.model import JSON, RESOURCES
-from dockbell.operations.as_json import (
+from dockbell._version import __version__
+from dockbell.admin.as_json import (
     describe_drift,
     describe_gap,
     describe_quarantine,
     find_condition,
     write_moment,
 )
-from dockbell.operations.silence import Silences
-from dockbell.operations.status import FeedStatus, Reason, Silence, Status, describe_feed, find_reasons, load_status
+from dockbell.admin.silence import Silences
+from dockbell.admin.status import FeedStatus, Reason, Silence, Status, describe_feed, find_reasons, load_status
+from dockbell.config import Config, SourceSettings, format_duration
+from dockbell.core.model import JSON, RESOURCES
 from dockbell.ports import SinkState, StoredRecord, View
 from dockbell.telemetry.recent import LEFT, STEP, Recent
 from dockbell.telemetry.rings import Delay

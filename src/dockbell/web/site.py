@@ -16,13 +16,13 @@ import anyio.lowlevel
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 
+from dockbell.admin.looking import Outlook
+from dockbell.admin.status import Status
 from dockbell.config import Config, WebSettings
-from dockbell.descriptors import find_limit
 from dockbell.errors import ConfigError, StoreError
-from dockbell.listening import listening
-from dockbell.network import explain
-from dockbell.operations.looking import Outlook
-from dockbell.operations.status import Status
+from dockbell.host.descriptors import find_limit
+from dockbell.net.listening import listening
+from dockbell.net.network import explain
 from dockbell.ports import Bell, Desk, View
 from dockbell.telemetry import Crowded, Fact, Telemetry
 from dockbell.telemetry.metrics import Metrics

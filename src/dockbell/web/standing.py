@@ -10,10 +10,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dockbell.admin.as_json import describe_account, describe_status
+from dockbell.admin.status import Status
+from dockbell.admin.why import find_account
 from dockbell.config import Config
-from dockbell.operations.as_json import describe_account, describe_status
-from dockbell.operations.status import Status
-from dockbell.operations.why import find_account
 from dockbell.ports import View
 from dockbell.web import question
 

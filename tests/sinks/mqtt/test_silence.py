@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from dockbell.core.model import DELIVERED, Fate, Outcome
-from dockbell.relay import Relay
+from dockbell.delivery.relay import Relay
 from dockbell.sinks.mqtt import MqttSettings, MqttSink, flow, wire
 from dockbell.sinks.mqtt.publication import Publication
 from dockbell.sinks.mqtt.wire import Ack, Login, dial

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from dockbell.core.model import Feed
-from dockbell.relay import Relay
+from dockbell.delivery.relay import Relay
 from dockbell.sinks.mqtt import MqttSettings, MqttSink
 from dockbell.telemetry import EventDied, StateRepaired
 from dockbell.testing.outbox import SHIPMENTS, STOCK, Outbox, open_outbox

@@ -27,7 +27,7 @@ from dockbell.core.model import DELIVERED, Delivery, Fate, Feed, Outcome
 from dockbell.core.moment import format_moment
 from dockbell.core.publishing.topic import MAX_BYTES, check_topic, render_topic
 from dockbell.errors import ConfigError, SinkError
-from dockbell.network import make_trust
+from dockbell.net.network import make_trust
 from dockbell.ports import Kept, Shelf
 from dockbell.sinks.mqtt.flow import Flow
 from dockbell.sinks.mqtt.greeting import Protocol, RetainRefused

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from dockbell.config import ConfigPath, Duration, Secret, SinkSettings
 from dockbell.core.model import NOTICES
 from dockbell.core.publishing.topic import FEED_FIELDS, check_topic
-from dockbell.network import split_url
+from dockbell.net.network import split_url
 
 PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 OWN_FIELDS: Final = ("client_id",)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from dockbell import __version__
+from dockbell._version import __version__
 from dockbell.config import RevealedBytes, Secret
 from dockbell.core.publishing.signature import parse_secret
 from dockbell.errors import ConfigError

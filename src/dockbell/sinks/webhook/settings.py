@@ -16,7 +16,7 @@ from dockbell.config import ConfigPath, Interval, ProxyUrl, Secret, SecretUrl, S
 from dockbell.config.values import conceal_url
 from dockbell.core.publishing.addresses import Address, AddressRules, parse_network
 from dockbell.errors import ConfigError
-from dockbell.network import explain, split_url
+from dockbell.net.network import explain, split_url
 
 _NEVER_DEAD: Final = (HTTPStatus.GONE, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _FAILURES: Final = range(300, 600)

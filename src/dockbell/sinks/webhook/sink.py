@@ -19,7 +19,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from dockbell.core.model import Delivery, Fate, Outcome
 from dockbell.core.publishing.signature import sign
 from dockbell.errors import SinkRejected, SinkUnavailable
-from dockbell.network import explain, find_cause, make_trust
+from dockbell.net.network import explain, find_cause, make_trust
 from dockbell.ports import Bell
 from dockbell.sinks.webhook.answer import judge
 from dockbell.sinks.webhook.credentials import Headers, make_headers, reveal_keys

@@ -13,7 +13,7 @@ from anyio import from_thread, to_thread
 
 from dockbell.core.moment import to_micros
 from dockbell.errors import StoreError
-from dockbell.ownership import find_intruder
+from dockbell.host.ownership import find_intruder
 from dockbell.stores.sqlite.connection import look
 from dockbell.stores.sqlite.copying import Copy, Progress, write_copy
 from dockbell.stores.sqlite.probe import find_holder

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from dockbell.errors import StoreError
-from dockbell.ownership import PRIVATE, check_own, make_own_folder, open_own
+from dockbell.host.ownership import PRIVATE, check_own, make_own_folder, open_own
 from dockbell.stores.sqlite.blaming import find_room
 from dockbell.stores.sqlite.life import mark_copy
 from dockbell.stores.sqlite.transaction import reading

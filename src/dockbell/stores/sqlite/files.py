@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from dockbell.errors import StoreError, StoreFull, StoreInUse
-from dockbell.ownership import check_own, check_owner, open_own
+from dockbell.host.ownership import check_own, check_owner, open_own
 from dockbell.stores.sqlite.blaming import blame
 from dockbell.stores.sqlite.connection import connect, has_foreign_log
 from dockbell.stores.sqlite.life import Life, LifeFile, begin_anew, end_beginning, last_entry, look_back

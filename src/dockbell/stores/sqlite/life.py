@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from dockbell.ownership import open_own
+from dockbell.host.ownership import open_own
 
 STORE_LOST: Final = "store_lost"
 STORE_RESTORED: Final = "store_restored"

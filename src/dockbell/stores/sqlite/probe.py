@@ -9,7 +9,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from dockbell.errors import StoreError
-from dockbell.ownership import look_into
+from dockbell.host.ownership import look_into
 from dockbell.stores.sqlite import SqliteView
 
 

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from dockbell.ownership import open_own
+from dockbell.host.ownership import open_own
 
 RESERVED: Final = 8 * 1024 * 1024
 """Bytes: twice what SQLite lets its log grow to before it moves it into the store."""

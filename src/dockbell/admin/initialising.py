@@ -1,0 +1,310 @@
+"""The first configuration: its text, with a comment on every line, and how it is put in place with its secrets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from dockbell.admin.probing import Finding, Report, State
+from dockbell.admin.probing.advising import Line, write_table
+from dockbell.config import Config, check_secrets
+from dockbell.config.tables import BUILT_IN, SourceSettings
+from dockbell.core.model import RESOURCES
+from dockbell.core.reading.response import clean
+from dockbell.errors import ConfigError
+from dockbell.host.ownership import OPEN_TO_ALL, PRIVATE, check_owner, find_intruder, write_draft
+
+SOURCE: Final = "main"
+"""What the source of a first configuration is called."""
+KINDS: Final = {"none": "", "mqtt": "broker", "webhook": "receiver", "stdout": "screen"}
+"""The kinds of a first sink, each with what it is called."""
+
+_SHOWN: Final = ("every", "key", "updated_at")
+_TOLD: Final = ("key", "updated_at", "updated_since", "bound", "precision of since", "end of list", "same order twice")
+"""What is worth a comment where it could not be told."""
+_HEAD: Final = """\
+# The configuration of dockbell, begun by "dockbell init" and yours to change: "dockbell check" tells what would fail,
+# "dockbell run" is the daemon. Every key that works stands in config.example.toml, with its default.
+"""
+_NAME: Final = "names this dockbell in the source of its events"
+_STORE: Final = (
+    Line("url", "sqlite:///dockbell.db", "where snapshots and events are kept; counts from this file's folder"),
+    Line("keep_events", "7d", "how long events are kept that no sink owes any more"),
+)
+_MEASURED: Final = """\
+# Measured with {sent} requests; "dockbell probe" measures it again, and says more. What it could not tell is assumed.
+"""
+_UNMEASURED: Final = """\
+# Not measured: {reason}.
+# All that follows is assumed, and what identifies the records is not known: a key that dockbell must learn is
+# provisional: before a whole pass has proven it unique there are no deletions, and no events at all unless it is the
+# record's own id. "dockbell probe" finds it out.
+"""
+_SINK: Final = {
+    "mqtt": """\
+# username = "dockbell"                      # where the broker asks for one; its password stands in a file:
+# password = {{ file = "{name}.password" }}
+# state_topic = ""                           # the latest state of each record is retained; "" leaves that out
+""",
+    "webhook": "",
+    "stdout": "",
+}
+_START: Final = """\
+# start = "state"                            # each stored record once, before all that changes; default: "now"
+# resources = ["shipments", "stock"]         # only these; default: all
+"""
+_NO_SINK: Final = """\
+# [sinks.receiver]                           # where events go: without any they are recorded, and can be pulled
+# type = "webhook"
+# url = "https://erp.example.com/hooks/dockbell"
+# secret = { file = "receiver.secret" }      # made by "dockbell secret"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstSink:
+    """Where the events go.
+
+    Attributes:
+        kind: One of :data:`KINDS`, but none.
+        url: Of the broker or the receiver; empty for standard output.
+    """
+
+    kind: str
+    url: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return KINDS[self.kind]
+
+    @property
+    def secret(self) -> str:
+        """The file with what signs its deliveries; empty where nothing does."""
+        return f"{self.name}.secret" if self.kind == "webhook" else ""
+
+    def table(self) -> dict[str, object]:
+        """Return ``[sinks.NAME]``."""
+        settings: dict[str, object] = {"type": self.kind}
+        if self.url:
+            settings["url"] = self.url
+        if self.secret:
+            settings["secret"] = {"file": self.secret}
+        return settings
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a first configuration is to say.
+
+    Attributes:
+        name: Of this dockbell.
+        base_url: Of the API.
+        api_key: Where its key is: ``{"env": NAME}`` or ``{"file": PATH}``.
+        report: What was measured of the API; None where nothing was.
+        unmeasured: Why nothing was.
+        sink: The first one, if any.
+        listen: Where the status page listens; empty for no page.
+        token: The file with what the page asks for.
+    """
+
+    name: str
+    base_url: str
+    api_key: Mapping[str, str]
+    report: Report | None = None
+    unmeasured: str = ""
+    sink: FirstSink | None = None
+    listen: str = ""
+    token: str = ""
+
+
+# The text ------------------------------------------------------------------------------------------------------------
+
+
+def compose(plan: Plan) -> str:
+    """Return the configuration as TOML, a comment on every line."""
+    tables = [_HEAD, write_table((), [Line("name", plan.name, _NAME)]), write_table(("store",), _STORE)]
+    if plan.listen:
+        tables.append(write_table(("web",), _describe_page(plan)))
+    tables.append(write_table(("sources", SOURCE), _describe_account(plan)))
+    report = plan.report
+    if report is None or report.advice is None:
+        tables.append(_UNMEASURED.format(reason=clean(plan.unmeasured)) + _describe_defaults())
+    else:
+        tables.append(_MEASURED.format(sent=report.sent).rstrip("\n"))
+        tables += [
+            write_table(("resources", resource), _describe_feed(resource, lines, report.findings))
+            for resource, lines in report.advice.feeds.items()
+        ]
+    tables.append(_NO_SINK if plan.sink is None else _describe_sink(plan.sink))
+    return "\n".join(table.strip("\n") + "\n" for table in tables)
+
+
+def _describe_page(plan: Plan) -> Iterator[Line]:
+    yield Line("listen", plan.listen, "the status page, metrics and pull feeds")
+    if plan.token:
+        yield Line("token", {"file": plan.token}, "what the page asks for; without it nothing can be decided there")
+
+
+def _describe_account(plan: Plan) -> Iterator[Line]:
+    advice = None if plan.report is None else plan.report.advice
+    lines = {} if advice is None else {line.key: line for line in advice.account}
+    accepted = "accepted" if advice is not None else "not tried"
+    yield Line("base_url", plan.base_url, lines["base_url"].reason if lines else "what comes before /v1")
+    yield Line("api_key", dict(plan.api_key), f"{accepted}; read again when the API refuses it")
+    default = SourceSettings.model_fields["requests_per_minute"].default
+    yield lines.get("requests_per_minute", Line("requests_per_minute", default, "assumed: what the API allows the key"))
+    yield Line("share", SourceSettings.model_fields["share"].default, "of these, how much dockbell uses")
+
+
+def _describe_feed(resource: str, lines: Sequence[Line], findings: Sequence[Finding]) -> Iterator[Line]:
+    """Yield what is worth setting: what is no default, and what people look for first."""
+    usual = BUILT_IN[resource]
+    for line in lines:
+        value = tuple(line.value) if isinstance(line.value, list) else line.value
+        if not line.key or line.key in _SHOWN or value != getattr(usual, line.key):
+            yield line
+    for each in findings:
+        if each.subject == f"{SOURCE}/{resource}" and each.state is State.UNTOLD and each.what in _TOLD:
+            yield Line("", None, f"not found out: {each.what}; {each.evidence}")
+
+
+def _describe_defaults() -> str:
+    return "\n".join(
+        write_table(("resources", name), [Line("every", settings.every, _tell_how(name))])
+        for name, settings in BUILT_IN.items()
+    )
+
+
+def _tell_how(resource: str) -> str:
+    return "how often it is polled" if RESOURCES[resource].polled else "how often it is read whole"
+
+
+def _describe_sink(sink: FirstSink) -> str:
+    lines = {
+        "type": Line("type", sink.kind, _TYPES[sink.kind]),
+        "url": Line("url", sink.url, "where they go"),
+        "secret": Line("secret", {"file": sink.secret}, "what signs them; the receiver verifies them with it"),
+    }
+    table = write_table(("sinks", sink.name), [lines[key] for key in sink.table()])
+    return table + _SINK[sink.kind].format(name=sink.name) + _START
+
+
+_TYPES: Final = {
+    "mqtt": "each event, and the latest state of each record, retained",
+    "webhook": "each event a signed POST",
+    "stdout": "each event a line of JSON on standard output",
+}
+
+
+# The files -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Files:
+    """The files of a first configuration: all of them come to be, or none.
+
+    Each is written beside its place first. They are put there when nothing is left that could be refused: new secrets,
+    which can be taken away again, the configuration, and at last the secrets that replace others, so that what was
+    there is not lost before its successor is of use.
+
+    Args:
+        path: Of the configuration.
+        replace: A configuration that is there is replaced, and so is what ``rewrite`` names.
+
+    Attributes:
+        secrets: What is written for its owner alone, by the names of files beside the configuration; what is there
+            already is kept, and used.
+        rewrite: Which of these are replaced all the same.
+    """
+
+    path: Path
+    replace: bool = False
+    secrets: dict[str, str] = field(default_factory=dict)
+    rewrite: set[str] = field(default_factory=set)
+
+    def refuse_existing(self, *names: str) -> None:
+        """Refuse to go on where the configuration, or one of these files beside it, is there and is to be kept.
+
+        Nor where others could replace what is written: the configuration says to whom the API's key is shown.
+
+        Raises:
+            ConfigError: It is, or they could.
+        """
+        folder = self.path.absolute().parent
+        if folder.is_dir() and (found := find_intruder(folder, folder.stat().st_uid)):
+            raise ConfigError(f"{self.path}: not written, {found}")
+        for path in (self.path, *(self.path.with_name(name) for name in names)):
+            if not self.replace and os.path.lexists(path):
+                raise ConfigError(f"{path}: exists already, and is not overwritten; name another file, or add --force")
+
+    def write(self, text: str, load: Callable[[Path], Config]) -> Sequence[Path]:
+        """Write everything once the text has proven to be a configuration; return the files that are new.
+
+        Args:
+            text: The configuration.
+            load: Reads a configuration, and refuses what is none.
+
+        Raises:
+            ConfigError: It is none, or something cannot be written.
+        """
+        drafts: dict[Path, Path] = {}
+        made: list[Path] = []
+        try:
+            drafts[self.path] = write_draft(self.path, text, OPEN_TO_ALL)
+            config = load(drafts[self.path]).read_from(str(self.path))
+            replaced, new = self._draft_secrets(drafts)
+            check_secrets(config, {str(path.absolute()): draft for path, draft in drafts.items()})
+            for path in new:
+                _put_in_place(drafts[path], path, replace=False)
+                made.append(path)
+            _put_in_place(drafts[self.path], self.path, replace=self.replace)
+            made.clear()  # they are in use from now on
+            for path in replaced:
+                _put_in_place(drafts[path], path, replace=True)
+        except BaseException as error:
+            for path in (*made, *drafts.values()):
+                path.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                reason = (error.strerror or str(error)).lower()
+                raise ConfigError(f"{self.path}: cannot be written, {reason}; name another file") from error
+            raise
+        return [self.path, *new]
+
+    def _draft_secrets(self, drafts: dict[Path, Path]) -> tuple[list[Path], list[Path]]:
+        """Write drafts of the secrets that are not to be kept; return which replace a file, and which are new."""
+        replaced: list[Path] = []
+        new: list[Path] = []
+        for name, secret in self.secrets.items():
+            path = self.path.with_name(name)
+            is_there = os.path.lexists(path)
+            if is_there and name not in self.rewrite:
+                check_owner(path)  # who has made a secret knows it
+                continue
+            if path.is_dir():
+                raise ConfigError(f"{path}: is a folder, and cannot become a file; move it away")
+            drafts[path] = write_draft(path, f"{secret}\n", PRIVATE)
+            (replaced if is_there else new).append(path)
+        return replaced, new
+
+
+def _put_in_place(draft: Path, path: Path, *, replace: bool) -> None:
+    """Let a draft become a file at once; one that is there already is left alone unless it is to be replaced."""
+    if not replace:
+        try:
+            os.link(draft, path)  # unlike a rename, it never replaces
+        except FileExistsError:
+            raise ConfigError(f"{path}: exists already, and is not overwritten; add --force") from None
+        draft.unlink()
+    else:
+        draft.replace(path)
+    with suppress(OSError):  # some file systems sync no folders
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,0 +1,90 @@
+"""How an API really behaves, measured with a few requests: a report, and the configuration for it.
+
+- ``asking``: the requests, counted; when to stop.
+- ``measuring``: one measurement after the other, over the feeds of a source.
+- ``telling``: what the measurements say, with what speaks for it.
+- ``advising``: the TOML for it, a reason on every line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from dockbell.admin.probing.advising import KEY_VARIABLE, Advice, advise
+from dockbell.admin.probing.asking import Asker, Line
+from dockbell.admin.probing.measuring import Measured, measure
+from dockbell.admin.probing.telling import Finding, State, is_problem, tell_feed, tell_source
+from dockbell.config import FeedSettings, SourceSettings
+from dockbell.core.model import Feed
+
+__all__ = ["APART", "KEY_VARIABLE", "REQUESTS", "Advice", "Finding", "Line", "Report", "State", "probe"]
+
+REQUESTS: Final = 40
+"""How many requests measure nearly everything about five resources."""
+APART: Final = timedelta(seconds=3)
+"""How long after the first reading of a page the second comes."""
+
+_ADVICE: Final = (
+    "# Measured by dockbell probe with {sent} of {requests} requests; what it could not tell is assumed.\n"
+    "# Keep key set: a key that dockbell must learn is provisional. Before a whole pass has proven it unique there\n"
+    "# are no deletions, and no events at all unless it is the record's own id.\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was measured of one source.
+
+    Attributes:
+        source: Its name.
+        sent: How many requests were sent.
+        findings: What was found, the source first, then its feeds.
+        toml: The configuration for it, with a reason on every line; empty when nothing could be read.
+        advice: The same, not written yet; None when nothing could be read.
+    """
+
+    source: str
+    sent: int
+    findings: Sequence[Finding]
+    toml: str
+    advice: Advice | None = None
+
+    @property
+    def fails(self) -> bool:
+        """Whether somebody must act."""
+        return is_problem(self.findings)
+
+
+async def probe(
+    name: str,
+    settings: SourceSettings,
+    feeds: Sequence[FeedSettings],
+    line: Line,
+    *,
+    requests: int = REQUESTS,
+    apart: timedelta = APART,
+    tell: Callable[[int], None] = lambda _: None,
+) -> Report:
+    """Measure how the API of one source behaves; nothing is stored, and nothing is changed there.
+
+    Args:
+        name: The source's.
+        settings: Of the source.
+        feeds: Of its feeds that are measured, at least one.
+        line: The account.
+        requests: The most requests to send; the measurements that matter most come first.
+        apart: The least time between two readings of the same page.
+        tell: Is told how many requests were sent, before each.
+    """
+    asker = Asker(line, requests=requests, share=settings.share, tell=tell)
+    measured = [Measured(Feed(name, each.resource), each.settings) for each in feeds]
+    await measure(measured, asker, apart=apart)
+    findings = [*tell_source(name, asker), *(finding for each in measured for finding in tell_feed(each))]
+    if all(each.problem for each in measured):
+        return Report(name, asker.sent, findings, "")
+    advice = advise(settings, asker, measured)
+    toml = _ADVICE.format(sent=asker.sent, requests=requests) + advice.write(name)
+    return Report(name, asker.sent, findings, toml, advice)

@@ -1,0 +1,160 @@
+"""Why nothing is heard of a feed, or from a sink: nothing happens, dockbell does not see it, or filters hold it back.
+
+The last events that are kept are judged again by the filters as they are configured now: so every process can tell, and
+a filter that was mended speaks at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from dockbell.admin.status import FeedStatus, Quiet, Silence, Status, format_age
+from dockbell.config import SinkSettings, format_duration
+from dockbell.core.model import NOTICES, Event, Feed
+from dockbell.core.publishing.filters import Filter
+from dockbell.host.evaluator import SHARED, Judge, Ration
+from dockbell.ports import Condition, SinkState, View
+
+QUIET_AFTER: Final = timedelta(hours=1)
+_JUDGED_MOST: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Sifted:
+    """What the filters of the sinks make of the last events of a feed's records.
+
+    Attributes:
+        events: How many were looked at.
+        wanting: The sinks that take events of the feed at all.
+        passing: Those of them that take one of these events.
+    """
+
+    events: int = 0
+    wanting: frozenset[str] = frozenset()
+    passing: frozenset[str] = frozenset()
+
+
+def judge_feed_silence(status: FeedStatus, changed_at: datetime | None, sifted: Sifted, at: datetime) -> Silence:
+    """Return why nothing is heard of a feed.
+
+    Args:
+        status: How it stands.
+        changed_at: When its last change was recorded; None where none was, or none is kept.
+        sifted: What the sinks take of it; nothing is said of filters where there are no sinks.
+        at: The time.
+    """
+    if status.read_at is None:
+        return Silence(Quiet.BLIND, "it was never read to its end: whether anything changes, nobody knows")
+    read = f"{format_age(at - status.read_at)} ago"
+    is_late = status.expected_at is not None and status.expected_at < at
+    if is_late or (status.state is not None and status.state.problem):
+        return Silence(Quiet.BLIND, f"it was last read to its end {read}: what has changed since, nobody knows")
+    if sifted.events and sifted.wanting and not sifted.passing:
+        return Silence(Quiet.FILTERED, f"filters hold its last {_count(sifted.events)} back from every sink")
+    since = changed_at or _find_beginning(status)
+    if since is None or at - since <= QUIET_AFTER:
+        return Silence()
+    age = format_age(at - since)
+    if changed_at is None:
+        return Silence(Quiet.SOURCE, f"no change is known since it was first read {age} ago; it was read {read}")
+    return Silence(Quiet.SOURCE, f"no change is known since {age} ago; it was read {read}")
+
+
+def _find_beginning(status: FeedStatus) -> datetime | None:
+    """Return from when on changes of a feed would have been seen, by our clock; None where nobody knows."""
+    state = status.state
+    if state is None or state.first_asked_at is None:
+        return None
+    asked_at = state.first_asked_at + status.offset
+    # The first pass shows no changes, and may take hours.
+    return state.full.ended_at if state.full is not None and state.passes <= 1 else asked_at
+
+
+def judge_sink_silence(state: SinkState, feeds: Mapping[Feed, Silence], sifted: Mapping[Feed, Sifted]) -> Silence:
+    """Return why nothing is heard from a sink that owes nothing; one that does is not silent, but late.
+
+    Args:
+        state: How it stands.
+        feeds: What is heard of the feeds.
+        sifted: What the sinks take of them.
+    """
+    sink = state.name
+    if state.owed or (state.found is not None and state.found.condition is Condition.DOWN):
+        return Silence()
+    wanted = [feed for feed, each in sifted.items() if sink in each.wanting]
+    if not wanted:
+        return Silence(Quiet.FILTERED, "its filters want none of the feeds")
+    kinds = {feeds[feed].kind for feed in wanted}
+    if kinds == {Quiet.BLIND}:
+        return Silence(Quiet.BLIND, "none of its feeds is read as it should be")
+    looked_at = sum(sifted[feed].events for feed in wanted)
+    if looked_at and not any(sink in sifted[feed].passing for feed in wanted):
+        return Silence(Quiet.FILTERED, f"its filters hold back the last {_count(looked_at)} of its feeds")
+    if kinds <= {Quiet.SOURCE, Quiet.BLIND}:
+        return Silence(Quiet.SOURCE, f"no change is known in its feeds since {format_duration(QUIET_AFTER)} ago")
+    return Silence()
+
+
+class Silences:
+    """Finds them again and again, and judges the last events of a feed anew only where there are others.
+
+    Args:
+        view: Of the store.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._judge = Ration(SHARED)
+        self._sinks: Mapping[str, SinkSettings] = {}
+        self._filters: Mapping[str, Filter] = {}
+        self._sifted: dict[Feed, tuple[int, Sifted]] = {}
+
+    async def listen(self, status: Status, sinks: Mapping[str, SinkSettings]) -> Status:
+        """Return a status with why nothing is heard of its feeds, and from its sinks."""
+        if sinks is not self._sinks:  # they were configured anew
+            self._sinks, self._sifted = sinks, {}
+            self._filters = {name: Filter(settings) for name, settings in sinks.items()}
+        changed_at = await self._view.find_last_changes()
+        sifted = {each.feed: await self._sift(each) for each in status.feeds}
+        silent = {
+            each.feed: judge_feed_silence(each, changed_at.get(each.feed), sifted[each.feed], status.at)
+            for each in status.feeds
+        }
+        feeds = [
+            replace(each, changed_at=changed_at.get(each.feed), silence=silent[each.feed]) for each in status.feeds
+        ]
+        heard = {name: Silence() for name in self._filters} | {
+            state.name: judge_sink_silence(state, silent, sifted)
+            for state in status.sinks
+            if not self._filters[state.name].wants(NOTICES)
+        }
+        return replace(status, feeds=tuple(feeds), silences=heard)
+
+    async def _sift(self, status: FeedStatus) -> Sifted:
+        last = status.state.sequence if status.state is not None else 0
+        known, sifted = self._sifted.get(status.feed, (-1, Sifted()))
+        if known != last:
+            events = await self._view.read_events(status.feed, max(0, last - _JUDGED_MOST), _JUDGED_MOST)
+            changes = [event for event in events if event.key]
+            sifted = await sift(status.feed, changes, self._filters, self._judge)
+            self._sifted[status.feed] = last, sifted
+        return sifted
+
+
+async def sift(feed: Feed, events: Collection[Event], filters: Mapping[str, Filter], judge: Judge) -> Sifted:
+    """Return what filters make of events of a feed's records; a dead letter of theirs is heard of, too."""
+    wanting = frozenset(name for name, each in filters.items() if each.wants(feed))
+    passing = set()
+    for name in wanting:
+        for event in events:
+            if not (await judge.judge_event(filters[name], event)).is_held_back:
+                passing.add(name)
+                break
+    return Sifted(len(events), wanting, frozenset(passing))
+
+
+def _count(events: int) -> str:
+    return "event" if events == 1 else f"{events} events"

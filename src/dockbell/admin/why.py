@@ -1,0 +1,448 @@
+"""Why a record has the events that it has, or none: what is stored, which runs covered it, findings, deliveries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+from urllib.parse import unquote
+
+import msgspec
+
+from dockbell.config import FeedSettings, ResourceSettings, SinkSettings, format_duration
+from dockbell.core.comparing.drift import Decision
+from dockbell.core.comparing.judgement import Finding
+from dockbell.core.key import decode, encode
+from dockbell.core.model import Event, Feed
+from dockbell.core.publishing.filters import Filter
+from dockbell.core.reading.shape import is_own_id
+from dockbell.host.evaluator import SHARED, Judge, Ration
+from dockbell.ports import FeedState, Noted, Quarantined, RunRecord, Standing, StoredRecord, View
+
+_NOTES_MOST: Final = 100
+_EVENTS_MOST: Final = 100
+_RUNS_MOST: Final = 200
+_SLACK: Final = timedelta(seconds=5)
+"""The service tells its time in whole seconds, and a run goes on for a while after its first request."""
+
+
+class _Data(msgspec.Struct):
+    unjudged: bool = False
+
+
+class _Body(msgspec.Struct):
+    data: _Data
+
+
+_BODY: Final = msgspec.json.Decoder(_Body)
+
+
+class Presence(StrEnum):
+    """How a record is stored."""
+
+    UNKNOWN = "unknown"
+    PRESENT = "present"
+    SUSPECTED = "suspected to be gone"
+    DORMANT = "absent, kept until it is seen again"
+    GONE = "gone"
+
+
+class Stage(StrEnum):
+    """How far one event is with one sink."""
+
+    DELIVERED = "delivered"
+    OWED = "owed"
+    WAITING = "waiting"  # behind an earlier event of its key
+    BLOCKED = "blocked"
+    DEAD = "dead"
+    FILTERED = "filtered"
+    UNBEGUN = "not begun"  # the sink is newer than the daemon's last start
+    PRIOR = "before its beginning"  # the sink began after it, or began again
+    HELD = "held"  # behind its dead letter, until an operator decides
+
+
+@dataclass(frozen=True, slots=True)
+class Transit:
+    """One event on its way to one sink.
+
+    Attributes:
+        sink: As in ``[sinks.NAME]``.
+        stage: How far it is.
+        attempts: How often it was tried, where it is blocked or dead.
+        error: Why the last attempt did not succeed; of one that is filtered, which filter holds it back; of any other,
+            that its filter could not be judged in time, so that it goes out.
+        due: When the next may be made; of a dead letter, when it died.
+    """
+
+    sink: str
+    stage: Stage
+    attempts: int = 0
+    error: str = ""
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One event of a record, and where it is.
+
+    Attributes:
+        recorded_at: When it was recorded, by our clock.
+        event: The event.
+        transits: Its way to each sink, by name.
+    """
+
+    recorded_at: datetime
+    event: Event
+    transits: tuple[Transit, ...] = ()
+
+    @property
+    def is_unjudged(self) -> bool:
+        """Whether it is a named event that was published because its condition took too long to judge."""
+        return _BODY.decode(self.event.body).data.unjudged
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """All that is known of one record.
+
+    Attributes:
+        at: When it was looked at.
+        feed: Where the record is.
+        key: Its key string.
+        settings: How the feed is read; None where it is not.
+        state: What is stored of the feed; None before its first reading.
+        record: What is stored of the record.
+        quarantined: Readings of it that are in quarantine.
+        runs: The last runs whose window held the record's date, oldest first.
+        notes: Its last findings, oldest first.
+        events: Its last events, oldest first.
+    """
+
+    at: datetime
+    feed: Feed
+    key: str
+    settings: FeedSettings | None
+    state: FeedState | None = None
+    record: StoredRecord | None = None
+    quarantined: tuple[Quarantined, ...] = ()
+    runs: tuple[RunRecord, ...] = ()
+    notes: tuple[Noted, ...] = ()
+    events: tuple[Told, ...] = ()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything was ever stored about the record."""
+        return bool(self.record or self.quarantined or self.notes or self.events)
+
+    @property
+    def presence(self) -> Presence:
+        """How the record is stored."""
+        record = self.record
+        if record is None:
+            return Presence.UNKNOWN
+        if record.gone_at is not None:
+            return Presence.GONE
+        if record.is_dormant:
+            return Presence.DORMANT
+        return Presence.PRESENT if record.suspected_at is None else Presence.SUSPECTED
+
+
+async def find_account(
+    view: View,
+    feed: Feed,
+    given: str,
+    *,
+    feeds: Sequence[FeedSettings],
+    sinks: Mapping[str, SinkSettings],
+    at: datetime,
+) -> Account:
+    """Return all that is known of a record.
+
+    Args:
+        view: Of the store.
+        feed: Where the record is.
+        given: Its key string, or what it may be taken for: the key as the API writes it.
+        feeds: Those that are configured.
+        sinks: Those that are configured, by name.
+        at: The time.
+
+    Raises:
+        ValueError: What is given can be no key.
+    """
+    settings = next((each for each in feeds if Feed(each.source, each.resource) == feed), None)
+    state = next((state for state in await view.load_feeds() if state.feed == feed), None)
+    keys = read_key(given)
+    accounts = [await _find_account(view, Account(at, feed, key, settings, state), sinks) for key in keys]
+    return next((account for account in accounts if account.is_known), accounts[0])
+
+
+async def find_told(view: View, feed: Feed, sequence: int, *, sinks: Mapping[str, SinkSettings]) -> Told | None:
+    """Return one event, and where it is; None where it is not kept.
+
+    Args:
+        view: Of the store.
+        feed: Its feed.
+        sequence: Its number there.
+        sinks: Those that are configured, by name.
+    """
+    state = next((state for state in await view.load_feeds() if state.feed == feed), None)
+    found = None if state is None else await view.find_event(feed, sequence)
+    if state is None or found is None:
+        return None
+    # Whether an event is tried or waits behind another is told by those before it.
+    last = await view.read_events_of(state.id, found[1].key, _EVENTS_MOST)
+    events = [*(each for each in last if each[1].sequence < sequence), found]
+    standings = {standing.sink: standing for standing in await view.load_standings(state.id, found[1].key)}
+    return (await _tell_events(events, standings, sinks))[-1]
+
+
+def read_key(given: str) -> Sequence[str]:
+    """Return the key strings that may be meant, the likeliest first: it, or the string of a raw key.
+
+    Raises:
+        ValueError: It can be no key.
+    """
+    if not given:
+        raise ValueError("a key is never empty")
+    parts = given.split(",")
+    try:
+        readings = [encode([given]), encode(parts), encode([unquote(part, errors="strict") for part in parts])]
+    except UnicodeError as error:
+        raise ValueError(f"key {given!r}: is not UTF-8") from error
+    return list(dict.fromkeys([given, *readings] if _is_key(given) else readings[::-1]))
+
+
+def _is_key(text: str) -> bool:
+    try:
+        decode(text)
+    except ValueError:
+        return False
+    return True
+
+
+async def _find_account(view: View, account: Account, sinks: Mapping[str, SinkSettings]) -> Account:
+    state, key, at = account.state, account.key, account.at
+    if state is None:
+        return account
+    record = await view.find_record(state.id, key)
+    notes = await view.read_notes(state.id, key, _NOTES_MOST)
+    dated = record.modified if record is not None else notes[-1].modified if notes else None
+    after = at if dated is None else min(dated, at) - _SLACK
+    events = await view.read_events_of(state.id, key, _EVENTS_MOST)
+    standings = {standing.sink: standing for standing in await view.load_standings(state.id, key)}
+    return Account(
+        at,
+        account.feed,
+        key,
+        account.settings,
+        state,
+        record,
+        tuple(await view.find_quarantined(state.id, 2, key=key)),
+        tuple(await view.read_covering_runs(state.id, dated, after, _RUNS_MOST)),
+        tuple(notes),
+        await _tell_events(events, standings, sinks),
+    )
+
+
+# Deliveries ----------------------------------------------------------------------------------------------------------
+
+
+async def _tell_events(
+    events: Sequence[tuple[datetime, Event]], standings: Mapping[str, Standing], sinks: Mapping[str, SinkSettings]
+) -> tuple[Told, ...]:
+    listed, judge = [event for _, event in events], Ration(SHARED)
+    transits = {
+        name: await find_transits(listed, standings[name], settings, judge)
+        if name in standings
+        else [Transit(name, Stage.UNBEGUN)] * len(listed)
+        for name, settings in sinks.items()
+    }
+    return tuple(
+        Told(recorded_at, event, tuple(transits[name][number] for name in sinks))
+        for number, (recorded_at, event) in enumerate(events)
+    )
+
+
+async def find_transits(
+    events: Sequence[Event], standing: Standing, settings: SinkSettings, judge: Judge
+) -> Sequence[Transit]:
+    """Return how far the events of one key are with a sink, in their order.
+
+    Args:
+        events: In the order of their sequences.
+        standing: How far the sink has come.
+        settings: What it wants.
+        judge: Judges its filters.
+    """
+    dead = {letter.sequence: letter for letter in standing.dead}
+    blocked = standing.blocked
+    sieve = Filter(settings)
+    is_first = True
+    transits = []
+    for event in events:
+        answer = await judge.judge_event(sieve, event)
+        doubt = sieve.explain(event, answer)
+        transit = Transit(standing.sink, Stage.DELIVERED, error=doubt)
+        if event.sequence in dead:
+            letter = dead[event.sequence]
+            transit = Transit(standing.sink, Stage.DEAD, letter.attempts, letter.error, letter.died_at)
+        elif not answer.lets_through:
+            transit = Transit(standing.sink, Stage.FILTERED, error=doubt)
+        elif event.sequence <= standing.origin:
+            transit = Transit(standing.sink, Stage.PRIOR, error=doubt)
+        elif blocked is not None and event.sequence >= blocked.sequence:
+            transit = Transit(standing.sink, Stage.HELD if blocked.held else Stage.WAITING, error=doubt)
+            if is_first and not blocked.held:
+                attempts = blocked.attempts if event.sequence == blocked.sequence else 0
+                transit = Transit(standing.sink, Stage.BLOCKED, attempts, blocked.error, blocked.due)
+            is_first = False
+        elif event.sequence > standing.position:
+            transit = Transit(standing.sink, Stage.OWED, error=doubt)
+        transits.append(transit)
+    return transits
+
+
+# Runs ----------------------------------------------------------------------------------------------------------------
+
+
+def gather(runs: Sequence[RunRecord]) -> Sequence[Sequence[RunRecord]]:
+    """Return runs, oldest first, with those that follow each other and are of one kind and end together."""
+    groups: list[list[RunRecord]] = []
+    for run in runs:
+        last = groups[-1][-1] if groups else None
+        if last is not None and (last.kind, last.problem) == (run.kind, run.problem):
+            groups[-1].append(run)
+        else:
+            groups.append([run])
+    return groups
+
+
+# Why there is no event -----------------------------------------------------------------------------------------------
+
+
+def explain(account: Account) -> str:
+    """Return why nothing is published of a record, or not of its last reading; empty where that has its event."""
+    if account.settings is None:
+        return f"{account.feed} is not configured, or disabled: it is not read"
+    if account.state is None:
+        return f'{account.feed} was never read; "dockbell run" reads it'
+    if account.state.problem:
+        return f"{account.feed} is stopped: {account.state.problem}"
+    return (
+        _explain_reading(account, account.settings.settings)
+        or _explain_purge(account)
+        or _explain_absence(account.record, account.state)
+        or _explain_finding(account)
+        or (_explain_unseen(account.state) if account.record is None else "")
+        or _explain_drift(account.state)
+        or ("" if account.record is None or account.events else _explain_silence(account.record, account.state))
+    )
+
+
+def _explain_reading(account: Account, settings: ResourceSettings) -> str:
+    """Return what keeps a reading from being compared or believed."""
+    if account.quarantined:
+        bad = account.quarantined[0]
+        return f"it is in quarantine since {write_time(bad.first_at)}: {bad.problem}"
+    if account.record is not None and account.record.awaited_at is not None:
+        return (
+            f"its event waits for its detail since {write_time(account.record.awaited_at)}, for"
+            f" {format_duration(settings.detail_timeout)} at the most"
+        )
+    if account.record is not None and account.record.held_at is not None:
+        return (
+            f"a reading of it is held as stale since {write_time(account.record.held_at)}: it is older than what is"
+            f" stored, and is believed when it is still the same {format_duration(settings.stale_window)} later"
+        )
+    return ""
+
+
+def _explain_purge(account: Account) -> str:
+    record = account.record
+    if record is None or not record.is_purged:
+        return ""
+    at = next((f" at {write_time(note.at)}" for note in reversed(account.notes) if note.finding is Finding.PURGED), "")
+    return f"its content was purged{at} on the operator's word; when the API shows it again, it is restored"
+
+
+def _explain_absence(record: StoredRecord | None, state: FeedState) -> str:
+    if record is None or record.gone_at is not None:
+        return ""
+    if record.is_dormant:
+        reason = "the feed is read differently now" if state.rebaselining else "an operator rejected its deletion"
+        return f"it is absent, and kept until it is seen again: {reason}"
+    if record.suspected_at is None:
+        return ""
+    since = f"it is absent since {write_time(record.suspected_at)}"
+    if state.held:
+        return (
+            f"{since}, and its deletion one of {state.held} that are held;"
+            f' "dockbell deletes approve {state.feed}" or "dockbell deletes reject {state.feed}" decides'
+        )
+    due = "" if state.confirm_at is None else f", due at {write_time(state.confirm_at)}"
+    return f"{since}, and deleted once a second pass confirms that{due}"
+
+
+def _explain_finding(account: Account) -> str:
+    """Return what the last finding says of the record's last reading, where it has no event."""
+    if not account.notes or account.notes[-1].sequence is not None:
+        return ""
+    feed, note = account.feed, account.notes[-1]
+    at = write_time(note.at)
+    match note.finding:
+        case Finding.TOUCHED:
+            return f"only its timestamp moved, at {at}; touch = true in [resources.{feed.resource}] publishes that"
+        case Finding.QUIET:
+            return f"the reading of {at} differs only in members that are ignored"
+        case Finding.DRIFT:
+            return f"the reading of {at} was held as drift; {_drift_remedy(feed)}"
+        case Finding.ABSORBED | Finding.REBASELINED | Finding.UNPROVEN | Finding.POSTPONED:
+            return f"the reading of {at} was {note.finding}"
+        case _:
+            return ""
+
+
+def _explain_unseen(state: FeedState) -> str:
+    if state.full is None:
+        return f"no run has shown it, and no pass over {state.feed} is complete yet{_tell_failure(state)}"
+    last = f"the last pass was made at {write_time(state.full.asked_at)} and had {state.full.records} records"
+    if state.poll is not None:
+        last += f", the last poll was made at {write_time(state.poll.asked_at)}"
+    return f"no complete run has ever shown it; {last}{_tell_failure(state)}"
+
+
+def _explain_drift(state: FeedState) -> str:
+    if state.drift is None or state.drift.decision is not Decision.HOLD:
+        return ""
+    paths = ", ".join(sorted(state.drift.paths))
+    return f"readings that differ by {paths} alone are held as drift; {_drift_remedy(state.feed)}"
+
+
+def _explain_silence(record: StoredRecord, state: FeedState) -> str:
+    """Return why a record that is stored has no event at all."""
+    if record.revision:
+        return f"its events, the last of revision {record.revision}, are older than what keep_events keeps"
+    if not state.proven and (state.shape is None or not is_own_id(state.shape.key, state.feed.resource)):
+        return f"key {write_key(state)} is learned, not proven yet: nothing is published until a pass is complete"
+    began = "" if state.first_asked_at is None else f" of {write_time(state.first_asked_at)}"
+    return f"it is unchanged since the baseline{began}, which is silent{_tell_failure(state)}"
+
+
+def _tell_failure(state: FeedState) -> str:
+    return "" if state.failed is None else f"; the last run is incomplete: {state.failed.problem}"
+
+
+def _drift_remedy(feed: Feed) -> str:
+    return f'"dockbell drift absorb {feed}" or "dockbell drift publish {feed}" decides'
+
+
+def write_key(state: FeedState) -> str:
+    """Return what identifies the records of a feed."""
+    return "" if state.shape is None else " + ".join(state.shape.key)
+
+
+def write_time(moment: datetime) -> str:
+    """Return a time for people: UTC, in whole seconds."""
+    return f"{moment:%Y-%m-%d %H:%M:%SZ}"

@@ -1,0 +1,222 @@
+"""Tells the operator what somebody should look at, as events that a sink may take: ``resources = ["notices"]``.
+
+And notes in the store how each relay found its receiver, where other processes can see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+import anyio
+
+from dockbell.admin.status import PASSES_BLIND, PASSES_FAILED, PASSES_FAILING
+from dockbell.core.model import NOTICES, Fate, Feed, NoticeKind, RunKind, Statement, StatementKind
+from dockbell.core.publishing.event import Composer
+from dockbell.ports import Bell, Condition, Found, Store
+from dockbell.telemetry import (
+    Crowded,
+    DeliverySettled,
+    EventDied,
+    Fact,
+    FeedFails,
+    FeedMended,
+    RunEnded,
+    SinkConnected,
+    SinkFails,
+    SinkOverrun,
+    SinkPaused,
+    SinkResumed,
+    Stated,
+    Telemetry,
+)
+
+_QUIET: Final = timedelta(minutes=1)
+"""What happens again to the same sink or feed within this time is counted, and told in one notice."""
+
+
+@dataclass(slots=True)
+class _News:
+    """What is to be told of one sink or feed."""
+
+    due: datetime
+    reason: str = ""
+    count: int = 0
+
+
+class Herald:
+    """Hears facts, and publishes those that an operator should know as notices.
+
+    Args:
+        store: Where the notices go.
+        telemetry: Tells the facts.
+        name: The name of this dockbell.
+        now: The time.
+    """
+
+    def __init__(self, store: Store, telemetry: Telemetry, *, name: str, now: Callable[[], datetime]) -> None:
+        self._store = store
+        self._telemetry = telemetry
+        self._now = now
+        self._compose = Composer(NOTICES, name=name, singular="notice", epoch=store.epoch)
+        self._feed_id = 0
+        self._news: dict[tuple[NoticeKind, str, str], _News] = {}
+        self._down: set[tuple[NoticeKind, str, str]] = set()
+        self._passes: dict[Feed, tuple[int, datetime]] = {}  # that failed in a row, and since when
+        self._blind: set[Feed] = set()  # whose passes fail, as was told
+        self._found: dict[str, Found] = {}
+        self._unsaved: set[str] = set()
+        self._bell = Bell()
+
+    async def open(self) -> None:
+        """Make the feed of the notices, if there is none, and begin to listen."""
+        self._feed_id = (await self._store.open_feed(NOTICES)).id
+        self._telemetry.listen(self.hear)
+
+    def expect(self, sink: str) -> None:
+        """Note that nothing is known yet of a sink's receiver."""
+        self._note_condition(sink, Condition.UNKNOWN)
+
+    def forget(self, feeds: Collection[Feed], sinks: Iterable[str]) -> None:
+        """Forget what was wrong with feeds and sinks that are no longer there."""
+        gone = {("feed", str(feed)) for feed in feeds} | {("sink", sink) for sink in sinks}
+        self._down = {about for about in self._down if about[1:] not in gone}
+        self._blind -= {*feeds}
+        self._found = {sink: found for sink, found in self._found.items() if ("sink", sink) not in gone}
+
+    async def run(self) -> None:
+        """Publish what is due, until cancelled."""
+        while True:
+            rings = self._bell.rings
+            try:
+                wake_at = await self.run_once()
+            except Exception as error:  # noqa: BLE001  # the facts are in the log, and the next are told again
+                self._telemetry.emit_failure("herald", error)
+                wake_at = self._now() + _QUIET
+            with anyio.move_on_after(None if wake_at is None else max(0.0, (wake_at - self._now()).total_seconds())):
+                await self._bell.wait(rings)
+
+    async def finish(self) -> None:
+        """Publish what waits, whenever it is due: nothing more will come."""
+        for news in self._news.values():
+            news.due = self._now()
+        try:
+            await self.run_once()
+        except Exception as error:  # noqa: BLE001  # the facts are in the log
+            self._telemetry.emit_failure("herald", error)
+
+    async def run_once(self) -> datetime | None:
+        """Publish what is due; return when more will be, None when nothing waits."""
+        if self._unsaved:
+            unsaved, self._unsaved = self._unsaved, set()
+            await self._store.note_conditions({sink: self._found[sink] for sink in unsaved if sink in self._found})
+        now = self._now()
+        due = {about: news for about, news in self._news.items() if news.due <= now}
+        notices = [
+            Statement(NOTICES, kind, now, {subject: name, "reason": news.reason, "count": news.count})
+            for (kind, subject, name), news in due.items()
+            if news.count
+        ]
+        told = {about: news.count for about, news in due.items()}
+        if notices:
+            await self._store.publish(self._feed_id, notices, self._compose)
+        for about, news in due.items():
+            if news.count:
+                news.due = now + _QUIET
+                news.count -= told[about]  # more may have happened meanwhile
+            else:
+                del self._news[about]
+        return min((news.due for news in self._news.values()), default=None)
+
+    def hear(self, fact: Fact) -> None:
+        """Note what a fact tells of; a listener of :class:`dockbell.telemetry.Telemetry`."""
+        self._find_condition(fact)
+        self._count_pass(fact)
+        match fact:
+            case EventDied() if fact.feed != NOTICES:  # a notice about a notice would give another
+                self._note(NoticeKind.DEAD_LETTER, "sink", fact.sink, f"{fact.feed} {fact.key}: {fact.reason}")
+            case SinkFails():
+                self._note_down(NoticeKind.UNREACHABLE, "sink", fact.sink, fact.reason)
+            case SinkConnected():
+                self._note_up(NoticeKind.UNREACHABLE, "sink", fact.sink)
+            case SinkResumed():
+                self._note_up(NoticeKind.PAUSED, "sink", fact.sink)
+            case SinkPaused():
+                self._note_down(NoticeKind.PAUSED, "sink", fact.sink, fact.reason)
+            case SinkOverrun() if fact.feed != NOTICES:
+                self._note(NoticeKind.OVERRUN, "sink", fact.sink, f"has lost events of {fact.feed}")
+            case Crowded():
+                self._note(NoticeKind.CROWDED, "server", "web", fact.describe())
+            case _:
+                self._hear_of_feed(fact)
+
+    def _hear_of_feed(self, fact: Fact) -> None:
+        match fact:
+            case FeedFails():
+                self._note_down(NoticeKind.REFUSED, "feed", str(fact.feed), fact.reason)
+            case FeedMended():
+                self._note_up(NoticeKind.REFUSED, "feed", str(fact.feed))
+            case Stated() if fact.statement.kind is StatementKind.HELD:
+                details = fact.statement.details
+                reason = f"{details['reason']}: {details['count']} records wait"
+                self._note(NoticeKind.HELD, "feed", str(fact.statement.feed), reason)
+
+    def _count_pass(self, fact: Fact) -> None:
+        """Tell that passes fail, and that they are complete again; polls may go on all the while."""
+        if not isinstance(fact, RunEnded) or fact.kind is not RunKind.PASS:
+            return
+        feed, problem = fact.feed, fact.problem
+        if not problem:
+            self._passes.pop(feed, None)
+            if feed in self._blind:
+                self._blind.discard(feed)
+                self._note(NoticeKind.RECOVERED, "feed", str(feed), "is read whole again")
+            return
+        count, since = self._passes.get(feed, (0, self._now()))
+        self._passes[feed] = count + 1, since
+        if feed not in self._blind and count + 1 >= PASSES_FAILED and self._now() - since > PASSES_FAILING:
+            self._blind.add(feed)
+            reason = f"{count + 1} passes failed in a row: {problem}; {PASSES_BLIND}"
+            self._note(NoticeKind.REFUSED, "feed", str(feed), reason)
+
+    def _find_condition(self, fact: Fact) -> None:
+        match fact:
+            case DeliverySettled():
+                known = self._found.get(fact.sink)
+                is_unknown = known is not None and known.condition is Condition.UNKNOWN
+                if is_unknown and fact.outcome.fate is Fate.DELIVERED:
+                    self._note_condition(fact.sink, Condition.CONNECTED)
+            case SinkFails():
+                self._note_condition(fact.sink, Condition.DOWN, fact.reason)
+            case SinkConnected():
+                self._note_condition(fact.sink, Condition.CONNECTED)
+
+    def _note_condition(self, sink: str, condition: Condition, reason: str = "") -> None:
+        known = self._found.get(sink)
+        if known is not None and known.condition is condition:
+            if known.reason == reason:
+                return
+            self._found[sink] = replace(known, reason=reason)
+        else:
+            self._found[sink] = Found(condition, self._now(), reason)
+        self._unsaved.add(sink)
+        self._bell.ring()
+
+    def _note_down(self, kind: NoticeKind, subject: str, name: str, reason: str) -> None:
+        if (kind, subject, name) not in self._down:
+            self._down.add((kind, subject, name))
+            self._note(kind, subject, name, reason)
+
+    def _note_up(self, kind: NoticeKind, subject: str, name: str) -> None:
+        """Note that what was told as ``kind`` is over."""
+        if (kind, subject, name) in self._down:
+            self._down.discard((kind, subject, name))
+            self._note(NoticeKind.RECOVERED, subject, name, "works again")
+
+    def _note(self, kind: NoticeKind, subject: str, name: str, reason: str) -> None:
+        news = self._news.setdefault((kind, subject, name), _News(self._now()))
+        news.reason = reason
+        news.count += 1
+        self._bell.ring()

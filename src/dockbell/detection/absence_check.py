@@ -1,0 +1,195 @@
+"""Asks for shipments that a complete pass did not show, one by one, beside the polls and passes of their feed.
+
+A listing may be answered by a replica that lags by seconds, and so may a request for one record. So "not found" is
+believed when it is repeated at least ``stale_window`` later, or when a second pass does not show the record either. A
+record that is found although two passes did not show it is there: the list shows only some of the records, and it is
+not missed until it is listed again.
+
+What is suspected, and what was not found when, is in the store. Which of it may be deleted is decided at the end of
+each complete pass, and is forgotten with the process: the next pass decides again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+import anyio
+
+from dockbell.core.comparing.absence import Verdict, judge_answer
+from dockbell.core.comparing.judgement import Finding
+from dockbell.core.model import ChangeKind, DeletionReason, Urgency
+from dockbell.detection.reader import Reader
+from dockbell.errors import SourceError
+from dockbell.ports import Bell
+from dockbell.telemetry import ChangesStored
+
+_BURIED_AT_ONCE: Final = 500
+_ASKED_AT_ONCE: Final = 50
+_CONTROL_HOLDS: Final = timedelta(minutes=1)
+_RETRY_SECONDS: Final = 30
+"""So long it rests when no usable answer came."""
+_LOOK_SECONDS: Final = 5
+"""It looks at our clock so often: that may be set while it waits."""
+
+
+@dataclass(eq=False)
+class Inquiry:
+    """What a complete pass leaves to be asked for.
+
+    Attributes:
+        feed_id: The feed.
+        rows: Absent records that are to be asked for; each leaves when its answers are in.
+        confirmed: Those whose absence a second pass has confirmed already: one answer decides.
+        may_delete: None of them may be deleted where it is false: there are too many, and the answers tell whether they
+            are gone.
+        control: A record that the pass showed: it must be found in the same way.
+        until: The service's time of the pass's last answer.
+        is_all: Nothing else but these is to be confirmed by another pass.
+    """
+
+    feed_id: int
+    rows: list[int]
+    confirmed: Collection[int]
+    may_delete: bool
+    control: bytes
+    until: datetime
+    is_all: bool = True
+
+
+class Inquirer:
+    """Asks for the absent records of one feed."""
+
+    def __init__(self, reader: Reader, decided: Callable[[], None]) -> None:
+        """Set for which feed; ``decided`` is called when nothing is left to be confirmed by another pass."""
+        self._reader = reader
+        self._decided = decided
+        self._inquiry: Inquiry | None = None
+        self._news = Bell()
+        self._controlled: float | None = None
+
+    async def run(self) -> None:
+        """Ask whenever there is something to ask for, until cancelled."""
+        while True:
+            seen = self._news.rings
+            await self._reader.store.recovered()
+            pause = _RETRY_SECONDS
+            try:
+                if not await self.run_once():
+                    pause = _LOOK_SECONDS
+            except Exception as error:  # noqa: BLE001  # whatever it is, the next pass finds out the same
+                self._reader.telemetry.emit_failure(f"{self._reader.feed} inquiry", error)
+            with anyio.move_on_after(math.inf if self._inquiry is None else pause):
+                await self._news.wait(seen)
+
+    def take(self, inquiry: Inquiry | None) -> None:
+        """Ask for what a pass leaves from now on, and for nothing that an earlier one left."""
+        self._inquiry = inquiry if inquiry is not None and inquiry.rows else None
+        self._news.ring()
+
+    async def run_once(self) -> bool:
+        """Ask once for all whose time has come; return whether usable answers were lacking."""
+        inquiry, store, failed = self._inquiry, self._reader.store, False
+        if inquiry is None:
+            return False
+        due = await self._find_due(inquiry)
+        for start in range(0, len(due), _ASKED_AT_ONCE):
+            some = due[start : start + _ASKED_AT_ONCE]
+            answers = await self.ask(some, inquiry.control, Urgency.TRAILING)
+            if inquiry is not self._inquiry:
+                return False  # another pass has ended meanwhile, and judged all of them anew
+            await self.settle(inquiry, answers)
+            if failed := len(answers) < len(some):
+                break
+        suspected = await store.find_missing(inquiry.rows)
+        inquiry.rows = [row for row in inquiry.rows if row in suspected]
+        if not inquiry.rows and inquiry is self._inquiry:
+            self._inquiry = None
+            if inquiry.is_all and await store.end_suspicion(inquiry.feed_id):
+                await self._reader.reload()
+                self._decided()
+        return failed
+
+    async def _find_due(self, inquiry: Inquiry) -> list[int]:
+        """Return what may be asked for now; what was not found is asked for again when its time has come."""
+        reader = self._reader
+        window = reader.settings.stale_window
+        missing = await self._reader.store.find_missing(inquiry.rows)
+        return [
+            row
+            for row, since in missing.items()
+            if since is None or row in inquiry.confirmed or reader.age(since) >= window
+        ]
+
+    async def ask(
+        self, rows: Sequence[int], control: bytes, urgency: Urgency = Urgency.DETAIL
+    ) -> dict[int, bool | None]:
+        """Ask for records one by one; return which of them are there, None where the answer does not tell.
+
+        An answer of "not found" is believed only while a record that the list has just shown is found in the same way.
+        """
+        reader = self._reader
+        bodies = await reader.store.read_bodies(rows)
+        there: dict[int, bool | None] = {}
+        with suppress(SourceError):  # the next round, or the next pass, will tell
+            for row in rows:
+                if row not in bodies:
+                    there[row] = None  # purged since: there is nothing to ask for, and nothing to bury
+                    continue
+                if self._controlled is None or anyio.current_time() - self._controlled > _CONTROL_HOLDS.total_seconds():
+                    if not await reader.look_up(control, urgency):
+                        break
+                    self._controlled = anyio.current_time()
+                there[row] = await reader.look_up(bodies[row], urgency)
+        return there
+
+    async def settle(self, inquiry: Inquiry, answers: dict[int, bool | None]) -> int:
+        """Store what answers came to; return how many records were deleted."""
+        reader = self._reader
+        missing = await reader.store.find_missing([*answers])
+        window = reader.settings.stale_window
+        under_query = bool(reader.settings.query)
+        gone: dict[DeletionReason, list[int]] = {reason: [] for reason in DeletionReason}
+        there, found, not_found, decided = [], [], [], set(answers)
+        for row, answer in answers.items():
+            since = missing.get(row)
+            verdict = judge_answer(
+                answer,
+                confirmed=row in inquiry.confirmed,
+                repeated=since is not None and reader.age(since) >= window,
+                under_query=under_query,
+            )
+            if verdict is Verdict.THERE:
+                there.append(row)
+            elif isinstance(verdict, DeletionReason) and inquiry.may_delete:
+                gone[verdict].append(row)
+            elif answer is False:
+                not_found.append(row)
+            elif answer and not under_query:
+                found.append(row)
+        await reader.store.spare(inquiry.feed_id, there, Finding.THERE, dormant=True)
+        if found:
+            await reader.store.note_found(found)
+        await reader.store.note_missing(not_found)
+        if inquiry.may_delete:
+            decided.difference_update(not_found)  # they are asked for again; of the others the next pass will tell
+        inquiry.rows = [row for row in inquiry.rows if row not in decided]
+        return sum([await self.bury(inquiry, rows, reason) for reason, rows in gone.items()])
+
+    async def bury(self, inquiry: Inquiry, rows: Sequence[int], reason: DeletionReason) -> int:
+        """Bury rows; return how many were not seen again meanwhile."""
+        reader, buried = self._reader, 0
+        for start in range(0, len(rows), _BURIED_AT_ONCE):
+            some = rows[start : start + _BURIED_AT_ONCE]
+            judge = partial(reader.judge.bury, until=inquiry.until, now=reader.now(), reason=reason)
+            buried += await reader.store.bury(inquiry.feed_id, some, judge, reader.compose)
+        left = {*rows}
+        inquiry.rows = [row for row in inquiry.rows if row not in left]
+        if buried:
+            reader.telemetry.emit(ChangesStored(reader.feed, {ChangeKind.DELETED: buried}))
+        return buried

@@ -1,0 +1,144 @@
+"""Fetches the detail of each changed record of a feed, and publishes the change with it.
+
+The queue is in the store, written with the page that showed the change: whatever crashes, each change gets its event,
+without the detail where that does not come in time. The list goes on being read while a detail is asked for: where it
+shows something else meanwhile, the detail belongs to neither for certain, and is asked for again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+import anyio
+
+from dockbell.core.comparing.judgement import Pending
+from dockbell.core.document import decode
+from dockbell.core.model import Change, Urgency
+from dockbell.detection.reader import Reader
+from dockbell.errors import SourceError
+from dockbell.ports import Awaited
+from dockbell.telemetry import ChangesStored
+
+_OVERDUE_AT_ONCE: Final = 200
+_FAILURES_MOST: Final = 5
+"""So many details in a row that do not come, and none is asked for during a pause."""
+_PAUSE_SECONDS: Final = 5
+_LOOK_SECONDS: Final = 30
+
+
+class Detailer:
+    """Completes the changes of one feed."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    async def run(self) -> None:
+        """Complete changes as they come, until cancelled."""
+        while True:
+            seen = self._reader.awaited.rings
+            await self._reader.store.recovered()  # else details would be asked for in vain
+            try:
+                waits = await self.run_once()
+            except Exception as error:  # noqa: BLE001  # whatever it is, the queue is kept, and so will this one go on
+                self._reader.telemetry.emit_failure(f"{self._reader.feed} detail", error)
+                waits = True
+            if waits:
+                await anyio.sleep(_PAUSE_SECONDS)
+                continue
+            with anyio.move_on_after(_LOOK_SECONDS):
+                await self._reader.awaited.wait(seen)
+
+    async def run_once(self) -> bool:
+        """Complete what waits; return whether something still does, because its detail did not come."""
+        reader = self._reader
+        state = await reader.state()
+        if state.shape is None:
+            return False  # the feed is read differently from now on, and has not met a record yet
+        failed: set[int] = set()  # each is asked for once a round: what fails must not eat up the budget
+        failures = 0
+        while (oldest := await self._complete_overdue(state.id)) is not None:
+            awaited = await self._find_next(state.id, failed)
+            if awaited is None or failures == _FAILURES_MOST:
+                return True
+            detail = await self._ask_for(awaited.pending.raw, within=reader.settings.detail_timeout - oldest)
+            if detail is None:
+                failures += 1
+                failed.add(awaited.row)
+                await reader.store.postpone(awaited.row)
+                continue
+            failures = 0
+            completed: list[Change] = []
+            judge, listed = self._judge_with(detail, completed), awaited.pending.raw
+            await reader.store.complete(state.id, awaited.row, judge, reader.compose, listed=listed)
+            self._tell(completed, reader.age(awaited.queued_at))
+        return False
+
+    async def _find_next(self, feed_id: int, failed: Collection[int]) -> Awaited | None:
+        """Return the next change to complete, apart from those whose details did not come; None when there is none."""
+        awaited = await self._reader.store.load_awaited(feed_id, 1 + len(failed))
+        return next((each for each in awaited if each.row not in failed), None)
+
+    async def _complete_overdue(self, feed_id: int) -> timedelta | None:
+        """Publish what has waited too long as it is; return how long the oldest waits that is left, if any is."""
+        reader, most = self._reader, self._reader.settings.detail_timeout
+        while True:
+            ages = {at: reader.age(at) for at in await reader.store.load_waits(feed_id)}
+            overdue = sorted(at for at, age in ages.items() if age >= most)
+            if not overdue:
+                return max(ages.values(), default=None)
+            completed: list[Change] = []
+            await reader.store.complete_overdue(
+                feed_id, overdue, self._judge_with(None, completed), reader.compose, _OVERDUE_AT_ONCE
+            )
+            self._tell(completed, most)
+
+    async def _ask_for(self, listed: bytes, within: timedelta) -> bytes | None:
+        """Return the detail of a record, which the list shows like this; None where it has not come within a time.
+
+        A record that is said not to be there may be new to a replica that lags behind; and what cannot be compared, or
+        is something else than the record, has not come either.
+        """
+        reader = self._reader
+        key, judge = reader.judge.identify(listed), reader.judge
+        with anyio.move_on_after(within.total_seconds()), suppress(SourceError, ValueError):
+            answer = await reader.source.read_shipment(
+                str(key.id), expand=reader.settings.detail, urgency=Urgency.DETAIL, patient=False
+            )
+            detail = None if answer is None else judge.find_own(answer, key)
+            if detail is not None:
+                decode(detail)
+            return detail
+        return None
+
+    def _judge_with(
+        self, detail: bytes | None, completed: list[Change]
+    ) -> Callable[[Pending, bytes | None, int], Change | None]:
+        """Return what completes a change; the changes are noted in ``completed``."""
+        judge, now = self._reader.judge, self._reader.now()
+
+        def complete(pending: Pending, before: bytes | None, revision: int) -> Change | None:
+            change = judge.complete(pending, before, detail, revision, now=now)
+            if change is not None:
+                completed.append(change)
+            return change
+
+        return complete
+
+    def _tell(self, completed: Sequence[Change], took: timedelta) -> None:
+        """Tell of changes that are stored now, so long after the list showed them."""
+        if not completed:
+            return
+        dated = [each for each in completed if each.made_at is not None]
+        ages = [each.changed_between[1] - each.modified_at for each in dated if each.modified_at is not None]
+        self._reader.telemetry.emit(
+            ChangesStored(
+                self._reader.feed,
+                Counter(each.kind for each in completed),
+                tuple(max(age, timedelta(0)) for age in ages),
+                took,
+            )
+        )

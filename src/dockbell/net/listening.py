@@ -1,0 +1,212 @@
+"""An ASGI application on a socket, inside the running event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from http import HTTPStatus
+from typing import Any, Final
+
+import anyio
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from dockbell.host.descriptors import find_limit
+
+_AT_ONCE: Final = 8
+"""So many are let in before what else waits in the event loop has its turn."""
+_PAUSE_SECONDS: Final = 1.0
+_FINISHING_SECONDS: Final = 1
+_RESET: Final = struct.pack("ii", 1, 0)
+
+
+@asynccontextmanager
+async def listening(
+    app: Any,
+    listener: socket.socket,
+    *,
+    most: int | None = None,
+    turned_away: Callable[[str, str], None] = lambda _peer, _reason: None,
+    **settings: Any,
+) -> AsyncIterator[None]:
+    """Answer on a listening socket until the block is left; answers under way have a second to finish then.
+
+    Signals are left alone, and so is what the environment says to servers of this kind.
+
+    Args:
+        app: The application; it has no lifespan and no web sockets.
+        listener: The socket, which is closed in the end.
+        most: How many connections there may be; half of the file descriptors by default. Others are reset.
+        turned_away: Is told the address of each that is reset, with no reason; or an empty one and why nobody can be
+            let in for now.
+        settings: For uvicorn.
+    """
+    settings = {"http": Connection} | settings
+    config = uvicorn.Config(
+        app,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # else a header says who asks, to whoever believes it
+        workers=1,
+        timeout_keep_alive=75,  # uvicorn's 5 s are httpx's too: a request could meet the end of its connection
+        timeout_graceful_shutdown=2 * _FINISHING_SECONDS,
+        **settings,
+    )
+    server = _Server(config, find_limit() // 2 if most is None else most, turned_away)
+    async with anyio.create_task_group() as group:
+        group.start_soon(_run, server, listener)
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            group.cancel_scope.cancel()
+
+
+async def _run(server: uvicorn.Server, listener: socket.socket) -> None:
+    with anyio.CancelScope(shield=True):
+        await server.serve(sockets=[listener])
+
+
+class Connection(H11Protocol):
+    """Takes what is no HTTP for what it is: an error of whoever sent it, which disturbs no answer under way."""
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no request; hang up where something is answered already."""
+        if self.cycle is not None and not self.cycle.response_complete:  # nobody waits for its answer any more
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state is h11.SEND_BODY:
+            self.transport.abort()  # not closed: it could look as if the answer were whole
+        elif self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            headers, body = self.describe_bad_request(msg)
+            is_head = self.conn.our_state is h11.SEND_RESPONSE and self.scope["method"] == "HEAD"
+            reason = HTTPStatus.BAD_REQUEST.phrase
+            self._write(h11.Response(status_code=HTTPStatus.BAD_REQUEST, headers=list(headers.items()), reason=reason))
+            self._write(h11.Data(data=b"" if is_head else body))
+            self._write(h11.EndOfMessage())
+        self.transport.close()
+
+    def describe_bad_request(self, msg: str) -> tuple[Mapping[bytes, bytes], bytes]:
+        """Return the headers and the body of the answer to what is no request."""
+        body = msg.encode()
+        headers = {b"content-type": b"text/plain; charset=utf-8", b"content-length": b"%d" % len(body)}
+        return headers | {b"connection": b"close"}, body
+
+    def _write(self, event: h11.Event) -> None:
+        self.transport.write(self.conn.send(event) or b"")
+
+
+class _Server(uvicorn.Server):
+    """Leaves the process's signals to those who own the process, and lets nobody in for whom there is no room."""
+
+    def __init__(self, config: uvicorn.Config, most: int, turned_away: Callable[[str, str], None]) -> None:
+        super().__init__(config)
+        self._most = most
+        self._turned_away = turned_away
+        self._doors: list[_Door] = []
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to let in who connects."""
+        self.servers = []
+        self._doors = [_Door(each, self._make_connection, self._has_room, self._turned_away) for each in sockets or ()]
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let nobody in any more, and those who are there finish."""
+        for door in self._doors:
+            door.close()
+        # Else uvicorn cancels who waits for a client that does not read, each with a traceback in the log.
+        end = asyncio.get_running_loop().call_later(_FINISHING_SECONDS, self._hang_up)
+        await super().shutdown(sockets)
+        end.cancel()
+
+    def _hang_up(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
+    def _make_connection(self) -> asyncio.Protocol:
+        protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]  # uvicorn says so too
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
+
+    def _has_room(self, entering: int) -> bool:
+        return len(self.server_state.connections) + entering < self._most
+
+
+class _Door:
+    """Lets in who connects, some at a time.
+
+    asyncio's own goes on where no file descriptor is left, with a line in the log for each try, and ever more of them.
+
+    Args:
+        listener: The socket.
+        make_connection: Returns the protocol of one connection.
+        has_room: Whether there is room for one more beside so many that are just entering.
+        turned_away: See :func:`listening`.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        make_connection: Callable[[], asyncio.Protocol],
+        has_room: Callable[[int], bool],
+        turned_away: Callable[[str, str], None],
+    ) -> None:
+        self._listener = listener
+        self._make_connection = make_connection
+        self._has_room = has_room
+        self._turned_away = turned_away
+        self._loop = asyncio.get_running_loop()
+        self._entering: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        listener.settimeout(0)
+        self._open()
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._listener)
+
+    def _open(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._listener, self._answer)
+
+    def _answer(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                caller, address = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # no file descriptor is left, or no memory: who waits goes on waiting
+                self._turned_away("", error.strerror or type(error).__name__)
+                self._loop.remove_reader(self._listener)
+                self._pause = self._loop.call_later(_PAUSE_SECONDS, self._open)
+                return
+            if self._has_room(len(self._entering)):
+                task = self._loop.create_task(self._let_in(caller))
+                self._entering.add(task)
+                task.add_done_callback(self._entering.discard)
+            else:
+                self._turned_away(str(address[0]), "")
+                with suppress(OSError):
+                    caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                caller.close()
+
+    async def _let_in(self, caller: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._make_connection, caller)
+        except OSError:  # it is gone already
+            caller.close()

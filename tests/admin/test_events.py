@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import anyio
+import pytest
+
+from dockbell.admin import events as operation
+from dockbell.admin.events import Choice, find_last, follow
+from dockbell.core.comparing.canon import Canon
+from dockbell.core.comparing.judge import Judge
+from dockbell.core.comparing.judgement import Reading
+from dockbell.core.model import ClockSource, Event, Feed, Page, Statement, Via
+from dockbell.core.publishing.event import Composer
+from dockbell.core.publishing.statement import GapReason, gap
+from dockbell.stores.sqlite import SqliteStore, SqliteView
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+FEEDS = Feed("main", "items"), Feed("main", "stock")
+
+
+class Recorder:
+    """A store, and what looks at it."""
+
+    def __init__(self, store: SqliteStore, view: SqliteView) -> None:
+        self._store = store
+        self.view = view
+
+    async def record(self, feed: Feed, *keys: str) -> None:
+        """Record a ``created`` event for each new key, ``updated`` for others, in one page."""
+        self._version = getattr(self, "_version", 0) + 1
+        records = tuple(json.dumps({"id": key, "version": self._version}).encode() for key in keys)
+        page = Page(records, None, feed.resource, NOON, ClockSource.DATE, NOON, NOON)
+        judge = Judge(feed, key=("/id",), updated_at=None, created_at=None, canon=Canon())
+        state = await self._store.open_feed(feed)
+        compose = Composer(feed, name="acme", singular="thing", epoch="epoch")
+        judged = partial(judge.judge, page, Reading(Via.POLL, NOON))
+        await self._store.commit_page(state.id, judged, compose, via=Via.POLL)
+
+    async def state(self, *statements: Statement) -> None:
+        """Record statements about one feed."""
+        feed = statements[0].feed
+        compose = Composer(feed, name="acme", singular="thing", epoch="epoch")
+        await self._store.publish((await self._store.open_feed(feed)).id, statements, compose)
+
+
+@pytest.fixture
+async def recorder(tmp_path: Path) -> AsyncIterator[Recorder]:
+    store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON, epoch="epoch")
+    view = await SqliteView.open(tmp_path / "a.db")
+    yield Recorder(store, view)
+    await view.aclose()
+    await store.aclose()
+
+
+def keys(events: Sequence[Event]) -> list[str]:
+    return [event.key for event in events]
+
+
+async def test_the_last_events_of_all_feeds_are_found_oldest_first(recorder: Recorder) -> None:
+    await recorder.record(FEEDS[0], "a", "b")
+    await recorder.record(FEEDS[1], "c")
+    await recorder.record(FEEDS[0], "d")
+    assert keys((await find_last(recorder.view, Choice(), 3))[0]) == ["b", "c", "d"]
+    assert keys((await find_last(recorder.view, Choice(), 9))[0]) == ["a", "b", "c", "d"]
+
+
+async def test_without_events_there_are_none(recorder: Recorder) -> None:
+    assert await find_last(recorder.view, Choice(), 9) == ([], 0)
+
+
+async def test_the_last_events_that_are_asked_for_are_found_however_far_back(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operation, "_AT_ONCE", 3)
+    await recorder.record(FEEDS[1], "x", "y", "z")
+    await recorder.record(FEEDS[0], *(f"item{number}" for number in range(20)))
+    assert keys((await find_last(recorder.view, Choice(resources=("stock",)), 2))[0]) == ["y", "z"]
+    assert keys((await find_last(recorder.view, Choice(), 5))[0]) == [f"item{number}" for number in range(15, 20)]
+
+
+@pytest.mark.parametrize(
+    ("choice", "found"),
+    [
+        (Choice(), ["a", "b", "a"]),
+        (Choice(sources=("main",)), ["a", "b", "a"]),
+        (Choice(sources=("other",)), []),
+        (Choice(resources=("stock", "items")), ["a", "b", "a"]),
+        (Choice(resources=("stock",)), ["b"]),
+        (Choice(keys=("a",)), ["a", "a"]),
+        (Choice(types=("dockbell.thing.created",)), ["a", "b"]),
+        (Choice(changes=("updated",)), ["a"]),
+        (Choice(keys=("b",), changes=("updated",)), []),
+    ],
+)
+async def test_events_are_chosen(recorder: Recorder, choice: Choice, found: list[str]) -> None:
+    await recorder.record(FEEDS[0], "a")
+    await recorder.record(FEEDS[1], "b")
+    await recorder.record(FEEDS[0], "a")
+    assert keys((await find_last(recorder.view, choice, 9))[0]) == found
+
+
+@pytest.mark.parametrize(
+    ("choice", "found"),
+    [
+        (Choice(), ["dockbell.thing.created", "dockbell.feed.gap"]),
+        (Choice(resources=("stock",)), ["dockbell.thing.created", "dockbell.feed.gap"]),
+        (Choice(resources=("items",)), []),
+        (Choice(changes=("gap", "updated")), ["dockbell.feed.gap"]),
+        (Choice(types=("dockbell.feed.gap",)), ["dockbell.feed.gap"]),
+        (Choice(keys=("a",)), ["dockbell.thing.created"]),
+    ],
+)
+async def test_statements_are_chosen_like_events_of_records(
+    recorder: Recorder, choice: Choice, found: list[str]
+) -> None:
+    await recorder.record(FEEDS[1], "a")
+    await recorder.state(gap(FEEDS[1], NOON, began_at=None, ended_at=NOON, reason=GapReason.DOWN))
+    events, _ = await find_last(recorder.view, choice, 9)
+    assert [event.type for event in events] == found
+
+
+async def test_events_are_followed_from_where_the_last_were_found(recorder: Recorder) -> None:
+    await recorder.record(FEEDS[0], "a")
+    _, end = await find_last(recorder.view, Choice(), 1)
+    await recorder.record(FEEDS[1], "left out")
+    await recorder.record(FEEDS[0], "b", "c")
+    got: list[Event] = []
+    with anyio.fail_after(10):
+        async for event in follow(recorder.view, Choice(resources=("items",)), end):
+            got.append(event)
+            if event.key == "c":
+                await recorder.record(FEEDS[0], "d")
+            if event.key == "d":
+                break
+    assert keys(got) == ["b", "c", "d"]
+    assert all(one.sequence < other.sequence for one, other in pairwise(got))

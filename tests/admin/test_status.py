@@ -1,0 +1,398 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dockbell.admin.as_json import describe_status
+from dockbell.admin.status import (
+    FeedStatus,
+    Gap,
+    Status,
+    describe_feed,
+    find_reasons,
+    format_age,
+    judge_status,
+    load_status,
+)
+from dockbell.app.scheduler import next_time
+from dockbell.config import FeedSettings, ResourceSettings
+from dockbell.core.comparing.drift import Decision, Drift
+from dockbell.core.model import NOTICES, Feed, NoticeKind, RunKind, Statement
+from dockbell.core.publishing.event import Composer
+from dockbell.core.publishing.statement import GapReason, gap
+from dockbell.core.reading.shape import Shape
+from dockbell.core.reading.window import Progress
+from dockbell.ports import Condition, Failing, FeedState, Found, RunRecord, SinkState
+from dockbell.stores.sqlite import SqliteStore, SqliteView
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+FEED = Feed("main", "shipments")
+READ = FeedStatus(FEED, MINUTE, 7, FeedState(1, FEED), NOON + MINUTE)
+DRIFT = Drift(frozenset({"/b", "/a"}))
+QUIET = SinkState("erp", owed=0, blocked=0, dead=0, oldest=None, error="")
+
+
+def run(kind: RunKind, ended_at: datetime) -> RunRecord:
+    return RunRecord(kind, ended_at, None, ended_at, pages=1, records=1, events=0)
+
+
+def feed(problem: str = "", held: int = 0) -> FeedStatus:
+    full = run(RunKind.PASS, NOON - 5 * MINUTE)
+    return replace(READ, state=FeedState(1, FEED, held=held, problem=problem, full=full))
+
+
+def stands(**fields: Any) -> FeedStatus:
+    """Return a feed that was read a moment ago, and of which this is stored."""
+    full = run(RunKind.PASS, NOON - 5 * MINUTE)
+    return replace(READ, state=replace(FeedState(1, FEED, proven=True, full=full), **fields))
+
+
+def judge(*feeds: FeedStatus, holder: str = "process 1", sink: SinkState = QUIET) -> list[str]:
+    return list(judge_status(Status(NOON, holder, feeds or (feed(),), (sink,))))
+
+
+def test_there_is_no_reason_when_all_is_well() -> None:
+    assert judge() == []
+
+
+@pytest.mark.parametrize("ahead", [-60, 0, 60])
+def test_what_is_known_of_a_feed_ages_by_our_clock_whatever_the_service_s_says(ahead: int) -> None:
+    asked_at, sent_at = NOON + (ahead - 3) * MINUTE, NOON - 3 * MINUTE
+    poll = replace(run(RunKind.POLL, NOON - 2 * MINUTE), asked_at=asked_at, sent_at=sent_at)
+    blind = Gap(None, asked_at, "refused")
+    read = replace(stands(poll=poll, progress=Progress(asked_at - MINUTE)), gap=blind)
+    assert read.find_age(NOON) == 3 * MINUTE
+    assert read.seen_until == NOON - 4 * MINUTE
+    assert list(describe_feed(read, NOON)) == ["was blind until 3m ago: refused"]
+
+
+def test_a_reading_of_before_our_clock_was_set_back_makes_nothing_fresher() -> None:
+    poll = run(RunKind.POLL, NOON - 4 * MINUTE)
+    assert stands(full=run(RunKind.PASS, NOON + 60 * MINUTE), poll=poll).find_age(NOON) == 4 * MINUTE
+    assert stands(full=run(RunKind.PASS, NOON + 60 * MINUTE)).find_age(NOON) == timedelta(0)
+    assert (READ.find_age(NOON), READ.seen_until) == (None, None)
+
+
+def test_a_store_that_nobody_works_on_is_a_reason() -> None:
+    assert judge(holder="") == ['daemon: does not run; start it by "dockbell run"']
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (replace(READ, state=None), "never read to its end yet"),
+        (READ, "never read to its end yet"),
+        (
+            replace(READ, state=FeedState(1, FEED, failed=replace(run(RunKind.PASS, NOON), problem="cannot connect"))),
+            "never read to its end yet; last attempt: cannot connect",
+        ),
+        (replace(feed(), expected_at=NOON - MINUTE), "last read to its end 5m ago, expected every 1m"),
+        (
+            replace(feed(), every="*/5 * * * mon", expected_at=NOON - MINUTE),
+            "last read to its end 5m ago, expected cron */5 * * * mon",
+        ),
+        (feed(problem="the API does not accept the key"), "the API does not accept the key"),
+        (
+            feed(held=30),
+            (
+                "30 records are absent, too many to believe that they were deleted; look at the API, then"
+                ' "dockbell deletes approve main/shipments" or "dockbell deletes reject main/shipments"'
+            ),
+        ),
+        (
+            stands(drift=DRIFT, drifted=12),
+            (
+                '12 readings are held that differ by /a, /b alone; "dockbell drift absorb main/shipments" or "dockbell'
+                ' drift publish main/shipments" decides'
+            ),
+        ),
+        (
+            stands(drift=DRIFT),
+            (
+                'readings are held that differ by /a, /b alone; "dockbell drift absorb main/shipments" or "dockbell'
+                ' drift publish main/shipments" decides'
+            ),
+        ),
+        (
+            stands(quarantined=3),
+            '3 records in quarantine cannot be read; "dockbell status --verbose" says why',
+        ),
+    ],
+)
+def test_a_feed_that_needs_a_look_gives_its_reason(status: FeedStatus, reason: str) -> None:
+    assert judge(status) == [f"main/shipments: {reason}"]
+
+
+def test_a_feed_gives_every_reason_that_it_has() -> None:
+    assert len(judge(replace(feed(problem="no key", held=3), expected_at=NOON - MINUTE))) == 3
+
+
+@pytest.mark.parametrize(
+    "status", [stands(drift=replace(DRIFT, decision=Decision.ABSORB)), stands(holds=3), stands(rebaselining=True)]
+)
+def test_what_passes_by_itself_is_no_reason_to_look(status: FeedStatus) -> None:
+    assert judge(status) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "remarks"),
+    [
+        (replace(READ, state=None), []),
+        (stands(), []),
+        (stands(shape=Shape(("/id",), None, None)), []),
+        (
+            stands(shape=Shape(("/id",), None, None), proven=False),
+            ["key /id is learned, not proven yet: no deletions"],
+        ),
+        (
+            stands(shape=Shape(("/sku", "/bin"), None, None), proven=False),
+            ["key /sku + /bin is learned, not proven yet: nothing is published"],
+        ),
+        (
+            stands(rebaselining=True),
+            ["is read differently now: what differs is stored silently until a pass is complete"],
+        ),
+        (stands(holds=3), ["3 readings are held: older than what is stored, maybe a lagging replica's"]),
+        (
+            stands(drift=replace(DRIFT, decision=Decision.PUBLISH)),
+            ["drift of /a, /b: publish, until a pass meets no more of it"],
+        ),
+        (
+            replace(stands(), gap=Gap(NOON - 9 * MINUTE, NOON - MINUTE, "down")),
+            ["was blind for 8m until 1m ago: down"],
+        ),
+        (replace(stands(), gap=Gap(None, NOON - MINUTE, "store_lost")), ["was blind until 1m ago: store_lost"]),
+    ],
+)
+def test_what_is_worth_knowing_of_a_feed_is_said(status: FeedStatus, remarks: list[str]) -> None:
+    assert list(describe_feed(status, NOON)) == remarks
+
+
+async def test_what_may_still_be_stored_though_it_is_dropped_is_remarked(tmp_path: Path) -> None:
+    settings = FeedSettings("main", "shipments", ResourceSettings(every=MINUTE, drop=("/a", "/b")))
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
+    state = await store.open_feed(FEED)
+    await store.mark_dropped(state.id, ["/b"])
+    view = await SqliteView.open(store.path)
+    try:
+        found = await load_status(view, [settings], [], at=NOON, holder="", next_time=next_time)
+    finally:
+        await view.aclose()
+        await store.aclose()
+    assert found.feeds[0].undropped == ("/a",)
+    assert list(describe_feed(found.feeds[0], NOON)) == [
+        "/a may still be stored, from before it was dropped: a daemon removes it"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sink", "reasons"),
+    [
+        (replace(QUIET, dead=2), ['sink erp: 2 dead letters; "dockbell dead erp" lists them']),
+        (
+            replace(QUIET, dead=2, held=1),
+            ['sink erp: 2 dead letters, 1 of them holds its key back; "dockbell dead erp" lists them'],
+        ),
+        (
+            replace(QUIET, owed=9, oldest=NOON - 9 * MINUTE, paused="HTTP 410", paused_at=NOON - 2 * MINUTE),
+            ['sink erp: paused 2m ago, 9 events owed: HTTP 410; "dockbell resume erp" lets it go on'],
+        ),
+        (replace(QUIET, owed=9, oldest=NOON - 5 * MINUTE), []),
+        (
+            replace(QUIET, owed=9, oldest=NOON - 6 * MINUTE),
+            ["sink erp: an event waits for 6m, 9 events owed, 0 keys blocked"],
+        ),
+        (
+            replace(QUIET, blocked=1, oldest=NOON - timedelta(days=2), error="HTTP 503"),
+            ["sink erp: an event waits for 2d, 0 events owed, 1 key blocked; last error: HTTP 503"],
+        ),
+    ],
+)
+def test_a_sink_that_needs_a_look_gives_its_reason(sink: SinkState, reasons: list[str]) -> None:
+    assert judge(sink=sink) == reasons
+
+
+def down(minutes: float, **fields: Any) -> SinkState:
+    """Return a sink whose receiver has not been reached for so long."""
+    return replace(QUIET, found=Found(Condition.DOWN, NOON - minutes * MINUTE, "connection refused"), **fields)
+
+
+def test_a_receiver_that_cannot_be_reached_is_a_reason_after_a_while() -> None:
+    assert judge(sink=down(0.5)) == []
+    assert judge(sink=down(3)) == ["sink erp: its receiver cannot be reached for 3m: connection refused"]
+    assert judge(sink=replace(QUIET, found=Found(Condition.CONNECTED, NOON - 3 * MINUTE))) == []
+
+
+@pytest.mark.parametrize(
+    ("feed_", "sink", "hinders"),
+    [
+        (feed("HTTP 401"), QUIET, [True]),
+        (feed(held=7), QUIET, [False]),
+        (READ, QUIET, [False]),  # the first pass goes on
+        (replace(READ, state=FeedState(1, FEED, failed=run(RunKind.PASS, NOON))), QUIET, [True]),
+        (replace(feed(), expected_at=NOON - MINUTE), QUIET, [True]),
+        (feed(), replace(QUIET, dead=2), [False]),
+        (feed(), down(3, paused="maintenance", paused_at=NOON), [False]),
+        (feed(), replace(QUIET, owed=1, oldest=NOON - 9 * MINUTE), [False]),  # slow is not down
+        (feed(), down(3), [True]),
+        (feed(), down(9, owed=1, oldest=NOON - 9 * MINUTE), [True]),
+    ],
+)
+def test_a_reason_says_whether_it_keeps_dockbell_from_its_work(
+    feed_: FeedStatus, sink: SinkState, hinders: list[bool]
+) -> None:
+    reasons = find_reasons(Status(NOON, "process 1", (feed_,), (sink,)))
+    assert [reason.hinders for reason in reasons] == hinders
+
+
+def test_a_daemon_that_does_not_run_hinders_everything() -> None:
+    assert [reason.hinders for reason in find_reasons(Status(NOON, "", (), ()))] == [True]
+
+
+async def look(tmp_path: Path, every: timedelta | str = MINUTE) -> Status:
+    each = FeedSettings("main", "shipments", settings(every))
+    store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
+    view = await SqliteView.open(tmp_path / "a.db")
+    try:
+        state = await store.open_feed(FEED)
+        await store.open_feed(Feed("left", "items"))
+        await store.enroll("gone", "now")
+        await store.close_run(state.id, run(RunKind.PASS, NOON - MINUTE))
+        await store.save_habits(state.id, '{"clock":["local",0],"order":["key",0]}')
+        await store.publish(
+            state.id,
+            [
+                gap(FEED, NOON, began_at=start, ended_at=NOON, reason=GapReason.REFUSED)
+                for start in (None, NOON - MINUTE)
+            ],
+            Composer(FEED, name="acme", singular="shipment", epoch="epoch"),
+        )
+        await store.close_run(state.id, run(RunKind.POLL, NOON), Progress(NOON))
+        other = FeedSettings("main", "stock", settings(MINUTE))
+        return await load_status(view, [each, other], ["erp"], at=NOON, holder="me", next_time=next_time)
+    finally:
+        await view.aclose()
+        await store.aclose()
+
+
+def settings(every: timedelta | str) -> ResourceSettings:
+    return ResourceSettings(cron=every) if isinstance(every, str) else ResourceSettings(every=every)
+
+
+async def test_a_feed_is_expected_three_intervals_and_a_minute_after_its_last_complete_reading(tmp_path: Path) -> None:
+    status = (await look(tmp_path)).feeds[0]
+    assert (status.feed, status.read_at, status.expected_at) == (FEED, NOON, NOON + 4 * MINUTE)
+
+
+async def test_a_feed_that_was_never_read_is_not_expected(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
+    await store.open_feed(FEED)
+    view = await SqliteView.open(tmp_path / "a.db")
+    each = FeedSettings("main", "shipments", settings(MINUTE))
+    (status,) = (await load_status(view, [each], [], at=NOON, holder="", next_time=next_time)).feeds
+    assert (status.read_at, status.expected_at, status.gap) == (None, None, None)
+    await view.aclose()
+    await store.aclose()
+
+
+async def test_a_feed_with_a_cron_line_is_expected_when_it_has_rung_three_times(tmp_path: Path) -> None:
+    status = (await look(tmp_path, "*/5 * * * *")).feeds[0]
+    assert status.expected_at == NOON + 16 * MINUTE
+
+
+async def test_only_what_is_configured_is_looked_at_whether_the_store_knows_it_or_not(tmp_path: Path) -> None:
+    status = await look(tmp_path)
+    assert [str(each.feed) for each in status.feeds] == ["main/shipments", "main/stock"]
+    assert (status.feeds[1].state, status.feeds[1].learned) == (None, ())
+    assert status.sinks == (QUIET,)
+
+
+@pytest.mark.parametrize(("minutes", "reasons"), [(60, ["web: 1h ago, 41 connections were sent away"]), (61, [])])
+async def test_that_more_came_than_there_is_room_for_is_a_reason_for_an_hour(
+    tmp_path: Path, minutes: int, reasons: list[str]
+) -> None:
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
+    notices = (await store.open_feed(NOTICES)).id
+    compose = Composer(NOTICES, name="acme", singular="notice", epoch=store.epoch)
+    for count in (3, 41):
+        details = {"server": "web", "reason": f"{count} connections were sent away", "count": 1}
+        await store.publish(notices, [Statement(NOTICES, NoticeKind.CROWDED, NOON, details)], compose)
+    view = await SqliteView.open(tmp_path / "dockbell.db")
+    at = NOON + minutes * MINUTE
+    status = await load_status(view, [], [], at=at, holder="process 1", next_time=next_time)
+    assert [reason.partition(";")[0] for reason in judge_status(status)] == reasons
+    assert not any(reason.hinders for reason in find_reasons(status))
+    assert describe_status(status)["web"] == (
+        {"crowded_at": "2026-11-21T12:00:00.000Z", "reason": "41 connections were sent away"} if reasons else None
+    )
+    await view.aclose()
+    await store.aclose()
+
+
+async def test_a_feed_tells_how_far_its_polls_look_back_and_when_dockbell_was_blind_last(tmp_path: Path) -> None:
+    shipments, stock = (await look(tmp_path)).feeds
+    assert (shipments.lookback, stock.lookback) == (2 * MINUTE, None)  # our clock stands in for the service's
+    assert (shipments.gap, stock.gap) == (Gap(NOON - MINUTE, NOON, "refused"), None)
+    assert shipments.bad == ()
+    assert (dict(shipments.learned)["order"], stock.learned) == ("the key, ascending", ())
+
+
+@pytest.mark.parametrize(
+    ("age", "text"),
+    [
+        (timedelta(seconds=-3), "0s"),
+        (timedelta(seconds=59.9), "59s"),
+        (timedelta(minutes=3, seconds=20), "3m20s"),
+        (timedelta(hours=2, minutes=5, seconds=7), "2h5m"),
+        (timedelta(days=3, hours=4, minutes=5), "3d4h"),
+    ],
+)
+def test_an_age_is_told_in_two_units_at_most(age: timedelta, text: str) -> None:
+    assert format_age(age) == text
+
+
+# Passes --------------------------------------------------------------------------------------------------------------
+
+
+def fails(count: int, minutes: float, **fields: Any) -> FeedStatus:
+    """Return a feed that is polled, but whose passes fail."""
+    poll, full = run(RunKind.POLL, NOON), run(RunKind.PASS, NOON - 200 * MINUTE)
+    failing = Failing(count, NOON - minutes * MINUTE, "page 42: HTTP 500")
+    return replace(READ, state=replace(FeedState(1, FEED, full=full, poll=poll, failing=failing, **fields)))
+
+
+def test_passes_that_fail_while_polls_go_on_are_a_reason_that_says_what_is_blind() -> None:
+    (reason,) = find_reasons(Status(NOON, "process 1", (fails(7, 190),), ()))
+    assert reason.words == (
+        "no complete pass for 3h20m, 7 failed in a row: page 42: HTTP 500; deletions and changes without a new"
+        " updated_at are not seen; polls go on"
+    )
+    assert reason.hinders
+
+
+def test_a_first_pass_that_fails_while_polls_go_on_is_one_too() -> None:
+    state = fails(3, 16).state
+    assert state is not None
+    (reason,) = judge(replace(READ, state=replace(state, full=None)))
+    assert reason.startswith("main/shipments: no complete pass yet, 3 failed in a row: page 42")
+
+
+@pytest.mark.parametrize(("count", "minutes"), [(2, 60), (30, 14)])
+def test_a_few_passes_that_fail_or_many_within_minutes_are_none(count: int, minutes: float) -> None:
+    assert judge(fails(count, minutes)) == []
+
+
+def test_a_pass_that_was_not_made_when_the_third_was_due_is_one() -> None:
+    state = replace(stands().state or FeedState(1, FEED), poll=run(RunKind.POLL, NOON))
+    (reason,) = judge(replace(READ, state=state, pass_expected_at=NOON - MINUTE))
+    assert reason.startswith("main/shipments: no complete pass for 5m; deletions")
+
+
+def test_a_feed_without_polls_is_not_read_at_all_when_its_passes_fail() -> None:
+    stock = replace(fails(7, 190), feed=Feed("main", "stock"), expected_at=NOON - MINUTE)
+    assert [reason[:41] for reason in judge(stock)] == ["main/stock: last read to its end 0s ago, "]

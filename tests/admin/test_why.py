@@ -1,0 +1,450 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dockbell.admin.why import (
+    Account,
+    Presence,
+    Stage,
+    Told,
+    Transit,
+    explain,
+    find_account,
+    find_transits,
+    gather,
+    read_key,
+)
+from dockbell.app.scheduler import next_time
+from dockbell.config import FeedSettings, ResourceSettings, SinkSettings
+from dockbell.core.comparing.drift import Decision, Drift
+from dockbell.core.comparing.judgement import PURGED, Finding
+from dockbell.core.key import decode, encode
+from dockbell.core.model import Event, Feed, RunKind, Via
+from dockbell.core.publishing.settlement import Blocked, DeadLetter
+from dockbell.core.reading.shape import Shape
+from dockbell.detection.poller import Poller
+from dockbell.detection.reader import Reader
+from dockbell.detection.reconciler import Reconciler
+from dockbell.host.evaluator import SHARED, Evaluator
+from dockbell.ports import FeedState, Noted, Quarantined, RunRecord, Standing, StoredRecord
+from dockbell.stores.sqlite import SqliteStore, SqliteView
+from tests.fakes import NOON, Clock, Ear, FakeSource
+
+FEED = Feed("main", "shipments")
+MINUTE = timedelta(minutes=1)
+SETTINGS = FeedSettings("main", "shipments", ResourceSettings(every=MINUTE))
+PASS = RunRecord(RunKind.PASS, NOON - MINUTE, None, NOON, pages=1, records=7, events=0)
+POLL = replace(PASS, kind=RunKind.POLL, asked_at=NOON, since=NOON - 2 * MINUTE)
+STATE = FeedState(1, FEED, shape=Shape(("/id",), None, None), proven=True, first_asked_at=NOON, passes=1, full=PASS)
+RECORD = StoredRecord("a", NOON, b"f" * 16, 0)
+HELD = Drift(frozenset({"/new"}))
+
+
+def event(sequence: int, change: str = "updated") -> Event:
+    return Event(FEED, sequence, "a", f"evt_{sequence}", f"dockbell.shipment.{change}", change, 1, b"{}")
+
+
+TOLD = (Told(NOON, event(1)),)
+
+
+def noted(finding: Finding, sequence: int | None = None) -> Noted:
+    return Noted(NOON, Via.POLL, finding, NOON, b"f" * 16, sequence)
+
+
+def account(
+    state: FeedState | None = STATE, record: StoredRecord | None = RECORD, *notes: Noted, events: Sequence[Told] = ()
+) -> Account:
+    return Account(NOON, FEED, "a", SETTINGS, state, record, notes=notes, events=tuple(events))
+
+
+# Why there is no event -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (
+            replace(account(None), settings=None),
+            "main/shipments is not configured, or disabled: it is not read",
+        ),
+        (account(None, None), 'main/shipments was never read; "dockbell run" reads it'),
+        (account(replace(STATE, problem="the key is refused")), "main/shipments is stopped: the key is refused"),
+        (
+            replace(account(), quarantined=(Quarantined("a", "key a: stands twice", NOON, NOON),)),
+            "it is in quarantine since 2026-11-21 12:00:00Z: key a: stands twice",
+        ),
+        (
+            account(STATE, replace(RECORD, awaited_at=NOON), noted(Finding.AWAITED)),
+            "its event waits for its detail since 2026-11-21 12:00:00Z, for 5m at the most",
+        ),
+        (account(STATE, RECORD, noted(Finding.AWAITED), events=TOLD), ""),
+        (
+            account(STATE, replace(RECORD, held_at=NOON)),
+            (
+                "a reading of it is held as stale since 2026-11-21 12:00:00Z: it is older than what is stored, and is"
+                " believed when it is still the same 1m later"
+            ),
+        ),
+        (
+            account(STATE, replace(RECORD, gone_at=NOON, fingerprint=PURGED), noted(Finding.PURGED, 7), events=TOLD),
+            (
+                "its content was purged at 2026-11-21 12:00:00Z on the operator's word; when the API shows it again,"
+                " it is restored"
+            ),
+        ),
+        (
+            account(STATE, replace(RECORD, gone_at=NOON, fingerprint=PURGED)),
+            "its content was purged on the operator's word; when the API shows it again, it is restored",
+        ),
+        (
+            account(STATE, replace(RECORD, is_dormant=True)),
+            "it is absent, and kept until it is seen again: an operator rejected its deletion",
+        ),
+        (
+            account(replace(STATE, rebaselining=True), replace(RECORD, is_dormant=True)),
+            "it is absent, and kept until it is seen again: the feed is read differently now",
+        ),
+        (
+            account(replace(STATE, held=30), replace(RECORD, suspected_at=NOON)),
+            (
+                "it is absent since 2026-11-21 12:00:00Z, and its deletion one of 30 that are held;"
+                ' "dockbell deletes approve main/shipments" or "dockbell deletes reject main/shipments" decides'
+            ),
+        ),
+        (
+            account(replace(STATE, confirm_at=NOON + MINUTE), replace(RECORD, suspected_at=NOON)),
+            (
+                "it is absent since 2026-11-21 12:00:00Z, and deleted once a second pass confirms that,"
+                " due at 2026-11-21 12:01:00Z"
+            ),
+        ),
+        (
+            account(STATE, replace(RECORD, suspected_at=NOON)),
+            "it is absent since 2026-11-21 12:00:00Z, and deleted once a second pass confirms that",
+        ),
+        (
+            account(STATE, RECORD, noted(Finding.TOUCHED)),
+            "only its timestamp moved, at 2026-11-21 12:00:00Z; touch = true in [resources.shipments] publishes that",
+        ),
+        (
+            account(STATE, RECORD, noted(Finding.CREATED, 1), noted(Finding.QUIET), events=TOLD),
+            "the reading of 2026-11-21 12:00:00Z differs only in members that are ignored",
+        ),
+        (
+            account(STATE, RECORD, noted(Finding.DRIFT)),
+            (
+                "the reading of 2026-11-21 12:00:00Z was held as drift;"
+                ' "dockbell drift absorb main/shipments" or "dockbell drift publish main/shipments" decides'
+            ),
+        ),
+        (
+            account(STATE, RECORD, noted(Finding.ABSORBED)),
+            "the reading of 2026-11-21 12:00:00Z was stored silently: the operator absorbed the new fields",
+        ),
+        (
+            account(STATE, RECORD, noted(Finding.REBASELINED)),
+            "the reading of 2026-11-21 12:00:00Z was stored silently: the feed is read differently now",
+        ),
+        (
+            account(STATE, RECORD, noted(Finding.UNPROVEN)),
+            "the reading of 2026-11-21 12:00:00Z was stored silently: the key is not proven unique yet",
+        ),
+        (
+            account(STATE, RECORD, noted(Finding.POSTPONED)),
+            "the reading of 2026-11-21 12:00:00Z was left to the first poll: the key is not proven unique yet",
+        ),
+        (
+            account(replace(STATE, full=None, failed=replace(PASS, problem="HTTP 500")), None),
+            (
+                "no run has shown it, and no pass over main/shipments is complete yet; the last run is incomplete:"
+                " HTTP 500"
+            ),
+        ),
+        (
+            account(STATE, None),
+            "no complete run has ever shown it; the last pass was made at 2026-11-21 11:59:00Z and had 7 records",
+        ),
+        (
+            account(replace(STATE, poll=POLL, failed=replace(POLL, problem="HTTP 500")), None),
+            (
+                "no complete run has ever shown it; the last pass was made at 2026-11-21 11:59:00Z and had 7 records,"
+                " the last poll was made at 2026-11-21 12:00:00Z; the last run is incomplete: HTTP 500"
+            ),
+        ),
+        (
+            account(replace(STATE, drift=HELD), events=TOLD),
+            (
+                "readings that differ by /new alone are held as drift;"
+                ' "dockbell drift absorb main/shipments" or "dockbell drift publish main/shipments" decides'
+            ),
+        ),
+        (
+            account(STATE, replace(RECORD, revision=3)),
+            "its events, the last of revision 3, are older than what keep_events keeps",
+        ),
+        (
+            account(STATE, replace(RECORD, revision=3, gone_at=NOON)),
+            "its events, the last of revision 3, are older than what keep_events keeps",
+        ),
+        (
+            account(replace(STATE, shape=Shape(("/code",)), proven=False)),
+            "key /code is learned, not proven yet: nothing is published until a pass is complete",
+        ),
+        (account(), "it is unchanged since the baseline of 2026-11-21 12:00:00Z, which is silent"),
+        (
+            account(replace(STATE, proven=False)),
+            "it is unchanged since the baseline of 2026-11-21 12:00:00Z, which is silent",
+        ),
+        (
+            account(replace(STATE, first_asked_at=None, drift=replace(HELD, decision=Decision.ABSORB))),
+            "it is unchanged since the baseline, which is silent",
+        ),
+        (
+            account(STATE, RECORD, noted(Finding.SEEN_AGAIN)),
+            "it is unchanged since the baseline of 2026-11-21 12:00:00Z, which is silent",
+        ),
+        (account(STATE, RECORD, noted(Finding.UPDATED, 1), events=TOLD), ""),
+        (account(STATE, replace(RECORD, gone_at=NOON, revision=2), noted(Finding.DELETED, 1), events=TOLD), ""),
+    ],
+)
+def test_why_nothing_is_published_is_said_in_one_sentence(found: Account, reason: str) -> None:
+    assert explain(found) == reason
+
+
+@pytest.mark.parametrize(
+    ("record", "presence"),
+    [
+        (None, Presence.UNKNOWN),
+        (RECORD, Presence.PRESENT),
+        (replace(RECORD, suspected_at=NOON), Presence.SUSPECTED),
+        (replace(RECORD, is_dormant=True), Presence.DORMANT),
+        (replace(RECORD, gone_at=NOON), Presence.GONE),
+    ],
+)
+def test_a_record_is_stored_in_one_of_five_ways(record: StoredRecord | None, presence: Presence) -> None:
+    assert account(STATE, record).presence is presence
+
+
+# Keys ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given_key", "keys"),
+    [
+        ("shp_1", ["shp_1"]),
+        ("SKU-1,wh_1", ["SKU-1,wh_1", "SKU-1%2Cwh_1"]),
+        ("a%2Fb", ["a%2Fb", "a%252Fb"]),
+        ("a/b+#%é", ["a%2Fb%2B%23%25é"]),
+        ("SKU 1,wh_1", ["SKU%201,wh_1", "SKU%201%2Cwh_1"]),
+        ("a%2Fb c", ["a%2Fb%20c", "a%252Fb%20c"]),
+    ],
+)
+def test_a_key_is_taken_for_the_key_strings_that_it_may_mean(given_key: str, keys: list[str]) -> None:
+    assert read_key(given_key) == keys
+
+
+@pytest.mark.parametrize("given_key", ["", "\udc80", "%ff"])
+def test_what_can_be_no_key_is_refused(given_key: str) -> None:
+    with pytest.raises(ValueError, match="key"):
+        read_key(given_key)
+
+
+@given(st.lists(st.text(min_size=1), min_size=1, max_size=3))
+def test_every_key_string_stands_for_itself_and_every_raw_key_is_understood(components: list[str]) -> None:
+    try:
+        text = encode(components)
+    except ValueError:
+        return  # half a surrogate pair
+    assert read_key(text)[0] == text
+    if len(components) == 1 and "%" not in components[0]:
+        assert text in read_key(components[0])
+    assert all(decode(key) for key in read_key(text))
+
+
+# Deliveries ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("standing", "stages"),
+    [
+        (Standing("erp", 3), ["delivered", "delivered", "delivered"]),
+        (Standing("erp", 1), ["delivered", "owed", "owed"]),
+        (Standing("erp", 3, Blocked(FEED, "a", 2, 4, NOON, "HTTP 503")), ["delivered", "blocked", "waiting"]),
+        (Standing("erp", 3, None, (DeadLetter(FEED, "a", 2, 9, NOON, "x"),)), ["delivered", "dead", "delivered"]),
+    ],
+)
+async def test_an_event_is_somewhere_on_its_way_to_a_sink(standing: Standing, stages: list[str]) -> None:
+    transits = await find_transits([event(1), event(2), event(3)], standing, SinkSettings(type="stdout"), SHARED)
+    assert [transit.stage.value for transit in transits] == stages
+
+
+async def test_a_blocked_event_says_how_often_it_was_tried_and_when_it_is_next() -> None:
+    blocked = Blocked(FEED, "a", 1, 4, NOON, "HTTP 503")
+    (transit,) = await find_transits([event(1)], Standing("erp", 3, blocked), SinkSettings(type="stdout"), SHARED)
+    assert transit == Transit("erp", Stage.BLOCKED, 4, "HTTP 503", NOON)
+
+
+async def test_attempts_at_an_event_that_is_filtered_now_are_not_those_of_the_next() -> None:
+    settings = SinkSettings(type="stdout", changes=("deleted",))
+    standing = Standing("erp", 3, Blocked(FEED, "a", 1, 4, NOON, "HTTP 503"))
+    filtered, blocked = await find_transits([event(1), event(2, "deleted")], standing, settings, SHARED)
+    assert (filtered.stage, blocked.stage, blocked.attempts) == (Stage.FILTERED, Stage.BLOCKED, 0)
+
+
+@pytest.mark.parametrize("filters", [{"sources": ["other"]}, {"resources": ["stock"]}, {"changes": ["deleted"]}])
+async def test_what_a_sink_does_not_want_is_filtered(filters: dict[str, list[str]]) -> None:
+    settings = SinkSettings.model_validate({"type": "stdout"} | filters)
+    (transit,) = await find_transits([event(1)], Standing("erp", 3), settings, SHARED)
+    assert transit.stage is Stage.FILTERED
+
+
+async def test_an_event_that_went_out_because_its_filter_took_too_long_says_so() -> None:
+    settings = SinkSettings(type="stdout", where="after.t.exists(a, after.t.exists(b, a + b == 1))")
+    large = replace(event(1), body=b'{"data":{"after":{"t":[' + b"0," * 20_000 + b"0]}}}")
+    with closing(Evaluator(timedelta(milliseconds=100))) as evaluator:
+        (transit,) = await find_transits([large], Standing("erp", 3), settings, evaluator)
+    assert (transit.stage, transit.error) == (
+        Stage.DELIVERED,
+        "where: takes too long to judge of so large a record",
+    )
+
+
+async def test_an_event_that_went_out_because_its_record_left_the_filter_says_so() -> None:
+    settings = SinkSettings(type="stdout", where="after.status == 'shipped'", on_leave="send")
+    left = replace(event(1), body=b'{"data":{"before":{"status":"shipped"},"after":{"status":"lost"}}}')
+    (transit,) = await find_transits([left], Standing("erp", 3), settings, SHARED)
+    assert (transit.stage, transit.error) == (
+        Stage.DELIVERED,
+        "it left the filter: after.status == 'shipped' does not hold",
+    )
+
+
+def test_a_named_event_that_was_published_unjudged_is_told_from_others() -> None:
+    bodies = (b'{"data":{"unjudged":true}}', b'{"data":{"after":{"unjudged":true}}}')
+    assert [Told(NOON, replace(event(1), body=body)).is_unjudged for body in bodies] == [True, False]
+
+
+def test_runs_of_a_kind_that_end_together_are_gathered() -> None:
+    cut = replace(POLL, problem="HTTP 500")
+    assert gather([PASS, POLL, POLL, cut, POLL]) == [[PASS], [POLL, POLL], [cut], [POLL]]
+    assert gather([]) == []
+
+
+# What is stored ------------------------------------------------------------------------------------------------------
+
+
+class Rig:
+    """One feed, read from a source that lists what it is told."""
+
+    def __init__(self, store: SqliteStore, view: SqliteView, clock: Clock) -> None:
+        self.clock, self.view = clock, view
+        self.source = FakeSource(clock, page_size=20)
+        reader = Reader(
+            FEED,
+            ResourceSettings(every=timedelta(seconds=15), reconcile=timedelta(days=1), ignore=("/seen",)),
+            name="acme",
+            base_url="https://api.example.com",
+            source=self.source,
+            store=store,
+            telemetry=Ear().telemetry,
+            now=clock,
+            steady=clock.steady,
+            next_time=next_time,
+        )
+        self.poller, self.reconciler = Poller(reader), Reconciler(reader)
+
+    async def why(self, key: str, sinks: Sequence[str] = ()) -> Account:
+        """Return the account of a record."""
+        settings = {name: SinkSettings(type="stdout") for name in sinks}
+        return await find_account(self.view, FEED, key, feeds=[SETTINGS], sinks=settings, at=self.clock())
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    clock = Clock()
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock)
+    view = await SqliteView.open(tmp_path / "dockbell.db")
+    rig = Rig(store, view, clock)
+    for key in ("a", "b/ü"):
+        rig.source.put(key, status="open")
+    clock.pass_(10)
+    await rig.reconciler.run_once()
+    await store.enroll("floor", "beginning")
+    yield rig
+    await view.aclose()
+    await store.aclose()
+
+
+async def test_a_change_is_told_with_its_run_its_finding_its_event_and_its_delivery(rig: Rig) -> None:
+    rig.clock.pass_(60)
+    rig.source.put("a", status="packed")
+    rig.clock.pass_(1)
+    await rig.poller.run_once()
+    found = await rig.why("a", ["floor", "new"])
+    assert (found.is_known, found.presence, explain(found)) == (True, Presence.PRESENT, "")
+    assert found.record is not None
+    assert found.record.revision == 1
+    assert [run.kind for run in found.runs] == [RunKind.PASS, RunKind.POLL]
+    (note,) = found.notes
+    assert (note.finding, note.via, note.fingerprint) == (Finding.UPDATED, Via.POLL, found.record.fingerprint)
+    (told,) = found.events
+    assert (told.event.sequence, told.event.type, told.recorded_at) == (
+        note.sequence,
+        "dockbell.shipment.updated",
+        rig.clock(),
+    )
+    assert told.transits == (Transit("floor", Stage.OWED), Transit("new", Stage.UNBEGUN))
+
+
+async def test_a_key_as_the_api_writes_it_finds_its_record(rig: Rig) -> None:
+    found = await rig.why("b/ü")
+    assert (found.key, found.presence) == ("b%2Fü", Presence.PRESENT)
+    assert explain(found) == "it is unchanged since the baseline of 2026-11-21 12:00:10Z, which is silent"
+
+
+async def test_a_key_that_nobody_knows_was_shown_by_no_run(rig: Rig) -> None:
+    found = await rig.why("x y")
+    assert (found.key, found.is_known, found.presence) == ("x%20y", False, Presence.UNKNOWN)
+    assert explain(found).startswith(
+        "no complete run has ever shown it; the last pass was made at 2026-11-21 12:00:10Z"
+    )
+
+
+async def test_polls_that_began_after_a_change_covered_it_and_those_before_did_not(rig: Rig) -> None:
+    for _ in range(3):
+        rig.clock.pass_(30)
+        await rig.poller.run_once()
+    rig.source.put("a", status="packed")
+    rig.clock.pass_(30)
+    await rig.poller.run_once()
+    assert [run.asked_at for run in (await rig.why("a")).runs if run.kind is RunKind.POLL] == [
+        NOON + timedelta(seconds=100),
+        NOON + timedelta(seconds=130),
+    ]
+
+
+async def test_a_feed_that_was_never_read_knows_no_record(rig: Rig) -> None:
+    found = await find_account(rig.view, Feed("main", "stock"), "a", feeds=[SETTINGS], sinks={}, at=NOON)
+    assert (found.settings, found.state, found.is_known) == (None, None, False)
+    assert explain(found) == "main/stock is not configured, or disabled: it is not read"
+
+
+async def test_a_record_that_was_only_ever_bad_is_known(rig: Rig) -> None:
+    rig.clock.pass_(60)
+    deep: list[object] = []
+    for _ in range(250):
+        deep = [deep]
+    rig.source.put("bad", nested=deep)
+    rig.clock.pass_(1)
+    await rig.poller.run_once()
+    found = await rig.why("bad")
+    assert (found.is_known, found.record, len(found.quarantined)) == (True, None, 1)
+    assert explain(found).startswith("it is in quarantine since 2026-11-21 12:01:11Z: key bad: not usable JSON: nested")

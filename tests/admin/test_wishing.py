@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from dockbell.admin.wishing import (
+    HeldDrift,
+    Result,
+    UnknownFeed,
+    await_wishes,
+    find_feeds,
+    leave_wishes,
+    list_deletions,
+    list_drift,
+    read_result,
+)
+from dockbell.core.comparing.canon import Canon
+from dockbell.core.comparing.drift import Decision
+from dockbell.core.comparing.judge import Judge
+from dockbell.core.comparing.judgement import Reading
+from dockbell.core.model import ClockSource, Feed, Page, RunKind, Via
+from dockbell.core.publishing.event import Composer
+from dockbell.ports import RunRecord, Wish, Wished
+from dockbell.stores.sqlite import SqliteStore, SqliteView
+from dockbell.stores.sqlite.desk import SqliteDesk
+from tests.fakes import NOON
+
+MAIN = Feed("main", "shipments")
+STOCK = Feed("main", "stock")
+OTHER = Feed("other", "shipments")
+KNOWN = (MAIN, STOCK, OTHER)
+
+
+@pytest.mark.parametrize(
+    ("names", "feeds"),
+    [
+        ((), KNOWN),
+        (("stock",), (STOCK,)),
+        (("other/shipments", "main/shipments"), (OTHER, MAIN)),
+        (("stock", "main/stock"), (STOCK,)),
+    ],
+)
+def test_feeds_are_named_in_full_or_by_a_resource_that_one_source_has(
+    names: Sequence[str], feeds: Sequence[Feed]
+) -> None:
+    assert find_feeds(names, KNOWN) == feeds
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("shipments", '"shipments" is read from several sources; name one of main/shipments, other/shipments'),
+        ("stok", 'feed "stok" is not configured; did you mean "stock"?'),
+        ("main/stok", 'feed "main/stok" is not configured; did you mean "main/stock"?'),
+        ("zebra", 'feed "zebra" is not configured; known are shipments, stock'),
+    ],
+)
+def test_a_name_of_no_feed_or_of_several_is_refused(name: str, told: str) -> None:
+    with pytest.raises(UnknownFeed) as error:
+        find_feeds([name], KNOWN)
+    assert str(error.value) == told
+
+
+@pytest.mark.parametrize(
+    ("outcome", "result"),
+    [
+        (None, Result(MAIN, "waiting", detail="the daemon has not done it yet")),
+        (
+            "complete: 3 pages, 600 records, 1 created",
+            Result(MAIN, "complete", {"pages": 3, "records": 600, "created": 1}),
+        ),
+        (
+            "complete: 12 records are kept until they are seen again",
+            Result(MAIN, "complete", {}, "12 records are kept until they are seen again"),
+        ),
+        ("incomplete: page 3: HTTP 500", Result(MAIN, "incomplete", {}, "page 3: HTTP 500")),
+        ("failed: 3 pages, 4 records", Result(MAIN, "failed", {}, "3 pages, 4 records")),
+    ],
+)
+def test_an_outcome_is_read_as_a_verdict_with_its_counts(outcome: str | None, result: Result) -> None:
+    assert read_result(Wished(1, Wish.RECONCILE, MAIN, outcome)) == result
+
+
+def test_only_what_is_complete_is_done() -> None:
+    assert read_result(Wished(1, Wish.RECONCILE, MAIN, "complete: 1 pages")).is_done
+    assert not read_result(Wished(1, Wish.RECONCILE, MAIN)).is_done
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
+    await store.open_feed(MAIN)
+    yield store
+    await store.aclose()
+
+
+@pytest.fixture
+async def desk(store: SqliteStore) -> AsyncIterator[SqliteDesk]:
+    desk = await SqliteDesk.open(store.path)
+    yield desk
+    await desk.aclose()
+
+
+@pytest.fixture
+async def view(store: SqliteStore) -> AsyncIterator[SqliteView]:
+    view = await SqliteView.open(store.path)
+    yield view
+    await view.aclose()
+
+
+async def test_a_wish_for_a_feed_that_was_never_read_fails_and_the_others_are_left(desk: SqliteDesk) -> None:
+    left, refused = await leave_wishes(desk, [MAIN, STOCK], Wish.RECONCILE, NOON)
+    assert (left.feed, left.outcome) == (MAIN, None)
+    assert refused.outcome == 'failed: feed main/stock: was never read; "dockbell run" reads it first'
+
+
+async def test_a_wish_comes_back_with_its_outcome_once_the_daemon_has_done_it(
+    store: SqliteStore, desk: SqliteDesk
+) -> None:
+    wishes = await leave_wishes(desk, [STOCK, MAIN], Wish.RECONCILE, NOON)
+    told: list[Sequence[Wished]] = []
+    is_told = anyio.Event()
+
+    def tell(waiting: Sequence[Wished]) -> None:
+        told.append(waiting)
+        is_told.set()
+
+    async def attend() -> None:
+        await is_told.wait()
+        (wished,) = await store.take_wishes()
+        await store.fulfil(wished, "complete: 1 pages")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(attend)
+        done = await await_wishes(desk, wishes, is_held=lambda: True, tell=tell)
+    assert [(wished.feed, wished.outcome) for wished in done] == [
+        (STOCK, wishes[0].outcome),
+        (MAIN, "complete: 1 pages"),
+    ]
+    assert [wished.feed for wished in told[0]] == [MAIN]
+
+
+async def test_nobody_waits_for_a_daemon_that_has_ended(desk: SqliteDesk) -> None:
+    wishes = await leave_wishes(desk, [MAIN], Wish.APPROVE, NOON)
+    (waiting,) = await await_wishes(desk, wishes, is_held=lambda: False, tell=lambda _: None)
+    assert (waiting.wish, waiting.outcome) == (Wish.APPROVE, None)
+
+
+async def test_held_deletions_are_listed_with_examples(store: SqliteStore, view: SqliteView) -> None:
+    compose = Composer(MAIN, name="acme", singular="shipment", epoch="epoch")
+    state = await store.open_feed(MAIN)
+    judge = Judge(MAIN, key=("/id",), updated_at=None, created_at=None, canon=Canon())
+    raws = tuple(json.dumps({"id": key}).encode() for key in "abc")
+    page = Page(raws, None, "shipments", NOON, ClockSource.DATE, NOON, NOON)
+    await store.commit_page(state.id, partial(judge.judge, page, Reading(Via.PASS, NOON)), compose, via=Via.PASS)
+    assert await list_deletions(view, KNOWN, most=2) == []
+    await store.suspect(state.id, [3], NOON - timedelta(minutes=1))
+    await store.suspect(state.id, [1, 2], NOON)
+    run = RunRecord(RunKind.PASS, NOON, None, NOON, pages=1, records=0, events=0)
+    await store.close_pass(
+        state.id, run, held=3, confirm_at=None, proven=False, newest=None, lateness=None, statements=(), compose=compose
+    )
+    (held,) = await list_deletions(view, KNOWN, most=2)
+    assert (held.feed, held.count, held.since) == (MAIN, 3, NOON - timedelta(minutes=1))
+    assert [record.key for record in held.sample] == ["c", "a"]
+    assert await list_deletions(view, [STOCK], most=2) == []
+
+
+async def test_drift_is_listed_with_what_becomes_of_it(store: SqliteStore, view: SqliteView) -> None:
+    compose = Composer(MAIN, name="acme", singular="shipment", epoch="epoch")
+    state = await store.open_feed(MAIN)
+    judge = Judge(MAIN, key=("/id",), updated_at=None, created_at=None, canon=Canon())
+    assert await list_drift(view, KNOWN) == []
+    for fields in ({}, {"new": 1, "carbon": None}):
+        raws = tuple(json.dumps({"id": key} | fields).encode() for key in "abc")
+        page = Page(raws, None, "shipments", NOON, ClockSource.DATE, NOON, NOON)
+        await store.commit_page(state.id, partial(judge.judge, page, Reading(Via.PASS, NOON)), compose, via=Via.PASS)
+    found = HeldDrift(MAIN, ("/carbon", "/new"), 0, NOON, Decision.HOLD)
+    assert await list_drift(view, KNOWN) == [found]
+    await store.decide_drift(state.id, Decision.ABSORB)
+    assert [each.decision for each in await list_drift(view, [MAIN])] == [Decision.ABSORB]

@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import anyio
+import pytest
+import time_machine
+
+from dockbell.app import scheduler as module
+from dockbell.app.scheduler import Alarm, Scheduler, next_time
+
+SATURDAY = datetime(2026, 11, 21, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+YEARS = timedelta(days=10_000)
+STEPS = [HOUR, -HOUR, YEARS, -YEARS]
+
+
+@pytest.fixture
+def wall() -> Iterator[time_machine.Traveller]:
+    """Return our wall clock, to be set; it goes on by itself."""
+    with time_machine.travel(SATURDAY) as clock:
+        yield clock
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at the clocks more often than once a second."""
+    monkeypatch.setattr(module, "_LOOK_EVERY", timedelta(seconds=0.02))
+
+
+async def rings(alarm: Alarm, seconds: float) -> int:
+    """Return how often an alarm rings from now on, for a while."""
+    count = 0
+    with anyio.move_on_after(seconds):
+        while True:
+            await alarm.wait()
+            count += 1
+    return count
+
+
+async def test_a_repeated_alarm_rings_at_once_and_then_at_its_interval() -> None:
+    async with Scheduler() as scheduler:
+        alarm = scheduler.repeat("poll", timedelta(seconds=0.05))
+        with anyio.fail_after(5):
+            began = anyio.current_time()
+            for _ in range(3):
+                await alarm.wait()
+        assert anyio.current_time() - began >= 0.09
+
+
+async def test_rings_that_come_while_the_agent_is_busy_count_as_one() -> None:
+    async with Scheduler() as scheduler:
+        alarm = scheduler.alarm("pass")
+        for _ in range(3):
+            await alarm.ring()
+        await alarm.wait()
+        with anyio.move_on_after(0.05) as waiting:
+            await alarm.wait()
+        assert waiting.cancelled_caught
+
+
+async def test_a_crontab_line_with_names_of_days_rings_too() -> None:
+    async with Scheduler() as scheduler:
+        alarm = scheduler.repeat("poll", "* * * * mon-sun")
+        with anyio.move_on_after(0.05) as waiting:
+            await alarm.wait()
+        assert waiting.cancelled_caught  # at the next full minute, not now
+
+
+@pytest.mark.parametrize(
+    ("every", "due"),
+    [
+        (timedelta(hours=24), SATURDAY + timedelta(hours=24)),
+        ("30 6 * * mon-fri", datetime(2026, 11, 23, 6, 30, tzinfo=UTC)),
+        ("0 12 * * sat", datetime(2026, 11, 28, 12, tzinfo=UTC)),
+    ],
+)
+def test_the_next_time_counts_from_the_last(every: timedelta | str, due: datetime) -> None:
+    assert next_time(every, SATURDAY) == due
+
+
+# The wall clock steps ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_step_of_the_wall_clock_neither_stops_an_interval_nor_makes_it_ring_more_often(
+    wall: time_machine.Traveller, quick: None, step: timedelta
+) -> None:
+    async with Scheduler() as scheduler:
+        alarm = scheduler.repeat("poll", timedelta(seconds=0.1))
+        await alarm.wait()
+        wall.shift(step)
+        assert 2 <= await rings(alarm, 0.55) <= 6
+
+
+async def test_without_a_look_in_between_a_step_ahead_rings_no_interval_early(wall: time_machine.Traveller) -> None:
+    async with Scheduler() as scheduler:
+        long = scheduler.repeat("pass", HOUR)
+        short = scheduler.repeat("poll", timedelta(seconds=0.1))
+        once = scheduler.alarm("once")
+        once.ring_in(HOUR)
+        await long.wait()
+        wall.shift(YEARS)
+        assert await rings(short, 0.35) >= 2  # whenever this one rings, APScheduler looks at all
+        assert await rings(long, 0.01) == 0
+        assert await rings(once, 0.01) == 0
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_step_of_the_wall_clock_changes_no_delay(
+    wall: time_machine.Traveller, quick: None, step: timedelta
+) -> None:
+    async with Scheduler() as scheduler:
+        soon, late = scheduler.alarm("soon"), scheduler.alarm("late")
+        soon.ring_in(timedelta(seconds=0.3))
+        late.ring_in(HOUR * 2)
+        began = time.monotonic()
+        wall.shift(step)
+        with anyio.fail_after(5):
+            await soon.wait()
+        assert 0.25 < time.monotonic() - began < 2
+        assert await rings(soon, 0.1) == await rings(late, 0.1) == 0
+
+
+async def test_time_that_the_machine_slept_counts(
+    wall: time_machine.Traveller, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Scheduler() as scheduler:
+        poll, daily = scheduler.repeat("poll", HOUR / 2), scheduler.repeat("daily", 24 * HOUR)
+        soon, late = scheduler.alarm("soon"), scheduler.alarm("late")
+        soon.ring_in(HOUR / 2)
+        late.ring_in(HOUR * 2)
+        assert (await rings(poll, 0.05), await rings(daily, 0.01)) == (1, 1)
+
+        awake = module.elapsed
+        monkeypatch.setattr(module, "elapsed", lambda: awake() + HOUR)
+        wall.shift(HOUR)
+
+        assert (await rings(poll, 0.2), await rings(soon, 0.1)) == (1, 1)
+        assert (await rings(daily, 0.1), await rings(late, 0.1)) == (0, 0)
+
+
+async def test_times_of_a_crontab_line_that_a_step_skipped_ring_once(wall: time_machine.Traveller, quick: None) -> None:
+    async with Scheduler() as scheduler:
+        alarm = scheduler.repeat("poll", "*/5 * * * *")
+        assert await rings(alarm, 0.05) == 0
+        wall.shift(HOUR + timedelta(seconds=90))
+        assert await rings(alarm, 0.3) == 1
+        wall.shift(YEARS)
+        assert await rings(alarm, 0.3) == 1
+
+
+async def test_after_a_step_back_the_times_of_a_crontab_line_ring_again(
+    wall: time_machine.Traveller, quick: None
+) -> None:
+    async with Scheduler() as scheduler:
+        alarm = scheduler.repeat("poll", "30 * * * *")
+        wall.move_to(SATURDAY.replace(hour=6, minute=29, second=59, microsecond=700_000))
+        assert await rings(alarm, 0.1) == 0
+        with anyio.fail_after(5):
+            await alarm.wait()
+        assert datetime.now(UTC).minute == 30
+
+
+# Delays --------------------------------------------------------------------------------------------------------------
+
+
+async def test_an_alarm_rings_once_when_its_delay_has_passed_and_not_before() -> None:
+    async with Scheduler() as scheduler:
+        alarm = scheduler.alarm("pass")
+        began = time.monotonic()
+        alarm.ring_in(timedelta(seconds=0.2))
+        with anyio.fail_after(5):
+            await alarm.wait()
+        assert time.monotonic() - began >= 0.15
+        assert await rings(alarm, 0.1) == 0
+
+
+@pytest.mark.parametrize("delay", [timedelta(0), -HOUR, timedelta.min])
+async def test_a_delay_that_is_none_rings_now(delay: timedelta) -> None:
+    async with Scheduler() as scheduler:
+        alarm = scheduler.alarm("pass")
+        alarm.ring_in(delay)
+        assert await rings(alarm, 0.2) == 1
+
+
+async def test_a_later_delay_replaces_the_one_before() -> None:
+    async with Scheduler() as scheduler:
+        alarm = scheduler.alarm("pass")
+        alarm.ring_in(timedelta(seconds=0.05))
+        alarm.ring_in(timedelta.max)
+        assert await rings(alarm, 0.2) == 0
+        alarm.ring_in(timedelta(0))
+        assert await rings(alarm, 0.2) == 1
+
+
+async def test_a_delay_that_came_due_in_two_ways_rings_once() -> None:
+    async with Scheduler() as scheduler:
+        alarm = scheduler.alarm("pass")
+        alarm.ring_in(timedelta(0))
+        await alarm._come_due()
+        await alarm.wait()
+        assert await rings(alarm, 0.1) == 0

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from jsonschema import Draft202012Validator
+
+from dockbell.core.model import NOTICES, Feed, NoticeKind, RunKind, Statement
+from dockbell.core.publishing.narrate import narrate
+from dockbell.core.publishing.statement import HoldReason, held, rebaselined
+from dockbell.delivery.notifier import Herald
+from dockbell.ports import Compose
+from dockbell.stores.sqlite import SqliteStore
+from dockbell.telemetry import (
+    AgentFails,
+    Crowded,
+    EventDied,
+    Fact,
+    FeedFails,
+    FeedMended,
+    RunEnded,
+    SinkConnected,
+    SinkFails,
+    SinkOverrun,
+    SinkPaused,
+    SinkResumed,
+    Stated,
+)
+from tests.fakes import NOON, Clock, Ear
+
+FEED = Feed("main", "shipments")
+SCHEMA = json.loads((files("dockbell.core.publishing") / "event.schema.json").read_bytes())
+DOWN = SinkFails("erp", "connection refused", timedelta(seconds=1))
+UP = SinkConnected("erp", "takes events again")
+PAUSED = SinkPaused("erp", "HTTP 410")
+
+
+def died(number: int, feed: Feed = FEED) -> EventDied:
+    return EventDied("erp", feed, f"key{number}", number, "HTTP 422")
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
+    yield store
+    await store.aclose()
+
+
+async def open_herald(store: SqliteStore) -> tuple[Herald, Ear, Clock]:
+    ear, clock = Ear(), Clock()
+    herald = Herald(store, ear.telemetry, name="acme", now=clock)
+    await herald.open()
+    return herald, ear, clock
+
+
+async def read_all(store: SqliteStore) -> Sequence[dict[str, Any]]:
+    return [json.loads(event.body) for event in await store.read_events(NOTICES, 0, 100)]
+
+
+async def told(store: SqliteStore) -> Sequence[str]:
+    return [narrate(event) for event in await read_all(store)]
+
+
+@pytest.mark.parametrize(
+    ("facts", "notices"),
+    [
+        ([died(1)], ["dead_letter: sink erp: main/shipments key1: HTTP 422"]),
+        ([died(1), died(2)], ["dead_letter: sink erp: main/shipments key2: HTTP 422, 2 times"]),
+        ([died(1, NOTICES)], []),
+        ([SinkOverrun("erp", FEED, None)], ["overrun: sink erp: has lost events of main/shipments"]),
+        ([SinkOverrun("erp", NOTICES, None)], []),
+        ([DOWN, DOWN], ["unreachable: sink erp: connection refused"]),
+        ([DOWN, UP], ["unreachable: sink erp: connection refused", "recovered: sink erp: works again"]),
+        ([UP, SinkResumed("erp")], []),
+        ([PAUSED, SinkResumed("erp")], ["paused: sink erp: HTTP 410", "recovered: sink erp: works again"]),
+        ([DOWN, PAUSED], ["unreachable: sink erp: connection refused", "paused: sink erp: HTTP 410"]),
+        ([PAUSED, UP], ["paused: sink erp: HTTP 410"]),
+        (
+            [FeedFails(FEED, "HTTP 401"), FeedFails(FEED, "HTTP 401"), FeedMended(FEED)],
+            ["refused: feed main/shipments: HTTP 401", "recovered: feed main/shipments: works again"],
+        ),
+        ([FeedMended(FEED)], []),
+        (
+            [Crowded(3, 500, "::1"), Crowded(41, 500, "::2")],
+            ["crowded: server web: 41 connections were sent away, the last from ::2, of 500 places, 2 times"],
+        ),
+        (
+            [Crowded(0, 500, "", "Too many open files")],
+            ["crowded: server web: nobody could be let in: Too many open files"],
+        ),
+        (
+            [Stated(held(FEED, NOON, reason=HoldReason.DELETIONS, count=14, since=NOON))],
+            ["held: feed main/shipments: deletions: 14 records wait"],
+        ),
+        ([Stated(rebaselined(FEED, NOON, ["query"]))], []),
+    ],
+)
+async def test_what_somebody_should_look_at_is_told_once(
+    store: SqliteStore, facts: Sequence[Fact], notices: Sequence[str]
+) -> None:
+    herald, ear, _ = await open_herald(store)
+    for fact in facts:
+        ear.telemetry.emit(fact)
+    await herald.run_once()
+    assert await told(store) == notices
+    for event in await read_all(store):
+        Draft202012Validator(SCHEMA).validate(event)
+
+
+async def test_what_happens_again_within_a_minute_is_counted_and_told_in_one_notice(store: SqliteStore) -> None:
+    herald, ear, clock = await open_herald(store)
+    assert await herald.run_once() is None
+    ear.telemetry.emit(died(1))
+    assert await herald.run_once() == NOON + timedelta(minutes=1)
+    for number in range(2, 100):
+        ear.telemetry.emit(died(number))
+    assert await herald.run_once() == NOON + timedelta(minutes=1)
+    assert len(await told(store)) == 1
+    clock.pass_(60)
+    assert await herald.run_once() == NOON + timedelta(minutes=2)
+    assert (await told(store))[1:] == ["dead_letter: sink erp: main/shipments key99: HTTP 422, 98 times"]
+    clock.pass_(60)
+    assert await herald.run_once() is None
+    ear.telemetry.emit(died(100))
+    await herald.run_once()
+    assert len(await told(store)) == 3
+
+
+async def test_what_happens_while_a_notice_is_written_is_told_in_the_next(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    herald, ear, clock = await open_herald(store)
+    publish = store.publish
+
+    async def publish_slowly(feed_id: int, statements: Sequence[Statement], compose: Compose) -> None:
+        await publish(feed_id, statements, compose)
+        if statements[0].details["reason"].endswith("key1: HTTP 422"):
+            ear.telemetry.emit(died(2))
+
+    monkeypatch.setattr(store, "publish", publish_slowly)
+    ear.telemetry.emit(died(1))
+    await herald.run_once()
+    clock.pass_(60)
+    await herald.run_once()
+    assert [event["data"]["count"] for event in await read_all(store)] == [1, 1]
+
+
+async def test_notices_are_published_as_they_come_and_again_after_the_store_failed(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    herald, ear, _ = await open_herald(store)
+    publish = store.publish
+    failed: list[NoticeKind] = []
+
+    async def fail_once(feed_id: int, statements: Sequence[Statement], compose: Compose) -> None:
+        if not failed:
+            failed.append(NoticeKind(statements[0].kind))
+            raise OSError("database or disk is full")
+        await publish(feed_id, statements, compose)
+
+    monkeypatch.setattr(store, "publish", fail_once)
+    async with anyio.create_task_group() as group:
+        group.start_soon(herald.run)
+        rings = store.outbox.rings
+        ear.telemetry.emit(died(1))
+        with anyio.fail_after(5):
+            while not any(isinstance(fact, AgentFails) for fact in ear.facts):  # noqa: ASYNC110  # told by no event
+                await anyio.sleep(0.002)
+            ear.telemetry.emit(PAUSED)
+            await store.outbox.wait(rings)
+        group.cancel_scope.cancel()
+    assert await told(store) == ["dead_letter: sink erp: main/shipments key1: HTTP 422", "paused: sink erp: HTTP 410"]
+
+
+async def test_what_was_wrong_with_a_sink_is_forgotten_with_it(store: SqliteStore) -> None:
+    herald, ear, _ = await open_herald(store)
+    ear.telemetry.emit(DOWN)
+    await herald.run_once()
+    herald.forget([], ["erp"])
+    ear.telemetry.emit(DOWN)
+    await herald.finish()
+    assert await told(store) == ["unreachable: sink erp: connection refused"] * 2
+
+
+async def test_passes_that_fail_for_long_are_told_once_and_that_one_is_complete(store: SqliteStore) -> None:
+    herald, ear, clock = await open_herald(store)
+
+    def end_pass(problem: str) -> RunEnded:
+        return RunEnded(FEED, RunKind.PASS, 1, 1, 0, timedelta(0), problem)
+
+    for problem in ("", "HTTP 500", "HTTP 500", "HTTP 500", "HTTP 500", "HTTP 500"):
+        ear.telemetry.emit(end_pass(problem))
+        await herald.run_once()
+        clock.pass_(400)
+    ear.telemetry.emit(end_pass(""))
+    await herald.run_once()
+    assert [notice["data"]["reason"] for notice in await read_all(store)] == [
+        "4 passes failed in a row: HTTP 500; deletions and changes without a new updated_at are not seen",
+        "is read whole again",
+    ]

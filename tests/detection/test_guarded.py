@@ -1,0 +1,189 @@
+"""What stops a feed, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+
+from dockbell.detection.guarded import tend
+from dockbell.detection.reader import choose_rest
+from dockbell.errors import SchemaMismatch, SourceRefused, StoreError, StoreFull
+from dockbell.telemetry import AgentFails, FeedFails, FeedMended
+from tests.rig import Rig, open_rig
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with open_rig(tmp_path) as rig:
+        yield rig
+
+
+# What the operator must mend -----------------------------------------------------------------------------------------
+
+
+async def test_records_that_nothing_identifies_stop_the_feed_with_the_remedy(rig: Rig) -> None:
+    rig.source.records = {"x": {"colour": "red", "size": 1}, "y": {"colour": "red", "size": 1}}
+    await tend(rig.reader, rig.read_whole, pause=False)
+    problem = (await rig.reader.state()).problem
+    assert problem == (
+        'resource "packages": no field identifies the records, got fields colour, size; set key in [resources.packages]'
+    )
+
+
+async def test_a_refused_key_is_told_stored_and_mended(rig: Rig) -> None:
+    def refuse(_: int) -> None:
+        raise SourceRefused("source main: HTTP 401; check api_key")
+
+    rig.source.before_page = refuse
+    await tend(rig.reader, rig.read_whole, pause=False)
+    assert (await rig.reader.state()).problem == "source main: HTTP 401; check api_key"
+    rig.source.before_page = lambda _: None
+    await tend(rig.reader, rig.read_whole, pause=False)
+    assert (await rig.reader.state()).problem == ""
+    assert [type(fact) for fact in rig.ear.facts if isinstance(fact, FeedFails | FeedMended)] == [FeedFails, FeedMended]
+
+
+async def test_a_refusal_is_mended_by_whoever_reads_again(rig: Rig) -> None:
+    def refuse(_: int) -> None:
+        raise SourceRefused("source main: HTTP 401; check api_key")
+
+    await rig.read_whole()
+    rig.source.before_page = refuse
+    await tend(rig.reader, rig.poller.trail_once, pause=False)
+    assert (await rig.reader.state()).problem == "source main: HTTP 401; check api_key"
+    rig.source.before_page = lambda _: None
+    await tend(rig.reader, rig.poller.run_once, pause=False)
+    assert (await rig.reader.state()).problem == ""
+
+
+async def test_a_poll_that_has_nothing_to_ask_mends_nothing(rig: Rig) -> None:
+    rig.source.records = {"x": {"colour": "red"}, "y": {"colour": "red"}}
+    await tend(rig.reader, rig.read_whole, pause=False)
+    problem = (await rig.reader.state()).problem
+    await tend(rig.reader, rig.poller.run_once, pause=False)
+    assert (await rig.reader.state()).problem == problem != ""
+
+
+async def test_an_error_that_nobody_foresaw_stays_with_the_feed(rig: Rig) -> None:
+    def fail(_: int) -> None:
+        raise ZeroDivisionError
+
+    rig.source.before_page = fail
+    await tend(rig.reader, rig.read_whole, pause=False)
+    assert any(isinstance(fact, AgentFails) for fact in rig.ear.facts)
+
+
+async def test_a_store_that_takes_nothing_does_not_end_the_agent(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse_to_save(*_: object) -> None:
+        raise OSError("database or disk is full")
+
+    rig.source.records = {"x": {"colour": "red"}, "y": {"colour": "red"}}
+    monkeypatch.setattr(rig.store, "save_problem", refuse_to_save)
+    await tend(rig.reader, rig.read_whole, pause=False)
+    assert "main/packages: OSError: database or disk is full" in rig.ear.texts()
+
+
+# The rest after a failure ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("every", "rests"),
+    [(15, [5, 10, 20, 40, 45, 45]), (1, [3, 3]), (300, [5, 10, 20, 40, 60, 60]), (None, [5, 10, 20, 40, 60])],
+)
+def test_an_agent_rests_short_after_one_failure_and_never_for_more_than_a_few_intervals(
+    every: int | None, rests: list[float]
+) -> None:
+    interval = None if every is None else timedelta(seconds=every)
+    assert [choose_rest(number, interval).total_seconds() for number in range(1, len(rests) + 1)] == rests
+
+
+async def test_one_odd_answer_costs_little_more_than_its_run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        rests.append(seconds)
+
+    def answer_oddly(_: int) -> None:
+        raise SchemaMismatch("no array of records")
+
+    await rig.read_whole()
+    monkeypatch.setattr("dockbell.detection.guarded.anyio.sleep", sleep)
+    rig.source.before_page = answer_oddly
+    await tend(rig.reader, rig.poller.run_once)
+    await tend(rig.reader, rig.poller.run_once)
+    rig.source.before_page = lambda _: None
+    await tend(rig.reader, rig.poller.run_once)
+    rig.source.before_page = answer_oddly
+    await tend(rig.reader, rig.poller.run_once)
+    assert rests == [5, 10, 0, 5]
+
+
+async def test_a_problem_that_stays_is_told_and_stored_once_a_minute(rig: Rig) -> None:
+    def refuse(_: int) -> None:
+        raise SourceRefused("source main: HTTP 401; check api_key")
+
+    await rig.read_whole()
+    rig.source.before_page = refuse
+    for _ in range(8):
+        rig.clock.pass_(10)
+        await tend(rig.reader, rig.poller.run_once, pause=False)
+    assert len([fact for fact in rig.ear.facts if isinstance(fact, FeedFails)]) == 2
+
+
+# A store that cannot be written --------------------------------------------------------------------------------------
+
+
+FULL = StoreFull("store dockbell.db: disk full; free some space")
+
+
+async def test_while_the_store_cannot_be_written_nothing_is_asked(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    await rig.read_whole()
+    asked = len(rig.source.asked)
+    mended = anyio.Event()
+    monkeypatch.setattr(rig.store, "recovered", mended.wait)
+    async with anyio.create_task_group() as group:
+        group.start_soon(tend, rig.reader, rig.poller.run_once)
+        await anyio.wait_all_tasks_blocked()
+        assert len(rig.source.asked) == asked
+        mended.set()
+    assert len(rig.source.asked) > asked
+
+
+async def test_a_store_that_fails_is_no_problem_of_the_feed_and_told_by_itself_alone(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise FULL
+
+    await rig.read_whole()
+    rig.source.put("a", status="packed")
+    rig.ear.facts.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.store, "commit_page", fail)
+        with anyio.fail_after(5):  # it waits for the store, and for nothing else
+            await tend(rig.reader, rig.poller.run_once)
+    assert [fact for fact in rig.ear.facts if isinstance(fact, AgentFails | FeedFails)] == []
+    assert (await rig.reader.state()).problem == ""
+    await tend(rig.reader, rig.poller.run_once)
+    assert await rig.events() == ["a updated 1"]
+
+
+@pytest.mark.parametrize("error", [FULL, StoreError("store a.db: database disk image is malformed")])
+async def test_a_gap_tells_that_it_was_the_store(rig: Rig, monkeypatch: pytest.MonkeyPatch, error: StoreError) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise error
+
+    await rig.read_whole()
+    await rig.poll()
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.store, "commit_page", fail)
+        rig.source.put("a", status="packed")
+        await tend(rig.reader, rig.poller.run_once, pause=False)
+    rig.clock.pass_(3600)
+    await rig.poll()
+    (gap,) = await rig.statements("gap")
+    assert gap["reason"] == "store_unavailable"

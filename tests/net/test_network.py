@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+
+import pytest
+
+from dockbell.net.network import explain, find_cause, split_url
+
+
+def caused(error: Exception, *causes: BaseException) -> Exception:
+    inner: BaseException = error
+    for cause in causes:
+        inner.__cause__ = cause
+        inner = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 9)"), "connection refused"),
+        (OSError("Something else"), "something else"),
+        (socket.gaierror(-2, "Name or service not known"), "host name not found"),
+        (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1)"), "TLS, "),
+        (TimeoutError(), "no answer in time"),
+        (caused(RuntimeError("gone"), TimeoutError(), asyncio.CancelledError("deadline")), "no answer in time"),
+        (ValueError("Host is invalid."), "host is invalid"),
+        (ValueError(), "ValueError"),
+        (ValueError("x" * 1000), "x" * 200),
+        (ValueError("407 Basic dXNlcjpzZWNyZXQ="), "407 Proxy Authentication Required"),
+        (ValueError("599 Basic dXNlcjpzZWNyZXQ="), "599"),
+        (ValueError("illegal status line: bytearray(b'Basic dXNlcjpzZWNyZXQ=')"), "illegal status line"),
+        (
+            caused(RuntimeError("all failed"), OSError("all failed"), ConnectionResetError(104, "")),
+            "connection reset by",
+        ),
+    ],
+)
+def test_an_error_is_told_in_a_few_words(error: Exception, words: str) -> None:
+    assert explain(error).startswith(words)
+    assert len(explain(error)) <= 200
+    assert "Basic" not in explain(error)
+
+
+def test_of_several_attempts_the_first_is_told() -> None:
+    first = ConnectionRefusedError(errno.ECONNREFUSED, "no")
+    assert find_cause(caused(OSError("all failed"), ExceptionGroup("", [first, OSError("other")]))) is first
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "x", "https://", "ftp://a", "https://a:0/", "https://a:99999", "https://a b/", "https://[", "https://a..b/"],
+)
+def test_what_is_no_url_is_told_without_its_secrets(url: str) -> None:
+    with pytest.raises(ValueError, match='must be a URL such as "https://x", got "'):
+        split_url(url, schemes=("https",), example='"https://x"')
+
+
+def test_a_url_that_is_shown_shows_no_secret() -> None:
+    with pytest.raises(ValueError, match="must be") as error:
+        split_url("ftp://me:hush@a/?token=hush", schemes=("https",), example='"https://x"')
+    assert "hush" not in str(error.value)

@@ -14,7 +14,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from dockbell.core.model import DELIVERED, ClockSource, Delivery, Outcome, Page, Urgency
 from dockbell.core.moment import format_moment, parse_moment
 from dockbell.errors import CursorExpired, PageUnreadable, RequestRefused
-from dockbell.ports import BetweenTries, Shelf
+from dockbell.ports import BetweenTries, RetainedState
 from dockbell.telemetry import Fact, Telemetry
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -162,10 +162,10 @@ class FakeSink:
     keeps_state: bool = False
     answer: Callable[[Delivery], Outcome] = lambda _: DELIVERED
     got: list[Delivery] = field(default_factory=list)
-    shelf: Shelf | None = None
+    retained_state: RetainedState | None = None
 
-    def attach(self, shelf: Shelf) -> None:
-        self.shelf = shelf
+    def attach(self, retained_state: RetainedState) -> None:
+        self.retained_state = retained_state
 
     async def run(
         self, deliveries: MemoryObjectReceiveStream[Delivery], settle: Callable[[Delivery, Outcome], None]

@@ -18,7 +18,7 @@ from dockbell.config import SinkSettings
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.judge import Judge
 from dockbell.core.comparing.judgement import Reading
-from dockbell.core.model import DELIVERED, ClockSource, Delivery, Fate, Feed, Outcome, Page, Via
+from dockbell.core.model import DELIVERED, ClockSource, Delivery, Feed, Outcome, OutcomeKind, Page, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.named import NamedEvent
 from dockbell.core.publishing.statement import GapReason, gap
@@ -30,8 +30,8 @@ from tests.fakes import NOON, Clock, Ear, FakeSink
 
 FEED = Feed("main", "shipments")
 STOCK = Feed("main", "stock")
-FAILED = Outcome(Fate.FAILED, "HTTP 500")
-UNREACHABLE = Outcome(Fate.UNREACHABLE, "connection refused")
+FAILED = Outcome(OutcomeKind.FAILED, "HTTP 500")
+UNREACHABLE = Outcome(OutcomeKind.UNREACHABLE, "connection refused")
 
 
 @asynccontextmanager

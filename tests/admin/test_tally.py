@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from dockbell.admin.tally import FeedTally, SinkTally, Tally
-from dockbell.core.model import DELIVERED, Delivery, Event, Fate, Feed, Outcome, RunKind
+from dockbell.core.model import DELIVERED, Delivery, Event, Feed, Outcome, OutcomeKind, RunKind
 from dockbell.telemetry import DeliverySettled, EventDied, FeedFails, RunEnded, SinkFails, Stopping
 
 FEED = Feed("main", "items")
@@ -28,7 +28,7 @@ def test_the_deliveries_of_a_sink_add_up() -> None:
     tally.hear(Stopping())
     tally.hear(SinkFails("erp", "connection refused", timedelta(seconds=1)))
     assert tally.sinks["erp"].problem == "connection refused"
-    for outcome in (DELIVERED, DELIVERED, Outcome(Fate.REFUSED, "HTTP 400")):
+    for outcome in (DELIVERED, DELIVERED, Outcome(OutcomeKind.REFUSED, "HTTP 400")):
         tally.hear(DeliverySettled("erp", DELIVERY, outcome))
     tally.hear(EventDied("erp", FEED, "a", 1, "HTTP 400"))
     assert tally.sinks == {"erp": SinkTally(2, 1, 1, "HTTP 400"), "idle": SinkTally()}

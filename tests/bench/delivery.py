@@ -14,7 +14,7 @@ import anyio
 
 from dockbell.app import assemble
 from dockbell.config import Config
-from dockbell.core.model import Fate
+from dockbell.core.model import OutcomeKind
 from dockbell.core.publishing.signature import mint
 from dockbell.telemetry import DeliverySettled, Fact, Telemetry
 from tests.bench import bare_delivery
@@ -41,7 +41,7 @@ async def _deliver(config: Config) -> Cost:
     def count(fact: Fact) -> None:
         nonlocal count_settled, size
         if isinstance(fact, DeliverySettled):
-            assert fact.outcome.fate is Fate.DELIVERED, fact
+            assert fact.outcome.kind is OutcomeKind.DELIVERED, fact
             count_settled += 1
             size += len(fact.delivery.event.body) + len(fact.delivery.state or b"")
             if count_settled == owed:
@@ -68,7 +68,7 @@ async def _deliver_to_all(hooks: Sequence[str], path: Path) -> Cost:
     done = anyio.Event()
 
     def count(fact: Fact) -> None:
-        if isinstance(fact, DeliverySettled) and fact.outcome.fate is Fate.DELIVERED:
+        if isinstance(fact, DeliverySettled) and fact.outcome.kind is OutcomeKind.DELIVERED:
             left[int(fact.sink.removeprefix("hook"))] -= 1
             if not any(left):
                 done.set()

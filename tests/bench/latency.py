@@ -18,7 +18,7 @@ from dockbell.app import assemble
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.judge import Judge
 from dockbell.core.comparing.judgement import Reading
-from dockbell.core.model import ClockSource, Fate, Feed, Page, Via
+from dockbell.core.model import ClockSource, Feed, OutcomeKind, Page, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.signature import mint
 from dockbell.telemetry import DeliverySettled, Fact, Telemetry
@@ -61,7 +61,7 @@ async def _wait_for(sink: Mapping[str, Any], path: Path, seconds: int) -> list[f
 
     def hear(fact: Fact) -> None:
         if isinstance(fact, DeliverySettled):
-            assert fact.outcome.fate is Fate.DELIVERED, fact
+            assert fact.outcome.kind is OutcomeKind.DELIVERED, fact
             settled[fact.delivery.event.sequence] = time.perf_counter()
 
     config = make_config("http://127.0.0.1:1", path, sinks={"bench": {"start": "beginning", **sink}})

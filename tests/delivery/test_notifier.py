@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from dockbell.core.model import NOTICES, Feed, NoticeKind, RunKind, Statement
 from dockbell.core.publishing.narrate import narrate
 from dockbell.core.publishing.statement import HoldReason, held, rebaselined
-from dockbell.delivery.notifier import Herald
+from dockbell.delivery.notifier import Notifier
 from dockbell.ports import Compose
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import (
@@ -52,11 +52,11 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await store.aclose()
 
 
-async def open_herald(store: SqliteStore) -> tuple[Herald, Ear, Clock]:
+async def open_herald(store: SqliteStore) -> tuple[Notifier, Ear, Clock]:
     ear, clock = Ear(), Clock()
-    herald = Herald(store, ear.telemetry, name="acme", now=clock)
-    await herald.open()
-    return herald, ear, clock
+    notifier = Notifier(store, ear.telemetry, name="acme", now=clock)
+    await notifier.open()
+    return notifier, ear, clock
 
 
 async def read_all(store: SqliteStore) -> Sequence[dict[str, Any]]:
@@ -104,38 +104,38 @@ async def told(store: SqliteStore) -> Sequence[str]:
 async def test_what_somebody_should_look_at_is_told_once(
     store: SqliteStore, facts: Sequence[Fact], notices: Sequence[str]
 ) -> None:
-    herald, ear, _ = await open_herald(store)
+    notifier, ear, _ = await open_herald(store)
     for fact in facts:
         ear.telemetry.emit(fact)
-    await herald.run_once()
+    await notifier.run_once()
     assert await told(store) == notices
     for event in await read_all(store):
         Draft202012Validator(SCHEMA).validate(event)
 
 
 async def test_what_happens_again_within_a_minute_is_counted_and_told_in_one_notice(store: SqliteStore) -> None:
-    herald, ear, clock = await open_herald(store)
-    assert await herald.run_once() is None
+    notifier, ear, clock = await open_herald(store)
+    assert await notifier.run_once() is None
     ear.telemetry.emit(died(1))
-    assert await herald.run_once() == NOON + timedelta(minutes=1)
+    assert await notifier.run_once() == NOON + timedelta(minutes=1)
     for number in range(2, 100):
         ear.telemetry.emit(died(number))
-    assert await herald.run_once() == NOON + timedelta(minutes=1)
+    assert await notifier.run_once() == NOON + timedelta(minutes=1)
     assert len(await told(store)) == 1
     clock.pass_(60)
-    assert await herald.run_once() == NOON + timedelta(minutes=2)
+    assert await notifier.run_once() == NOON + timedelta(minutes=2)
     assert (await told(store))[1:] == ["dead_letter: sink erp: main/shipments key99: HTTP 422, 98 times"]
     clock.pass_(60)
-    assert await herald.run_once() is None
+    assert await notifier.run_once() is None
     ear.telemetry.emit(died(100))
-    await herald.run_once()
+    await notifier.run_once()
     assert len(await told(store)) == 3
 
 
 async def test_what_happens_while_a_notice_is_written_is_told_in_the_next(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    herald, ear, clock = await open_herald(store)
+    notifier, ear, clock = await open_herald(store)
     publish = store.publish
 
     async def publish_slowly(feed_id: int, statements: Sequence[Statement], compose: Compose) -> None:
@@ -145,16 +145,16 @@ async def test_what_happens_while_a_notice_is_written_is_told_in_the_next(
 
     monkeypatch.setattr(store, "publish", publish_slowly)
     ear.telemetry.emit(died(1))
-    await herald.run_once()
+    await notifier.run_once()
     clock.pass_(60)
-    await herald.run_once()
+    await notifier.run_once()
     assert [event["data"]["count"] for event in await read_all(store)] == [1, 1]
 
 
 async def test_notices_are_published_as_they_come_and_again_after_the_store_failed(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    herald, ear, _ = await open_herald(store)
+    notifier, ear, _ = await open_herald(store)
     publish = store.publish
     failed: list[NoticeKind] = []
 
@@ -166,7 +166,7 @@ async def test_notices_are_published_as_they_come_and_again_after_the_store_fail
 
     monkeypatch.setattr(store, "publish", fail_once)
     async with anyio.create_task_group() as group:
-        group.start_soon(herald.run)
+        group.start_soon(notifier.run)
         rings = store.outbox.rings
         ear.telemetry.emit(died(1))
         with anyio.fail_after(5):
@@ -179,27 +179,27 @@ async def test_notices_are_published_as_they_come_and_again_after_the_store_fail
 
 
 async def test_what_was_wrong_with_a_sink_is_forgotten_with_it(store: SqliteStore) -> None:
-    herald, ear, _ = await open_herald(store)
+    notifier, ear, _ = await open_herald(store)
     ear.telemetry.emit(DOWN)
-    await herald.run_once()
-    herald.forget([], ["erp"])
+    await notifier.run_once()
+    notifier.forget([], ["erp"])
     ear.telemetry.emit(DOWN)
-    await herald.finish()
+    await notifier.finish()
     assert await told(store) == ["unreachable: sink erp: connection refused"] * 2
 
 
 async def test_passes_that_fail_for_long_are_told_once_and_that_one_is_complete(store: SqliteStore) -> None:
-    herald, ear, clock = await open_herald(store)
+    notifier, ear, clock = await open_herald(store)
 
     def end_pass(problem: str) -> RunEnded:
         return RunEnded(FEED, RunKind.PASS, 1, 1, 0, timedelta(0), problem)
 
     for problem in ("", "HTTP 500", "HTTP 500", "HTTP 500", "HTTP 500", "HTTP 500"):
         ear.telemetry.emit(end_pass(problem))
-        await herald.run_once()
+        await notifier.run_once()
         clock.pass_(400)
     ear.telemetry.emit(end_pass(""))
-    await herald.run_once()
+    await notifier.run_once()
     assert [notice["data"]["reason"] for notice in await read_all(store)] == [
         "4 passes failed in a row: HTTP 500; deletions and changes without a new updated_at are not seen",
         "is read whole again",

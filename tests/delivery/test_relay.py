@@ -18,7 +18,7 @@ from dockbell.config import Expression, SinkSettings
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.judge import Judge
 from dockbell.core.comparing.judgement import Reading
-from dockbell.core.model import DELIVERED, ClockSource, Delivery, Fate, Feed, Outcome, Page, Via
+from dockbell.core.model import DELIVERED, ClockSource, Delivery, Feed, Outcome, OutcomeKind, Page, Via
 from dockbell.core.publishing.named import NamedEvent
 from dockbell.core.publishing.settlement import Settlement
 from dockbell.delivery.relay import Relay
@@ -204,7 +204,9 @@ async def test_a_blocked_key_goes_on_in_order_when_its_time_has_come(store: Stor
 async def test_an_event_that_is_refused_is_a_dead_letter_and_its_key_goes_on(store: Store) -> None:
     await change_keys(store, "aa")
     ear = Ear()
-    sink = FakeSink(answer=lambda each: Outcome(Fate.REFUSED, "HTTP 422") if each.event.sequence == 1 else DELIVERED)
+    sink = FakeSink(
+        answer=lambda each: Outcome(OutcomeKind.REFUSED, "HTTP 422") if each.event.sequence == 1 else DELIVERED
+    )
     assert await make_relay(store, sink, Clock(), ear).drain(timedelta(seconds=1))
     assert sink.sequences == [1, 2]
     assert [fact.reason for fact in ear.facts if isinstance(fact, EventDied)] == ["HTTP 422"]

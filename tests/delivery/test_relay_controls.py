@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from dockbell.core.comparing.purge import purge
-from dockbell.core.model import DELIVERED, Delivery, Event, Fate, Outcome
+from dockbell.core.model import DELIVERED, Delivery, Event, Outcome, OutcomeKind
 from dockbell.core.publishing.settlement import Place, Replay
 from dockbell.ports import Desk
 from dockbell.stores.sqlite import SqliteStore
@@ -36,8 +36,8 @@ from tests.relaying import (
     until,
 )
 
-REFUSED = Outcome(Fate.REFUSED, "HTTP 422")
-CLOSED = Outcome(Fate.CLOSED, "HTTP 410")
+REFUSED = Outcome(OutcomeKind.REFUSED, "HTTP 422")
+CLOSED = Outcome(OutcomeKind.CLOSED, "HTTP 410")
 
 
 @pytest.fixture
@@ -101,7 +101,9 @@ async def test_an_operators_pause_and_its_end_are_noticed_within_a_second(store:
 async def test_what_waits_is_sent_within_a_second_when_an_operator_says_so(store: SqliteStore, desk: Desk) -> None:
     await change_keys(store, "ab")
     is_down = True
-    sink = FakeSink(answer=lambda _: Outcome(Fate.FAILED, "HTTP 503", timedelta(hours=1)) if is_down else DELIVERED)
+    sink = FakeSink(
+        answer=lambda _: Outcome(OutcomeKind.FAILED, "HTTP 503", timedelta(hours=1)) if is_down else DELIVERED
+    )
     async with relaying(store, sink) as relay:
         await until(lambda: relay._ledger.breaker.is_open)
         is_down = False

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from dockbell.core.model import DELIVERED, Delivery, Fate, Outcome
+from dockbell.core.model import DELIVERED, Delivery, Outcome, OutcomeKind
 from dockbell.core.publishing.settlement import Settlement
 from dockbell.delivery.relay import Relay
 from dockbell.stores.sqlite import SqliteStore
@@ -93,7 +93,7 @@ async def test_a_clock_that_is_set_back_by_hours_does_not_stop_a_sink_for_hours(
 
 async def drain_busy(store: SqliteStore, clock: Clock) -> FakeSink:
     """Let a receiver ask for ten minutes, and a relay end after it."""
-    sink = FakeSink(answer=lambda _: Outcome(Fate.FAILED, "HTTP 503", timedelta(minutes=10)))
+    sink = FakeSink(answer=lambda _: Outcome(OutcomeKind.FAILED, "HTTP 503", timedelta(minutes=10)))
     assert not await drain(store, sink, clock)
     assert len(sink.got) == 1
     return sink
@@ -147,7 +147,7 @@ async def test_deliveries_are_spaced_as_the_sink_says_also_over_a_new_session(st
 async def test_what_waits_to_be_spaced_waits_for_the_end_of_a_pause_as_well(store: SqliteStore) -> None:
     await change_keys(store, "abcd")
     clock = Clock()
-    sink = FakeSink(answer=lambda _: Outcome(Fate.FAILED, "HTTP 503", timedelta(minutes=10)))
+    sink = FakeSink(answer=lambda _: Outcome(OutcomeKind.FAILED, "HTTP 503", timedelta(minutes=10)))
     async with relaying(store, sink, clock, requests_per_minute=60) as relay:
         await until(lambda: len(sink.got) == 1)
         for _ in range(5):
@@ -178,7 +178,7 @@ async def test_an_operator_who_resumes_a_sink_need_not_wait_for_its_next_probe(s
     await change_keys(store, "ab")
     desk = await SqliteDesk.open(store.path)
     clock, is_down = Clock(), True
-    busy = Outcome(Fate.FAILED, "HTTP 429", timedelta(hours=20))
+    busy = Outcome(OutcomeKind.FAILED, "HTTP 429", timedelta(hours=20))
     sink = FakeSink(answer=lambda _: busy if is_down else DELIVERED)
     async with relaying(store, sink, clock) as relay:
         await until(lambda: relay._ledger.breaker.is_open)

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from dockbell.core.model import DELIVERED, NOTICES, Delivery, Fate, NoticeKind, Outcome, Statement
+from dockbell.core.model import DELIVERED, NOTICES, Delivery, NoticeKind, Outcome, OutcomeKind, Statement
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.settlement import Settlement
 from dockbell.ports import Desk
@@ -138,7 +138,7 @@ async def test_a_record_that_is_not_taken_at_first_is_told_the_same_later_and_be
 
 async def test_a_record_that_is_refused_is_a_dead_letter_that_can_be_replayed(store: SqliteStore) -> None:
     ear = Ear()
-    refused = Outcome(Fate.REFUSED, "HTTP 422")
+    refused = Outcome(OutcomeKind.REFUSED, "HTTP 422")
     sink = FakeSink(answer=lambda each: refused if each.event.key == "b" and not each.replayed else DELIVERED)
     assert await make_relay(store, sink, ear=ear).drain(timedelta(seconds=1))
     assert [(fact.key, fact.sequence) for fact in ear.facts if isinstance(fact, EventDied)] == [("b", 4)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
-from dockbell.core.model import Delivery, Event, Fate, Feed, Outcome
+from dockbell.core.model import Delivery, Event, Feed, Outcome, OutcomeKind
 from dockbell.ports import Bell, Sink
 from dockbell.telemetry import Fact, Telemetry
 
@@ -84,10 +84,10 @@ class Run:
         return [outcome for _, outcome in self.settled]
 
     @property
-    def fates(self) -> list[Fate]:
+    def fates(self) -> list[OutcomeKind]:
         """What became of each, in the order of the events."""
         ordered = sorted(self.settled, key=lambda each: each[0].event.sequence)
-        return [outcome.fate for _, outcome in ordered]
+        return [outcome.kind for _, outcome in ordered]
 
     def note(self, delivery: Delivery, outcome: Outcome) -> None:
         """Settle a delivery, for the first time."""

@@ -8,7 +8,7 @@ import sys
 import anyio
 import pytest
 
-from dockbell.core.model import Fate, Outcome
+from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.errors import SinkUnavailable
 from dockbell.sinks.stdout import StdoutSettings, StdoutSink
 from tests.sinks.conftest import Facts, make_delivery, running
@@ -29,7 +29,7 @@ async def test_each_event_is_one_line_in_order(capfd: pytest.CaptureFixture[str]
     async with running(make_sink()) as run:
         run.deliver(*map(make_delivery, range(200)))
         await run.until_settled(200)
-    assert run.fates == [Fate.DELIVERED] * 200
+    assert run.fates == [OutcomeKind.DELIVERED] * 200
     assert capfd.readouterr().out.splitlines() == [f'{{"subject": "shp_{number}"}}' for number in range(200)]
 
 
@@ -54,7 +54,7 @@ async def test_a_closed_pipe_is_told_and_nobody_judged_the_events(monkeypatch: p
     async with running(make_sink()) as run:
         run.deliver(make_delivery(1), make_delivery(2))
         outcomes = await run.until_settled(2)
-    assert outcomes == [Outcome(Fate.UNREACHABLE, "standard output: broken pipe")] * 2
+    assert outcomes == [Outcome(OutcomeKind.UNREACHABLE, "standard output: broken pipe")] * 2
     os.close(writing)
 
 

@@ -14,7 +14,7 @@ from standardwebhooks import Webhook
 from svix.webhooks import Webhook as SvixWebhook
 
 from dockbell.config import Secret, redacted, validate
-from dockbell.core.model import Fate, Outcome
+from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.errors import ConfigError, SinkUnavailable
 from dockbell.sinks.webhook import WebhookSettings
 from dockbell.telemetry import SinkConnected
@@ -29,7 +29,7 @@ async def test_an_event_is_posted_as_it_is_and_signed_so_that_the_reference_libr
     delivery = make_delivery(body='{"name":"Käse"}'.encode())
     async with receiving(OK) as receiver, running(make_sink(receiver.url)) as run:
         run.deliver(delivery)
-        assert await run.until_settled(1) == [Outcome(Fate.DELIVERED)]
+        assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
     (request,) = receiver.requests
     assert (request.method, request.target, request.body) == ("POST", "/hooks?token=hush", delivery.event.body)
     assert request.headers["content-type"] == "application/cloudevents+json; charset=utf-8"
@@ -119,7 +119,7 @@ async def test_lanes_run_side_by_side_each_on_one_connection() -> None:
     async with receiving(answer_together) as receiver, running(make_sink(receiver.url, lanes=3)) as run:
         run.deliver(*map(make_delivery, range(30)))
         await run.until_settled(30)
-    assert run.fates == [Fate.DELIVERED] * 30
+    assert run.fates == [OutcomeKind.DELIVERED] * 30
     assert receiver.connections == 3
     assert {request.connection for request in receiver.requests} == {1, 2, 3}
 
@@ -149,7 +149,7 @@ async def test_what_is_in_flight_at_the_end_is_still_settled() -> None:
         async with running(make_sink(receiver.url)) as run:
             run.deliver(make_delivery())
             await receiver.until_asked(1)
-        assert run.fates == [Fate.DELIVERED]
+        assert run.fates == [OutcomeKind.DELIVERED]
 
 
 async def test_it_is_told_when_the_receiver_answers_for_the_first_time_and_again_after_an_absence() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dockbell.core.model import DELIVERED, Fate, Outcome
+from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
 from dockbell.sinks.webhook import judge, parse_retry_after
 from tests.sinks.receiver import OK, attempt, make_sink, receiving, respond
 
@@ -18,36 +18,36 @@ DAY = timedelta(hours=24)
 @pytest.mark.parametrize(
     ("status", "fate"),
     [
-        ("200 OK", Fate.DELIVERED),
-        ("202 Accepted", Fate.DELIVERED),
-        ("204 No Content", Fate.DELIVERED),
-        ("299 Fine", Fate.DELIVERED),
-        ("302 Found", Fate.FAILED),
-        ("400 Bad Request", Fate.REFUSED),
-        ("304 Not Modified", Fate.FAILED),
-        ("401 Unauthorized", Fate.FAILED),
-        ("403 Forbidden", Fate.FAILED),
-        ("404 Not Found", Fate.FAILED),
-        ("410 Gone", Fate.CLOSED),
-        ("413 Content Too Large", Fate.REFUSED),
-        ("415 Unsupported Media Type", Fate.REFUSED),
-        ("422 Unprocessable Content", Fate.REFUSED),
-        ("429 Too Many Requests", Fate.FAILED),
-        ("500 Internal Server Error", Fate.FAILED),
-        ("503 Service Unavailable", Fate.FAILED),
+        ("200 OK", OutcomeKind.DELIVERED),
+        ("202 Accepted", OutcomeKind.DELIVERED),
+        ("204 No Content", OutcomeKind.DELIVERED),
+        ("299 Fine", OutcomeKind.DELIVERED),
+        ("302 Found", OutcomeKind.FAILED),
+        ("400 Bad Request", OutcomeKind.REFUSED),
+        ("304 Not Modified", OutcomeKind.FAILED),
+        ("401 Unauthorized", OutcomeKind.FAILED),
+        ("403 Forbidden", OutcomeKind.FAILED),
+        ("404 Not Found", OutcomeKind.FAILED),
+        ("410 Gone", OutcomeKind.CLOSED),
+        ("413 Content Too Large", OutcomeKind.REFUSED),
+        ("415 Unsupported Media Type", OutcomeKind.REFUSED),
+        ("422 Unprocessable Content", OutcomeKind.REFUSED),
+        ("429 Too Many Requests", OutcomeKind.FAILED),
+        ("500 Internal Server Error", OutcomeKind.FAILED),
+        ("503 Service Unavailable", OutcomeKind.FAILED),
     ],
 )
-async def test_the_status_decides(status: str, fate: Fate) -> None:
+async def test_the_status_decides(status: str, kind: OutcomeKind) -> None:
     async with receiving(respond(status)) as receiver:
         outcome = await attempt(make_sink(receiver.url))
-    assert outcome.fate is fate
-    assert outcome.reason.startswith(f"HTTP {status[:3]}" if fate is not Fate.DELIVERED else "")
+    assert outcome.kind is kind
+    assert outcome.reason.startswith(f"HTTP {status[:3]}" if kind is not OutcomeKind.DELIVERED else "")
 
 
 async def test_a_redirect_is_not_followed() -> None:
     async with receiving(OK) as elsewhere, receiving(respond("307 Moved", location=elsewhere.url)) as receiver:
         outcome = await attempt(make_sink(receiver.url))
-    assert outcome == Outcome(Fate.FAILED, "HTTP 307, redirects are not followed")
+    assert outcome == Outcome(OutcomeKind.FAILED, "HTTP 307, redirects are not followed")
     assert not elsewhere.requests
 
 
@@ -55,7 +55,7 @@ async def test_a_redirect_is_not_followed() -> None:
 async def test_a_receiver_s_wish_to_wait_is_passed_on(status: str) -> None:
     async with receiving(respond(status, retry_after="120")) as receiver:
         outcome = await attempt(make_sink(receiver.url))
-    assert outcome == Outcome(Fate.FAILED, f"HTTP {status[:3]}", timedelta(minutes=2))
+    assert outcome == Outcome(OutcomeKind.FAILED, f"HTTP {status[:3]}", timedelta(minutes=2))
 
 
 async def test_a_date_to_wait_for_is_obeyed_to_the_second() -> None:
@@ -67,23 +67,23 @@ async def test_a_date_to_wait_for_is_obeyed_to_the_second() -> None:
 
 
 def test_only_429_and_503_may_ask_to_wait() -> None:
-    assert judge(500, "120", (), NOW) == Outcome(Fate.FAILED, "HTTP 500")
+    assert judge(500, "120", (), NOW) == Outcome(OutcomeKind.FAILED, "HTTP 500")
 
 
 async def test_which_statuses_make_a_dead_letter_at_once_can_be_chosen() -> None:
     async with receiving(respond("404 Not Found")) as receiver:
-        assert (await attempt(make_sink(receiver.url, dead_on=[404, 409]))).fate is Fate.REFUSED
+        assert (await attempt(make_sink(receiver.url, dead_on=[404, 409]))).kind is OutcomeKind.REFUSED
     async with receiving(respond("422 Unprocessable Content")) as receiver:
-        assert (await attempt(make_sink(receiver.url, dead_on=[404, 409]))).fate is Fate.FAILED
-        assert (await attempt(make_sink(receiver.url, dead_on=[]))).fate is Fate.FAILED
+        assert (await attempt(make_sink(receiver.url, dead_on=[404, 409]))).kind is OutcomeKind.FAILED
+        assert (await attempt(make_sink(receiver.url, dead_on=[]))).kind is OutcomeKind.FAILED
 
 
 @given(st.integers(100, 599), st.frozensets(st.integers(300, 599)), st.text())
 def test_every_status_has_one_fate(status: int, dead_on: frozenset[int], retry_after: str) -> None:
     outcome = judge(status, retry_after, dead_on, NOW)
     assert (outcome == DELIVERED) == (200 <= status < 300)
-    assert (outcome.fate is Fate.CLOSED) == (status == 410)
-    assert (outcome.fate is Fate.REFUSED) == (status in dead_on - {410, 429, 503})
+    assert (outcome.kind is OutcomeKind.CLOSED) == (status == 410)
+    assert (outcome.kind is OutcomeKind.REFUSED) == (status in dead_on - {410, 429, 503})
     assert outcome.retry_after is None or status in (429, 503)
 
 

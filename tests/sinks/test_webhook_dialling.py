@@ -18,7 +18,7 @@ import httpcore
 import pytest
 from pydantic import ValidationError
 
-from dockbell.core.model import Fate, Outcome
+from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.core.publishing.addresses import AddressRules
 from dockbell.errors import SinkRejected
 from dockbell.sinks.webhook import dialling
@@ -78,7 +78,7 @@ async def test_metadata_and_link_local_addresses_are_never_dialled(names: Names,
     names.answers = [[address]]
     async with receiving(OK) as receiver:
         outcome = await attempt(make_sink(f"http://erp.test:{receiver.port}/"))
-    assert outcome.fate is Fate.UNREACHABLE
+    assert outcome.kind is OutcomeKind.UNREACHABLE
     assert ", which is never dialled: " in outcome.reason
     assert not receiver.connections
 
@@ -113,7 +113,7 @@ async def test_a_name_that_stands_for_a_refused_address_is_told_with_both(names:
     names.answers = [[METADATA]]
     sink = make_sink("http://erp.test/?token=hush")
     reason = "erp.test is 169.254.169.254, which is never dialled: link-local (169.254.0.0/16)"
-    assert await attempt(sink) == Outcome(Fate.UNREACHABLE, reason)
+    assert await attempt(sink) == Outcome(OutcomeKind.UNREACHABLE, reason)
     with pytest.raises(SinkRejected) as error:
         await sink.probe()
     assert str(error.value) == f"erp.test: {reason}"
@@ -122,7 +122,7 @@ async def test_a_name_that_stands_for_a_refused_address_is_told_with_both(names:
 async def test_of_several_addresses_those_that_may_be_dialled_are(names: Names) -> None:
     names.answers = [[METADATA, "fe80::1", "127.0.0.1"]]
     async with receiving(OK) as receiver:
-        assert (await attempt(make_sink(f"http://erp.test:{receiver.port}/"))).fate is Fate.DELIVERED
+        assert (await attempt(make_sink(f"http://erp.test:{receiver.port}/"))).kind is OutcomeKind.DELIVERED
 
 
 async def test_what_was_judged_is_what_is_dialled(names: Names) -> None:
@@ -134,7 +134,7 @@ async def test_what_was_judged_is_what_is_dialled(names: Names) -> None:
         assert names.asked == 1
         run.deliver(make_delivery(2))
         first, second = await run.until_settled(2)
-    assert first.fate is Fate.DELIVERED
+    assert first.kind is OutcomeKind.DELIVERED
     assert second.reason.startswith("erp.test is 169.254.169.254, which is never dialled")
     assert names.asked == 2
     assert receiver.connections == 1
@@ -146,7 +146,7 @@ async def test_a_redirect_to_a_private_address_is_no_way_around(names: Names) ->
         redirect = respond("307 Temporary Redirect", location=f"http://127.0.0.1:{private.port}/")
         async with receiving(redirect) as receiver:
             outcome = await attempt(make_sink(f"http://erp.test:{receiver.port}/"))
-    assert outcome == Outcome(Fate.FAILED, "HTTP 307, redirects are not followed")
+    assert outcome == Outcome(OutcomeKind.FAILED, "HTTP 307, redirects are not followed")
     assert (names.asked, private.connections) == (1, 0)
 
 
@@ -154,10 +154,10 @@ async def test_private_addresses_are_dialled_unless_they_are_denied(names: Names
     names.answers = [["127.0.0.1"]]
     async with receiving(OK) as receiver:
         url = f"http://erp.test:{receiver.port}/"
-        assert (await attempt(make_sink(url, deny_networks=["10.0.0.0/8"]))).fate is Fate.DELIVERED
+        assert (await attempt(make_sink(url, deny_networks=["10.0.0.0/8"]))).kind is OutcomeKind.DELIVERED
         outcome = await attempt(make_sink(url, deny_networks=["10.0.0.0/8", "127.0.0.0/8"]))
     reason = "erp.test is 127.0.0.1, which is never dialled: in deny_networks (127.0.0.0/8)"
-    assert outcome == Outcome(Fate.UNREACHABLE, reason)
+    assert outcome == Outcome(OutcomeKind.UNREACHABLE, reason)
     assert receiver.connections == 1
 
 
@@ -165,7 +165,7 @@ async def test_private_addresses_are_dialled_unless_they_are_denied(names: Names
 async def test_strict_dials_nothing_that_is_not_public(names: Names, address: str) -> None:
     names.answers = [[address]]
     outcome = await attempt(make_sink("http://erp.test/", strict=True))
-    assert outcome.fate is Fate.UNREACHABLE
+    assert outcome.kind is OutcomeKind.UNREACHABLE
     assert " is never dialled: not public, " in outcome.reason
 
 
@@ -175,7 +175,7 @@ async def test_strict_dials_nothing_that_is_not_public(names: Names, address: st
 async def test_an_address_that_refuses_is_followed_by_the_next(names: Names) -> None:
     names.answers = [["::1", "127.0.0.2", "127.0.0.1"]]
     async with receiving(OK) as receiver:
-        assert (await attempt(make_sink(f"http://erp.test:{receiver.port}/"))).fate is Fate.DELIVERED
+        assert (await attempt(make_sink(f"http://erp.test:{receiver.port}/"))).kind is OutcomeKind.DELIVERED
 
 
 async def test_a_silent_address_is_followed_by_the_next_before_it_has_timed_out(names: Names) -> None:
@@ -189,7 +189,7 @@ async def test_a_silent_address_is_followed_by_the_next_before_it_has_timed_out(
                 sock.connect_ex(silent.getsockname())
             with anyio.fail_after(3):
                 outcome = await attempt(make_sink(f"http://erp.test:{receiver.port}/"))
-    assert outcome.fate is Fate.DELIVERED
+    assert outcome.kind is OutcomeKind.DELIVERED
 
 
 async def test_of_two_that_answer_in_the_same_moment_one_is_taken_and_the_other_hung_up_on(
@@ -225,13 +225,13 @@ async def test_of_two_that_answer_in_the_same_moment_one_is_taken_and_the_other_
 async def test_where_no_address_answers_the_first_is_told(names: Names) -> None:
     names.answers = [["127.0.0.2", "127.0.0.1"]]
     outcome = await attempt(make_sink(f"http://erp.test:{find_free_port()}/"))
-    assert outcome == Outcome(Fate.UNREACHABLE, "connection refused")
+    assert outcome == Outcome(OutcomeKind.UNREACHABLE, "connection refused")
 
 
 async def test_a_dead_name_server_makes_a_receiver_unreachable(names: Names) -> None:
     names.silence = threading.Event()
     outcome = await attempt(make_sink("http://erp.test/", timeout="300ms"))
-    assert outcome == Outcome(Fate.UNREACHABLE, "no answer in time")
+    assert outcome == Outcome(OutcomeKind.UNREACHABLE, "no answer in time")
 
 
 async def test_a_dead_name_server_of_one_sink_holds_up_no_other(names: Names) -> None:
@@ -240,7 +240,7 @@ async def test_a_dead_name_server_of_one_sink_holds_up_no_other(names: Names) ->
     async with receiving(OK) as receiver, running(make_sink(f"http://erp.test:{receiver.port}/", lanes=64)) as stuck:
         stuck.deliver(*map(make_delivery, range(64)))
         with anyio.fail_after(4):  # before the look-ups of the other end
-            assert (await attempt(make_sink(f"http://localhost:{receiver.port}/"))).fate is Fate.DELIVERED
+            assert (await attempt(make_sink(f"http://localhost:{receiver.port}/"))).kind is OutcomeKind.DELIVERED
         assert not stuck.settled
         names.silence.set()
         await stuck.until_settled(64)
@@ -254,7 +254,7 @@ async def test_tls_proves_the_name_not_the_address(names: Names, certificate: Pa
     server.sni_callback = lambda _socket, name, _context: asked.append(name)
     async with receiving(OK, tls=server) as receiver:
         outcome = await attempt(make_sink(f"https://erp.test:{receiver.port}/", ca_file=str(certificate)))
-    assert outcome.fate is Fate.UNREACHABLE
+    assert outcome.kind is OutcomeKind.UNREACHABLE
     reason = "certificate not accepted, hostname mismatch, certificate is not valid for 'erp.test'"
     assert outcome.reason == reason
     assert asked == ["erp.test"]
@@ -268,9 +268,9 @@ async def test_a_proxy_is_used_when_it_is_configured_and_none_from_the_environme
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     async with receiving(OK) as receiver, receiving(OK) as proxy:
-        assert (await attempt(make_sink(receiver.url))).fate is Fate.DELIVERED
+        assert (await attempt(make_sink(receiver.url))).kind is OutcomeKind.DELIVERED
         sink = make_sink(receiver.url, proxy=f"http://me:hush@127.0.0.1:{proxy.port}")
-        assert (await attempt(sink)).fate is Fate.DELIVERED
+        assert (await attempt(sink)).kind is OutcomeKind.DELIVERED
     assert len(receiver.requests) == 1
     assert proxy.requests[0].target == receiver.url
     assert proxy.requests[0].headers["proxy-authorization"] == "Basic bWU6aHVzaA=="
@@ -290,7 +290,7 @@ async def test_tls_goes_through_a_proxy_and_the_proxy_looks_the_name_up(names: N
     async with receiving(tunnel) as proxy:
         settings: dict[str, Any] = {"proxy": f"http://127.0.0.1:{proxy.port}", "ca_file": str(certificate)}
         outcome = await attempt(make_sink("https://localhost/hooks", **settings))
-    assert outcome.fate is Fate.DELIVERED
+    assert outcome.kind is OutcomeKind.DELIVERED
     assert [request.target for request in proxy.requests] == ["localhost:443", "/hooks"]
     assert not names.asked
 
@@ -298,9 +298,9 @@ async def test_tls_goes_through_a_proxy_and_the_proxy_looks_the_name_up(names: N
 async def test_of_a_proxy_only_what_is_never_dialled_is_refused() -> None:
     async with receiving(OK) as proxy:
         url = "http://erp.example.com/"
-        assert (await attempt(make_sink(url, proxy=f"http://127.0.0.1:{proxy.port}"))).fate is Fate.DELIVERED
+        assert (await attempt(make_sink(url, proxy=f"http://127.0.0.1:{proxy.port}"))).kind is OutcomeKind.DELIVERED
         outcome = await attempt(make_sink(url, proxy=f"http://{METADATA}:{proxy.port}"))
-    assert outcome.fate is Fate.UNREACHABLE
+    assert outcome.kind is OutcomeKind.UNREACHABLE
     assert outcome.reason.startswith(f"{METADATA} is never dialled: link-local")
 
 
@@ -314,5 +314,5 @@ def test_what_a_proxy_dials_cannot_be_denied_here(key: str, value: Any) -> None:
 async def test_a_proxy_that_lets_nobody_through_is_told() -> None:
     async with receiving(respond("407 Proxy Authentication Required")) as proxy:
         outcome = await attempt(make_sink("https://erp.example.com/", proxy=f"http://127.0.0.1:{proxy.port}"))
-    assert outcome.fate is Fate.UNREACHABLE
+    assert outcome.kind is OutcomeKind.UNREACHABLE
     assert outcome.reason.startswith("407")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dockbell.core.model import Fate, Outcome
+from dockbell.core.model import Outcome, OutcomeKind
 from tests.sinks.conftest import make_delivery, running
 from tests.sinks.receiver import OK, Receiver, Request, make_sink, receiving, respond
 from tests.sinks.test_webhook_rotation import mint_certificate, serving
@@ -50,7 +50,7 @@ async def test_a_request_that_a_used_connection_does_not_answer_goes_out_again_a
     async with receiving(closing.answer) as receiver:
         closing.requests = receiver.requests
         outcomes = await deliver(receiver, 2)
-    assert [outcome.fate for outcome in outcomes] == [Fate.DELIVERED] * 2
+    assert [outcome.kind for outcome in outcomes] == [OutcomeKind.DELIVERED] * 2
     assert [request.headers["webhook-id"] for request in receiver.requests] == ["evt_0", "evt_1", "evt_1"]
     assert receiver.connections == 2
 
@@ -60,7 +60,7 @@ async def test_a_request_that_a_fresh_connection_does_not_answer_has_failed() ->
     async with receiving(closing.answer) as receiver:
         closing.requests = receiver.requests
         (outcome,) = await deliver(receiver, 1)
-    assert outcome.fate is Fate.FAILED
+    assert outcome.kind is OutcomeKind.FAILED
     assert len(receiver.requests) == 1
 
 
@@ -69,7 +69,7 @@ async def test_it_is_sent_again_only_once() -> None:
     async with receiving(closing.answer) as receiver:
         closing.requests = receiver.requests
         outcomes = await deliver(receiver, 2)
-    assert [outcome.fate for outcome in outcomes] == [Fate.DELIVERED, Fate.FAILED]
+    assert [outcome.kind for outcome in outcomes] == [OutcomeKind.DELIVERED, OutcomeKind.FAILED]
     assert len(receiver.requests) == 3
 
 
@@ -78,7 +78,7 @@ async def test_an_answer_that_breaks_off_has_failed_although_the_connection_was_
     async with receiving(closing.answer) as receiver:
         closing.requests = receiver.requests
         outcomes = await deliver(receiver, 2)
-    assert [outcome.fate for outcome in outcomes] == [Fate.DELIVERED, Fate.FAILED]
+    assert [outcome.kind for outcome in outcomes] == [OutcomeKind.DELIVERED, OutcomeKind.FAILED]
     assert len(receiver.requests) == 2
 
 
@@ -88,7 +88,7 @@ async def test_a_connection_with_bytes_left_over_is_not_used_again(extra: bytes,
     chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
     async with receiving((OK if encoding == "length" else chunked) + extra) as receiver:
         outcomes = await deliver(receiver, 3)
-    assert [outcome.fate for outcome in outcomes] == [Fate.DELIVERED] * 3
+    assert [outcome.kind for outcome in outcomes] == [OutcomeKind.DELIVERED] * 3
     assert [request.connection for request in receiver.requests] == [1, 2, 3]
 
 
@@ -98,7 +98,7 @@ async def test_a_second_answer_is_not_taken_for_that_to_the_next_event() -> None
 
     async with receiving(refuse_the_second) as receiver:
         outcomes = await deliver(receiver, 2)
-    assert [outcome.fate for outcome in outcomes] == [Fate.DELIVERED, Fate.REFUSED]
+    assert [outcome.kind for outcome in outcomes] == [OutcomeKind.DELIVERED, OutcomeKind.REFUSED]
 
 
 async def test_an_old_connection_is_replaced_by_one_to_where_the_receiver_is_now(
@@ -118,5 +118,5 @@ async def test_by_tls_it_is_the_same(tmp_path: Path) -> None:
     async with receiving(closing.answer, tls=serving(certificate)) as receiver:
         closing.requests = receiver.requests
         outcomes = await deliver(receiver, 3, url=f"https://localhost:{receiver.port}/", ca_file=str(certificate))
-    assert [outcome.fate for outcome in outcomes] == [Fate.DELIVERED] * 3
+    assert [outcome.kind for outcome in outcomes] == [OutcomeKind.DELIVERED] * 3
     assert receiver.connections == 2

@@ -10,7 +10,7 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from dockbell.core.model import Fate, Outcome
+from dockbell.core.model import Outcome, OutcomeKind
 from tests.brokers import find_free_port
 from tests.sinks.conftest import make_delivery, running
 from tests.sinks.receiver import OK, Request, attempt, make_sink, receiving, respond
@@ -26,7 +26,7 @@ async def test_a_slow_answer_is_waited_for() -> None:
             await anyio.sleep(0.002)
 
     async with receiving(answer_late) as receiver:
-        assert (await attempt(make_sink(receiver.url))).fate is Fate.DELIVERED
+        assert (await attempt(make_sink(receiver.url))).kind is OutcomeKind.DELIVERED
 
 
 async def test_an_answer_before_the_body_was_read_counts() -> None:
@@ -45,7 +45,7 @@ async def test_an_answer_before_the_body_was_read_counts() -> None:
     async with server:
         async with running(make_sink(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")) as run:
             run.deliver(make_delivery(body=b"x" * 4_000_000))
-            assert await run.until_settled(1) == [Outcome(Fate.REFUSED, "HTTP 413")]
+            assert await run.until_settled(1) == [Outcome(OutcomeKind.REFUSED, "HTTP 413")]
         await over.wait()
 
 
@@ -60,7 +60,7 @@ async def test_a_body_without_end_does_not_hold_up_the_lane() -> None:
         run.deliver(make_delivery(1), make_delivery(2))
         with anyio.fail_after(2):
             await run.until_settled(2)
-    assert run.fates == [Fate.DELIVERED] * 2
+    assert run.fates == [OutcomeKind.DELIVERED] * 2
     assert receiver.connections == 2
 
 
@@ -73,7 +73,7 @@ async def test_a_head_without_end_is_a_failure(line: bytes) -> None:
             await writer.drain()
 
     async with receiving(flood) as receiver:
-        assert (await attempt(make_sink(receiver.url, timeout="500ms"))).fate is Fate.FAILED
+        assert (await attempt(make_sink(receiver.url, timeout="500ms"))).kind is OutcomeKind.FAILED
 
 
 async def test_a_head_that_trickles_ends_with_the_attempt() -> None:
@@ -85,7 +85,7 @@ async def test_a_head_that_trickles_ends_with_the_attempt() -> None:
 
     async with receiving(trickle) as receiver:
         outcome = await attempt(make_sink(receiver.url, timeout="300ms"))
-    assert outcome.fate is Fate.FAILED
+    assert outcome.kind is OutcomeKind.FAILED
 
 
 async def test_a_body_that_trickles_is_cut_off_after_a_second() -> None:
@@ -95,7 +95,7 @@ async def test_a_body_that_trickles_is_cut_off_after_a_second() -> None:
     async with receiving(trickle) as receiver:
         with anyio.fail_after(3):
             outcome = await attempt(make_sink(receiver.url))
-    assert outcome == Outcome(Fate.FAILED, "HTTP 503", timedelta(seconds=9))
+    assert outcome == Outcome(OutcomeKind.FAILED, "HTTP 503", timedelta(seconds=9))
 
 
 async def test_a_broken_body_does_not_change_what_the_status_said() -> None:
@@ -104,12 +104,12 @@ async def test_a_broken_body_does_not_change_what_the_status_said() -> None:
         writer.close()
 
     async with receiving(break_off) as receiver:
-        assert (await attempt(make_sink(receiver.url))).fate is Fate.DELIVERED
+        assert (await attempt(make_sink(receiver.url))).kind is OutcomeKind.DELIVERED
 
 
 async def test_a_compressed_body_is_not_unpacked() -> None:
     async with receiving(respond("200 OK", b"no gzip at all", content_encoding="gzip")) as receiver:
-        assert (await attempt(make_sink(receiver.url))).fate is Fate.DELIVERED
+        assert (await attempt(make_sink(receiver.url))).kind is OutcomeKind.DELIVERED
 
 
 # No answer -----------------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ async def test_a_receiver_that_hangs_is_left_after_the_timeout() -> None:
 
     async with receiving(hang) as receiver:
         outcome = await attempt(make_sink(receiver.url, timeout="300ms"))
-    assert outcome == Outcome(Fate.FAILED, "timed out after 0.3 s")
+    assert outcome == Outcome(OutcomeKind.FAILED, "timed out after 0.3 s")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ async def test_what_is_no_answer_in_http_is_a_failure(answer: bytes, reason: str
 
     async with receiving(answer_and_close) as receiver:
         outcome = await attempt(make_sink(receiver.url))
-    assert outcome.fate is Fate.FAILED
+    assert outcome.kind is OutcomeKind.FAILED
     assert outcome.reason.startswith(reason)
 
 
@@ -150,7 +150,7 @@ async def test_a_receiver_that_resets_has_failed() -> None:
 
     async with receiving(reset) as receiver:
         outcome = await attempt(make_sink(receiver.url))
-    assert outcome == Outcome(Fate.FAILED, "connection reset by peer")
+    assert outcome == Outcome(OutcomeKind.FAILED, "connection reset by peer")
 
 
 async def test_a_connection_that_was_closed_while_idle_is_replaced() -> None:
@@ -163,19 +163,19 @@ async def test_a_connection_that_was_closed_while_idle_is_replaced() -> None:
             run.deliver(make_delivery(count))
             await run.until_settled(count)
             await anyio.sleep(0.05)
-    assert run.fates == [Fate.DELIVERED] * 3
+    assert run.fates == [OutcomeKind.DELIVERED] * 3
     assert receiver.connections == 3
 
 
 async def test_where_nobody_listens_nobody_judged_the_event() -> None:
     outcome = await attempt(make_sink(f"http://127.0.0.1:{find_free_port()}"))
-    assert outcome == Outcome(Fate.UNREACHABLE, "connection refused")
+    assert outcome == Outcome(OutcomeKind.UNREACHABLE, "connection refused")
     assert await attempt(make_sink("http://localhost:9/")) == outcome
     outcome = await attempt(make_sink("http://no-such-host.invalid/"))
-    assert outcome == Outcome(Fate.UNREACHABLE, "host name not found")
+    assert outcome == Outcome(OutcomeKind.UNREACHABLE, "host name not found")
 
 
 async def test_a_server_without_tls_is_unreachable_by_https() -> None:
     async with receiving(b"what?\r\n\r\n") as receiver:
         outcome = await attempt(make_sink(f"https://127.0.0.1:{receiver.port}/", timeout="600ms"))
-    assert outcome == Outcome(Fate.UNREACHABLE, "no answer in time")
+    assert outcome == Outcome(OutcomeKind.UNREACHABLE, "no answer in time")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
-from dockbell.core.model import Fate
+from dockbell.core.model import OutcomeKind
 from dockbell.errors import ConfigError, SinkRejected
 from dockbell.sinks.webhook import sink as module
 from dockbell.sinks.webhook.renewal import NotRenewed, Renewed
@@ -160,7 +160,7 @@ async def test_a_file_that_is_being_written_stops_no_deliveries(tmp_path: Path) 
         await run.until_settled(1)
         path.write_text(OTHER)
         await facts.until(Renewed, 1)
-    assert run.fates == [Fate.DELIVERED]
+    assert run.fates == [OutcomeKind.DELIVERED]
     Webhook(SECRET).verify(receiver.requests[0].body, receiver.requests[0].headers)
     (told,) = facts.of(NotRenewed)
     assert told.endswith(f"the old stays in use: [sinks.erp] secret: {told.partition('secret: ')[2]}")
@@ -183,11 +183,11 @@ async def test_after_a_refusal_the_new_secret_is_looked_for_at_once(tmp_path: Pa
         path.write_text("new")
         run.deliver(make_delivery(1))
         (outcome,) = await run.until_settled(1)
-        assert (outcome.fate, outcome.reason) == (Fate.FAILED, f"HTTP {refusal[:3]}")
+        assert (outcome.kind, outcome.reason) == (OutcomeKind.FAILED, f"HTTP {refusal[:3]}")
         await facts.until(Renewed, 1)
         run.deliver(make_delivery(2))
         await run.until_settled(2)
-    assert run.fates == [Fate.FAILED, Fate.DELIVERED]
+    assert run.fates == [OutcomeKind.FAILED, OutcomeKind.DELIVERED]
     assert facts.of(Renewed) == ["sink erp: headers or bearer changed; the new is in use"]
 
 
@@ -210,25 +210,25 @@ async def test_a_variable_and_a_header_are_renewed_too(monkeypatch: pytest.Monke
 async def test_a_certificate_of_an_unknown_authority_is_not_accepted(certificate: Path) -> None:
     async with receiving(OK, tls=serving(certificate)) as receiver:
         url = f"https://localhost:{receiver.port}/"
-        assert (await attempt(make_sink(url, ca_file=str(certificate)))).fate is Fate.DELIVERED
+        assert (await attempt(make_sink(url, ca_file=str(certificate)))).kind is OutcomeKind.DELIVERED
         outcome = await attempt(make_sink(url))
-        assert outcome.fate is Fate.UNREACHABLE
+        assert outcome.kind is OutcomeKind.UNREACHABLE
         assert outcome.reason.startswith("certificate not accepted, self")
         assert outcome.reason.endswith("; set ca_file to the authority that signed it")
         with pytest.raises(SinkRejected, match=r"localhost:\d+: certificate not accepted"):
             await make_sink(url).probe()
         plain = await attempt(make_sink(f"http://localhost:{receiver.port}/"))
-        assert plain.fate is Fate.FAILED
+        assert plain.kind is OutcomeKind.FAILED
 
 
 async def test_a_certificate_that_has_expired_or_is_another_s_is_not_accepted(tmp_path: Path) -> None:
     expired = mint_certificate(tmp_path / "expired.pem", "erp", expired=True)
     async with receiving(OK, tls=serving(expired)) as receiver:
         outcome = await attempt(make_sink(f"https://localhost:{receiver.port}/", ca_file=str(expired)))
-        assert outcome.fate is Fate.UNREACHABLE
+        assert outcome.kind is OutcomeKind.UNREACHABLE
         assert outcome.reason == "certificate not accepted, certificate has expired"
         outcome = await attempt(make_sink(f"https://127.0.0.1:{receiver.port}/", ca_file=str(expired)))
-        assert outcome.fate is Fate.UNREACHABLE
+        assert outcome.kind is OutcomeKind.UNREACHABLE
 
 
 async def test_our_certificate_is_shown_to_who_asks_for_it(certificate: Path, ours: Path) -> None:
@@ -240,7 +240,7 @@ async def test_our_certificate_is_shown_to_who_asks_for_it(certificate: Path, ou
 
     async with receiving(answer, tls=serving(certificate, ours)) as receiver:
         sink = make_sink(f"https://localhost:{receiver.port}/", ca_file=str(certificate), cert_file=str(ours))
-        assert (await attempt(sink)).fate is Fate.DELIVERED
+        assert (await attempt(sink)).kind is OutcomeKind.DELIVERED
     assert seen == [((("commonName", "dockbell"),),)]
 
 
@@ -253,7 +253,7 @@ async def test_a_receiver_that_wants_our_certificate_and_gets_none_or_another_ju
         for settings in shown:
             sink = make_sink(f"https://localhost:{port}/", None, ca_file=str(certificate), **settings)
             outcome = await attempt(sink)
-            assert outcome.fate is Fate.UNREACHABLE
+            assert outcome.kind is OutcomeKind.UNREACHABLE
             assert outcome.reason.startswith("TLS, ")
             with pytest.raises(SinkRejected, match="TLS, "):
                 await sink.probe()
@@ -284,7 +284,7 @@ async def test_a_new_certificate_of_ours_is_shown_without_a_restart(
             await facts.until(Renewed, 1)
             run.deliver(make_delivery(3))
             await run.until_settled(3)
-    assert run.fates == [Fate.DELIVERED] * 3
+    assert run.fates == [OutcomeKind.DELIVERED] * 3
     assert seen == ["dockbell", "dockbell", "renewed"]
     assert receiver.connections == 2
 
@@ -302,7 +302,7 @@ async def test_a_new_authority_is_trusted_without_a_restart(certificate: Path, o
             await facts.until(Renewed, 1)
             run.deliver(make_delivery(2))
             await run.until_settled(2)
-    assert run.fates == [Fate.UNREACHABLE, Fate.DELIVERED]
+    assert run.fates == [OutcomeKind.UNREACHABLE, OutcomeKind.DELIVERED]
 
 
 def test_a_key_of_another_certificate_is_told_at_the_start(ours: Path, renewed: Path) -> None:

@@ -8,7 +8,7 @@ from io import StringIO
 
 import pytest
 
-from dockbell.core.model import Delivery, Event, Fate, Feed, Outcome, RunKind
+from dockbell.core.model import Delivery, Event, Feed, Outcome, OutcomeKind, RunKind
 from dockbell.telemetry import (
     AgentFails,
     DeliverySettled,
@@ -103,7 +103,7 @@ def test_routine_is_written_only_on_request() -> None:
 
 def test_records_stay_out_of_the_log() -> None:
     event = Event(FEED, 1, "shp_1", "evt_1", "dockbell.shipment.updated", "updated", 1, b'{"name": "Ada"}')
-    fact = DeliverySettled("erp", Delivery(event), Outcome(Fate.FAILED, "HTTP 500"))
+    fact = DeliverySettled("erp", Delivery(event), Outcome(OutcomeKind.FAILED, "HTTP 500"))
     (line,) = write(StringIO(), fact, verbose=True)
     assert "Ada" not in line
     assert "dockbell.shipment.updated shp_1 #1, attempt 1: failed (HTTP 500)" in json.loads(line)["text"]

@@ -13,9 +13,9 @@ from dockbell.core.model import (
     ChangeKind,
     Delivery,
     Event,
-    Fate,
     Feed,
     Outcome,
+    OutcomeKind,
     RunKind,
     Statement,
     StatementKind,
@@ -132,7 +132,7 @@ def test_deliveries_are_counted_by_fate_and_timed_when_they_are_taken() -> None:
         DeliverySettled("erp", Delivery(EVENT), DELIVERED, 2 * SECOND),
         DeliverySettled("erp", Delivery(EVENT), DELIVERED),
         DeliverySettled("erp", Delivery(EVENT, state_only=True), DELIVERED, SECOND, SECOND),
-        DeliverySettled("erp", Delivery(EVENT), Outcome(Fate.FAILED, "HTTP 500"), SECOND, SECOND),
+        DeliverySettled("erp", Delivery(EVENT), Outcome(OutcomeKind.FAILED, "HTTP 500"), SECOND, SECOND),
     )
     assert count("delivery_attempts_total", *facts, sink="erp", fate="delivered") == 4
     assert count("delivery_attempts_total", *facts, sink="erp", fate="failed") == 1

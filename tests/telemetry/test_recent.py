@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dockbell.core.model import DELIVERED, ChangeKind, Delivery, Event, Fate, Feed, Outcome, RunKind, Urgency
+from dockbell.core.model import DELIVERED, ChangeKind, Delivery, Event, Feed, Outcome, OutcomeKind, RunKind, Urgency
 from dockbell.telemetry import (
     AgentFails,
     ChangesStored,
@@ -383,9 +383,9 @@ def test_deliveries_are_counted_by_minute_with_how_long_they_took(life: Life) ->
 
 
 def test_only_events_that_the_receiver_took_are_delivered(life: Life) -> None:
-    for fate in Fate:
-        if fate is not Fate.DELIVERED:
-            life.deliver(outcome=Outcome(fate))
+    for kind in OutcomeKind:
+        if kind is not OutcomeKind.DELIVERED:
+            life.deliver(outcome=Outcome(kind))
     life.deliver(state_only=True)
     sink = life.recent.sink("erp")
     assert (sink.delivered[-1], sink.delay) == (0, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dockbell.core.model import Fate, Feed
+from dockbell.core.model import Feed, OutcomeKind
 from dockbell.telemetry import DeliverySettled, EventDied, Fact, FeedFails, RunEnded, SinkFails
 
 
@@ -51,7 +51,7 @@ class Tally:
                 self.feeds[fact.feed].problem = fact.reason
             case DeliverySettled():
                 sink = self.sinks[fact.sink]
-                if fact.outcome.fate is Fate.DELIVERED:
+                if fact.outcome.kind is OutcomeKind.DELIVERED:
                     sink.delivered += 1
                 else:
                     sink.failed += 1

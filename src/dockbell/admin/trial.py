@@ -7,7 +7,7 @@ from typing import Final
 
 import anyio
 
-from dockbell.core.model import Delivery, Event, Fate, Outcome
+from dockbell.core.model import Delivery, Event, Outcome, OutcomeKind
 from dockbell.ports import Sink
 
 _PATIENCE: Final = timedelta(minutes=2)
@@ -21,4 +21,8 @@ async def try_sink(sink: Sink, event: Event) -> Outcome:
     send.close()  # the one delivery is still received; a sink that sees the end goes on trying no longer
     with receive, anyio.move_on_after(_PATIENCE.total_seconds()):
         await sink.run(receive, lambda _, outcome: outcomes.append(outcome))
-    return outcomes[0] if outcomes else Outcome(Fate.UNREACHABLE, f"no outcome within {_PATIENCE.total_seconds():g} s")
+    return (
+        outcomes[0]
+        if outcomes
+        else Outcome(OutcomeKind.UNREACHABLE, f"no outcome within {_PATIENCE.total_seconds():g} s")
+    )

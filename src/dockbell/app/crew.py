@@ -22,7 +22,7 @@ from dockbell.config import Config, ResourceSettings, SinkSettings, check_secret
 from dockbell.config.tables import Resources, SourceSettings
 from dockbell.config.values import show
 from dockbell.core.model import RESOURCES, Feed
-from dockbell.delivery.notifier import Herald
+from dockbell.delivery.notifier import Notifier
 from dockbell.delivery.relay import Relay
 from dockbell.detection.detail_fetcher import Detailer
 from dockbell.detection.poller import Poller
@@ -89,7 +89,7 @@ class Crew:
         self.reconcilers: dict[Feed, Reconciler] = {}
         self.detailers: dict[Feed, Detailer] = {}
         self.relays: dict[str, Relay] = {}
-        self.herald = Herald(store, telemetry, name=config.name, now=opening.now)
+        self.notifier = Notifier(store, telemetry, name=config.name, now=opening.now)
         self.attendant = Attendant(store, self.reconcilers, self.readers, telemetry, name=config.name)
         self.janitor = self._make_janitor(config)
         self._configured = frozenset(_list_feeds(config))
@@ -136,10 +136,10 @@ class Crew:
         for feed in changes.feeds.beginning:
             await self._make_feed(feed, feeds[feed])
         if is_first:
-            await self.herald.open()
+            await self.notifier.open()
         await self._make_relays(config, opened, changes.sinks, is_first=is_first)
         self.janitor = self._make_janitor(config)
-        self.herald.forget(changes.feeds.removed, changes.sinks.removed)
+        self.notifier.forget(changes.feeds.removed, changes.sinks.removed)
         self.config, self._configured = config, frozenset(feeds)
 
     async def _take_clients(self, config: Config, opened: Opened, changes: Difference[str]) -> None:
@@ -213,7 +213,7 @@ class Crew:
             feeds=lambda: self._configured,
         )
         self._sink_recipes[sink.name] = recipe
-        self.herald.expect(sink.name)
+        self.notifier.expect(sink.name)
 
     async def _enroll(self, sink: str, recipe: SinkRecipe) -> None:
         """Have a sink begin in the feeds that are new to it."""

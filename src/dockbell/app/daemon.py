@@ -109,7 +109,7 @@ class Daemon:
         crew = self._crew
         site = await self._open_site(crew.config)
         async with anyio.create_task_group() as telling:
-            telling.start_soon(crew.herald.run)
+            telling.start_soon(crew.notifier.run)
             async with anyio.create_task_group() as self._delivering:
                 async with anyio.create_task_group() as self._detecting:
                     self._serve(site, crew.config.web)
@@ -128,7 +128,7 @@ class Daemon:
                 for relay in crew.relays.values():
                     relay.stop()
             telling.cancel_scope.cancel()
-        await crew.herald.finish()
+        await crew.notifier.finish()
 
     async def reload(self) -> str:
         """Read the configuration again and follow it; return what came of it: ``complete: …`` or ``failed: …``."""

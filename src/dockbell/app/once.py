@@ -33,12 +33,12 @@ async def run_once(config: Config, telemetry: Telemetry) -> bool:
         async with anyio.create_task_group() as group:
             for feed in crew.readers:
                 group.start_soon(_read_once, crew, feed, read)
-        await crew.herald.finish()  # before the deliveries: what reading gave to tell goes with them
+        await crew.notifier.finish()  # before the deliveries: what reading gave to tell goes with them
         settled: list[bool] = []
         async with anyio.create_task_group() as group:
             for relay in crew.relays.values():
                 group.start_soon(_drain, relay, settled)
-        await crew.herald.finish()
+        await crew.notifier.finish()
         return all(read) and all(settled)
 
 

@@ -141,10 +141,10 @@ class Delivering:
 
     def hear(self, fact: Fact) -> None:
         """Count a delivery."""
-        from dockbell.core.model import Fate
+        from dockbell.core.model import OutcomeKind
         from dockbell.telemetry import DeliverySettled
 
-        if isinstance(fact, DeliverySettled) and fact.outcome.fate is Fate.DELIVERED:
+        if isinstance(fact, DeliverySettled) and fact.outcome.kind is OutcomeKind.DELIVERED:
             count = self._delivered[fact.sink] = self._delivered.get(fact.sink, 0) + 1
             self._lines.tell(f"sink {fact.sink}", f"{count:,} events delivered")
 

@@ -31,7 +31,7 @@ def test(ctx: click.Context, sink: str, config_path: str | None) -> None:
     from dockbell.admin.trial import try_sink
     from dockbell.app import now, open_sink
     from dockbell.config import suggest
-    from dockbell.core.model import Fate
+    from dockbell.core.model import OutcomeKind
     from dockbell.core.publishing.event import test_event
     from dockbell.telemetry import Telemetry
 
@@ -42,6 +42,6 @@ def test(ctx: click.Context, sink: str, config_path: str | None) -> None:
     event = test_event(config.name, sink, now(), secrets.token_hex(8))
     outcome = anyio.run(try_sink, open_sink(config, sink, Telemetry(), aside=True), event)
     reason = f": {outcome.reason}" if outcome.reason else ""
-    print_lines(f"{event.id} {outcome.fate}{reason}")
-    if outcome.fate is not Fate.DELIVERED:
+    print_lines(f"{event.id} {outcome.kind}{reason}")
+    if outcome.kind is not OutcomeKind.DELIVERED:
         ctx.exit(PROBLEM)

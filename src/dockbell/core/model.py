@@ -334,7 +334,7 @@ class Delivery:
     replayed: bool = False
 
 
-class Fate(StrEnum):
+class OutcomeKind(StrEnum):
     """What came of one attempt, as the sink saw it."""
 
     DELIVERED = "delivered"
@@ -350,16 +350,16 @@ class Outcome:
     """What one attempt came to.
 
     Attributes:
-        fate: The kind of outcome.
+        kind: The kind of outcome.
         reason: For people: ``HTTP 503``, ``connection refused``, ``reason code 0x97 (quota exceeded)``.
         retry_after: The receiver's own wish; it holds for the whole sink.
         is_own: The receiver has taken events that it was given later: a failure speaks against this one only.
     """
 
-    fate: Fate
+    kind: OutcomeKind
     reason: str = ""
     retry_after: timedelta | None = None
     is_own: bool = False
 
 
-DELIVERED: Final = Outcome(Fate.DELIVERED)
+DELIVERED: Final = Outcome(OutcomeKind.DELIVERED)

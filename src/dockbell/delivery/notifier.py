@@ -13,7 +13,7 @@ from typing import Final
 import anyio
 
 from dockbell.admin.status import PASSES_BLIND, PASSES_FAILED, PASSES_FAILING
-from dockbell.core.model import NOTICES, Fate, Feed, NoticeKind, RunKind, Statement, StatementKind
+from dockbell.core.model import NOTICES, Feed, NoticeKind, OutcomeKind, RunKind, Statement, StatementKind
 from dockbell.core.publishing.event import Composer
 from dockbell.ports import Bell, Condition, Found, Store
 from dockbell.telemetry import (
@@ -46,7 +46,7 @@ class _News:
     count: int = 0
 
 
-class Herald:
+class Notifier:
     """Hears facts, and publishes those that an operator should know as notices.
 
     Args:
@@ -93,7 +93,7 @@ class Herald:
             try:
                 wake_at = await self.run_once()
             except Exception as error:  # noqa: BLE001  # the facts are in the log, and the next are told again
-                self._telemetry.emit_failure("herald", error)
+                self._telemetry.emit_failure("notifier", error)
                 wake_at = self._now() + _QUIET
             with anyio.move_on_after(None if wake_at is None else max(0.0, (wake_at - self._now()).total_seconds())):
                 await self._bell.wait(rings)
@@ -105,7 +105,7 @@ class Herald:
         try:
             await self.run_once()
         except Exception as error:  # noqa: BLE001  # the facts are in the log
-            self._telemetry.emit_failure("herald", error)
+            self._telemetry.emit_failure("notifier", error)
 
     async def run_once(self) -> datetime | None:
         """Publish what is due; return when more will be, None when nothing waits."""
@@ -186,7 +186,7 @@ class Herald:
             case DeliverySettled():
                 known = self._found.get(fact.sink)
                 is_unknown = known is not None and known.condition is Condition.UNKNOWN
-                if is_unknown and fact.outcome.fate is Fate.DELIVERED:
+                if is_unknown and fact.outcome.kind is OutcomeKind.DELIVERED:
                     self._note_condition(fact.sink, Condition.CONNECTED)
             case SinkFails():
                 self._note_condition(fact.sink, Condition.DOWN, fact.reason)

@@ -32,7 +32,7 @@ _JUDGES_MOST: Final = timedelta(seconds=1)
 """How long they are judged before what is known to be owed is delivered."""
 
 
-class Intake:
+class OutboxReader:
     """Fills the ledger of one sink for one session.
 
     Args:

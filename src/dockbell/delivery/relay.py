@@ -20,13 +20,13 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from dockbell.config import SinkSettings
-from dockbell.core.model import Delivery, Event, Fate, Feed, Outcome
+from dockbell.core.model import Delivery, Event, Feed, Outcome, OutcomeKind
 from dockbell.core.publishing.filters import Filter
 from dockbell.core.publishing.ledger import Ledger
 from dockbell.core.publishing.rendering import Rendering
 from dockbell.core.publishing.settlement import Beginning, Place, Settlement
-from dockbell.delivery.outbox_reader import Intake
-from dockbell.delivery.retained_state import StoreShelf
+from dockbell.delivery.outbox_reader import OutboxReader
+from dockbell.delivery.retained_state import StoredRetainedState
 from dockbell.host.evaluator import SHARED, Judge, Ration
 from dockbell.ports import Bell, Sink, StateKeeper, Store
 from dockbell.telemetry import (
@@ -120,10 +120,10 @@ class Relay:
         self._purges = store.purges
         self._origins: Mapping[Feed, int] = {}
         self._ledger = self._make_ledger()
-        self._intake = self._make_intake()
+        self._outbox_reader = self._make_outbox_reader()
         if sink.keeps_state:
-            shelf = StoreShelf(sink.name, store, wants=self._mirrors, render=self._rendering.state)
-            cast("StateKeeper", sink).attach(shelf)
+            retained_state = StoredRetainedState(sink.name, store, wants=self._mirrors, render=self._rendering.state)
+            cast("StateKeeper", sink).attach(retained_state)
 
     async def run(self) -> None:
         """Deliver until :meth:`stop`; an error that nobody foresaw begins anew from what is saved."""
@@ -158,14 +158,14 @@ class Relay:
                 if scope.cancelled_caught or self._failures >= failures_most:
                     break
             self.stop()
-        is_settled = self._has_turned and await self._intake.is_empty()
-        return is_settled and not self._ledger.owed and self._intake.replay_at is None
+        is_settled = self._has_turned and await self._outbox_reader.is_empty()
+        return is_settled and not self._ledger.owed and self._outbox_reader.replay_at is None
 
     async def _is_done(self) -> bool:
         """Return whether all was done that can be done now."""
         if not self._has_turned:
             return False
-        return self._ledger.breaker.is_open or self._is_paused or await self._intake.is_empty()
+        return self._ledger.breaker.is_open or self._is_paused or await self._outbox_reader.is_empty()
 
     @property
     def _is_paused(self) -> bool:
@@ -218,7 +218,7 @@ class Relay:
         now = self._now()
         self._ledger.keep_pace(before, now)
         self._ledger.restore(positions, blocked, beginnings, now, None if knows_receiver else controls.pause)
-        self._intake = self._make_intake(beginnings)
+        self._outbox_reader = self._make_outbox_reader(beginnings)
         probe_at = self._ledger.breaker.probe_at
         if probe_at is not None and not knows_receiver:
             self._telemetry.emit(SinkFails(self._sink.name, "its receiver has asked for a pause", probe_at - now))
@@ -235,8 +235,8 @@ class Relay:
             spacing=timedelta(minutes=1) / per_minute if per_minute else timedelta(0),
         )
 
-    def _make_intake(self, beginnings: Mapping[Feed, Beginning] | None = None) -> Intake:
-        return Intake(
+    def _make_outbox_reader(self, beginnings: Mapping[Feed, Beginning] | None = None) -> OutboxReader:
+        return OutboxReader(
             self._sink.name,
             self._ledger,
             beginnings or {},
@@ -261,7 +261,7 @@ class Relay:
         ledger = self._ledger
         while not (self._stopping or self._must_begin_again):
             rings = self._bell.rings
-            if await self._intake.read_ahead():
+            if await self._outbox_reader.read_ahead():
                 self._bell.ring()
             if ledger.closed:
                 await self._close(ledger.closed)
@@ -278,7 +278,7 @@ class Relay:
                 await self._replay(send)
             self._has_turned = True
             self._turns.ring()
-            wake_at = None if self._is_paused else self._intake.wake_at()
+            wake_at = None if self._is_paused else self._outbox_reader.wake_at()
             pause = inf if wake_at is None else max(0.0, (wake_at - self._now()).total_seconds())
             with anyio.move_on_after(pause):
                 await self._bell.wait(rings)
@@ -287,12 +287,12 @@ class Relay:
         """Read the owed events of blocked keys whose turn has come."""
         for entry in self._ledger.due(self._now(), most=self._sink.window):
             frontier = self._ledger.frontier(entry.feed)
-            event = await self._intake.find_owed(entry, frontier)
+            event = await self._outbox_reader.find_owed(entry, frontier)
             self._ledger.resume(entry, event, frontier, self._now())
 
     async def _hand_over(self, taken: Sequence[tuple[Event, int]], send: MemoryObjectSendStream[Delivery]) -> None:
         states: Mapping[tuple[Feed, str], bytes] = {}
-        are_state_only = [await self._intake.is_state_only(event) for event, _ in taken]
+        are_state_only = [await self._outbox_reader.is_state_only(event) for event, _ in taken]
         if self._sink.keeps_state:
             places = [(event.feed, event.key) for event, _ in taken if self._mirrors(event.feed)]
             states = await self._store.read_states(places)
@@ -307,7 +307,7 @@ class Relay:
                 shown = shown if state_only else self._rendering.event(event)
             except ValueError as error:
                 if not (self._sink.keeps_state and event.key):
-                    self._note(Delivery(event, attempt), Outcome(Fate.UNFIT, str(error)))
+                    self._note(Delivery(event, attempt), Outcome(OutcomeKind.UNFIT, str(error)))
                     continue
                 self._ledger.condemn(event, self._now(), str(error))
                 state_only = True  # else the receiver would keep an older state
@@ -315,23 +315,23 @@ class Relay:
 
     async def _replay(self, send: MemoryObjectSendStream[Delivery]) -> None:
         """Send again what an operator wished for, while nothing else is to be sent."""
-        ledger, intake = self._ledger, self._intake
-        is_due = intake.replay_at is not None and intake.replay_at <= self._now()
-        if is_due and not (intake.replays or ledger.is_replaying) and intake.can_replay:
+        ledger, outbox_reader = self._ledger, self._outbox_reader
+        is_due = outbox_reader.replay_at is not None and outbox_reader.replay_at <= self._now()
+        if is_due and not (outbox_reader.replays or ledger.is_replaying) and outbox_reader.can_replay:
             await self._checkpoint()
-            await intake.read_replays()
+            await outbox_reader.read_replays()
             self._bell.ring()  # should none be sent, the next may be
-        for _ in range(len(intake.replays)):
-            if self._is_outdated or not intake.can_replay:
+        for _ in range(len(outbox_reader.replays)):
+            if self._is_outdated or not outbox_reader.can_replay:
                 break
-            replay, event = intake.replays.popleft()
+            replay, event = outbox_reader.replays.popleft()
             if not ledger.lend(replay, event, self._now()):
-                intake.replays.append((replay, event))
+                outbox_reader.replays.append((replay, event))
                 continue
             try:
                 shown = self._rendering.event(event)
             except ValueError as error:
-                self._note(Delivery(event, replay.attempts + 1, replayed=True), Outcome(Fate.UNFIT, str(error)))
+                self._note(Delivery(event, replay.attempts + 1, replayed=True), Outcome(OutcomeKind.UNFIT, str(error)))
             else:
                 send.send_nowait(Delivery(shown, replay.attempts + 1, replayed=True))
 
@@ -344,7 +344,8 @@ class Relay:
             self._telemetry.emit(SinkFails(self._sink.name, outcome.reason, breaker.probe_at - self._now()))
             self._is_down = True
         elif breaker.probe_at is None and (
-            probe_at is not None or (self._is_down and outcome.fate is Fate.DELIVERED)  # or it was forgiven meanwhile
+            probe_at is not None
+            or (self._is_down and outcome.kind is OutcomeKind.DELIVERED)  # or it was forgiven meanwhile
         ):
             self._telemetry.emit(SinkConnected(self._sink.name, "takes events again"))
             self._is_down = False
@@ -406,8 +407,10 @@ class Relay:
             self._hurried = controls.hurried
             self._ledger.hurry(self._now())  # the operator knows better
             self._bell.ring()
-        if controls.replay_at != self._intake.replay_at and not (self._intake.replays or self._ledger.is_replaying):
-            self._intake.replay_at = controls.replay_at
+        if controls.replay_at != self._outbox_reader.replay_at and not (
+            self._outbox_reader.replays or self._ledger.is_replaying
+        ):
+            self._outbox_reader.replay_at = controls.replay_at
             self._bell.ring()
         if controls.held < len(held):
             await self._release(held)
@@ -426,7 +429,7 @@ class Relay:
         beginnings = await self._store.load_beginnings(self._sink.name)
         positions, _ = await self._store.load_ledger(self._sink.name)
         self._ledger.take_in(positions, beginnings)
-        self._intake.take_in(beginnings)
+        self._outbox_reader.take_in(beginnings)
         self._origins = {feed: beginning.origin for feed, beginning in beginnings.items()} | dict(self._origins)
         self._bell.ring()
 

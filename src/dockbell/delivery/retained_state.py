@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from dockbell.core.model import Feed
 from dockbell.core.publishing.settlement import Place
-from dockbell.ports import Extent, Kept, Store
+from dockbell.ports import Extent, Store, StoredState
 
 _AT_ONCE: Final = 200
 
 
-class StoreShelf:
-    """See :class:`dockbell.ports.Shelf`.
+class StoredRetainedState:
+    """See :class:`dockbell.ports.RetainedState`.
 
     Args:
         sink: The sink's name.
@@ -70,7 +70,7 @@ class StoreShelf:
                 must_read |= _find_position(known.get(str(feed)), extent) is None
         return json.dumps({"epoch": self._store.epoch, "settled": settled}), must_read
 
-    async def read_since(self, mark: str) -> AsyncIterator[Sequence[Kept]]:
+    async def read_since(self, mark: str) -> AsyncIterator[Sequence[StoredState]]:
         """See the port."""
         known = _read_mark(mark, self._store.epoch)
         for feed, extent in (await self._store.find_extents()).items():
@@ -81,7 +81,7 @@ class StoreShelf:
             async for portion in portions:
                 yield [kept if kept.body is None else replace(kept, body=self._render(kept.body)) for kept in portion]
 
-    async def _read_changed(self, feed: Feed, after: int) -> AsyncIterator[Sequence[Kept]]:
+    async def _read_changed(self, feed: Feed, after: int) -> AsyncIterator[Sequence[StoredState]]:
         while True:
             portion, end = await self._store.read_changed(feed, after, _AT_ONCE)
             if end == after:
@@ -89,10 +89,10 @@ class StoreShelf:
             after = end
             yield portion
 
-    async def _read_all(self, feed: Feed) -> AsyncIterator[Sequence[Kept]]:
+    async def _read_all(self, feed: Feed) -> AsyncIterator[Sequence[StoredState]]:
         row = 0
         while True:
-            portion, end = await self._store.read_kept(feed, row, _AT_ONCE)
+            portion, end = await self._store.read_stored(feed, row, _AT_ONCE)
             if end == row:
                 return
             row = end

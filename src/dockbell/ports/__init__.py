@@ -9,7 +9,17 @@
 from __future__ import annotations
 
 from dockbell.ports.bell import Alarm, Bell
-from dockbell.ports.delivery import Condition, Controls, Extent, Footprint, Found, Kept, SinkState, Standing, Told
+from dockbell.ports.delivery import (
+    Condition,
+    Controls,
+    Extent,
+    Footprint,
+    Found,
+    SinkState,
+    Standing,
+    StoredState,
+    Told,
+)
 from dockbell.ports.desk import (
     Candidate,
     DeadGroup,
@@ -34,7 +44,7 @@ from dockbell.ports.runs import (
     RunRecord,
     Tally,
 )
-from dockbell.ports.sink import Shelf, Sink, StateKeeper
+from dockbell.ports.sink import RetainedState, Sink, StateKeeper
 from dockbell.ports.source import BetweenTries, Source
 from dockbell.ports.store import REWRITE_MOST, Compose, Store
 from dockbell.ports.view import Noted, Quarantined, StoredRecord, View
@@ -60,16 +70,15 @@ __all__ = [
     "Footprint",
     "Found",
     "Hurried",
-    "Kept",
     "Noted",
     "Offered",
     "Purged",
     "Quarantined",
     "Reach",
     "Reached",
+    "RetainedState",
     "RunRecord",
     "Selection",
-    "Shelf",
     "Sink",
     "SinkState",
     "Source",
@@ -77,6 +86,7 @@ __all__ = [
     "StateKeeper",
     "Store",
     "StoredRecord",
+    "StoredState",
     "Tally",
     "Told",
     "Undelivered",

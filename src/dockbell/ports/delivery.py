@@ -87,7 +87,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredState:
     """A record as it is stored.
 
     Attributes:

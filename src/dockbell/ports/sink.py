@@ -14,10 +14,10 @@ from dockbell.core.model import (
     Outcome,
 )
 from dockbell.core.publishing.settlement import Place
-from dockbell.ports.delivery import Kept
+from dockbell.ports.delivery import StoredState
 
 
-class Shelf(Protocol):
+class RetainedState(Protocol):
     """The stored records, for a sink that keeps a copy of each of them with its receiver."""
 
     @property
@@ -49,7 +49,7 @@ class Shelf(Protocol):
         """
         ...
 
-    def read_since(self, mark: str) -> AsyncIterator[Sequence[Kept]]:
+    def read_since(self, mark: str) -> AsyncIterator[Sequence[StoredState]]:
         """Yield in portions what a receiver lacks that was left at a mark, each as it is stored when it is yielded.
 
         That is what has changed since; of a feed that the mark does not tell of, every record, those that are gone
@@ -63,7 +63,7 @@ class Shelf(Protocol):
 class StateKeeper(Protocol):
     """What a sink is besides, whose ``keeps_state`` is true."""
 
-    def attach(self, shelf: Shelf) -> None:
+    def attach(self, retained_state: RetainedState) -> None:
         """Take the stored records, before :meth:`Sink.run`."""
         ...
 

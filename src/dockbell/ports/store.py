@@ -25,7 +25,7 @@ from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
 from dockbell.errors import StoreUnavailable
 from dockbell.ports.bell import Bell
-from dockbell.ports.delivery import Controls, Extent, Footprint, Found, Kept, Told
+from dockbell.ports.delivery import Controls, Extent, Footprint, Found, StoredState, Told
 from dockbell.ports.desk import Wished
 from dockbell.ports.runs import Absentees, Awaited, Checkpoint, Committed, FeedState, Purged, RunRecord
 
@@ -411,14 +411,14 @@ class Store(Protocol):
         """Return one record as it was at a sink's beginning; None where there was none."""
         ...
 
-    async def read_kept(self, feed: Feed, after: int, limit: int) -> tuple[Sequence[Kept], int]:
+    async def read_stored(self, feed: Feed, after: int, limit: int) -> tuple[Sequence[StoredState], int]:
         """Return up to ``limit`` records by row, after a row, those that are gone included, and the last row.
 
         Keys that the feed's records had while they were identified otherwise count as gone.
         """
         ...
 
-    async def read_changed(self, feed: Feed, after: int, limit: int) -> tuple[Sequence[Kept], int]:
+    async def read_changed(self, feed: Feed, after: int, limit: int) -> tuple[Sequence[StoredState], int]:
         """Return the records of up to ``limit`` events after a sequence, as they are now, and the last sequence."""
         ...
 

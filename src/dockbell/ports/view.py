@@ -13,7 +13,7 @@ from dockbell.core.model import (
     Feed,
     Via,
 )
-from dockbell.ports.delivery import Extent, Footprint, Kept, SinkState, Standing
+from dockbell.ports.delivery import Extent, Footprint, SinkState, Standing, StoredState
 from dockbell.ports.runs import FeedState, Reached, RunRecord
 
 
@@ -151,7 +151,7 @@ class View(Protocol):
         """Return the sequences of a feed's events after a sequence, in order, each with the bytes of its body."""
         ...
 
-    async def read_records(self, feed: Feed, after: int, limit: int) -> tuple[int, Sequence[Kept]]:
+    async def read_records(self, feed: Feed, after: int, limit: int) -> tuple[int, Sequence[StoredState]]:
         """Return records that are there, by place, after a place; and the number of the feed's last event by then."""
         ...
 
@@ -159,7 +159,7 @@ class View(Protocol):
         """Return the bytes of each of the records that :meth:`read_records` would return."""
         ...
 
-    async def read_record(self, feed: Feed, key: str) -> tuple[int, Kept | None]:
+    async def read_record(self, feed: Feed, key: str) -> tuple[int, StoredState | None]:
         """Return one record, if anything was ever stored of it, and the number of the feed's last event by then."""
         ...
 

@@ -11,7 +11,7 @@ from anyio import to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dockbell.config import SinkSettings
-from dockbell.core.model import DELIVERED, Delivery, Fate, Outcome
+from dockbell.core.model import DELIVERED, Delivery, Outcome, OutcomeKind
 from dockbell.core.printable import escape_json
 from dockbell.errors import SinkUnavailable
 from dockbell.net.network import explain
@@ -64,5 +64,5 @@ def _write_event(body: bytes) -> Outcome:
         while rest:
             rest = rest[os.write(file, rest) :]
     except OSError as error:
-        return Outcome(Fate.UNREACHABLE, f"standard output: {explain(error)}")
+        return Outcome(OutcomeKind.UNREACHABLE, f"standard output: {explain(error)}")
     return DELIVERED

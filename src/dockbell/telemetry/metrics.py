@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.process_collector import ProcessCollector
 
 from dockbell.config import Answer
-from dockbell.core.model import ChangeKind, Fate, Feed, RunKind, StatementKind, Urgency
+from dockbell.core.model import ChangeKind, Feed, OutcomeKind, RunKind, StatementKind, Urgency
 from dockbell.telemetry import (
     AgentFails,
     ChangesStored,
@@ -204,9 +204,9 @@ class Metrics:
 
     def _hear_delivery(self, fact: DeliverySettled) -> None:
         counters = self._sinks.get(fact.sink) or self._sink(fact.sink)
-        fate = fact.outcome.fate
-        counters.attempts[fate]()
-        if fate is not Fate.DELIVERED or fact.delivery.state_only:
+        kind = fact.outcome.kind
+        counters.attempts[kind]()
+        if kind is not OutcomeKind.DELIVERED or fact.delivery.state_only:
             return
         if fact.waited is not None:
             counters.delay(fact.waited.total_seconds())
@@ -282,7 +282,7 @@ class Metrics:
                 counter.labels(sink)
             for verdict in ("passed", "held_back"):
                 self._sifted.labels(sink, verdict)
-            attempts = {fate: self._attempts.labels(sink, fate).inc for fate in Fate}
+            attempts = {kind: self._attempts.labels(sink, kind).inc for kind in OutcomeKind}
             counters = self._sinks[sink] = _SinkCounters(
                 attempts, self._delivery.labels(sink).observe, self._arrival.labels(sink).observe
             )
@@ -328,6 +328,6 @@ class Metrics:
 class _SinkCounters:
     """The counters of one sink, looked up once: they are asked for with every delivery."""
 
-    attempts: Mapping[Fate, Callable[[], None]]
+    attempts: Mapping[OutcomeKind, Callable[[], None]]
     delay: Callable[[float], None]
     arrival: Callable[[float], None]

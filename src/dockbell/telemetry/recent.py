@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from dockbell.core.model import Fate, Feed, RunKind, Urgency
+from dockbell.core.model import Feed, OutcomeKind, RunKind, Urgency
 from dockbell.telemetry import (
     AgentFails,
     ChangesStored,
@@ -227,7 +227,7 @@ class Recent:
     # Facts ------------------------------------------------------------------------------------------------------------
 
     def _hear_delivery(self, fact: DeliverySettled) -> None:
-        if fact.outcome.fate is Fate.DELIVERED and not fact.delivery.state_only:
+        if fact.outcome.kind is OutcomeKind.DELIVERED and not fact.delivery.state_only:
             minute = _minute(self._time())
             sink = self._sinks.get(fact.sink) or self._sink(fact.sink)
             sink.delivered.add(minute)

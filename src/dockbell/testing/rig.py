@@ -20,7 +20,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from dockbell.config import SinkSettings
 from dockbell.core.model import Delivery, Event, Outcome
 from dockbell.delivery.relay import Relay
-from dockbell.ports import Shelf, Sink, StateKeeper, Store
+from dockbell.ports import RetainedState, Sink, StateKeeper, Store
 from dockbell.sinks import SinkType
 from dockbell.telemetry import AgentFails, EventDied, Fact, SinkFails, Telemetry
 from dockbell.testing.outbox import Outbox, open_outbox
@@ -128,8 +128,8 @@ class _Tap:
         self._process = process
         self._must_end = False
 
-    def attach(self, shelf: Shelf) -> None:
-        cast("StateKeeper", self._sink).attach(shelf)
+    def attach(self, retained_state: RetainedState) -> None:
+        cast("StateKeeper", self._sink).attach(retained_state)
 
     async def run(
         self, deliveries: MemoryObjectReceiveStream[Delivery], settle: Callable[[Delivery, Outcome], None]

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from dockbell.config.values import show
 from dockbell.core import key
 from dockbell.core.model import JSON, NOTICES, Feed
-from dockbell.ports import Kept, View
+from dockbell.ports import StoredState, View
 from dockbell.web import question
 from dockbell.web.allowance import Allowance
 from dockbell.web.portions import COPIES
@@ -134,7 +134,7 @@ def _possible_keys(part: str) -> list[str]:
     return [encoded] if encoded == pasted else [encoded, pasted]
 
 
-def _describe(record: Kept) -> dict[str, JSON]:
+def _describe(record: StoredState) -> dict[str, JSON]:
     assert record.body is not None
     return {"key": record.key, "revision": record.revision, "record": msgspec.Raw(record.body)}
 

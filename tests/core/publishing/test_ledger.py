@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.config import SCHEDULE
-from dockbell.core.model import DELIVERED, Event, Fate, Feed, Outcome
+from dockbell.core.model import DELIVERED, Event, Feed, Outcome, OutcomeKind
 from dockbell.core.publishing.ledger import Ledger
 from dockbell.core.publishing.settlement import Beginning, Blocked, DeadLetter, Replay
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FEED = Feed("main", "shipments")
-FAILED = Outcome(Fate.FAILED, "HTTP 500")
-REFUSED = Outcome(Fate.REFUSED, "HTTP 422")
-UNREACHABLE = Outcome(Fate.UNREACHABLE, "connection refused")
-UNFIT = Outcome(Fate.UNFIT, "too large")
-CLOSED = Outcome(Fate.CLOSED, "HTTP 410")
-BUSY = Outcome(Fate.FAILED, "HTTP 429", timedelta(minutes=10))
+FAILED = Outcome(OutcomeKind.FAILED, "HTTP 500")
+REFUSED = Outcome(OutcomeKind.REFUSED, "HTTP 422")
+UNREACHABLE = Outcome(OutcomeKind.UNREACHABLE, "connection refused")
+UNFIT = Outcome(OutcomeKind.UNFIT, "too large")
+CLOSED = Outcome(OutcomeKind.CLOSED, "HTTP 410")
+BUSY = Outcome(OutcomeKind.FAILED, "HTTP 429", timedelta(minutes=10))
 
 
 def make_event(sequence: int, key: str, feed: Feed = FEED) -> Event:

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dockbell.core.model import DELIVERED, Event, Fate, Outcome
+from dockbell.core.model import DELIVERED, Event, Outcome, OutcomeKind
 from dockbell.core.publishing.ledger import Ledger
 from dockbell.core.publishing.settlement import Beginning, Blocked, Replay, Settlement
 from tests.core.publishing.test_ledger import FAILED, FEED, NOON, REFUSED, UNREACHABLE, make_event
@@ -22,9 +22,9 @@ OUTCOMES = [
     FAILED,
     REFUSED,
     UNREACHABLE,
-    Outcome(Fate.UNFIT, "too large"),
-    Outcome(Fate.CLOSED, "HTTP 410"),
-    Outcome(Fate.FAILED, "HTTP 429", timedelta(seconds=30)),
+    Outcome(OutcomeKind.UNFIT, "too large"),
+    Outcome(OutcomeKind.CLOSED, "HTTP 410"),
+    Outcome(OutcomeKind.FAILED, "HTTP 429", timedelta(seconds=30)),
 ]
 MOODS = [DELIVERED, DELIVERED, DELIVERED, REFUSED, REFUSED, UNREACHABLE, FAILED, None]
 """What a receiver answers for a while; None is something else each time."""
@@ -176,7 +176,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def settle(self, choice: int, outcome: Outcome) -> None:
         event, is_replay = self.flying.pop(choice % len(self.flying))
-        if outcome.fate is Fate.DELIVERED and not is_replay:
+        if outcome.kind is OutcomeKind.DELIVERED and not is_replay:
             self.check_order(event)
         self.ledger.settle(event, outcome, self.now, 0.5)
 

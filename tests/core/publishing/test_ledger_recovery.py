@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from dockbell.core.model import DELIVERED, Event, Fate, Outcome
+from dockbell.core.model import DELIVERED, Event, Outcome, OutcomeKind
 from dockbell.core.publishing.ledger import Ledger
 from dockbell.core.publishing.settlement import Blocked, Pause, Replay
 from tests.core.publishing.test_ledger import (
@@ -69,7 +69,7 @@ def test_a_bad_deploy_makes_no_dead_letters_of_a_single_record() -> None:
 
 def test_four_records_go_on_within_seconds_after_a_short_outage() -> None:
     receiver = Receiver(*make_ledger(*"abcd"))
-    receiver.work(0, 8, Outcome(Fate.FAILED, "HTTP 502"))
+    receiver.work(0, 8, Outcome(OutcomeKind.FAILED, "HTTP 502"))
     receiver.work(8, 14)
     assert sorted(receiver.taken) == [1, 2, 3, 4]
     assert not receiver.ledger.owed

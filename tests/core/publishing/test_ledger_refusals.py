@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from dockbell.core.model import DELIVERED, Fate, Outcome
+from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
 from dockbell.core.publishing.ledger import Ledger
 from dockbell.core.publishing.settlement import Blocked, Replay, Settlement
 from tests.core.publishing.test_ledger import (
@@ -110,7 +110,7 @@ def test_a_success_that_was_under_way_does_not_close_the_breaker() -> None:
     ledger.take(NOON)
     ledger.settle(events[0], BUSY, at(1), 0)
     ledger.settle(events[1], DELIVERED, at(2), 0)
-    ledger.settle(events[2], Outcome(Fate.FAILED, "HTTP 429", timedelta(seconds=1)), at(3), 0)
+    ledger.settle(events[2], Outcome(OutcomeKind.FAILED, "HTTP 429", timedelta(seconds=1)), at(3), 0)
     assert ledger.breaker.probe_at == at(601)
 
 

@@ -3,13 +3,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from dockbell.config import SCHEDULE
-from dockbell.core.model import Event, Fate, Feed, Outcome
+from dockbell.core.model import Event, Feed, Outcome, OutcomeKind
 from dockbell.core.publishing.retry import Breaker, Failure, next_attempt, plan_anew
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FEED = Feed("main", "shipments")
-FAILED = Outcome(Fate.FAILED, "HTTP 500")
-UNREACHABLE = Outcome(Fate.UNREACHABLE, "connection refused")
+FAILED = Outcome(OutcomeKind.FAILED, "HTTP 500")
+UNREACHABLE = Outcome(OutcomeKind.UNREACHABLE, "connection refused")
 
 
 def after(seconds: float) -> datetime:
@@ -64,7 +64,7 @@ def test_one_event_that_fails_again_and_again_does_not_open_the_breaker() -> Non
 
 def test_five_events_of_one_key_that_are_refused_in_a_row_open_the_breaker() -> None:
     breaker = Breaker()
-    refused = Outcome(Fate.REFUSED, "HTTP 400")
+    refused = Outcome(OutcomeKind.REFUSED, "HTTP 400")
     assert [breaker.fail(event("1", each), refused, NOW, NOW) for each in range(5)] == [False] * 4 + [True]
 
 
@@ -109,22 +109,22 @@ def test_what_was_under_way_when_the_breaker_opened_is_no_probe() -> None:
 
 def test_a_receiver_that_wishes_for_no_pause_is_probed_no_sooner_than_any() -> None:
     breaker = Breaker()
-    breaker.fail(event("1"), Outcome(Fate.FAILED, "HTTP 429", timedelta(0)), NOW, NOW)
+    breaker.fail(event("1"), Outcome(OutcomeKind.FAILED, "HTTP 429", timedelta(0)), NOW, NOW)
     assert breaker.probe_at == after(1)
 
 
 def test_the_receivers_wish_to_wait_holds_for_the_whole_sink_up_to_a_day() -> None:
     breaker = Breaker()
-    assert breaker.fail(event("1"), Outcome(Fate.FAILED, "HTTP 429", timedelta(minutes=7)), NOW, NOW)
+    assert breaker.fail(event("1"), Outcome(OutcomeKind.FAILED, "HTTP 429", timedelta(minutes=7)), NOW, NOW)
     assert breaker.probe_at == after(420)
-    breaker.fail(event("1"), Outcome(Fate.FAILED, "HTTP 429", timedelta(days=7)), NOW, NOW)
+    breaker.fail(event("1"), Outcome(OutcomeKind.FAILED, "HTTP 429", timedelta(days=7)), NOW, NOW)
     assert breaker.probe_at == NOW + timedelta(days=1)
 
 
 def test_of_several_wishes_to_wait_that_were_under_way_the_longest_holds() -> None:
     breaker = Breaker()
     for seconds in (60, 600, 1):
-        breaker.fail(event("1"), Outcome(Fate.FAILED, "HTTP 429", timedelta(seconds=seconds)), after(1), NOW)
+        breaker.fail(event("1"), Outcome(OutcomeKind.FAILED, "HTTP 429", timedelta(seconds=seconds)), after(1), NOW)
     assert breaker.probe_at == after(601)
 
 
@@ -154,7 +154,7 @@ def test_keys_that_fail_as_probes_are_not_remembered() -> None:
 
 def test_a_pause_that_was_asked_for_goes_on_as_long_by_a_clock_that_was_set_forward() -> None:
     breaker = Breaker()
-    breaker.fail(event("1"), Outcome(Fate.FAILED, "HTTP 429", timedelta(minutes=7)), NOW, NOW)
+    breaker.fail(event("1"), Outcome(OutcomeKind.FAILED, "HTTP 429", timedelta(minutes=7)), NOW, NOW)
     breaker.put_off(timedelta(hours=1))
     assert (breaker.asked_at, breaker.probe_at) == (after(3600), after(3600 + 420))
 
@@ -168,6 +168,6 @@ def test_a_pause_that_nobody_asked_for_ends_by_whatever_clock() -> None:
 
 def test_a_probe_that_is_asked_for_no_pause_ends_the_one_before() -> None:
     breaker = Breaker()
-    breaker.fail(event("1"), Outcome(Fate.FAILED, "HTTP 503", timedelta(minutes=7)), NOW, NOW)
+    breaker.fail(event("1"), Outcome(OutcomeKind.FAILED, "HTTP 503", timedelta(minutes=7)), NOW, NOW)
     breaker.fail(event("1"), FAILED, after(421), after(420.5))
     assert breaker.asked_at is None

@@ -18,7 +18,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from pydantic import Field
 
 from dockbell.config import Interval, Secret, SinkSettings
-from dockbell.core.model import DELIVERED, Delivery, Fate, Outcome
+from dockbell.core.model import DELIVERED, Delivery, Outcome, OutcomeKind
 from dockbell.errors import SinkRejected, SinkUnavailable
 from dockbell.telemetry import SinkConnected, Telemetry
 
@@ -83,12 +83,12 @@ class PrinterSink:
                 answer, _, reason = (await self._printer.ask(delivery.event.body)).partition(" ")
         except (*_LOST, SinkRejected) as error:
             # Whether it is on paper nobody knows, where the connection broke: it is printed again then.
-            fate = Fate.UNREACHABLE if self._printer is None else Fate.FAILED
+            kind = OutcomeKind.UNREACHABLE if self._printer is None else OutcomeKind.FAILED
             await self._hang_up()
-            return Outcome(fate, _explain(error))
+            return Outcome(kind, _explain(error))
         if answer == "OK":
             return DELIVERED
-        return Outcome(Fate.REFUSED if answer == "NO" else Fate.FAILED, reason)
+        return Outcome(OutcomeKind.REFUSED if answer == "NO" else OutcomeKind.FAILED, reason)
 
     async def _connect(self) -> _Printer:
         printer = _Printer(await anyio.connect_tcp(self._settings.host, self._settings.port))

@@ -14,7 +14,7 @@ import pytest
 
 from dockbell.core.model import Feed
 from dockbell.core.publishing.settlement import Place
-from dockbell.ports import Kept
+from dockbell.ports import StoredState
 from dockbell.sinks.mqtt import MqttSettings, MqttSink, flow, keeper, patience
 from tests.brokers import MOSQUITTO, Broker, Iotcore, Mosquitto, started
 from tests.sinks.conftest import Facts
@@ -65,7 +65,7 @@ def quick_sentinel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Records:
-    """A shelf that tests fill.
+    """A retained state that tests fill.
 
     Attributes:
         bodies: The records by key, None for those that are gone.
@@ -109,14 +109,14 @@ class Records:
     async def mark(self, since: str) -> tuple[str, bool]:
         return f"{len(self.changed)}/{self.baselines}", since.partition("/")[2] != str(self.baselines)
 
-    async def read_since(self, mark: str) -> AsyncIterator[Sequence[Kept]]:
+    async def read_since(self, mark: str) -> AsyncIterator[Sequence[StoredState]]:
         self.read.append(mark)
         place, _, baselines = mark.partition("/")
         is_known = place.isdigit() and baselines == str(self.baselines)
         keys = list(dict.fromkeys(self.changed[int(place) :] if is_known else self.bodies))
         for start in range(0, len(keys), self.portion):
             await self.before_portion()
-            yield [Kept(0, FEED, key, 1, self.bodies[key]) for key in keys[start : start + self.portion]]
+            yield [StoredState(0, FEED, key, 1, self.bodies[key]) for key in keys[start : start + self.portion]]
 
     async def before_portion(self) -> None:
         """Do something while a portion is being read."""

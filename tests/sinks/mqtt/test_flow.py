@@ -8,7 +8,7 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from dockbell.core.model import Delivery, Fate, Outcome
+from dockbell.core.model import Delivery, Outcome, OutcomeKind
 from dockbell.sinks.mqtt import flow
 from dockbell.telemetry import SinkConnected, SinkFails, SinkOmits
 from tests.sinks.conftest import Facts, make_delivery, running
@@ -43,7 +43,7 @@ async def test_no_more_are_in_flight_than_the_broker_takes_nor_after_a_drop() ->
         await run.until_settled(20)
         broker.drop()
         await run.until_settled(100)
-    assert run.fates == [Fate.DELIVERED] * 100
+    assert run.fates == [OutcomeKind.DELIVERED] * 100
     assert broker.most_in_flight == 4  # one place is kept for a question
     assert len(facts.of(SinkConnected)) == 2
     assert set(broker.topics) >= {event(number) for number in range(100)} | {state(number) for number in range(100)}
@@ -65,7 +65,7 @@ async def test_what_makes_the_broker_close_the_connection_is_found_and_nothing_e
     async with listening(poisonous) as broker, running(make_sink(broker.url, facts)) as run:
         run.deliver(*(make_delivery(number, state=b"{}") for number in range(15)))
         await run.until_settled(15)
-        assert run.fates == [Fate.REFUSED if number == 7 else Fate.DELIVERED for number in range(15)]
+        assert run.fates == [OutcomeKind.REFUSED if number == 7 else OutcomeKind.DELIVERED for number in range(15)]
         assert [outcome.reason for _, outcome in run.settled if outcome.reason] == [CULPRIT]
         assert len(facts.of(SinkFails)) == 3  # with others, alone, alone again
         assert [each.alone for each in broker.seen if each.topic == event(7)][1:] == [True, True]
@@ -92,7 +92,7 @@ async def test_a_drop_with_others_in_flight_is_not_held_against_the_first_of_the
     broker.poison = lambda topic: topic == event(0) and broker.topics.count(event(0)) <= 2
     async with listening(broker), running(make_sink(broker.url, state_topic="", status_topic="")) as run:
         run.deliver(*(make_delivery(number) for number in range(4)))
-        assert await run.until_settled(4) == [Outcome(Fate.DELIVERED)] * 4
+        assert await run.until_settled(4) == [Outcome(OutcomeKind.DELIVERED)] * 4
 
 
 async def test_who_is_accused_waits_for_a_connection_that_lasts_and_the_others_do_not(
@@ -125,7 +125,7 @@ async def test_two_culprits_are_both_found() -> None:
     ):
         run.deliver(*(make_delivery(number, state=b"{}") for number in range(8)))
         await run.until_settled(8)
-    assert [number for number, fate in enumerate(run.fates) if fate is not Fate.DELIVERED] == [3, 5]
+    assert [number for number, kind in enumerate(run.fates) if kind is not OutcomeKind.DELIVERED] == [3, 5]
 
 
 async def test_a_suspect_waits_until_the_connection_has_proved_itself() -> None:
@@ -141,7 +141,7 @@ async def test_a_suspect_waits_until_the_connection_has_proved_itself() -> None:
         await facts.until(SinkFails, 6)
         assert set(broker.topics[6:]) == {STATUS}
         is_dying, broker.delay = False, 0
-        assert await run.until_settled(5) == [Outcome(Fate.DELIVERED)] * 5
+        assert await run.until_settled(5) == [Outcome(OutcomeKind.DELIVERED)] * 5
     assert not facts.of(SinkOmits)
 
 
@@ -170,7 +170,7 @@ async def test_a_word_on_which_the_broker_closes_the_connection_is_left_out_and_
             broker.drop()
             run.deliver(make_delivery(1))
             await run.until_settled(number - 99)
-            assert {outcome.fate for _, outcome in run.settled} == {Fate.DELIVERED}
+            assert {outcome.kind for _, outcome in run.settled} == {OutcomeKind.DELIVERED}
         assert broker.topics.count(topic) == dropped <= 3  # with others in flight, alone, alone again
         assert broker.wills[-1] is (topic != STATUS)
     reason = f'the broker closes the connection on it; allow it at the broker, or set {key} = ""'
@@ -184,21 +184,21 @@ async def test_a_broker_that_closes_everything_again_and_again_costs_only_whom_i
     ):
         run.deliver(*(make_delivery(number) for number in range(3)))
         await run.until_settled(3)
-    assert run.fates == [Fate.REFUSED] * 3
+    assert run.fates == [OutcomeKind.REFUSED] * 3
     assert Counter(each.topic for each in broker.seen if each.alone and "event" in each.topic) >= Counter(
         {event(number): 2 for number in range(3)}
     )
 
 
-@pytest.mark.parametrize(("crashes", "fate"), [(3, Fate.DELIVERED), (5, Fate.REFUSED)])
-async def test_a_broker_that_goes_down_on_an_event_is_given_more_chances(crashes: int, fate: Fate) -> None:
+@pytest.mark.parametrize(("crashes", "fate"), [(3, OutcomeKind.DELIVERED), (5, OutcomeKind.REFUSED)])
+async def test_a_broker_that_goes_down_on_an_event_is_given_more_chances(crashes: int, kind: OutcomeKind) -> None:
     broker = HandMade(crashes=True)
     broker.poison = lambda topic: topic == event(1) and broker.topics.count(event(1)) <= crashes
     async with listening(broker), running(make_sink(broker.url, state_topic="", status_topic="")) as run:
         run.deliver(make_delivery(1))
         await run.until_settled(1)
-    assert run.fates == [fate]
-    assert broker.topics.count(event(1)) == crashes + (fate is Fate.DELIVERED)
+    assert run.fates == [kind]
+    assert broker.topics.count(event(1)) == crashes + (kind is OutcomeKind.DELIVERED)
 
 
 @pytest.mark.parametrize("farewell", [packet(14, b"\x8b\0"), packet(14, b"\x98\0")])
@@ -210,7 +210,7 @@ async def test_a_broker_that_gives_a_reason_of_its_own_accuses_nobody(farewell: 
         run.deliver(make_delivery())
         await facts.until(SinkFails, 5)
         down = False
-        assert await run.until_settled(1) == [Outcome(Fate.DELIVERED)]
+        assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
 
 
 async def test_a_drop_long_after_it_was_sent_is_not_held_against_a_publication(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,17 +227,17 @@ async def test_a_drop_long_after_it_was_sent_is_not_held_against_a_publication(m
             broker.early = STATUS
             broker.drop()
             await facts.until(SinkFails, drops)
-        assert await run.until_settled(1) == [Outcome(Fate.DELIVERED)]
+        assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
 
 
 async def test_the_filters_may_leave_the_state_alone_to_be_published() -> None:
     async with listening(HandMade()) as broker:
         async with running(make_sink(broker.url)) as run:
             run.deliver(make_delivery(1, state=b"{}", state_only=True))
-            assert await run.until_settled(1) == [Outcome(Fate.DELIVERED)]
+            assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
         async with running(make_sink(broker.url, state_topic="")) as run:
             run.deliver(make_delivery(1, state=b"{}", state_only=True))
-            assert await run.until_settled(1) == [Outcome(Fate.DELIVERED)]
+            assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
     assert [topic for topic in broker.topics if topic != STATUS] == [state(1)]
 
 
@@ -248,7 +248,7 @@ async def test_a_broker_that_retains_nothing_gets_events_without_states() -> Non
         running(make_sink(broker.url, facts, status_topic="")) as run,
     ):
         run.deliver(make_delivery(1, state=b"{}"), make_delivery(2, state=b"{}", state_only=True))
-        assert await run.until_settled(2) == [Outcome(Fate.DELIVERED)] * 2
+        assert await run.until_settled(2) == [Outcome(OutcomeKind.DELIVERED)] * 2
     assert broker.topics == [event(1)]
     (connected,) = facts.of(SinkConnected)
     assert connected.endswith("; it retains nothing: no states, and the status only for who listens")
@@ -263,5 +263,5 @@ async def test_a_state_that_is_left_out_is_sent_when_another_connection_takes_it
         await until(lambda: broker.topics == [event(1), state(1)])
         broker.properties, broker.delay = b"", 0
         broker.drop()
-        assert await run.until_settled(1) == [Outcome(Fate.DELIVERED)]
+        assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
     assert broker.retained[state(1)] == b"x" * 200

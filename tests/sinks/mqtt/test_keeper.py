@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from dockbell.core.model import Fate, Outcome
+from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.sinks.mqtt import MqttSink, flow, keeper
 from dockbell.telemetry import AgentFails, SinkConnected, SinkFails, SinkOmits, StateRepaired
 from tests.brokers import Broker, Subscriber
@@ -205,7 +205,7 @@ async def test_a_state_on_which_the_broker_closes_the_connection_is_left_out_and
         async with running(keeping(broker.url, records, facts)) as run:
             run.deliver(*(make_delivery(number) for number in range(100, 120)))
             await until(lambda: any(words.endswith("1 of them refused") for words in facts.of(StateRepaired)))
-            assert await run.until_settled(20) == [Outcome(Fate.DELIVERED)] * 20
+            assert await run.until_settled(20) == [Outcome(OutcomeKind.DELIVERED)] * 20
         expected = records.states()
         del expected[bad]
         assert states(broker.retained).items() >= expected.items()
@@ -269,7 +269,7 @@ async def test_a_broker_that_does_not_let_us_read_costs_nothing_else(broker: Han
     records.fill(5)
     async with listening(broker), running(keeping(broker.url, records, facts)) as run:
         run.deliver(make_delivery(100, state=b"{}"))
-        assert await run.until_settled(1) == [Outcome(Fate.DELIVERED)]
+        assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
         await until(lambda: any(reason in words for words in facts.of(StateRepaired)))
         assert records.states().items() <= broker.retained.items()
         assert SENTINEL not in broker.retained
@@ -295,7 +295,7 @@ async def test_a_store_that_cannot_be_read_does_not_stop_deliveries() -> None:
     async with listening(HandMade()) as broker, running(keeping(broker.url, records, facts)) as run:
         await facts.until(AgentFails, 1)
         run.deliver(make_delivery(1, state=b"{}"))
-        assert await run.until_settled(1) == [Outcome(Fate.DELIVERED)]
+        assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
     assert facts.of(AgentFails) == ["sink floor: state: OSError: disk I/O error"]
     assert SENTINEL not in broker.retained
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from dockbell.core.model import Fate, Outcome
+from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.errors import SinkRejected, SinkUnavailable
 from dockbell.sinks.mqtt import protocol, wire
 from dockbell.telemetry import SinkConnected, SinkFails
@@ -43,7 +43,7 @@ async def test_a_real_broker_of_3_1_1_gets_events_states_and_status(
         async with running(sink) as run:
             await until(lambda: len(subscriber.retained()) == 5)  # three states, the status, the sentinel
             run.deliver(make_delivery(7, state=b"{}"))
-            assert await run.until_settled(1) == [Outcome(Fate.DELIVERED)]
+            assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
         await subscriber.until(lambda received: b'"online": false' in received[-1].payload)
     assert subscriber.topics[0] == STATUS
     assert "dockbell/event/main/shipments/shp_7/updated" in subscriber.topics

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dockbell.core.model import Fate, Outcome
+from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.sinks.mqtt.flow import judge
 from dockbell.sinks.mqtt.wire import Ack
 from dockbell.telemetry import SinkConnected, SinkFails, SinkOmits
@@ -23,7 +23,7 @@ async def test_an_event_that_the_broker_s_rules_deny_is_refused_and_the_others_g
         async with running(make_sink(broker.url)) as run:
             run.deliver(*(make_delivery(number, state=b"{}") for number in (1, 2, 3)))
             await run.until_settled(3)
-    assert run.fates == [Fate.DELIVERED, Fate.REFUSED, Fate.DELIVERED]
+    assert run.fates == [OutcomeKind.DELIVERED, OutcomeKind.REFUSED, OutcomeKind.DELIVERED]
     assert [outcome.reason for _, outcome in run.settled if outcome.reason] == ["not authorized (0x87)"]
 
 
@@ -34,7 +34,7 @@ async def test_an_event_is_refused_as_well_when_only_its_state_is_denied(tmp_pat
     with open_mosquitto(tmp_path, f"acl_file {rules}") as broker:
         async with running(make_sink(broker.url)) as run:
             run.deliver(make_delivery(state=b"{}"))
-            assert await run.until_settled(1) == [Outcome(Fate.REFUSED, "not authorized (0x87)")]
+            assert await run.until_settled(1) == [Outcome(OutcomeKind.REFUSED, "not authorized (0x87)")]
 
 
 @needs_mosquitto
@@ -44,7 +44,7 @@ async def test_what_is_larger_than_the_broker_takes_is_unfit_and_costs_no_connec
         async with running(make_sink(broker.url, facts, state_topic="")) as run:
             run.deliver(make_delivery(1, body=b"x" * 10_000), make_delivery(2, body=b"x" * 9_000))
             await run.until_settled(2)
-    assert run.fates == [Fate.UNFIT, Fate.DELIVERED]
+    assert run.fates == [OutcomeKind.UNFIT, OutcomeKind.DELIVERED]
     assert run.settled[0][1].reason == "larger than the broker takes (10000 bytes)"
     assert len(facts.of(SinkConnected)) == 1
 
@@ -56,22 +56,22 @@ async def test_the_size_of_a_packet_is_known_to_the_byte(tmp_path: Path) -> None
         async with running(make_sink(broker.url, facts, state_topic="", topic="t/{key}")) as run:
             run.deliver(*(make_delivery(number, body=b"x" * number) for number in range(1, 300)))
             await run.until_settled(299)
-        await subscriber.until(lambda received: len(received) == run.fates.count(Fate.DELIVERED))
+        await subscriber.until(lambda received: len(received) == run.fates.count(OutcomeKind.DELIVERED))
     # Fixed header 3, topic 2 + 9, packet id 2, properties 1 + 2 + 3 + 43, payload 235.
-    assert run.fates == [Fate.DELIVERED] * 235 + [Fate.UNFIT] * 64
+    assert run.fates == [OutcomeKind.DELIVERED] * 235 + [OutcomeKind.UNFIT] * 64
     assert not facts.of(SinkFails)
 
 
 async def test_what_has_a_topic_too_long_for_mqtt_is_unfit(mosquitto: Broker) -> None:
     async with running(make_sink(mosquitto.url, topic="/".join(["x" * 60_000, "{key}" * 2000]))) as run:
         run.deliver(make_delivery())
-        assert await run.until_settled(1) == [Outcome(Fate.UNFIT, "topic of 70001 bytes, MQTT allows 65535")]
+        assert await run.until_settled(1) == [Outcome(OutcomeKind.UNFIT, "topic of 70001 bytes, MQTT allows 65535")]
 
 
 async def test_the_state_of_a_record_is_kept_also_when_its_event_is_unfit(mosquitto: Broker) -> None:
     async with running(make_sink(mosquitto.url, topic="/".join(["x" * 60_000, "{key}" * 2000]))) as run:
         run.deliver(make_delivery(1, state=b"{}"))
-        assert (await run.until_settled(1))[0].fate is Fate.UNFIT
+        assert (await run.until_settled(1))[0].kind is OutcomeKind.UNFIT
         with Subscriber(mosquitto, "dockbell/state/#") as subscriber:
             (state,) = await subscriber.until(len)
     assert state.payload == b"{}"
@@ -82,7 +82,7 @@ async def test_an_event_is_delivered_also_when_the_topic_of_its_state_is_too_lon
     async with running(make_sink(mosquitto.url, facts, state_topic=template)) as run:
         run.deliver(make_delivery(1, state=b"{}"), make_delivery(2, state=b"{}", state_only=True))
         run.deliver(make_delivery(1, state=b"{}"))
-        assert await run.until_settled(3) == [Outcome(Fate.DELIVERED)] * 3
+        assert await run.until_settled(3) == [Outcome(OutcomeKind.DELIVERED)] * 3
     assert facts.of(SinkOmits) == [
         f"sink floor: leaves out main/shipments/shp_{number}, topic of 65541 bytes, MQTT allows 65535"
         for number in (1, 2)
@@ -92,17 +92,17 @@ async def test_an_event_is_delivered_also_when_the_topic_of_its_state_is_too_lon
 @pytest.mark.parametrize(
     ("code", "fate"),
     [
-        (0x00, Fate.DELIVERED),
-        (0x10, Fate.DELIVERED),
-        (0x80, Fate.FAILED),
-        (0x83, Fate.FAILED),
-        (0x87, Fate.REFUSED),
-        (0x90, Fate.REFUSED),
-        (0x91, Fate.FAILED),
-        (0x95, Fate.REFUSED),
-        (0x97, Fate.FAILED),
-        (0x99, Fate.REFUSED),
+        (0x00, OutcomeKind.DELIVERED),
+        (0x10, OutcomeKind.DELIVERED),
+        (0x80, OutcomeKind.FAILED),
+        (0x83, OutcomeKind.FAILED),
+        (0x87, OutcomeKind.REFUSED),
+        (0x90, OutcomeKind.REFUSED),
+        (0x91, OutcomeKind.FAILED),
+        (0x95, OutcomeKind.REFUSED),
+        (0x97, OutcomeKind.FAILED),
+        (0x99, OutcomeKind.REFUSED),
     ],
 )
-def test_a_puback_s_code_decides(code: int, fate: Fate) -> None:
-    assert judge(Ack(1, code, "why")) == (Outcome(fate, "why") if fate is not Fate.DELIVERED else Outcome(fate))
+def test_a_puback_s_code_decides(code: int, kind: OutcomeKind) -> None:
+    assert judge(Ack(1, code, "why")) == (Outcome(kind, "why") if kind is not OutcomeKind.DELIVERED else Outcome(kind))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from dockbell.core.model import DELIVERED, Fate, Outcome
+from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
 from dockbell.core.publishing.settlement import Place
 from dockbell.sinks.mqtt.publication import Publication
 from dockbell.sinks.mqtt.repairs import Repairs
@@ -104,15 +104,15 @@ async def test_nothing_is_waited_for_when_all_of_it_was_overtaken() -> None:
 @pytest.mark.parametrize(
     ("fate", "refused", "has_failed"),
     [
-        (Fate.DELIVERED, 0, False),
-        (Fate.FAILED, 0, True),
-        (Fate.REFUSED, 2, False),
+        (OutcomeKind.DELIVERED, 0, False),
+        (OutcomeKind.FAILED, 0, True),
+        (OutcomeKind.REFUSED, 2, False),
     ],
 )
-async def test_what_comes_of_them_is_counted(fate: Fate, refused: int, has_failed: bool) -> None:
+async def test_what_comes_of_them_is_counted(kind: OutcomeKind, refused: int, has_failed: bool) -> None:
     repairs = Repairs()
     repairs.watch()
-    await take_all(repairs, "a", "b", outcome=Outcome(fate))
+    await take_all(repairs, "a", "b", outcome=Outcome(kind))
     assert (repairs.refused, repairs.has_failed, repairs.in_flight) == (refused, has_failed, 0)
     repairs.reset()
     assert (repairs.refused, repairs.has_failed) == (0, False)

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from dockbell.core.model import DELIVERED, Fate, Outcome
+from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
 from dockbell.delivery.relay import Relay
 from dockbell.sinks.mqtt import MqttSettings, MqttSink, flow, wire
 from dockbell.sinks.mqtt.publication import Publication
@@ -24,7 +24,7 @@ from tests.sinks.mqtt.whole import SENTINEL
 
 pytestmark = pytest.mark.usefixtures("quick_backoff", "quick_patience", "quick_sentinel")
 
-OVERTAKEN = Outcome(Fate.FAILED, "not acknowledged within 0.3 s, while later publications were", is_own=True)
+OVERTAKEN = Outcome(OutcomeKind.FAILED, "not acknowledged within 0.3 s, while later publications were", is_own=True)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ async def test_what_is_never_acknowledged_has_failed_and_hundreds_of_others_flow
     ):
         run.deliver(*(make_delivery(number) for number in range(330)))
         await run.until_settled(330)
-    assert run.fates == [Fate.FAILED] * 30 + [Fate.DELIVERED] * 300
+    assert run.fates == [OutcomeKind.FAILED] * 30 + [OutcomeKind.DELIVERED] * 300
     assert broker.connections == 1
     assert max(Counter(topic for topic in broker.topics if topic != STATUS).values()) == 1
     assert not facts.of(SinkFails)
@@ -65,7 +65,7 @@ async def test_where_the_whole_window_is_unanswered_the_status_is_said_again_to_
     ):
         run.deliver(*(make_delivery(number, state=b"{}") for number in range(20)))
         outcomes = await run.until_settled(20)
-        assert {each.fate for each in outcomes} == {Fate.FAILED}
+        assert {each.kind for each in outcomes} == {OutcomeKind.FAILED}
         await until(lambda: broker.topics.count(STATUS) >= 2)
         online = {each.payload for each in broker.seen if each.topic == STATUS and each.connection == 1}
         assert len(online) == 1
@@ -80,7 +80,7 @@ async def test_only_what_others_have_overtaken_speaks_for_the_receiver() -> None
     ):
         run.deliver(make_delivery(1))
         (outcome,) = await run.until_settled(1)
-    assert (outcome.fate, outcome.is_own) == (Fate.FAILED, False)
+    assert (outcome.kind, outcome.is_own) == (OutcomeKind.FAILED, False)
 
 
 async def test_without_a_word_to_ask_with_the_unanswered_come_last_on_the_next_connection_and_fail_there() -> None:
@@ -89,7 +89,7 @@ async def test_without_a_word_to_ask_with_the_unanswered_come_last_on_the_next_c
     async with listening(broker), running(make_sink(broker.url, facts, status_topic="", state_topic="")) as run:
         run.deliver(*(make_delivery(number) for number in range(320)))
         await run.until_settled(320)
-    assert run.fates == [Fate.FAILED] * 20 + [Fate.DELIVERED] * 300
+    assert run.fates == [OutcomeKind.FAILED] * 20 + [OutcomeKind.DELIVERED] * 300
     assert {each.connection for each in broker.seen if not broker.silent(each.topic)} == {2}
     assert len(facts.of(SinkFails)) <= 3
     assert max(Counter(broker.topics).values()) == 2
@@ -102,7 +102,7 @@ async def test_a_broker_that_takes_one_at_a_time_is_asked_twice_and_others_flow_
     async with listening(broker), running(make_sink(broker.url, state_topic="")) as run:
         run.deliver(*(make_delivery(number) for number in range(52)))
         await run.until_settled(52)
-    assert run.fates == [Fate.FAILED] * 2 + [Fate.DELIVERED] * 50
+    assert run.fates == [OutcomeKind.FAILED] * 2 + [OutcomeKind.DELIVERED] * 50
     assert broker.most_in_flight == 1
 
 
@@ -114,8 +114,8 @@ async def test_a_broker_that_acknowledges_nothing_is_left_and_nobody_is_blamed()
         await facts.until(SinkFails, 1)
         assert not run.settled
         outcomes = await run.until_settled(3)
-        assert {(each.fate, each.retry_after, each.is_own) for each in outcomes} == {
-            (Fate.FAILED, timedelta(seconds=1), False)
+        assert {(each.kind, each.retry_after, each.is_own) for each in outcomes} == {
+            (OutcomeKind.FAILED, timedelta(seconds=1), False)
         }
         is_ill = False
         run.deliver(*(make_delivery(number) for number in range(10, 13)))
@@ -133,7 +133,7 @@ async def test_what_was_given_up_uses_up_the_receive_maximum_until_the_connectio
         await run.until_settled(330)
         ends = broker.kinds.count(DISCONNECT)
         assert ends == broker.connections - 1  # each with a goodbye: no will, no "offline"
-    assert run.fates == [Fate.FAILED] * 30 + [Fate.DELIVERED] * 300
+    assert run.fates == [OutcomeKind.FAILED] * 30 + [OutcomeKind.DELIVERED] * 300
     assert broker.most_in_flight <= receive_maximum
     assert 1 < broker.connections <= 2 + 30 / max(1, receive_maximum // 2)
     assert not facts.of(SinkFails)

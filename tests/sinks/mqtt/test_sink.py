@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from dockbell.config import Secret
-from dockbell.core.model import Fate, Outcome
+from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.errors import SinkRejected, SinkUnavailable
 from dockbell.sinks import mqtt
 from dockbell.sinks.mqtt import wire
@@ -28,7 +28,7 @@ async def test_an_event_is_published_and_settled_by_its_puback(each_broker: Brok
     with Subscriber(each_broker, "dockbell/event/#") as subscriber:
         async with running(make_sink(each_broker.url, expiry=timedelta(hours=1))) as run:
             run.deliver(delivery)
-            assert await run.until_settled(1) == [Outcome(Fate.DELIVERED)]
+            assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
         (received,) = await subscriber.until(len)
     assert received.topic == "dockbell/event/main/shipments/shp_7/updated"
     assert received.payload == delivery.event.body
@@ -45,7 +45,7 @@ async def test_a_statement_has_a_topic_of_its_own_and_no_state(each_broker: Brok
     with Subscriber(each_broker) as subscriber:
         async with running(make_sink(each_broker.url, status_topic="")) as run:
             run.deliver(statement, make_delivery(1, state=b"{}"))
-            assert await run.until_settled(2) == [Outcome(Fate.DELIVERED)] * 2
+            assert await run.until_settled(2) == [Outcome(OutcomeKind.DELIVERED)] * 2
         received = await subscriber.until(lambda received: len(received) == 3)
     first, *others = received
     assert (first.topic, first.payload) == ("dockbell/feed/main/stock/gap", statement.event.body)
@@ -140,7 +140,7 @@ async def test_many_are_delivered_each_settled_once(mosquitto: Broker) -> None:
             run.deliver(*(make_delivery(number, state=b"{}") for number in range(count)))
             await run.until_settled(count)
         await subscriber.until(lambda received: len(received) == count)
-    assert run.fates == [Fate.DELIVERED] * count
+    assert run.fates == [OutcomeKind.DELIVERED] * count
     assert subscriber.topics == [f"dockbell/event/main/shipments/shp_{number}/updated" for number in range(count)]
 
 
@@ -156,7 +156,7 @@ async def test_no_more_are_in_flight_than_the_broker_grants(tmp_path: Path) -> N
             run.deliver(*(make_delivery(number, state=b"{}") for number in range(100)))
             await run.until_settled(100)
         assert await sink.probe() == f"127.0.0.1:{broker.port}, MQTT 5, 1 in flight"
-    assert run.fates == [Fate.DELIVERED] * 100
+    assert run.fates == [OutcomeKind.DELIVERED] * 100
     assert not facts.of(SinkFails)
 
 
@@ -170,7 +170,7 @@ async def test_a_broker_that_retains_nothing_is_told_and_gets_the_events_and_the
         sink.attach(records)
         async with running(sink) as run:
             run.deliver(make_delivery(1, state=b"{}"))
-            assert await run.until_settled(1) == [Outcome(Fate.DELIVERED)]
+            assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
         assert (await sink.probe()).endswith("it retains nothing: no states, and the status only for who listens")
         async with send, receive, anyio.create_task_group() as tasks:
             tasks.start_soon(make_sink(broker.url).run, receive, lambda *_: None)
@@ -196,7 +196,7 @@ async def test_a_broker_that_is_absent_at_first_is_awaited(tmp_path: Path) -> No
         assert facts.of(SinkFails)[0].startswith(f"sink floor: 127.0.0.1:{broker.port}: connection refused; trying")
         assert not run.settled
         with started(broker):
-            assert await run.until_settled(1) == [Outcome(Fate.DELIVERED)]
+            assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
 
 
 @needs_mosquitto
@@ -214,7 +214,7 @@ async def test_a_restart_of_the_broker_in_the_middle_loses_nothing(tmp_path: Pat
                 broker.start()
             run.deliver(*(make_delivery(number, state=b"%d" % number) for number in range(200, count)))
             await run.until_settled(count)
-        assert run.fates == [Fate.DELIVERED] * count
+        assert run.fates == [OutcomeKind.DELIVERED] * count
         assert len(facts.of(SinkConnected)) == 3
         with Subscriber(broker) as subscriber:
             await subscriber.until(lambda received: len(received) == count)
@@ -239,7 +239,7 @@ async def test_a_broker_that_stops_acknowledging_is_left_and_its_deliveries_are_
             await facts.until(SinkFails, 2)
             broker.signal(signal.SIGCONT)
             await run.until_settled(101)
-    assert run.fates == [Fate.DELIVERED] * 101
+    assert run.fates == [OutcomeKind.DELIVERED] * 101
     assert "no acknowledgement within 0.3 s; trying again" in facts.of(SinkFails)[0]
     assert "no answer in time; trying again" in facts.of(SinkFails)[1]
 
@@ -257,7 +257,7 @@ async def test_a_full_socket_is_waited_for(tmp_path: Path) -> None:
             await anyio.sleep(0.1)
             broker.signal(signal.SIGCONT)
             await run.until_settled(9)
-    assert run.fates == [Fate.DELIVERED] * 9
+    assert run.fates == [OutcomeKind.DELIVERED] * 9
     assert not facts.of(SinkFails)
 
 
@@ -270,7 +270,7 @@ async def test_the_end_is_not_held_up_by_a_broker_that_is_absent(tmp_path: Path)
         async with running(make_sink(f"mqtt://127.0.0.1:{port}")) as run:
             run.deliver(make_delivery(1), make_delivery(2))
     assert not idle.settled
-    unreachable = Outcome(Fate.UNREACHABLE, f"127.0.0.1:{port}: connection refused")
+    unreachable = Outcome(OutcomeKind.UNREACHABLE, f"127.0.0.1:{port}: connection refused")
     assert [outcome for _, outcome in run.settled] == [unreachable, unreachable]
 
 
@@ -293,7 +293,7 @@ async def test_deliveries_handed_over_before_the_end_are_still_delivered(tmp_pat
     with open_mosquitto(tmp_path) as broker:
         async with running(make_sink(broker.url)) as run:
             run.deliver(*(make_delivery(number) for number in range(50)))
-    assert run.fates == [Fate.DELIVERED] * 50
+    assert run.fates == [OutcomeKind.DELIVERED] * 50
 
 
 @needs_mosquitto
@@ -313,7 +313,7 @@ async def test_a_wrong_password_is_told_with_the_broker_s_reason_and_tried_again
             run.deliver(make_delivery())
             await facts.until(SinkFails, 1)
             secret.write_text("right\n")
-            assert await run.until_settled(1) == [Outcome(Fate.DELIVERED)]
+            assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
         assert await sink.probe()
     assert "refused by the broker, not authorized (0x87); trying again" in facts.of(SinkFails)[0]
     assert "wrong" not in "".join(map(str, facts.told))

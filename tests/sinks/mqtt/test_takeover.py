@@ -10,7 +10,7 @@ import pytest
 
 from dockbell.app import open_sink
 from dockbell.config import Config, validate
-from dockbell.core.model import Fate, Outcome
+from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.sinks.mqtt import MqttSettings, patience
 from dockbell.telemetry import SinkConnected, SinkFails
 from tests.brokers import Subscriber
@@ -46,7 +46,7 @@ async def test_another_client_with_our_id_is_told_and_left_alone_for_a_minute() 
     reason = 'session taken over (0x8e), another client has client_id "dockbell-floor"; give each its own'
     assert told == f"sink floor: 127.0.0.1:{broker.port}: closed by the broker, {reason}; trying again in 60.0 s"
     ((_, outcome),) = run.settled
-    assert outcome.fate is Fate.UNREACHABLE
+    assert outcome.kind is OutcomeKind.UNREACHABLE
     assert "session taken over" in outcome.reason
 
 
@@ -58,7 +58,7 @@ async def test_it_goes_on_when_the_other_is_gone(monkeypatch: pytest.MonkeyPatch
         broker.drop(CLOSED_WITH_A_REASON)
         await facts.until(SinkFails, 1)
         run.deliver(make_delivery())
-        assert await run.until_settled(1) == [Outcome(Fate.DELIVERED)]
+        assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
 
 
 @needs_mosquitto
@@ -77,8 +77,8 @@ async def test_two_sinks_with_one_id_make_no_war(tmp_path: Path, protocol: str) 
             connections = [len(each.of(SinkConnected)) for each in facts]
             await anyio.sleep(0.5)
             assert sum(len(each.of(SinkConnected)) for each in facts) <= sum(connections) + 1
-            fates = {outcome.fate for run in (first, second) for _, outcome in run.settled}
-    assert fates == {Fate.DELIVERED}
+            fates = {outcome.kind for run in (first, second) for _, outcome in run.settled}
+    assert fates == {OutcomeKind.DELIVERED}
     (told,) = (words for each in facts for words in each.of(SinkFails) if "give each its own" in words)
     assert told.endswith("; give each its own; trying again in 60.0 s")
 

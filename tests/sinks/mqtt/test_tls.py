@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dockbell.core.model import Fate, Outcome
+from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.errors import ConfigError, SinkError, SinkRejected
 from dockbell.telemetry import SinkConnected, SinkFails
 from tests.sinks.conftest import Facts, make_delivery, running
@@ -65,7 +65,7 @@ async def test_a_client_certificate_opens_the_door(tmp_path: Path, authority: Au
         url, ca_file = f"mqtts://localhost:{broker.port}", str(authority.certificate)
         async with running(make_sink(url, ca_file=ca_file, cert_file=str(client))) as run:
             run.deliver(make_delivery(state=b"{}"))
-            assert await run.until_settled(1) == [Outcome(Fate.DELIVERED)]
+            assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
         with pytest.raises(SinkError, match=rf"localhost:{broker.port}: "):
             await make_sink(url, ca_file=ca_file).probe()
         with pytest.raises(SinkRejected, match="certificate not accepted"):
@@ -91,7 +91,7 @@ async def test_certificates_that_change_are_read_at_the_next_connection(tmp_path
             cert_file.write_text("half a file")
             await until(lambda: "client certificate cannot be used" in facts.of(SinkFails)[-1])
             cert_file.write_bytes(authority.issue("dockbell").read_bytes())
-            assert await run.until_settled(1) == [Outcome(Fate.DELIVERED)]
+            assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
     assert len(facts.of(SinkConnected)) == 1
 
 
@@ -117,7 +117,7 @@ async def test_over_tls_many_are_delivered_to_a_broker_of_a_known_authority(tmp_
             await run.until_settled(500)
         with pytest.raises(SinkRejected, match=r"certificate not accepted, self.signed certificate"):
             await make_sink(url).probe()
-    assert run.fates == [Fate.DELIVERED] * 500
+    assert run.fates == [OutcomeKind.DELIVERED] * 500
 
 
 def test_a_file_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> None:

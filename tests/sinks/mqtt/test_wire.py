@@ -16,7 +16,7 @@ import pytest
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from dockbell.core.model import Fate, Outcome
+from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.errors import SinkRejected, SinkUnavailable
 from dockbell.sinks.mqtt import MqttSettings, MqttSink, patience
 from dockbell.sinks.mqtt import wire as wire_module
@@ -306,7 +306,7 @@ async def test_a_delivery_that_was_in_flight_at_a_loss_is_published_again_and_se
         settings = MqttSettings(type="mqtt", url=f"mqtt://127.0.0.1:{script.port}")
         async with running(MqttSink("floor", settings, facts.telemetry)) as run:
             run.deliver(make_delivery(1), make_delivery(2))
-            assert await run.until_settled(2) == [Outcome(Fate.DELIVERED)] * 2
+            assert await run.until_settled(2) == [Outcome(OutcomeKind.DELIVERED)] * 2
     # A birth and four publications; again a birth, and the three that were not acknowledged; the goodbye.
     assert script.kinds == [CONNECT, *[PUBLISH] * 5, CONNECT, *[PUBLISH] * 4, PUBLISH, 14]
     assert len(facts.of(SinkFails)) == 1
@@ -317,7 +317,7 @@ async def test_an_attempt_that_the_broker_cannot_take_now_is_a_failure() -> None
         settings = MqttSettings(type="mqtt", url=f"mqtt://127.0.0.1:{script.port}")
         async with running(MqttSink("floor", settings, Facts().telemetry)) as run:
             run.deliver(make_delivery())
-            assert await run.until_settled(1) == [Outcome(Fate.FAILED, "quota exceeded (0x97)")]
+            assert await run.until_settled(1) == [Outcome(OutcomeKind.FAILED, "quota exceeded (0x97)")]
 
 
 async def test_the_end_is_noticed_between_two_attempts_to_connect(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ class Whole:
     async def mirrored(self, *but: str) -> None:
         """Wait until the broker retains what is stored, and nothing of the keys that are named."""
         store = self.outbox.store
-        records = [kept for feed in (SHIPMENTS, STOCK) for kept in (await store.read_kept(feed, 0, 100_000))[0]]
+        records = [kept for feed in (SHIPMENTS, STOCK) for kept in (await store.read_stored(feed, 0, 100_000))[0]]
         expected = {f"{STATE}{kept.feed}/{kept.key}": kept.body for kept in records if kept.key not in but}
         with Subscriber(self.broker, STATE + "#", qos=0) as subscriber:  # whatever may be queued for one
             await subscriber.until(lambda _: subscriber.retained() == expected)

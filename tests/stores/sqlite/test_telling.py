@@ -65,7 +65,7 @@ class World:
         self.gone.pop(key, None)
 
     async def delete(self, key: str) -> None:
-        rows = {each.key: each.row for each in (await self.store.read_kept(FEED, 0, 100))[0]}
+        rows = {each.key: each.row for each in (await self.store.read_stored(FEED, 0, 100))[0]}
         await close_pass(self.store, self.state, suspected=[rows[key]])
         assert await bury(self.store, self.state, rows[key]) == 1
 
@@ -179,7 +179,7 @@ async def test_what_changed_is_read_as_it_is_now_and_each_record_once(tmp_path: 
     assert [(each.key, each.revision, each.body is None) for each in portion] == [("a", 2, False), ("b", 3, True)]
     assert end == 5
     assert await store.read_changed(FEED, 5, 10) == ([], 5)
-    assert [each.key for each in (await store.read_kept(FEED, 1, 10))[0]] == ["b"]
+    assert [each.key for each in (await store.read_stored(FEED, 1, 10))[0]] == ["b"]
     assert await store.read_changed(Feed("no", "shipments"), 0, 10) == ([], 0)
     await store.aclose()
 

@@ -39,8 +39,8 @@ from datetime import datetime, timedelta
 from typing import Final, assert_never
 
 from dockbell.config import SCHEDULE
-from dockbell.core.model import Event, Fate, Feed, Outcome
-from dockbell.core.publishing.lines import Line, Telling
+from dockbell.core.model import Event, Feed, Outcome, OutcomeKind
+from dockbell.core.publishing.lines import Backfill, Line
 from dockbell.core.publishing.retry import Breaker, next_attempt, plan_anew
 from dockbell.core.publishing.settlement import Beginning, Blocked, DeadLetter, Pause, Place, Replay, Settlement
 
@@ -138,7 +138,7 @@ class Ledger:
                 if beginning is not None:
                     line.origin = beginning.origin
                     if beginning.told is not None:
-                        line.telling = Telling(beginning.origin, beginning.told, beginning.told)
+                        line.telling = Backfill(beginning.origin, beginning.told, beginning.told)
 
     def follow(self, before: Ledger) -> None:
         """Know what a ledger that this one replaces knew of the receiver: whether it is down, and who is to blame."""
@@ -301,26 +301,26 @@ class Ledger:
     def settle(self, event: Event, outcome: Outcome, now: datetime, jitter: float) -> None:
         """Note what came of a delivery that was taken or lent."""
         flight = self._flights.pop((event.feed, event.key))
-        if outcome.fate is Fate.DELIVERED:
+        if outcome.kind is OutcomeKind.DELIVERED:
             self._trust(flight, now)
-        elif outcome.fate is Fate.CLOSED:
+        elif outcome.kind is OutcomeKind.CLOSED:
             self.closed = outcome.reason
         if flight.replay is not None:
             self._settle_replay(flight, flight.replay, outcome, now, jitter)
             return
-        match outcome.fate:
-            case Fate.DELIVERED:
+        match outcome.kind:
+            case OutcomeKind.DELIVERED:
                 self._go_on(event, now)
-            case Fate.UNFIT:
+            case OutcomeKind.UNFIT:
                 self._bury(event, flight.attempt, outcome, now)
-            case Fate.CLOSED:
+            case OutcomeKind.CLOSED:
                 self._keep(flight, outcome, now)
-            case Fate.REFUSED:
+            case OutcomeKind.REFUSED:
                 self._refuse(flight, outcome, now)
-            case Fate.FAILED | Fate.UNREACHABLE:
+            case OutcomeKind.FAILED | OutcomeKind.UNREACHABLE:
                 self._fail(flight, outcome, now, jitter)
             case _:
-                assert_never(outcome.fate)
+                assert_never(outcome.kind)
 
     def _trust(self, flight: _Flight, now: datetime) -> None:
         """The receiver takes events.
@@ -364,7 +364,7 @@ class Ledger:
         place = (event.feed, event.key)
         blamed = self._suspects if outcome.retry_after is None else self._askers
         is_own = outcome.is_own or blamed.get(place) == event.sequence
-        is_own = is_own and outcome.fate is Fate.FAILED and not self.breaker.is_open
+        is_own = is_own and outcome.kind is OutcomeKind.FAILED and not self.breaker.is_open
         opened = not is_own and self._speak_against_receiver(flight, outcome, now)
         if self.breaker.is_open:
             self._keep(flight, outcome, now)
@@ -402,7 +402,7 @@ class Ledger:
         head, attempts = event.sequence, flight.attempt - 1
         if (letter := self._take_back(place)) is not None:
             head, attempts = letter.sequence, letter.attempts - 1
-        if outcome.fate in (Fate.REFUSED, Fate.FAILED):
+        if outcome.kind in (OutcomeKind.REFUSED, OutcomeKind.FAILED):
             self._suspects[place] = head
         self._block(Blocked(event.feed, event.key, head, attempts, now, outcome.reason))
 
@@ -465,21 +465,21 @@ class Ledger:
         attempt, event = flight.attempt, flight.event
         is_suspect = replay.id in self._suspect_replays
         self._suspect_replays.discard(replay.id)
-        is_own = is_suspect and outcome.fate in (Fate.FAILED, Fate.REFUSED)
+        is_own = is_suspect and outcome.kind in (OutcomeKind.FAILED, OutcomeKind.REFUSED)
         is_own = (is_own or outcome.is_own) and not self.breaker.is_open
-        is_failure = outcome.fate in (Fate.FAILED, Fate.REFUSED, Fate.UNREACHABLE)
+        is_failure = outcome.kind in (OutcomeKind.FAILED, OutcomeKind.REFUSED, OutcomeKind.UNREACHABLE)
         if is_failure and not is_own and self._speak_against_receiver(flight, outcome, now):
             self._give_back(now, self._streak)
         again: Replay | None = None
-        match outcome.fate:
-            case Fate.UNREACHABLE | Fate.CLOSED:
+        match outcome.kind:
+            case OutcomeKind.UNREACHABLE | OutcomeKind.CLOSED:
                 again = replace(replay, due=now, error=outcome.reason)
-            case Fate.FAILED | Fate.REFUSED if self.breaker.is_open:
+            case OutcomeKind.FAILED | OutcomeKind.REFUSED if self.breaker.is_open:
                 again = replace(replay, due=now, error=outcome.reason)
                 self._suspect_replays.add(replay.id)
-            case Fate.FAILED if (due := self._next_attempt(flight, outcome, now, jitter)) is not None:
+            case OutcomeKind.FAILED if (due := self._next_attempt(flight, outcome, now, jitter)) is not None:
                 again = replace(replay, attempts=attempt, due=due, error=outcome.reason)
-            case Fate.FAILED | Fate.REFUSED | Fate.UNFIT:
+            case OutcomeKind.FAILED | OutcomeKind.REFUSED | OutcomeKind.UNFIT:
                 letter = DeadLetter(event.feed, event.key, event.sequence, attempt, now, outcome.reason)
                 self._pending.dead.append(letter)
         if again is None:
@@ -679,7 +679,7 @@ class Ledger:
         if overtaken:
             self._ready = deque(each for each in self._ready if (each[0].feed, each[0].key) not in overtaken)
 
-    def _save_told(self, feed: Feed, line: Line, telling: Telling) -> None:
+    def _save_told(self, feed: Feed, line: Line, telling: Backfill) -> None:
         if telling.is_read and not telling.unsettled:
             self._pending.told[feed] = None
             line.telling = None

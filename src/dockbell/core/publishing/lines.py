@@ -19,7 +19,7 @@ class Line:
     overtaking: int = 0
     """The same as it was at the last checkpoint."""
     origin: int | None = None
-    telling: Telling | None = None
+    telling: Backfill | None = None
     unsettled: OrderedDict[int, Event] = field(default_factory=OrderedDict)
 
     @property
@@ -37,7 +37,7 @@ class Line:
 
 
 @dataclass(slots=True)
-class Telling:
+class Backfill:
     """The stored records that a sink is being told of; row 0 is what is said of the feed."""
 
     origin: int

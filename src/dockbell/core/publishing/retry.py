@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from dockbell.core.model import Event, Fate, Feed, Outcome
+from dockbell.core.model import Event, Feed, Outcome, OutcomeKind
 
 _JITTER_SHARE: Final = 0.1
 _STREAK: Final = 5
@@ -127,10 +127,15 @@ class Breaker:
         failure = Failure(event.feed, event.key, event.sequence, now)
         if not self.is_open:
             self.streak.append(failure)
-        if self.is_open and not self.is_answered and outcome.fate is Fate.REFUSED and outcome.retry_after is None:
+        if (
+            self.is_open
+            and not self.is_answered
+            and outcome.kind is OutcomeKind.REFUSED
+            and outcome.retry_after is None
+        ):
             self.forgive()  # nobody was there, and now somebody is, who judges events
             self.streak.append(failure)
-        self.is_answered = outcome.fate is not Fate.UNREACHABLE
+        self.is_answered = outcome.kind is not OutcomeKind.UNREACHABLE
         if outcome.retry_after is not None:
             # A wish for no pause at all must not become a storm.
             probe_at = now + max(_PROBE_FIRST, min(outcome.retry_after, _RETRY_AFTER_MOST))
@@ -142,7 +147,9 @@ class Breaker:
             self.asked_at, self._opened_at, self.probe_at = now, now, probe_at
             return opened
         if self._opened_at is None:
-            if outcome.fate is Fate.UNREACHABLE or (len(self.streak) >= _STREAK and self.speaks_against_receiver):
+            if outcome.kind is OutcomeKind.UNREACHABLE or (
+                len(self.streak) >= _STREAK and self.speaks_against_receiver
+            ):
                 self._opened_at = now
                 self.probe_at = now + self._pause
                 return True

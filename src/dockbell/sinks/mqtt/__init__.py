@@ -23,12 +23,12 @@ import anyio
 from anyio import to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from dockbell.core.model import DELIVERED, Delivery, Fate, Feed, Outcome
+from dockbell.core.model import DELIVERED, Delivery, Feed, Outcome, OutcomeKind
 from dockbell.core.moment import format_moment
 from dockbell.core.publishing.topic import MAX_BYTES, check_topic, render_topic
 from dockbell.errors import ConfigError, SinkError
 from dockbell.net.network import make_trust
-from dockbell.ports import Kept, Shelf
+from dockbell.ports import RetainedState, StoredState
 from dockbell.sinks.mqtt.flow import Flow
 from dockbell.sinks.mqtt.greeting import Protocol, RetainRefused
 from dockbell.sinks.mqtt.keeper import Keeper
@@ -75,17 +75,17 @@ class MqttSink:
         self._keeper: Keeper | None = None
         self._make_login()
 
-    def attach(self, shelf: Shelf) -> None:
+    def attach(self, retained_state: RetainedState) -> None:
         """Take the stored records, to repair with them what the broker retains."""
         if self.keeps_state and self._positions_topic:
             self._keeper = Keeper(
-                shelf,
+                retained_state,
                 topic=self._positions_topic,
                 claims=self._claims_filter(),
                 client_id=self._client_id,
                 template=self._settings.state_topic,
                 form=(self._settings.fields, self._settings.redact),
-                render=self._kept_publication,
+                render=self._stored_publication,
                 name=self.name,
                 telemetry=self._telemetry,
             )
@@ -143,7 +143,7 @@ class MqttSink:
             try:
                 topic = render_topic(settings.topic if event.key else settings.feed_topic, event)
             except ValueError as error:
-                outcome = Outcome(Fate.UNFIT, str(error))
+                outcome = Outcome(OutcomeKind.UNFIT, str(error))
             else:
                 publications.append(
                     Publication(topic, event.body, EVENT_TYPE, expiry=settings.expiry, replayed=delivery.replayed)
@@ -165,7 +165,7 @@ class MqttSink:
             raise ValueError(f"topic of {size} bytes, MQTT allows {MAX_BYTES}")
         return Publication(topic, state or b"", STATE_TYPE if state else "", retain=True)
 
-    def _kept_publication(self, kept: Kept) -> Publication:
+    def _stored_publication(self, kept: StoredState) -> Publication:
         return self._state_publication(kept.feed, kept.key, kept.body)
 
     async def _keep_connected(self, flow: Flow) -> None:

@@ -34,7 +34,7 @@ from typing import Final, Protocol
 
 import anyio
 
-from dockbell.core.model import DELIVERED, Fate, Outcome
+from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
 from dockbell.core.publishing.settlement import Place
 from dockbell.sinks.mqtt.omissions import Omissions
 from dockbell.sinks.mqtt.publication import Publication
@@ -45,8 +45,8 @@ from dockbell.sinks.mqtt.words import FORBIDDEN, Words
 _SOON: Final = timedelta(seconds=5)
 _LULL_LIMIT: Final = timedelta(seconds=1)
 _PROVEN: Final = timedelta(seconds=2)
-_CULPRIT: Final = Outcome(Fate.REFUSED, f"{FORBIDDEN}, with nothing else in flight")
-_UNANSWERED: Final = Outcome(Fate.FAILED, "not acknowledged on two connections")
+_CULPRIT: Final = Outcome(OutcomeKind.REFUSED, f"{FORBIDDEN}, with nothing else in flight")
+_UNANSWERED: Final = Outcome(OutcomeKind.FAILED, "not acknowledged on two connections")
 _AGAIN: Final = timedelta(seconds=1)
 _DRAIN_LIMIT: Final = timedelta(seconds=1)
 # How much a drop speaks against what was alone in flight: twice is enough, or five times where the broker was gone too.
@@ -57,16 +57,16 @@ _SILENCES_MOST: Final = 2
 _FAILURES_FROM: Final = 0x80
 # Not authorized, topic name invalid, packet too large, payload format invalid: so it will be whenever it is sent.
 _REFUSALS: Final = frozenset({0x87, 0x90, 0x95, 0x99})
-_SEVERITY: Final = (Fate.DELIVERED, Fate.FAILED, Fate.UNFIT, Fate.REFUSED)
+_SEVERITY: Final = (OutcomeKind.DELIVERED, OutcomeKind.FAILED, OutcomeKind.UNFIT, OutcomeKind.REFUSED)
 
 
 def judge(ack: Ack) -> Outcome:
     """Return what a PUBACK says of a publication, or that there was none."""
     if ack.code is None:
-        return Outcome(Fate.FAILED, ack.reason)
+        return Outcome(OutcomeKind.FAILED, ack.reason)
     if ack.code < _FAILURES_FROM:
         return DELIVERED
-    return Outcome(Fate.REFUSED if ack.code in _REFUSALS else Fate.FAILED, ack.reason)
+    return Outcome(OutcomeKind.REFUSED if ack.code in _REFUSALS else OutcomeKind.FAILED, ack.reason)
 
 
 class _Owner(Protocol):
@@ -84,7 +84,7 @@ class _Parcel:
     outcome: Outcome = DELIVERED
 
     def note(self, outcome: Outcome) -> None:
-        self.outcome = max(self.outcome, outcome, key=lambda each: _SEVERITY.index(each.fate))
+        self.outcome = max(self.outcome, outcome, key=lambda each: _SEVERITY.index(each.kind))
         self.unacknowledged -= 1
         if not self.unacknowledged:
             self.settle(self.outcome)
@@ -187,7 +187,7 @@ class Flow:
         if word is None:
             return
         if objection := self.words.objection(word):
-            note(Outcome(Fate.REFUSED, objection))
+            note(Outcome(OutcomeKind.REFUSED, objection))
             return
         self._words.append(_Sending(word, _Word(note), is_suspect=self.words.is_suspect(word)))
         self.news.set()
@@ -310,7 +310,7 @@ class Flow:
         """Settle all that waits: nobody was there to judge it."""
         for owner in dict.fromkeys(sending.owner for lane in self._owed for sending in lane):
             assert isinstance(owner, _Parcel)
-            owner.settle(Outcome(Fate.UNREACHABLE, problem))
+            owner.settle(Outcome(OutcomeKind.UNREACHABLE, problem))
         for lane in self._owed:
             lane.clear()
 
@@ -344,7 +344,7 @@ class Flow:
         """Return what to send instead of what the broker does not take; None where that is nothing: it is settled."""
         given = sending.publication
         if not given.retain or isinstance(sending.owner, _Word):
-            sending.owner.note(Outcome(Fate.UNFIT, objection))
+            sending.owner.note(Outcome(OutcomeKind.UNFIT, objection))
             return None
         if wire.retains:  # else it was told when the connection was made
             self._omissions.tell_state(given.topic, objection)

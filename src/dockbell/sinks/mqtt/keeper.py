@@ -20,9 +20,9 @@ from typing import Final
 
 import anyio
 
-from dockbell.core.model import Fate
+from dockbell.core.model import OutcomeKind
 from dockbell.core.publishing.settlement import Place
-from dockbell.ports import Kept, Shelf
+from dockbell.ports import RetainedState, StoredState
 from dockbell.sinks.mqtt.flow import Flow
 from dockbell.sinks.mqtt.publication import Publication
 from dockbell.sinks.mqtt.sentinel import Sentinel, Tree
@@ -45,7 +45,7 @@ class Keeper:
     """Repairs the retained states at one broker, and keeps the sentinel.
 
     Args:
-        shelf: The stored records.
+        retained_state: The stored records.
         topic: The sentinel's.
         claims: A filter for the sentinels of all clients.
         client_id: Our own.
@@ -58,27 +58,27 @@ class Keeper:
 
     def __init__(
         self,
-        shelf: Shelf,
+        retained_state: RetainedState,
         *,
         topic: str,
         claims: str,
         client_id: str,
         template: str,
         form: Sequence[object],
-        render: Callable[[Kept], Publication],
+        render: Callable[[StoredState], Publication],
         name: str,
         telemetry: Telemetry,
     ) -> None:
         self._name = name
         self._telemetry = telemetry
-        self._shelf = shelf
+        self._retained_state = retained_state
         self._topic = topic
         self._client_id = client_id
         self._template = template
         self._label = blake2b(repr((template, *form)).encode(), digest_size=4).hexdigest()
         self._render = render
         self._sweeper = Sweeper(
-            shelf, template=template, claims=claims, client_id=client_id, name=name, telemetry=telemetry
+            retained_state, template=template, claims=claims, client_id=client_id, name=name, telemetry=telemetry
         )
         self._drops: Counter[str] = Counter()
         self._asks_for = ""
@@ -129,7 +129,7 @@ class Keeper:
         """Return the sentinel as it should be at the end; None where it is so, or must stay as it is."""
         if not self._may_write:
             return None
-        mark, must_read = await self._shelf.mark(self._there.mark)
+        mark, must_read = await self._retained_state.mark(self._there.mark)
         sentinel = await self._make_sentinel(mark)
         return None if must_read or sentinel == self._there else self._publication(sentinel)
 
@@ -150,12 +150,14 @@ class Keeper:
 
     async def _note_strays(self, sentinel: Sentinel) -> None:
         """Note the trees of a sentinel where states may be that no record is published to any more."""
-        feeds = await self._shelf.feeds()
+        feeds = await self._retained_state.feeds()
         trees = sentinel.trees
         if not sentinel.client_id:  # of an older version: its label tells whether its topics were those of today
             trees = tuple(Tree(self._template, tree.feed) for tree in trees if sentinel.label == self._label)
         for tree in trees:
-            is_ours = sentinel.epoch == self._shelf.epoch and tree.template == self._template and tree.feed in feeds
+            is_ours = (
+                sentinel.epoch == self._retained_state.epoch and tree.template == self._template and tree.feed in feeds
+            )
             if not is_ours and tree not in self._owed and len(self._owed) < _OWED_MOST:
                 self._owed[tree] = None
                 self._put_off(_SWEEP_AFTER)
@@ -164,7 +166,7 @@ class Keeper:
         """Publish what the broker lacks, and again when states come without events; clear what is owed."""
         while True:
             # Taken before the states are read: whatever happens meanwhile is behind it, and is read the next time.
-            mark, must_read = await self._shelf.mark(self._known)
+            mark, must_read = await self._retained_state.mark(self._known)
             if must_read or self._repaired is None:
                 count = await self._publish_since(self._known, flow)
                 is_blind = self._is_blind and self._repaired is None and not self._known
@@ -190,7 +192,7 @@ class Keeper:
         sentinel = await self._make_sentinel(mark)
         if sentinel != self._there:
             outcome = await flow.say(self._publication(sentinel))
-            if outcome.fate is not Fate.DELIVERED:
+            if outcome.kind is not OutcomeKind.DELIVERED:
                 self._tell(f"{self._topic}: {outcome.reason}; what the broker forgets is published again at each start")
                 self._may_write = False
                 return False
@@ -213,8 +215,8 @@ class Keeper:
         self._sweeps_at = anyio.current_time() + pause.total_seconds()
 
     async def _make_sentinel(self, mark: str) -> Sentinel:
-        trees = tuple(Tree(self._template, feed) for feed in await self._shelf.feeds())
-        return Sentinel(self._label, mark, self._client_id, self._shelf.epoch, trees, tuple(self._owed))
+        trees = tuple(Tree(self._template, feed) for feed in await self._retained_state.feeds())
+        return Sentinel(self._label, mark, self._client_id, self._retained_state.epoch, trees, tuple(self._owed))
 
     def _publication(self, sentinel: Sentinel) -> Publication:
         return Publication(self._topic, sentinel.dump(), retain=True)
@@ -275,7 +277,7 @@ class Keeper:
         """Publish what has changed since a mark; return how many states that were."""
         repairs, count = flow.repairs, 0
         repairs.reset()
-        portions = self._shelf.read_since(mark)
+        portions = self._retained_state.read_since(mark)
         try:
             while True:
                 await flow.lull()  # what is delivered has its own state with it, and most of it need not be read
@@ -290,7 +292,7 @@ class Keeper:
         repairs.must_be_alone = False
         return count
 
-    def _publications(self, portion: Sequence[Kept]) -> dict[Place, Publication]:
+    def _publications(self, portion: Sequence[StoredState]) -> dict[Place, Publication]:
         publications = {}
         for kept in portion:
             with suppress(ValueError):  # a topic that is too long: its deliveries are dead letters

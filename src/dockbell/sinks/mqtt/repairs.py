@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from dockbell.core.model import Fate, Outcome
+from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.core.publishing.settlement import Place
 from dockbell.sinks.mqtt.publication import Publication
 
@@ -79,8 +79,8 @@ class Repairs:
     def note(self, outcome: Outcome) -> None:
         """Note what came of one that was in flight."""
         self.in_flight -= 1
-        self.has_failed |= outcome.fate is Fate.FAILED
-        self.refused += outcome.fate is Fate.REFUSED
+        self.has_failed |= outcome.kind is OutcomeKind.FAILED
+        self.refused += outcome.kind is OutcomeKind.REFUSED
         self._look_whether_done()
 
     def interrupt(self, *, suspected: bool = False, culprit: str = "") -> None:

@@ -59,7 +59,7 @@ class Sentinel:
 
     Attributes:
         label: What the states' topics and contents depend on: with another one no state is as it should be.
-        mark: How far they go, as the shelf says it; empty where that cannot be said.
+        mark: How far they go, as the store says it; empty where that cannot be said.
         client_id: Whose they are.
         epoch: The life of the store that they were published from.
         trees: Where they are.

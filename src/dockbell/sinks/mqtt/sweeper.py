@@ -17,7 +17,7 @@ from typing import Final
 import anyio
 
 from dockbell.core.publishing.settlement import Place
-from dockbell.ports import Shelf
+from dockbell.ports import RetainedState
 from dockbell.sinks.mqtt.flow import Flow
 from dockbell.sinks.mqtt.publication import Publication
 from dockbell.sinks.mqtt.sentinel import Sentinel, Tree
@@ -54,7 +54,7 @@ class Sweeper:
     """Clears trees at one broker.
 
     Args:
-        shelf: The stored records.
+        retained_state: The stored records.
         template: Of the topics of their states.
         claims: A filter for the sentinels of every client.
         client_id: Our own.
@@ -63,9 +63,16 @@ class Sweeper:
     """
 
     def __init__(
-        self, shelf: Shelf, *, template: str, claims: str, client_id: str, name: str, telemetry: Telemetry
+        self,
+        retained_state: RetainedState,
+        *,
+        template: str,
+        claims: str,
+        client_id: str,
+        name: str,
+        telemetry: Telemetry,
     ) -> None:
-        self._shelf = shelf
+        self._retained_state = retained_state
         self._template = template
         self._claims = claims
         self._client_id = client_id
@@ -103,14 +110,14 @@ class Sweeper:
         count = 0
         for current in await self._current():
             if current.filter == tree.filter:
-                held = await self._shelf.count_held(current.feed)
+                held = await self._retained_state.count_held(current.feed)
                 if held is None:
                     return None
                 count += held
         return count
 
     async def _current(self) -> Sequence[Tree]:
-        return [Tree(self._template, feed) for feed in await self._shelf.feeds()]
+        return [Tree(self._template, feed) for feed in await self._retained_state.feeds()]
 
     async def _read_claims(self, wire: Wire, others: list[Sentinel]) -> str:
         def hear(_: str, payload: bytes) -> None:
@@ -179,7 +186,7 @@ class Sweeper:
         places: dict[str, list[Place]] = {}
         for topic in topics:
             places[topic] = [(each.feed, key) for each in current if (key := each.find_key(topic))]
-        held = await self._shelf.find_held([place for each in places.values() for place in each])
+        held = await self._retained_state.find_held([place for each in places.values() for place in each])
         for topic, each in places.items():
             if any(place in held for place in each):
                 found.held += 1

@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Final
 
-from dockbell.core.model import DELIVERED, Fate, Outcome
+from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
 
 _RETRY_AFTER_MOST: Final = timedelta(hours=24)
 _ASK_TO_WAIT: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
@@ -28,14 +28,14 @@ def judge(status: int, retry_after: str, dead_on: Container[int], now: datetime)
         return DELIVERED
     reason = f"HTTP {status}"
     if status == HTTPStatus.GONE:
-        return Outcome(Fate.CLOSED, reason)
+        return Outcome(OutcomeKind.CLOSED, reason)
     if status in _ASK_TO_WAIT:
-        return Outcome(Fate.FAILED, reason, parse_retry_after(retry_after, now))
+        return Outcome(OutcomeKind.FAILED, reason, parse_retry_after(retry_after, now))
     if status in dead_on:
-        return Outcome(Fate.REFUSED, reason)
+        return Outcome(OutcomeKind.REFUSED, reason)
     if 300 <= status < 400:  # noqa: PLR2004  # the class of redirects
         reason += ", redirects are not followed"
-    return Outcome(Fate.FAILED, reason)
+    return Outcome(OutcomeKind.FAILED, reason)
 
 
 def parse_retry_after(value: str, now: datetime) -> timedelta | None:

@@ -16,7 +16,7 @@ import httpcore
 from anyio import to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from dockbell.core.model import Delivery, Fate, Outcome
+from dockbell.core.model import Delivery, Outcome, OutcomeKind
 from dockbell.core.publishing.signature import sign
 from dockbell.errors import SinkRejected, SinkUnavailable
 from dockbell.net.network import explain, find_cause, make_trust
@@ -130,12 +130,12 @@ class WebhookSink:
                     outcome = self._judge(response)
                     await _drain(response)
         except TimeoutError:
-            return outcome or Outcome(Fate.FAILED, self._timed_out)
+            return outcome or Outcome(OutcomeKind.FAILED, self._timed_out)
         except _UNREACHED as error:
             # A refused address too: whoever it belongs to is not asked, so that no event may be lost to it.
-            return outcome or Outcome(Fate.UNREACHABLE, explain(error))
+            return outcome or Outcome(OutcomeKind.UNREACHABLE, explain(error))
         except _BROKEN as error:
-            return outcome or Outcome(Fate.FAILED, explain(error))
+            return outcome or Outcome(OutcomeKind.FAILED, explain(error))
         return outcome
 
     def _request(self, way: Way, method: str, headers: Headers, body: bytes) -> httpcore.Request:
@@ -163,7 +163,7 @@ class WebhookSink:
         return judge(response.status, retry_after.decode("latin-1"), self._dead_on, datetime.now(UTC))
 
     def _notice(self, way: Way, outcome: Outcome) -> None:
-        answers = outcome.fate is not Fate.UNREACHABLE
+        answers = outcome.kind is not OutcomeKind.UNREACHABLE
         if answers and not self._answered:
             self._telemetry.emit(SinkConnected(self.name, way.place))
         self._answered = answers

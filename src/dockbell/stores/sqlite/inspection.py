@@ -16,13 +16,13 @@ from dockbell.ports import (
     Condition,
     Extent,
     Found,
-    Kept,
     Noted,
     Quarantined,
     RunRecord,
     SinkState,
     Standing,
     StoredRecord,
+    StoredState,
 )
 from dockbell.stores.sqlite.delivery import find_extents
 from dockbell.stores.sqlite.feeds import RUN, read_run
@@ -153,15 +153,17 @@ def measure_records(connection: sqlite3.Connection, feed: Feed, after: int, limi
     return [size for (size,) in rows]
 
 
-def read_records(connection: sqlite3.Connection, feed: Feed, after: int, limit: int) -> tuple[int, Sequence[Kept]]:
+def read_records(
+    connection: sqlite3.Connection, feed: Feed, after: int, limit: int
+) -> tuple[int, Sequence[StoredState]]:
     """Return records that are there, by place, after a place; and the number of the feed's last event by then."""
     with reading(connection):
         sequence, feed_id = _find_sequence(connection, feed)
         rows = connection.execute(f"SELECT id, key, revision, body {_THERE}", (feed_id, after, limit)).fetchall()
-    return sequence, [Kept(row, feed, key, revision, body) for row, key, revision, body in rows]
+    return sequence, [StoredState(row, feed, key, revision, body) for row, key, revision, body in rows]
 
 
-def read_record(connection: sqlite3.Connection, feed: Feed, key: str) -> tuple[int, Kept | None]:
+def read_record(connection: sqlite3.Connection, feed: Feed, key: str) -> tuple[int, StoredState | None]:
     """Return one record, if anything was ever stored of it, and the number of the feed's last event by then."""
     with reading(connection):
         sequence, feed_id = _find_sequence(connection, feed)
@@ -170,7 +172,7 @@ def read_record(connection: sqlite3.Connection, feed: Feed, key: str) -> tuple[i
             " WHERE feed = ? AND key = ?",
             (feed_id, key),
         ).fetchone()
-    return sequence, None if found is None else Kept(found[0], feed, key, found[1], found[2])
+    return sequence, None if found is None else StoredState(found[0], feed, key, found[1], found[2])
 
 
 def _find_sequence(connection: sqlite3.Connection, feed: Feed) -> tuple[int, int]:

@@ -42,9 +42,9 @@ from dockbell.ports import (
     FeedState,
     Footprint,
     Found,
-    Kept,
     Purged,
     RunRecord,
+    StoredState,
     Told,
     Wished,
 )
@@ -573,11 +573,11 @@ class SqliteStore:
         """See the port."""
         return await self._read(telling.find_told, feed, beginning, key)
 
-    async def read_kept(self, feed: Feed, after: int, limit: int) -> tuple[Sequence[Kept], int]:
+    async def read_stored(self, feed: Feed, after: int, limit: int) -> tuple[Sequence[StoredState], int]:
         """See the port."""
-        return await self._read(telling.read_kept, feed, after, limit)
+        return await self._read(telling.read_stored, feed, after, limit)
 
-    async def read_changed(self, feed: Feed, after: int, limit: int) -> tuple[Sequence[Kept], int]:
+    async def read_changed(self, feed: Feed, after: int, limit: int) -> tuple[Sequence[StoredState], int]:
         """See the port."""
         return await self._read(telling.read_changed, feed, after, limit)
 

@@ -17,7 +17,7 @@ from dockbell.core.key import decode as split_key
 from dockbell.core.model import NOTICES, ChangeKind, Feed, Key
 from dockbell.core.moment import parse_moment, to_micros
 from dockbell.core.publishing.settlement import Beginning
-from dockbell.ports import Kept, Told
+from dockbell.ports import StoredState, Told
 from dockbell.stores.sqlite.transaction import reading
 
 _Shape: TypeAlias = tuple[str, str | None]
@@ -123,7 +123,9 @@ def _tell(row: int, text: str, shape: _Shape, revision: int, body: bytes | None,
     return Told(row, key, revision, body, modified)
 
 
-def read_kept(connection: sqlite3.Connection, feed: Feed, after: int, limit: int) -> tuple[Sequence[Kept], int]:
+def read_stored(
+    connection: sqlite3.Connection, feed: Feed, after: int, limit: int
+) -> tuple[Sequence[StoredState], int]:
     """Return records by row, after a row, and the last row that was looked at; see the port."""
     with reading(connection):
         rows = connection.execute(
@@ -136,14 +138,16 @@ def read_kept(connection: sqlite3.Connection, feed: Feed, after: int, limit: int
         for row, feed_id, text, revision, body in rows:
             key = text.rpartition(" ")[2]
             if key == text:
-                kept.append(Kept(row, feed, key, revision, body))
+                kept.append(StoredState(row, feed, key, revision, body))
             # One that was stored under another key, see feeds.save_signature: it is gone, unless the key is used again.
             elif not connection.execute("SELECT 1 FROM records WHERE feed = ? AND key = ?", (feed_id, key)).fetchone():
-                kept.append(Kept(row, feed, key, revision, None))
+                kept.append(StoredState(row, feed, key, revision, None))
     return kept, rows[-1][0] if rows else after
 
 
-def read_changed(connection: sqlite3.Connection, feed: Feed, after: int, limit: int) -> tuple[Sequence[Kept], int]:
+def read_changed(
+    connection: sqlite3.Connection, feed: Feed, after: int, limit: int
+) -> tuple[Sequence[StoredState], int]:
     """Return the records of the events after a sequence, as they are now, and the number of the last of these."""
     with reading(connection):
         found = connection.execute("SELECT id FROM feeds WHERE source = ? AND resource = ?", astuple(feed)).fetchone()
@@ -155,5 +159,5 @@ def read_changed(connection: sqlite3.Connection, feed: Feed, after: int, limit: 
             " WHERE events.feed = ? AND events.sequence > ? ORDER BY events.sequence LIMIT ?",
             (found[0] if found else 0, after, limit),
         ).fetchall()
-    kept = {row[1]: Kept(row[1], feed, *row[2:]) for row in rows if row[1] is not None}
+    kept = {row[1]: StoredState(row[1], feed, *row[2:]) for row in rows if row[1] is not None}
     return list(kept.values()), rows[-1][0] if rows else after

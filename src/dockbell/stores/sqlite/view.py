@@ -16,7 +16,6 @@ from dockbell.ports import (
     Extent,
     FeedState,
     Footprint,
-    Kept,
     Noted,
     Quarantined,
     Reached,
@@ -24,6 +23,7 @@ from dockbell.ports import (
     SinkState,
     Standing,
     StoredRecord,
+    StoredState,
 )
 from dockbell.stores.sqlite import browsing, delivery, feeds, inspection, pruning
 from dockbell.stores.sqlite.blaming import blame_reading, translating
@@ -109,7 +109,7 @@ class SqliteView:
         """See the port."""
         return await self._read(inspection.measure_events, feed, after, limit)
 
-    async def read_records(self, feed: Feed, after: int, limit: int) -> tuple[int, Sequence[Kept]]:
+    async def read_records(self, feed: Feed, after: int, limit: int) -> tuple[int, Sequence[StoredState]]:
         """See the port."""
         return await self._read(inspection.read_records, feed, after, limit)
 
@@ -117,7 +117,7 @@ class SqliteView:
         """See the port."""
         return await self._read(inspection.measure_records, feed, after, limit)
 
-    async def read_record(self, feed: Feed, key: str) -> tuple[int, Kept | None]:
+    async def read_record(self, feed: Feed, key: str) -> tuple[int, StoredState | None]:
         """See the port."""
         return await self._read(inspection.read_record, feed, key)
 

@@ -37,7 +37,7 @@ class DeliverySettled(Fact):
         reason = f" ({self.outcome.reason})" if self.outcome.reason else ""
         return (
             f"sink {self.sink}: {event.type} {event.key} #{event.sequence}, attempt {self.delivery.attempt}: "
-            f"{self.outcome.fate}{reason}"
+            f"{self.outcome.kind}{reason}"
         )
 
 

@@ -106,7 +106,7 @@ async def test_a_record_whose_events_are_always_answered_with_retry_after_delays
             await change(store, {"id": f"other_{number}"})
             await anyio.sleep(0.1)
         await receiver.until_taken(60, seconds=10)
-        entry = relay._ledger.owed[FEED, "k"]
+        entry = relay._queue.owed[FEED, "k"]
     delays = [receiver.began + at - made[sequence] for at, _, sequence in receiver.taken if sequence > 30]
     assert max(delays) < 1
     assert entry.attempts >= 1

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.admin.why import (
-    Account,
+    EventTrace,
     Presence,
+    RecordHistory,
+    SinkTrace,
     Stage,
-    Told,
-    Transit,
     explain,
     find_account,
     find_transits,
@@ -52,7 +52,7 @@ def event(sequence: int, change: str = "updated") -> Event:
     return Event(FEED, sequence, "a", f"evt_{sequence}", f"dockbell.shipment.{change}", change, 1, b"{}")
 
 
-TOLD = (Told(NOON, event(1)),)
+TOLD = (EventTrace(NOON, event(1)),)
 
 
 def noted(finding: Finding, sequence: int | None = None) -> Noted:
@@ -60,9 +60,12 @@ def noted(finding: Finding, sequence: int | None = None) -> Noted:
 
 
 def account(
-    state: FeedState | None = STATE, record: StoredRecord | None = RECORD, *notes: Noted, events: Sequence[Told] = ()
-) -> Account:
-    return Account(NOON, FEED, "a", SETTINGS, state, record, notes=notes, events=tuple(events))
+    state: FeedState | None = STATE,
+    record: StoredRecord | None = RECORD,
+    *notes: Noted,
+    events: Sequence[EventTrace] = (),
+) -> RecordHistory:
+    return RecordHistory(NOON, FEED, "a", SETTINGS, state, record, notes=notes, events=tuple(events))
 
 
 # Why there is no event -----------------------------------------------------------------------------------------------
@@ -215,7 +218,7 @@ def account(
         (account(STATE, replace(RECORD, gone_at=NOON, revision=2), noted(Finding.DELETED, 1), events=TOLD), ""),
     ],
 )
-def test_why_nothing_is_published_is_said_in_one_sentence(found: Account, reason: str) -> None:
+def test_why_nothing_is_published_is_said_in_one_sentence(found: RecordHistory, reason: str) -> None:
     assert explain(found) == reason
 
 
@@ -289,7 +292,7 @@ async def test_an_event_is_somewhere_on_its_way_to_a_sink(standing: Standing, st
 async def test_a_blocked_event_says_how_often_it_was_tried_and_when_it_is_next() -> None:
     blocked = Blocked(FEED, "a", 1, 4, NOON, "HTTP 503")
     (transit,) = await find_transits([event(1)], Standing("erp", 3, blocked), SinkSettings(type="stdout"), SHARED)
-    assert transit == Transit("erp", Stage.BLOCKED, 4, "HTTP 503", NOON)
+    assert transit == SinkTrace("erp", Stage.BLOCKED, 4, "HTTP 503", NOON)
 
 
 async def test_attempts_at_an_event_that_is_filtered_now_are_not_those_of_the_next() -> None:
@@ -329,7 +332,7 @@ async def test_an_event_that_went_out_because_its_record_left_the_filter_says_so
 
 def test_a_named_event_that_was_published_unjudged_is_told_from_others() -> None:
     bodies = (b'{"data":{"unjudged":true}}', b'{"data":{"after":{"unjudged":true}}}')
-    assert [Told(NOON, replace(event(1), body=body)).is_unjudged for body in bodies] == [True, False]
+    assert [EventTrace(NOON, replace(event(1), body=body)).is_unjudged for body in bodies] == [True, False]
 
 
 def test_runs_of_a_kind_that_end_together_are_gathered() -> None:
@@ -361,7 +364,7 @@ class Rig:
         )
         self.poller, self.reconciler = Poller(reader), Reconciler(reader)
 
-    async def why(self, key: str, sinks: Sequence[str] = ()) -> Account:
+    async def why(self, key: str, sinks: Sequence[str] = ()) -> RecordHistory:
         """Return the account of a record."""
         settings = {name: SinkSettings(type="stdout") for name in sinks}
         return await find_account(self.view, FEED, key, feeds=[SETTINGS], sinks=settings, at=self.clock())
@@ -401,7 +404,7 @@ async def test_a_change_is_told_with_its_run_its_finding_its_event_and_its_deliv
         "dockbell.shipment.updated",
         rig.clock(),
     )
-    assert told.transits == (Transit("floor", Stage.OWED), Transit("new", Stage.UNBEGUN))
+    assert told.transits == (SinkTrace("floor", Stage.OWED), SinkTrace("new", Stage.UNBEGUN))
 
 
 async def test_a_key_as_the_api_writes_it_finds_its_record(rig: Rig) -> None:

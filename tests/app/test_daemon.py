@@ -99,7 +99,7 @@ async def test_a_sink_that_is_kept_begins_with_a_feed_that_is_added(tmp_path: Pa
     async with working(path, Ear()) as daemon:
         write(tmp_path, resources='items = { every = "1h" }')
         assert await daemon.reload() == "complete: feed main/items added"
-        positions, _ = await daemon._crew.store.load_ledger("out")
+        positions, _ = await daemon._crew.store.load_queue("out")
         assert {SHIPMENTS, ITEMS} <= positions.keys()
 
 

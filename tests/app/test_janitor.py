@@ -178,7 +178,7 @@ async def test_a_sink_that_owes_events_for_too_long_loses_them_and_the_others_do
     clock.time = later(days=30, seconds=1)
     assert await janitor.run_once() == 1
     assert ear.facts == [SinkOverrun("slow", FEED, NOON)]
-    assert [(await store.load_ledger(sink))[0][FEED] for sink in sinks] == [3, 3, 1]
+    assert [(await store.load_queue(sink))[0][FEED] for sink in sinks] == [3, 3, 1]
     assert [event.sequence for event in await store.read_events(FEED, 0, 9)] == [2, 3]
 
 

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dockbell.admin.why import Account, Stage, Transit
+from dockbell.admin.why import RecordHistory, SinkTrace, Stage
 from dockbell.cli.why import _run_rows, _tell_record, _tell_transit
 from dockbell.core.model import Feed, RunKind
 from dockbell.ports import Quarantined, RunRecord, StoredRecord
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-ACCOUNT = Account(NOON, Feed("main", "stock"), "a", None)
+ACCOUNT = RecordHistory(NOON, Feed("main", "stock"), "a", None)
 RECORD = StoredRecord("a", None, bytes(range(16)), 2)
 
 
@@ -42,26 +42,26 @@ RECORD = StoredRecord("a", None, bytes(range(16)), 2)
         ),
     ],
 )
-def test_a_record_is_told_on_one_line(account: Account, told: str) -> None:
+def test_a_record_is_told_on_one_line(account: RecordHistory, told: str) -> None:
     assert _tell_record(account) == told
 
 
 @pytest.mark.parametrize(
     ("transit", "told"),
     [
-        (Transit("erp", Stage.OWED), "owed"),
+        (SinkTrace("erp", Stage.OWED), "owed"),
         (
-            Transit("erp", Stage.BLOCKED, 3, "HTTP 503", NOON),
+            SinkTrace("erp", Stage.BLOCKED, 3, "HTTP 503", NOON),
             "blocked after 3 attempts: HTTP 503, next at 2026-11-21 12:00:00Z",
         ),
         (
-            Transit("erp", Stage.BLOCKED, 0, "", NOON),
+            SinkTrace("erp", Stage.BLOCKED, 0, "", NOON),
             "blocked after 0 attempts, next at 2026-11-21 12:00:00Z",
         ),
-        (Transit("erp", Stage.DEAD, 9, "HTTP 400", NOON), "dead after 9 attempts: HTTP 400"),
+        (SinkTrace("erp", Stage.DEAD, 9, "HTTP 400", NOON), "dead after 9 attempts: HTTP 400"),
     ],
 )
-def test_the_way_of_an_event_to_a_sink_is_told_in_words(transit: Transit, told: str) -> None:
+def test_the_way_of_an_event_to_a_sink_is_told_in_words(transit: SinkTrace, told: str) -> None:
     assert _tell_transit(transit) == told
 
 

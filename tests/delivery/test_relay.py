@@ -97,7 +97,7 @@ async def test_filters_let_through_what_they_name_and_settle_the_rest(
     sink = FakeSink()
     assert await drain(store, sink, **settings)
     assert [(delivery.event.feed, delivery.event.change) for delivery in sink.got] == got
-    assert (await store.load_ledger("screen"))[0] == {FEED: 2, STOCK: 1}
+    assert (await store.load_queue("screen"))[0] == {FEED: 2, STOCK: 1}
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ async def test_events_that_were_pruned_before_the_sink_came_are_not_waited_for(s
     await change_keys(store, "ab")
     await store.prune_events(NOON + timedelta(days=8), (), 100)
     assert await drain(store, FakeSink())
-    assert (await store.load_ledger("screen"))[0][FEED] == 2
+    assert (await store.load_queue("screen"))[0][FEED] == 2
 
 
 async def test_a_failing_key_waits_and_the_others_go_on(store: Store) -> None:
@@ -182,7 +182,7 @@ async def test_a_failing_key_waits_and_the_others_go_on(store: Store) -> None:
     sink = FakeSink(answer=lambda delivery: FAILED if delivery.event.key == "a" else DELIVERED)
     assert not await drain(store, sink)
     assert sink.sequences == [1, 2, 4]
-    positions, (blocked,) = await store.load_ledger("screen")
+    positions, (blocked,) = await store.load_queue("screen")
     assert positions[FEED] == 4
     assert (blocked.key, blocked.sequence, blocked.attempts, blocked.error) == ("a", 1, 1, "HTTP 500")
     assert blocked.due == NOON + timedelta(seconds=5)
@@ -196,9 +196,9 @@ async def test_a_blocked_key_goes_on_in_order_when_its_time_has_come(store: Stor
     clock.pass_(5)
     sink = FakeSink()
     async with relaying(store, sink, clock) as relay:
-        await until(lambda: len(sink.got) == 3 and not relay._ledger.owed)
+        await until(lambda: len(sink.got) == 3 and not relay._queue.owed)
     assert [(delivery.event.sequence, delivery.attempt) for delivery in sink.got] == [(1, 2), (3, 1), (4, 1)]
-    assert (await store.load_ledger("screen"))[1] == []
+    assert (await store.load_queue("screen"))[1] == []
 
 
 async def test_an_event_that_is_refused_is_a_dead_letter_and_its_key_goes_on(store: Store) -> None:
@@ -231,9 +231,9 @@ async def test_it_is_told_when_a_sink_takes_nothing_and_when_it_takes_events_aga
     relay = make_relay(store, sink, clock, ear)
     async with anyio.create_task_group() as group:
         group.start_soon(relay.run)
-        await until(lambda: relay._ledger.breaker.is_open)
+        await until(lambda: relay._queue.breaker.is_open)
         clock.pass_(1)
-        await until(lambda: not relay._ledger.breaker.is_open)
+        await until(lambda: not relay._queue.breaker.is_open)
         relay.stop()
     told = [str(fact) for fact in ear.facts if isinstance(fact, SinkFails | SinkConnected)]
     assert told == [
@@ -291,7 +291,7 @@ async def test_after_a_checkpoint_that_failed_no_later_one_passes_what_was_in_it
     async with anyio.create_task_group() as group:
         group.start_soon(relay.run)
         await until(lambda: any(isinstance(fact, AgentFails) for fact in ear.facts))
-        assert (await store.load_ledger("screen"))[0][FEED] == 0
+        assert (await store.load_queue("screen"))[0][FEED] == 0
         relay.stop()
 
 
@@ -299,7 +299,7 @@ async def test_to_drain_ends_when_the_store_cannot_be_read(store: Store, monkeyp
     async def refuse_to_load(_: str) -> None:
         raise OSError("disk I/O error")
 
-    monkeypatch.setattr(store, "load_ledger", refuse_to_load)
+    monkeypatch.setattr(store, "load_queue", refuse_to_load)
     with anyio.fail_after(5):
         assert not await make_relay(store, FakeSink(), Clock(), Ear()).drain(timedelta(seconds=0.1))
 
@@ -335,7 +335,7 @@ async def test_stopping_settles_what_is_in_flight(store: Store) -> None:
     sink = FakeSink()
     async with relaying(store, sink):
         await until(lambda: len(sink.got) == 2)
-    assert (await store.load_ledger("screen"))[0][FEED] == 2
+    assert (await store.load_queue("screen"))[0][FEED] == 2
 
 
 async def test_of_a_feed_whose_arrays_have_no_order_no_event_is_told_by_its_patch_alone(store: Store) -> None:
@@ -405,6 +405,6 @@ async def test_a_sink_that_was_resumed_while_it_was_down_is_told_to_be_back_when
         await change_keys(store, "a")
         await until(lambda: any(isinstance(fact, SinkFails) for fact in ear.facts))
         answers[0] = DELIVERED
-        relay._ledger.breaker.forgive()
+        relay._queue.breaker.reset()
         relay._bell.ring()
         await until(lambda: any(isinstance(fact, SinkConnected) for fact in ear.facts))

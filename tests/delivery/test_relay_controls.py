@@ -105,10 +105,10 @@ async def test_what_waits_is_sent_within_a_second_when_an_operator_says_so(store
         answer=lambda _: Outcome(OutcomeKind.FAILED, "HTTP 503", timedelta(hours=1)) if is_down else DELIVERED
     )
     async with relaying(store, sink) as relay:
-        await until(lambda: relay._ledger.breaker.is_open)
+        await until(lambda: relay._queue.breaker.is_open)
         is_down = False
         assert (await desk.hurry("screen", NOON)).keys >= 0
-        await until(lambda: not relay._ledger.owed and relay._ledger.frontier(FEED) == 2, seconds=2)
+        await until(lambda: not relay._queue.owed and relay._queue.frontier(FEED) == 2, seconds=2)
     assert {each.event.sequence for each in sink.got} == {1, 2}
 
 
@@ -238,7 +238,7 @@ async def test_a_deploy_that_refuses_all_for_a_minute_burns_nothing(
         sequences = [each.event.sequence for each in taken if each.event.key == key]
         assert sequences == sorted(sequences)
     assert sum(fact.count for fact in ear.facts if isinstance(fact, EventsTakenBack)) == 4
-    assert (await store.load_ledger("screen"))[0][FEED] == len(keys)
+    assert (await store.load_queue("screen"))[0][FEED] == len(keys)
     with_dead = await store._read(lambda reader: reader.execute("SELECT count(*) FROM dead_letters").fetchone())
     assert with_dead == (0,)
 
@@ -346,9 +346,9 @@ async def test_a_key_on_hold_goes_on_within_a_second_when_an_operator_has_decide
             assert await desk.discard("screen", FEED, [(1, "a")], NOON) == 1
         else:
             assert (await desk.offer("screen", FEED, [(1, "a")], NOON)).released == 1
-        await until(lambda: len(sink.got) == len(got) and not relay._ledger.owed, seconds=1)
+        await until(lambda: len(sink.got) == len(got) and not relay._queue.owed, seconds=1)
     assert sink.sequences == got
-    assert (await store.load_ledger("screen"))[1] == []
+    assert (await store.load_queue("screen"))[1] == []
 
 
 async def test_a_key_that_has_just_gone_on_hold_is_not_released_by_what_was_stored_of_it(
@@ -364,9 +364,9 @@ async def test_a_key_that_has_just_gone_on_hold_is_not_released_by_what_was_stor
         monkeypatch.setattr(relay._bell, "ring", lambda: None)  # the checkpoint of the pump comes late
         sink.finish(REFUSED)
         await relay._look()
-        assert [entry.held for entry in relay._ledger.owed.values()] == [True]
+        assert [entry.held for entry in relay._queue.owed.values()] == [True]
         monkeypatch.undo()
-    assert [entry.held for entry in (await store.load_ledger("screen"))[1]] == [True]
+    assert [entry.held for entry in (await store.load_queue("screen"))[1]] == [True]
 
 
 # Replays -------------------------------------------------------------------------------------------------------------
@@ -451,7 +451,7 @@ async def test_replays_alone_find_out_that_a_sink_is_back(store: SqliteStore, de
     clock = Clock()
     sink = FakeSink(window=1, answer=lambda _: UNREACHABLE if clock() == NOON else DELIVERED)
     async with relaying(store, sink, clock) as relay:
-        await until(lambda: relay._ledger.breaker.is_open)
+        await until(lambda: relay._queue.breaker.is_open)
         clock.pass_(1)
         await until(lambda: len(sink.got) == 3, seconds=3)
     assert sorted(each.event.sequence for each in sink.got[1:]) == [1, 2]
@@ -476,7 +476,7 @@ async def test_a_slow_key_with_many_events_makes_room_for_others(
     await change(store, {"id": "a", "n": -1})
     sink = PatientSink(is_left=lambda each: each.event.key == "a")
     async with relaying(store, sink, clock) as relay:
-        relay._ledger.read_ahead = 10
+        relay._queue.read_ahead = 10
         await until(lambda: len(sink.left) == 1)
         clock.pass_(1)
         await change_keys(store, "a" * 12 + "b")

@@ -50,7 +50,7 @@ async def test_while_the_store_saves_nothing_what_was_sent_is_not_sent_again_and
         await change(store, {"id": "d"})
         await until(lambda: len(sink.got) == 4)
     assert sink.sequences == [1, 2, 3, 4]
-    assert (await store.load_ledger("screen"))[0][FEED] == 4
+    assert (await store.load_queue("screen"))[0][FEED] == 4
 
 
 async def test_a_sink_whose_run_ends_too_early_is_told_of_and_begun_again(
@@ -81,13 +81,13 @@ async def test_a_clock_that_is_set_back_by_hours_does_not_stop_a_sink_for_hours(
     clock, is_down = Clock(), True
     sink = FakeSink(answer=lambda _: UNREACHABLE if is_down else DELIVERED)
     async with relaying(store, sink, clock) as relay:
-        await until(lambda: relay._ledger.breaker.is_open)
+        await until(lambda: relay._queue.breaker.is_open)
         is_down = False
         clock.pass_(-3 * 3600)
-        await until(lambda: not relay._ledger.breaker.is_open)
+        await until(lambda: not relay._queue.breaker.is_open)
         clock.pass_(6)
         relay._bell.ring()
-        await until(lambda: not relay._ledger.owed and relay._ledger.frontier(FEED) == 2)
+        await until(lambda: not relay._queue.owed and relay._queue.frontier(FEED) == 2)
     assert await drain(store, FakeSink(), clock)
 
 
@@ -181,7 +181,7 @@ async def test_an_operator_who_resumes_a_sink_need_not_wait_for_its_next_probe(s
     busy = Outcome(OutcomeKind.FAILED, "HTTP 429", timedelta(hours=20))
     sink = FakeSink(answer=lambda _: busy if is_down else DELIVERED)
     async with relaying(store, sink, clock) as relay:
-        await until(lambda: relay._ledger.breaker.is_open)
+        await until(lambda: relay._queue.breaker.is_open)
         await desk.pause("screen", "a break", NOON)
         await until(lambda: relay._is_paused, seconds=1)
         is_down = False

@@ -118,7 +118,7 @@ async def test_a_mark_says_nothing_of_a_feed_while_the_sink_is_told_of_it(store:
     retained_state = StoredRetainedState("new", store, wants=lambda _: True, render=bytes)
     mark, must_read = await retained_state.mark("")
     assert not must_read
-    await store.settle("new", Settlement(told={FEED: None, OTHER: None}))
+    await store.settle("new", Settlement(backfilled_to={FEED: None, OTHER: None}))
     assert len(await read(retained_state, mark)) == 250
 
 

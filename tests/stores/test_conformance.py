@@ -17,7 +17,7 @@ from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.comparing.judgement import Bad, Finding, Judgement, Note, Pending, Snapshots
 from dockbell.core.model import Change, Event, Feed, RunKind, Statement, StatementKind, Via
-from dockbell.core.publishing.settlement import Beginning, Blocked, DeadLetter, Settlement
+from dockbell.core.publishing.settlement import Blocked, DeadLetter, Settlement, StartOffset
 from dockbell.core.publishing.statement import rebaselined
 from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape
@@ -1024,15 +1024,15 @@ async def test_a_new_sink_starts_at_now_or_at_the_beginning_and_keeps_its_place(
     await store.enroll("early", "beginning")
     await commit(store, state, {"id": "b"})
     await store.enroll("late", "now")
-    assert (await store.load_ledger("late"))[0] == {FEED: 1}
-    assert (await store.load_ledger("early"))[0] == {FEED: 0}
+    assert (await store.load_queue("late"))[0] == {FEED: 1}
+    assert (await store.load_queue("early"))[0] == {FEED: 0}
 
 
 async def test_a_feed_that_comes_later_owes_a_known_sink_everything(store: Store, state: FeedState) -> None:
     await store.enroll("screen", "now")
     await commit(store, await store.open_feed(OTHER), {"id": "a"})
     await store.enroll("screen", "now")
-    assert (await store.load_ledger("screen"))[0] == {FEED: 0, OTHER: 0}
+    assert (await store.load_queue("screen"))[0] == {FEED: 0, OTHER: 0}
 
 
 async def test_what_a_sink_settled_is_what_it_begins_from(store: Store, state: FeedState) -> None:
@@ -1041,7 +1041,7 @@ async def test_what_a_sink_settled_is_what_it_begins_from(store: Store, state: F
     dead = DeadLetter(FEED, "c", 4, 10, NOON, "HTTP 422")
     await store.settle("erp", Settlement({FEED: 7}, dict(entries), set(), [dead]))
     await store.settle("erp", Settlement(freed={(FEED, "a")}))
-    positions, blocked = await store.load_ledger("erp")
+    positions, blocked = await store.load_queue("erp")
     assert positions == {FEED: 7}
     assert list(blocked) == [entries[FEED, "b"]]
 
@@ -1051,19 +1051,19 @@ async def test_a_sink_that_begins_with_the_state_is_told_from_where_it_was_told_
 ) -> None:
     await commit(store, state, *({"id": key} for key in "abc"))
     await store.enroll("erp", "state")
-    begun = (await store.load_beginnings("erp"))[FEED]
-    assert begun == Beginning(3, NOON, 0)
-    assert await store.read_told(FEED, begun, 0, 2) is None
+    begun = (await store.load_starts("erp"))[FEED]
+    assert begun == StartOffset(3, NOON, 0)
+    assert await store.read_backfill(FEED, begun, 0, 2) is None
     await store.save_shape(state.id, Shape(("/id",), None, None), proven=True)
     await close_pass(store, state)
-    first, row, is_all = await store.read_told(FEED, begun, 0, 2) or ((), 0, True)
+    first, row, is_all = await store.read_backfill(FEED, begun, 0, 2) or ((), 0, True)
     assert ([each.key.text for each in first], is_all) == (["a", "b"], False)
-    await store.settle("erp", Settlement(told={FEED: row}, origins={FEED: 3}))
-    assert (await store.load_beginnings("erp"))[FEED].told == row
-    rest, _, is_all = await store.read_told(FEED, begun, row, 2) or ((), 0, False)
+    await store.settle("erp", Settlement(backfilled_to={FEED: row}, origins={FEED: 3}))
+    assert (await store.load_starts("erp"))[FEED].backfilled_to == row
+    rest, _, is_all = await store.read_backfill(FEED, begun, row, 2) or ((), 0, False)
     assert ([each.key.text for each in rest], is_all) == (["c"], True)
-    await store.settle("erp", Settlement({FEED: 3}, told={FEED: None}, origins={FEED: 3}))
-    assert (await store.load_beginnings("erp"))[FEED].told is None
+    await store.settle("erp", Settlement({FEED: 3}, backfilled_to={FEED: None}, origins={FEED: 3}))
+    assert (await store.load_starts("erp"))[FEED].backfilled_to is None
     assert await store.find_told(FEED, begun, "b") == first[1]
 
 
@@ -1097,7 +1097,7 @@ async def test_held_keys_are_counted_and_kept_as_held(store: Store, state: FeedS
     entries = {(FEED, key): Blocked(FEED, key, 3, 2, NOON, "", held=key == "a") for key in "ab"}
     await store.settle("erp", Settlement(blocked=entries))
     assert (await store.load_controls("erp")).held == 1
-    assert sorted((await store.load_ledger("erp"))[1], key=lambda entry: entry.key) == list(entries.values())
+    assert sorted((await store.load_queue("erp"))[1], key=lambda entry: entry.key) == list(entries.values())
 
 
 async def count_events(store: Store) -> list[int]:

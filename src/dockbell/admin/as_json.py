@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from dockbell.admin.status import FeedStatus, Silence, Status, judge_status
-from dockbell.admin.why import Account, Told, Transit, explain
+from dockbell.admin.why import EventTrace, RecordHistory, SinkTrace, explain
 from dockbell.core.model import JSON
 from dockbell.core.moment import format_moment
 from dockbell.ports import Condition, Noted, RunRecord, SinkState, StoredRecord
@@ -138,7 +138,7 @@ def _describe_sink(each: SinkState, silence: Silence) -> dict[str, JSON]:
 # One record ----------------------------------------------------------------------------------------------------------
 
 
-def describe_account(account: Account, given: str) -> dict[str, JSON]:
+def describe_account(account: RecordHistory, given: str) -> dict[str, JSON]:
     """Return all that is known of a record; ``given`` is the key that was asked for."""
     return {
         "feed": str(account.feed),
@@ -158,7 +158,7 @@ def describe_account(account: Account, given: str) -> dict[str, JSON]:
     }
 
 
-def describe_transits(transits: Sequence[Transit]) -> list[JSON]:
+def describe_transits(transits: Sequence[SinkTrace]) -> list[JSON]:
     """Return how far an event is with each sink."""
     return [
         {
@@ -211,7 +211,7 @@ def _describe_note(note: Noted) -> dict[str, JSON]:
     }
 
 
-def _describe_event(told: Told) -> dict[str, JSON]:
+def _describe_event(told: EventTrace) -> dict[str, JSON]:
     return {
         "sequence": told.event.sequence,
         "id": told.event.id,

@@ -64,7 +64,7 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Transit:
+class SinkTrace:
     """One event on its way to one sink.
 
     Attributes:
@@ -84,7 +84,7 @@ class Transit:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EventTrace:
     """One event of a record, and where it is.
 
     Attributes:
@@ -95,7 +95,7 @@ class Told:
 
     recorded_at: datetime
     event: Event
-    transits: tuple[Transit, ...] = ()
+    transits: tuple[SinkTrace, ...] = ()
 
     @property
     def is_unjudged(self) -> bool:
@@ -104,7 +104,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class RecordHistory:
     """All that is known of one record.
 
     Attributes:
@@ -129,7 +129,7 @@ class Account:
     quarantined: tuple[Quarantined, ...] = ()
     runs: tuple[RunRecord, ...] = ()
     notes: tuple[Noted, ...] = ()
-    events: tuple[Told, ...] = ()
+    events: tuple[EventTrace, ...] = ()
 
     @property
     def is_known(self) -> bool:
@@ -157,7 +157,7 @@ async def find_account(
     feeds: Sequence[FeedSettings],
     sinks: Mapping[str, SinkSettings],
     at: datetime,
-) -> Account:
+) -> RecordHistory:
     """Return all that is known of a record.
 
     Args:
@@ -174,11 +174,11 @@ async def find_account(
     settings = next((each for each in feeds if Feed(each.source, each.resource) == feed), None)
     state = next((state for state in await view.load_feeds() if state.feed == feed), None)
     keys = read_key(given)
-    accounts = [await _find_account(view, Account(at, feed, key, settings, state), sinks) for key in keys]
+    accounts = [await _find_account(view, RecordHistory(at, feed, key, settings, state), sinks) for key in keys]
     return next((account for account in accounts if account.is_known), accounts[0])
 
 
-async def find_told(view: View, feed: Feed, sequence: int, *, sinks: Mapping[str, SinkSettings]) -> Told | None:
+async def find_told(view: View, feed: Feed, sequence: int, *, sinks: Mapping[str, SinkSettings]) -> EventTrace | None:
     """Return one event, and where it is; None where it is not kept.
 
     Args:
@@ -222,7 +222,7 @@ def _is_key(text: str) -> bool:
     return True
 
 
-async def _find_account(view: View, account: Account, sinks: Mapping[str, SinkSettings]) -> Account:
+async def _find_account(view: View, account: RecordHistory, sinks: Mapping[str, SinkSettings]) -> RecordHistory:
     state, key, at = account.state, account.key, account.at
     if state is None:
         return account
@@ -232,7 +232,7 @@ async def _find_account(view: View, account: Account, sinks: Mapping[str, SinkSe
     after = at if dated is None else min(dated, at) - _SLACK
     events = await view.read_events_of(state.id, key, _EVENTS_MOST)
     standings = {standing.sink: standing for standing in await view.load_standings(state.id, key)}
-    return Account(
+    return RecordHistory(
         at,
         account.feed,
         key,
@@ -251,23 +251,23 @@ async def _find_account(view: View, account: Account, sinks: Mapping[str, SinkSe
 
 async def _tell_events(
     events: Sequence[tuple[datetime, Event]], standings: Mapping[str, Standing], sinks: Mapping[str, SinkSettings]
-) -> tuple[Told, ...]:
+) -> tuple[EventTrace, ...]:
     listed, judge = [event for _, event in events], Ration(SHARED)
     transits = {
         name: await find_transits(listed, standings[name], settings, judge)
         if name in standings
-        else [Transit(name, Stage.UNBEGUN)] * len(listed)
+        else [SinkTrace(name, Stage.UNBEGUN)] * len(listed)
         for name, settings in sinks.items()
     }
     return tuple(
-        Told(recorded_at, event, tuple(transits[name][number] for name in sinks))
+        EventTrace(recorded_at, event, tuple(transits[name][number] for name in sinks))
         for number, (recorded_at, event) in enumerate(events)
     )
 
 
 async def find_transits(
     events: Sequence[Event], standing: Standing, settings: SinkSettings, judge: Judge
-) -> Sequence[Transit]:
+) -> Sequence[SinkTrace]:
     """Return how far the events of one key are with a sink, in their order.
 
     Args:
@@ -284,22 +284,22 @@ async def find_transits(
     for event in events:
         answer = await judge.judge_event(sieve, event)
         doubt = sieve.explain(event, answer)
-        transit = Transit(standing.sink, Stage.DELIVERED, error=doubt)
+        transit = SinkTrace(standing.sink, Stage.DELIVERED, error=doubt)
         if event.sequence in dead:
             letter = dead[event.sequence]
-            transit = Transit(standing.sink, Stage.DEAD, letter.attempts, letter.error, letter.died_at)
+            transit = SinkTrace(standing.sink, Stage.DEAD, letter.attempts, letter.error, letter.died_at)
         elif not answer.lets_through:
-            transit = Transit(standing.sink, Stage.FILTERED, error=doubt)
+            transit = SinkTrace(standing.sink, Stage.FILTERED, error=doubt)
         elif event.sequence <= standing.origin:
-            transit = Transit(standing.sink, Stage.PRIOR, error=doubt)
+            transit = SinkTrace(standing.sink, Stage.PRIOR, error=doubt)
         elif blocked is not None and event.sequence >= blocked.sequence:
-            transit = Transit(standing.sink, Stage.HELD if blocked.held else Stage.WAITING, error=doubt)
+            transit = SinkTrace(standing.sink, Stage.HELD if blocked.held else Stage.WAITING, error=doubt)
             if is_first and not blocked.held:
                 attempts = blocked.attempts if event.sequence == blocked.sequence else 0
-                transit = Transit(standing.sink, Stage.BLOCKED, attempts, blocked.error, blocked.due)
+                transit = SinkTrace(standing.sink, Stage.BLOCKED, attempts, blocked.error, blocked.due)
             is_first = False
         elif event.sequence > standing.position:
-            transit = Transit(standing.sink, Stage.OWED, error=doubt)
+            transit = SinkTrace(standing.sink, Stage.OWED, error=doubt)
         transits.append(transit)
     return transits
 
@@ -322,7 +322,7 @@ def gather(runs: Sequence[RunRecord]) -> Sequence[Sequence[RunRecord]]:
 # Why there is no event -----------------------------------------------------------------------------------------------
 
 
-def explain(account: Account) -> str:
+def explain(account: RecordHistory) -> str:
     """Return why nothing is published of a record, or not of its last reading; empty where that has its event."""
     if account.settings is None:
         return f"{account.feed} is not configured, or disabled: it is not read"
@@ -341,7 +341,7 @@ def explain(account: Account) -> str:
     )
 
 
-def _explain_reading(account: Account, settings: ResourceSettings) -> str:
+def _explain_reading(account: RecordHistory, settings: ResourceSettings) -> str:
     """Return what keeps a reading from being compared or believed."""
     if account.quarantined:
         bad = account.quarantined[0]
@@ -359,7 +359,7 @@ def _explain_reading(account: Account, settings: ResourceSettings) -> str:
     return ""
 
 
-def _explain_purge(account: Account) -> str:
+def _explain_purge(account: RecordHistory) -> str:
     record = account.record
     if record is None or not record.is_purged:
         return ""
@@ -385,7 +385,7 @@ def _explain_absence(record: StoredRecord | None, state: FeedState) -> str:
     return f"{since}, and deleted once a second pass confirms that{due}"
 
 
-def _explain_finding(account: Account) -> str:
+def _explain_finding(account: RecordHistory) -> str:
     """Return what the last finding says of the record's last reading, where it has no event."""
     if not account.notes or account.notes[-1].sequence is not None:
         return ""

@@ -15,7 +15,7 @@ from dockbell.cli.wishing import choose_feeds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dockbell.admin.why import Account, Told, Transit
+    from dockbell.admin.why import EventTrace, RecordHistory, SinkTrace
     from dockbell.config import Config
     from dockbell.core.model import Feed
     from dockbell.ports import Noted, RunRecord
@@ -75,7 +75,7 @@ def why(config_path: str | None, *, resource: str, key: str, as_json: bool, sour
         click.echo(f"\n{click.style('why:', bold=True)} {reason}")
 
 
-async def _load(config: Config, feed: Feed, key: str) -> Account:
+async def _load(config: Config, feed: Feed, key: str) -> RecordHistory:
     from dockbell import app
     from dockbell.admin.why import find_account
 
@@ -86,7 +86,7 @@ async def _load(config: Config, feed: Feed, key: str) -> Account:
         await view.aclose()
 
 
-def _print(account: Account) -> None:
+def _print(account: RecordHistory) -> None:
     print_lines(f"{account.feed} {account.key}: {_tell_record(account)}")
     for title, headings, rows in (
         ("runs that covered it", ("asked", "run", "result"), _run_rows(account.runs)),
@@ -99,7 +99,7 @@ def _print(account: Account) -> None:
             print_table(headings, listed)
 
 
-def _tell_record(account: Account) -> str:
+def _tell_record(account: RecordHistory) -> str:
     record = account.record
     words = [account.presence.value]
     if record is not None:
@@ -135,14 +135,14 @@ def _note_row(note: Noted) -> tuple[object, ...]:
     return (_write(note.at), note.via, note.finding, _write(note.modified), _shorten(note.fingerprint), event)
 
 
-def _event_row(told: Told) -> tuple[object, ...]:
+def _event_row(told: EventTrace) -> tuple[object, ...]:
     event = told.event
     sinks = "; ".join(f"{transit.sink} {_tell_transit(transit)}" for transit in told.transits)
     kind = f"{event.type} (unjudged: its condition took too long)" if told.is_unjudged else event.type
     return (f"#{event.sequence}", _write(told.recorded_at), kind, event.id, sinks)
 
 
-def _tell_transit(transit: Transit) -> str:
+def _tell_transit(transit: SinkTrace) -> str:
     from dockbell.admin.why import Stage
 
     error = f": {transit.error}" if transit.error else ""

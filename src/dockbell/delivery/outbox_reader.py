@@ -15,10 +15,10 @@ import anyio.lowlevel
 
 from dockbell.config import Answer
 from dockbell.core.model import NOTICES, Event, Feed
-from dockbell.core.publishing.event import Teller
+from dockbell.core.publishing.delivery_queue import DeliveryQueue
+from dockbell.core.publishing.event import BackfillComposer
 from dockbell.core.publishing.filters import Filter
-from dockbell.core.publishing.ledger import Ledger
-from dockbell.core.publishing.settlement import Beginning, Blocked, Replay
+from dockbell.core.publishing.settlement import Blocked, Replay, StartOffset
 from dockbell.host.evaluator import Judge
 from dockbell.ports import Store
 from dockbell.telemetry import EventsSifted, FilterUnanswered, Telemetry
@@ -33,12 +33,12 @@ _JUDGES_MOST: Final = timedelta(seconds=1)
 
 
 class OutboxReader:
-    """Fills the ledger of one sink for one session.
+    """Fills the delivery queue of one sink for one session.
 
     Args:
         sink: The sink's name.
-        ledger: What the sink owes, as it is saved.
-        beginnings: Where the sink began in each feed.
+        queue: What the sink owes, as it is saved.
+        starts: Where the sink began in each feed.
         filter_: Which events the sink wants.
         judge: Judges the filters.
         keeps_state: Whether it is given the state of records whose events it does not want, too.
@@ -55,8 +55,8 @@ class OutboxReader:
     def __init__(
         self,
         sink: str,
-        ledger: Ledger,
-        beginnings: Mapping[Feed, Beginning],
+        queue: DeliveryQueue,
+        starts: Mapping[Feed, StartOffset],
         filter_: Filter,
         *,
         judge: Judge,
@@ -69,8 +69,8 @@ class OutboxReader:
         self.replays: deque[tuple[Replay, Event]] = deque()
         self.replay_at: datetime | None = None
         self._sink = sink
-        self._ledger = ledger
-        self._beginnings = beginnings
+        self._queue = queue
+        self._starts = starts
         self._filter = filter_
         self._judge = judge
         self._keeps_state = keeps_state
@@ -84,41 +84,41 @@ class OutboxReader:
         self._told: set[Answer] = set()
         self._sifted: Counter[bool] = Counter()
 
-    def take_in(self, beginnings: Mapping[Feed, Beginning]) -> None:
-        """Take in the feeds among these that are not known yet; the ledger knows them."""
-        self._beginnings = {**beginnings, **self._beginnings}
+    def take_in(self, starts: Mapping[Feed, StartOffset]) -> None:
+        """Take in the feeds among these that are not known yet; the queue knows them."""
+        self._starts = {**starts, **self._starts}
         self._news_read = -1
 
     # New events -----------------------------------------------------------------------------------------------------
 
     async def read_ahead(self) -> bool:
         """Take new events from the outbox; return whether more is to be read although nothing calls for it."""
-        ledger = self._ledger
-        if ledger.room < ledger.read_ahead // 2:
+        queue = self._queue
+        if queue.room < queue.read_ahead // 2:
             return False
         news = self._store.outbox.rings
         if news != self._news_read:
             self._ends = await self._store.last_sequences()
             self._news_read = news
         is_hungry = False
-        behind = [feed for feed in ledger.feeds if self._is_behind(feed)]
+        behind = [feed for feed in queue.feeds if self._is_behind(feed)]
         for number, feed in enumerate(behind):
             # Each may fill its part of the room, and what those before it have left: no backlog delays another feed.
-            most = max(1, ledger.room // (len(behind) - number))
-            if (row := ledger.untold(feed)) is not None:
+            most = max(1, queue.room // (len(behind) - number))
+            if (row := queue.backfill_from(feed)) is not None:
                 is_hungry |= await self._tell(feed, row, min(most, _TOLD_AT_ONCE))
                 continue
-            frontier, end = ledger.frontier(feed), self._ends[feed]
+            frontier, end = queue.frontier(feed), self._ends[feed]
             events = await self._store.read_events(feed, frontier, most, until=end)
             answers = await self._judge_some(events)
             judged = events[: len(answers)]
             is_all = len(events) < most and len(judged) == len(events)
             through = end if is_all else judged[-1].sequence  # else the rest was pruned before it was owed
             wanted = [event for event, answer in zip(judged, answers, strict=True) if self._note_passing(event, answer)]
-            ledger.admit(feed, wanted, through)
+            queue.admit(feed, wanted, through)
             self._tell_sifted(feed)
             # Where hardly any passed, nothing may be in flight whose end would call for more.
-            is_hungry |= through < end and ledger.room >= ledger.read_ahead // 2
+            is_hungry |= through < end and queue.room >= queue.read_ahead // 2
         for answer, count in self._unanswered.items():
             self._telemetry.emit(FilterUnanswered(self._sink, answer, count, is_first=answer not in self._told))
             self._told.add(answer)
@@ -127,32 +127,34 @@ class OutboxReader:
 
     def _is_behind(self, feed: Feed) -> bool:
         """Whether there is something to read of a feed; what is not wanted is passed at once."""
-        ledger, end = self._ledger, self._ends.get(feed, 0)
+        queue, end = self._queue, self._ends.get(feed, 0)
         if not self._filter.wants(feed):
-            if ledger.untold(feed) is not None:
-                ledger.tell(feed, (), 0, is_read=True)
-            ledger.admit(feed, (), end)
+            if queue.backfill_from(feed) is not None:
+                queue.admit_backfill(feed, (), 0, is_read=True)
+            queue.admit(feed, (), end)
             return False
-        return ledger.untold(feed) is not None or ledger.frontier(feed) < end
+        return queue.backfill_from(feed) is not None or queue.frontier(feed) < end
 
     async def _tell(self, feed: Feed, after: int, most: int) -> bool:
         """Tell the sink of the next stored records of a feed; what follows them waits until all are known."""
-        beginning = self._beginnings[feed]
-        found = await self._store.read_told(feed, beginning, after, most)
+        start = self._starts[feed]
+        found = await self._store.read_backfill(feed, start, after, most)
         if found is None:
             return False
         told, end, is_all = found
-        teller = Teller(feed, beginning, name=self._name, epoch=self._store.epoch)
-        events = [(each.row, teller.tell(each.key, each.revision, each.body, each.modified)) for each in told]
-        if not after and beginning.lost_since is not None and feed != NOTICES:
-            events.insert(0, (0, teller.tell_gap()))
+        composer = BackfillComposer(feed, start, name=self._name, epoch=self._store.epoch)
+        events = [
+            (each.row, composer.compose_record(each.key, each.revision, each.body, each.modified)) for each in told
+        ]
+        if not after and start.lost_since is not None and feed != NOTICES:
+            events.insert(0, (0, composer.compose_gap()))
         answers = await self._judge_some([event for _, event in events], is_told=True)
         if len(answers) < len(events):
             events = events[: len(answers)]
             end, is_all = events[-1][0], False
         passing = [each for each, answer in zip(events, answers, strict=True) if self._note_passing(each[1], answer)]
         self._tell_sifted(feed)
-        self._ledger.tell(feed, passing, end, is_read=is_all)
+        self._queue.admit_backfill(feed, passing, end, is_read=is_all)
         return True
 
     async def _judge_some(self, events: Iterable[Event], *, is_told: bool = False) -> Sequence[Answer]:
@@ -176,7 +178,7 @@ class OutboxReader:
         if not answer.is_plain:
             self._unanswered[answer] += 1
         if answer is Answer.BROKEN:
-            self._ledger.condemn(event, self._now(), f"where {answer}")
+            self._queue.dead_letter(event, self._now(), f"where {answer}")
         return self._passes(event, answer)
 
     def _passes(self, event: Event, answer: Answer) -> bool:
@@ -193,10 +195,10 @@ class OutboxReader:
     async def find_owed(self, entry: Blocked, frontier: int) -> Event | None:
         """Return the first event that a blocked key owes up to a frontier."""
         after = entry.sequence - 1
-        beginning = self._beginnings.get(entry.feed)
-        if beginning is not None and entry.sequence == beginning.origin:
+        start = self._starts.get(entry.feed)
+        if start is not None and entry.sequence == start.origin:
             after = entry.sequence
-            told = await self._find_told(entry.feed, entry.key, beginning)
+            told = await self._find_told(entry.feed, entry.key, start)
             if told is not None and self._passes(told, await self._ask(told, is_told=True)):
                 return told
         while True:
@@ -208,19 +210,19 @@ class OutboxReader:
                 return None
             after = events[-1].sequence
 
-    async def _find_told(self, feed: Feed, key: str, beginning: Beginning) -> Event | None:
-        teller = Teller(feed, beginning, name=self._name, epoch=self._store.epoch)
+    async def _find_told(self, feed: Feed, key: str, start: StartOffset) -> Event | None:
+        composer = BackfillComposer(feed, start, name=self._name, epoch=self._store.epoch)
         if not key:
-            return teller.tell_gap() if beginning.lost_since is not None else None
-        told = await self._store.find_told(feed, beginning, key)
-        return None if told is None else teller.tell(told.key, told.revision, told.body, told.modified)
+            return composer.compose_gap() if start.lost_since is not None else None
+        told = await self._store.find_told(feed, start, key)
+        return None if told is None else composer.compose_record(told.key, told.revision, told.body, told.modified)
 
     async def is_state_only(self, event: Event) -> bool:
         """Whether the sink gets an event only for the state of its record."""
         if not self._keeps_state:
             return False
-        beginning = self._beginnings.get(event.feed)
-        is_told = beginning is not None and event.sequence == beginning.origin  # no other has its number
+        start = self._starts.get(event.feed)
+        is_told = start is not None and event.sequence == start.origin  # no other has its number
         return not (await self._ask(event, is_told=is_told)).lets_through
 
     async def _ask(self, event: Event, *, is_told: bool = False) -> Answer:
@@ -232,8 +234,8 @@ class OutboxReader:
     def can_replay(self) -> bool:
         """Whether a replay may be sent now: nothing else is to be."""
         now = self._now()
-        lends_at = self._ledger.lends_at(now)
-        return lends_at is not None and lends_at <= now
+        replays_at = self._queue.replays_at(now)
+        return replays_at is not None and replays_at <= now
 
     async def read_replays(self) -> None:
         """Read the next replays that are due; what came of those before must be saved.
@@ -247,45 +249,45 @@ class OutboxReader:
                 break  # what is left is read again
             event, answer = await self._find_replayed(replay)
             if event is None:
-                self._ledger.bury_replay(replay, self._now(), "not kept any more")
+                self._queue.dead_letter_replay(replay, self._now(), "not kept any more")
             elif answer.lets_through:
                 self.replays.append((replay, event))
             else:
                 error = "held back by the sink's filters" if answer.is_held_back else f"where {answer}"
-                self._ledger.bury_replay(replay, self._now(), error)
+                self._queue.dead_letter_replay(replay, self._now(), error)
         if not replays:
             self.replay_at = (await self._store.load_controls(self._sink)).replay_at
 
     async def _find_replayed(self, replay: Replay) -> tuple[Event | None, Answer]:
-        beginning = self._beginnings.get(replay.feed)
+        start = self._starts.get(replay.feed)
         events = await self._store.read_events(
             replay.feed, replay.sequence - 1, 1, key=replay.key, until=replay.sequence
         )
         if events:
             return events[0], await self._ask(events[0])
-        if beginning is None or replay.sequence != beginning.origin:
+        if start is None or replay.sequence != start.origin:
             return None, Answer.NO
-        told = await self._find_told(replay.feed, replay.key, beginning)
+        told = await self._find_told(replay.feed, replay.key, start)
         return told, Answer.NO if told is None else await self._ask(told, is_told=True)
 
     def wake_at(self) -> datetime | None:
         """Return when to look again if nothing is settled before; None where that alone can change anything."""
         now = self._now()
-        wake_at, lends_at = self._ledger.wake_at(now), self._ledger.lends_at(now)
+        wake_at, replays_at = self._queue.wake_at(now), self._queue.replays_at(now)
         replay_at = None
-        if lends_at is not None and self.replays:
-            replay_at = lends_at if lends_at > now else None
-        elif lends_at is not None and self.replay_at is not None and not self._ledger.is_replaying:
-            replay_at = max(lends_at, self.replay_at)
+        if replays_at is not None and self.replays:
+            replay_at = replays_at if replays_at > now else None
+        elif replays_at is not None and self.replay_at is not None and not self._queue.is_replaying:
+            replay_at = max(replays_at, self.replay_at)
         return min((moment for moment in (wake_at, replay_at) if moment is not None), default=None)
 
     async def is_empty(self) -> bool:
         """Return whether everything was attempted that may be attempted now."""
         ends = await self._store.last_sequences()
-        ledger, now = self._ledger, self._now()
-        wake_at = ledger.wake_at(now)
+        queue, now = self._queue, self._now()
+        wake_at = queue.wake_at(now)
         is_read = all(
-            ledger.frontier(feed) >= ends.get(feed, 0) and ledger.untold(feed) is None for feed in ledger.feeds
+            queue.frontier(feed) >= ends.get(feed, 0) and queue.backfill_from(feed) is None for feed in queue.feeds
         )
         is_replayed = not self.replays and (self.replay_at is None or self.replay_at > now)
-        return ledger.idle and is_read and is_replayed and (wake_at is None or wake_at > now)
+        return queue.idle and is_read and is_replayed and (wake_at is None or wake_at > now)

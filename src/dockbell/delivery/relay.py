@@ -1,9 +1,9 @@
 """Delivers the events of the outbox to one sink: reads ahead, hands over, notes what came of it, saves where it is.
 
-What is owed, in which order and when, is decided by :mod:`dockbell.core.publishing.ledger`; what is read, and which
-events the sink wants, by :mod:`dockbell.delivery.outbox_reader`; in which form, by its rendering; how an event travels,
-by the sink. What an operator decides of a sink (to pause it, to replay events, to let a key go on that was held) is
-written to the store, where the relay looks for it.
+:mod:`dockbell.core.publishing.delivery_queue` decides what is owed, in which order and when;
+:mod:`dockbell.delivery.outbox_reader` reads it, and asks the sink's filters; the sink's rendering gives it its form,
+and the sink carries it. An operator's decisions (to pause a sink, to replay events, to release a held key) are rows of
+the store, where the relay looks for them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from dockbell.config import SinkSettings
 from dockbell.core.model import Delivery, Event, Feed, Outcome, OutcomeKind
+from dockbell.core.publishing.delivery_queue import DeliveryQueue
 from dockbell.core.publishing.filters import Filter
-from dockbell.core.publishing.ledger import Ledger
 from dockbell.core.publishing.rendering import Rendering
-from dockbell.core.publishing.settlement import Beginning, Place, Settlement
+from dockbell.core.publishing.settlement import Place, Settlement, StartOffset
 from dockbell.delivery.outbox_reader import OutboxReader
 from dockbell.delivery.retained_state import StoredRetainedState
 from dockbell.host.evaluator import SHARED, Judge, Ration
@@ -119,7 +119,7 @@ class Relay:
         self._hurried = self._decided = 0
         self._purges = store.purges
         self._origins: Mapping[Feed, int] = {}
-        self._ledger = self._make_ledger()
+        self._queue = self._make_queue()
         self._outbox_reader = self._make_outbox_reader()
         if sink.keeps_state:
             retained_state = StoredRetainedState(sink.name, store, wants=self._mirrors, render=self._rendering.state)
@@ -159,13 +159,13 @@ class Relay:
                     break
             self.stop()
         is_settled = self._has_turned and await self._outbox_reader.is_empty()
-        return is_settled and not self._ledger.owed and self._outbox_reader.replay_at is None
+        return is_settled and not self._queue.owed and self._outbox_reader.replay_at is None
 
     async def _is_done(self) -> bool:
         """Return whether all was done that can be done now."""
         if not self._has_turned:
             return False
-        return self._ledger.breaker.is_open or self._is_paused or await self._outbox_reader.is_empty()
+        return self._queue.breaker.is_open or self._is_paused or await self._outbox_reader.is_empty()
 
     @property
     def _is_paused(self) -> bool:
@@ -205,29 +205,29 @@ class Relay:
         if self._unsaved is not None:  # until the store takes it nothing is sent, else all would be sent ever again
             await self._save(self._unsaved)
         knows_receiver = self._is_outdated and not self._must_begin_again
-        before, self._must_begin_again = self._ledger, False
+        before, self._must_begin_again = self._queue, False
         self._purges = self._store.purges
-        beginnings = await self._store.load_beginnings(self._sink.name)
+        starts = await self._store.load_starts(self._sink.name)
         controls = await self._store.load_controls(self._sink.name)  # first: what is hurried meanwhile is noticed later
         self._hurried, self._decided = controls.hurried, controls.decided
-        positions, blocked = await self._store.load_ledger(self._sink.name)
-        self._origins = {feed: beginning.origin for feed, beginning in beginnings.items()}
-        self._ledger = self._make_ledger()
+        positions, blocked = await self._store.load_queue(self._sink.name)
+        self._origins = {feed: start.origin for feed, start in starts.items()}
+        self._queue = self._make_queue()
         if knows_receiver:
-            self._ledger.follow(before)
+            self._queue.follow(before)
         now = self._now()
-        self._ledger.keep_pace(before, now)
-        self._ledger.restore(positions, blocked, beginnings, now, None if knows_receiver else controls.pause)
-        self._outbox_reader = self._make_outbox_reader(beginnings)
-        probe_at = self._ledger.breaker.probe_at
+        self._queue.keep_pace(before, now)
+        self._queue.restore(positions, blocked, starts, now, None if knows_receiver else controls.pause)
+        self._outbox_reader = self._make_outbox_reader(starts)
+        probe_at = self._queue.breaker.probe_at
         if probe_at is not None and not knows_receiver:
             self._telemetry.emit(SinkFails(self._sink.name, "its receiver has asked for a pause", probe_at - now))
             self._is_down = True
 
-    def _make_ledger(self) -> Ledger:
+    def _make_queue(self) -> DeliveryQueue:
         settings = self._settings
         per_minute = settings.requests_per_minute
-        return Ledger(
+        return DeliveryQueue(
             self._sink.window,
             holds=settings.on_dead == "hold",
             schedule=settings.retry,
@@ -235,11 +235,11 @@ class Relay:
             spacing=timedelta(minutes=1) / per_minute if per_minute else timedelta(0),
         )
 
-    def _make_outbox_reader(self, beginnings: Mapping[Feed, Beginning] | None = None) -> OutboxReader:
+    def _make_outbox_reader(self, starts: Mapping[Feed, StartOffset] | None = None) -> OutboxReader:
         return OutboxReader(
             self._sink.name,
-            self._ledger,
-            beginnings or {},
+            self._queue,
+            starts or {},
             self._filter,
             judge=self._judge,
             keeps_state=self._sink.keeps_state,
@@ -258,21 +258,21 @@ class Relay:
         raise RuntimeError("its run() returned before its deliveries ended")
 
     async def _pump(self, send: MemoryObjectSendStream[Delivery]) -> None:
-        ledger = self._ledger
+        queue = self._queue
         while not (self._stopping or self._must_begin_again):
             rings = self._bell.rings
             if await self._outbox_reader.read_ahead():
                 self._bell.ring()
-            if ledger.closed:
-                await self._close(ledger.closed)
+            if queue.closed:
+                await self._close(queue.closed)
             if not self._is_paused:
                 await self._resume()
-            if ledger.must_save:
+            if queue.must_save:
                 await self._checkpoint()
             if self._is_outdated:
                 break  # read it again
             if not self._is_paused:
-                taken = ledger.take(self._now())
+                taken = queue.take(self._now())
                 if taken:
                     await self._hand_over(taken, send)
                 await self._replay(send)
@@ -285,10 +285,10 @@ class Relay:
 
     async def _resume(self) -> None:
         """Read the owed events of blocked keys whose turn has come."""
-        for entry in self._ledger.due(self._now(), most=self._sink.window):
-            frontier = self._ledger.frontier(entry.feed)
+        for entry in self._queue.due(self._now(), most=self._sink.window):
+            frontier = self._queue.frontier(entry.feed)
             event = await self._outbox_reader.find_owed(entry, frontier)
-            self._ledger.resume(entry, event, frontier, self._now())
+            self._queue.resume(entry, event, frontier, self._now())
 
     async def _hand_over(self, taken: Sequence[tuple[Event, int]], send: MemoryObjectSendStream[Delivery]) -> None:
         states: Mapping[tuple[Feed, str], bytes] = {}
@@ -309,15 +309,15 @@ class Relay:
                 if not (self._sink.keeps_state and event.key):
                     self._note(Delivery(event, attempt), Outcome(OutcomeKind.UNFIT, str(error)))
                     continue
-                self._ledger.condemn(event, self._now(), str(error))
+                self._queue.dead_letter(event, self._now(), str(error))
                 state_only = True  # else the receiver would keep an older state
             send.send_nowait(Delivery(shown, attempt, shown_state, state_only=state_only))
 
     async def _replay(self, send: MemoryObjectSendStream[Delivery]) -> None:
         """Send again what an operator wished for, while nothing else is to be sent."""
-        ledger, outbox_reader = self._ledger, self._outbox_reader
+        queue, outbox_reader = self._queue, self._outbox_reader
         is_due = outbox_reader.replay_at is not None and outbox_reader.replay_at <= self._now()
-        if is_due and not (outbox_reader.replays or ledger.is_replaying) and outbox_reader.can_replay:
+        if is_due and not (outbox_reader.replays or queue.is_replaying) and outbox_reader.can_replay:
             await self._checkpoint()
             await outbox_reader.read_replays()
             self._bell.ring()  # should none be sent, the next may be
@@ -325,7 +325,7 @@ class Relay:
             if self._is_outdated or not outbox_reader.can_replay:
                 break
             replay, event = outbox_reader.replays.popleft()
-            if not ledger.lend(replay, event, self._now()):
+            if not queue.admit_replay(replay, event, self._now()):
                 outbox_reader.replays.append((replay, event))
                 continue
             try:
@@ -336,16 +336,16 @@ class Relay:
                 send.send_nowait(Delivery(shown, replay.attempts + 1, replayed=True))
 
     def _note(self, delivery: Delivery, outcome: Outcome) -> None:
-        breaker = self._ledger.breaker
+        breaker = self._queue.breaker
         probe_at = breaker.probe_at
         now, event = self._now(), delivery.event
-        self._ledger.settle(event, outcome, now, self._jitter())
+        self._queue.settle(event, outcome, now, self._jitter())
         if breaker.probe_at is not None and breaker.probe_at != probe_at:
             self._telemetry.emit(SinkFails(self._sink.name, outcome.reason, breaker.probe_at - self._now()))
             self._is_down = True
         elif breaker.probe_at is None and (
             probe_at is not None
-            or (self._is_down and outcome.kind is OutcomeKind.DELIVERED)  # or it was forgiven meanwhile
+            or (self._is_down and outcome.kind is OutcomeKind.DELIVERED)  # or the breaker was reset meanwhile
         ):
             self._telemetry.emit(SinkConnected(self._sink.name, "takes events again"))
             self._is_down = False
@@ -367,7 +367,7 @@ class Relay:
             await self._store.pause(self._sink.name, reason)
             self._paused = reason
             self._telemetry.emit(SinkPaused(self._sink.name, reason))
-        self._ledger.closed = ""
+        self._queue.closed = ""
 
     async def _look_often(self) -> None:
         while True:
@@ -382,18 +382,18 @@ class Relay:
         steady_at = self._steady()
         step = (now - self._looked_at) - (steady_at - self._steady_at)
         if step > _STEP_MOST:
-            self._ledger.put_off(step)
+            self._queue.put_off(step)
         self._looked_at, self._steady_at = now, steady_at
 
     async def _look(self) -> None:
         """Look what was decided of the sink."""
-        paused, held = self._paused, set(self._ledger.held)
+        paused, held = self._paused, set(self._queue.held)
         controls = await self._store.load_controls(self._sink.name)
         if any(controls.origins.get(feed, origin) != origin for feed, origin in self._origins.items()):
             self._begin_again()
         elif controls.origins.keys() - self._origins.keys():
             await self._take_in()
-        if controls.paused != paused and self._paused == paused and not self._ledger.closed:  # else it was just paused
+        if controls.paused != paused and self._paused == paused and not self._queue.closed:  # else it was just paused
             self._paused = controls.paused
             if controls.paused is not None:
                 self._telemetry.emit(SinkPaused(self._sink.name, controls.paused))
@@ -402,13 +402,13 @@ class Relay:
             self._bell.ring()
         if controls.decided != self._decided:
             self._decided = controls.decided
-            self._ledger.forget_refusals()
+            self._queue.forget_refusals()
         if controls.hurried != self._hurried:
             self._hurried = controls.hurried
-            self._ledger.hurry(self._now())  # the operator knows better
+            self._queue.hurry(self._now())  # the operator knows better
             self._bell.ring()
         if controls.replay_at != self._outbox_reader.replay_at and not (
-            self._outbox_reader.replays or self._ledger.is_replaying
+            self._outbox_reader.replays or self._queue.is_replaying
         ):
             self._outbox_reader.replay_at = controls.replay_at
             self._bell.ring()
@@ -418,19 +418,19 @@ class Relay:
     async def _release(self, held: AbstractSet[Place]) -> None:
         """Let those among some keys go on that are not held any more."""
         await self._checkpoint()  # else what is stored of these keys may be from before they were held
-        _, blocked = await self._store.load_ledger(self._sink.name)
+        _, blocked = await self._store.load_queue(self._sink.name)
         for entry in blocked:
             if (entry.feed, entry.key) in held and not entry.held:
-                self._ledger.release(entry)
+                self._queue.release(entry)
         self._bell.ring()
 
     async def _take_in(self) -> None:
         """Begin with feeds that are new since the session began; what is under way in the others goes on."""
-        beginnings = await self._store.load_beginnings(self._sink.name)
-        positions, _ = await self._store.load_ledger(self._sink.name)
-        self._ledger.take_in(positions, beginnings)
-        self._outbox_reader.take_in(beginnings)
-        self._origins = {feed: beginning.origin for feed, beginning in beginnings.items()} | dict(self._origins)
+        starts = await self._store.load_starts(self._sink.name)
+        positions, _ = await self._store.load_queue(self._sink.name)
+        self._queue.take_in(positions, starts)
+        self._outbox_reader.take_in(starts)
+        self._origins = {feed: start.origin for feed, start in starts.items()} | dict(self._origins)
         self._bell.ring()
 
     def _begin_again(self) -> None:
@@ -442,14 +442,14 @@ class Relay:
     async def _checkpoint_often(self) -> None:
         while True:
             await anyio.sleep(_CHECKPOINT_EVERY.total_seconds())
-            if not self._ledger.must_save:  # else the pump is about to, and must know when it is done
+            if not self._queue.must_save:  # else the pump is about to, and must know when it is done
                 await self._checkpoint()
 
     async def _checkpoint(self) -> None:
         async with self._saving:
             if self._unsaved is not None:
                 return
-            settlement = self._ledger.checkpoint(self._now())
+            settlement = self._queue.checkpoint(self._now())
             if settlement:
                 self._unsaved = settlement  # should it not be saved, the session begins anew
                 await self._save(settlement)

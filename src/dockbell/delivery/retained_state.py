@@ -56,13 +56,13 @@ class StoredRetainedState:
     async def mark(self, since: str) -> tuple[str, bool]:
         """See the port."""
         known = _read_mark(since, self._store.epoch)
-        positions, blocked = await self._store.load_ledger(self._sink)
-        beginnings = await self._store.load_beginnings(self._sink)
-        told = {feed for feed, beginning in beginnings.items() if beginning.told is None}
+        positions, blocked = await self._store.load_queue(self._sink)
+        starts = await self._store.load_starts(self._sink)
+        backfilled_to = {feed for feed, start in starts.items() if start.backfilled_to is None}
         settled: dict[str, list[float]] = {}
         must_read = False
         for feed, extent in sorted((await self._store.find_extents()).items()):
-            if self._wants(feed) and extent.is_complete and feed in told:
+            if self._wants(feed) and extent.is_complete and feed in backfilled_to:
                 # The position passes blocked keys. One that is blocked for longer than events are kept does not count:
                 # all would be read again and again.
                 owed = (each.sequence for each in blocked if each.feed == feed and each.sequence > extent.pruned)

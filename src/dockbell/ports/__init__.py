@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dockbell.ports.bell import Alarm, Bell
 from dockbell.ports.delivery import (
+    BackfillRecord,
     Condition,
     Controls,
     Extent,
@@ -18,7 +19,6 @@ from dockbell.ports.delivery import (
     SinkState,
     Standing,
     StoredState,
-    Told,
 )
 from dockbell.ports.desk import (
     Candidate,
@@ -54,6 +54,7 @@ __all__ = [
     "Absentees",
     "Alarm",
     "Awaited",
+    "BackfillRecord",
     "Bell",
     "BetweenTries",
     "Candidate",
@@ -88,7 +89,6 @@ __all__ = [
     "StoredRecord",
     "StoredState",
     "Tally",
-    "Told",
     "Undelivered",
     "View",
     "Wish",

@@ -106,7 +106,7 @@ class StoredState:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class BackfillRecord:
     """A record as a sink is told of it that begins with what is stored.
 
     Attributes:

@@ -19,13 +19,13 @@ from dockbell.core.model import (
     Via,
 )
 from dockbell.core.publishing.erasure import Erasure
-from dockbell.core.publishing.settlement import Beginning, Blocked, Place, Replay, Settlement
+from dockbell.core.publishing.settlement import Blocked, Place, Replay, Settlement, StartOffset
 from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
 from dockbell.errors import StoreUnavailable
 from dockbell.ports.bell import Bell
-from dockbell.ports.delivery import Controls, Extent, Footprint, Found, StoredState, Told
+from dockbell.ports.delivery import BackfillRecord, Controls, Extent, Footprint, Found, StoredState
 from dockbell.ports.desk import Wished
 from dockbell.ports.runs import Absentees, Awaited, Checkpoint, Committed, FeedState, Purged, RunRecord
 
@@ -366,7 +366,7 @@ class Store(Protocol):
         """
         ...
 
-    async def load_ledger(self, sink: str) -> tuple[Mapping[Feed, int], Sequence[Blocked]]:
+    async def load_queue(self, sink: str) -> tuple[Mapping[Feed, int], Sequence[Blocked]]:
         """Return a sink's positions and blocked keys."""
         ...
 
@@ -374,7 +374,7 @@ class Store(Protocol):
         """Return the sinks that have a position, are owed events, and are not among these; each with how many."""
         ...
 
-    async def load_beginnings(self, sink: str) -> Mapping[Feed, Beginning]:
+    async def load_starts(self, sink: str) -> Mapping[Feed, StartOffset]:
         """Return where a sink began in each feed; ``told`` is None where it knows of all that was stored then."""
         ...
 
@@ -394,9 +394,9 @@ class Store(Protocol):
         """Return replays that are due by a time, in the order in which they were asked for."""
         ...
 
-    async def read_told(
-        self, feed: Feed, beginning: Beginning, after: int, limit: int
-    ) -> tuple[Sequence[Told], int, bool] | None:
+    async def read_backfill(
+        self, feed: Feed, start: StartOffset, after: int, limit: int
+    ) -> tuple[Sequence[BackfillRecord], int, bool] | None:
         """Return records as they were at a sink's beginning, by row, after a row.
 
         Where the sink has lost events, those that are gone since are among them.
@@ -407,7 +407,7 @@ class Store(Protocol):
         """
         ...
 
-    async def find_told(self, feed: Feed, beginning: Beginning, key: str) -> Told | None:
+    async def find_told(self, feed: Feed, start: StartOffset, key: str) -> BackfillRecord | None:
         """Return one record as it was at a sink's beginning; None where there was none."""
         ...
 

@@ -36,7 +36,7 @@ from dockbell.core.model import (
 from dockbell.core.publishing import event
 from dockbell.core.publishing.erasure import empty_event
 from dockbell.core.publishing.named import NamedEvent
-from dockbell.core.publishing.settlement import Beginning
+from dockbell.core.publishing.settlement import StartOffset
 from dockbell.core.publishing.statement import (
     Certificate,
     GapReason,
@@ -487,9 +487,11 @@ def test_records_may_hold_anything() -> None:
 # What a sink is told as it begins ------------------------------------------------------------------------------------
 
 
-def make_teller(began_at: datetime = SEEN, origin: int = 41, lost_since: datetime | None = None) -> event.Teller:
+def make_backfill_composer(
+    began_at: datetime = SEEN, origin: int = 41, lost_since: datetime | None = None
+) -> event.BackfillComposer:
     feed = Feed("main", "shipments")
-    return event.Teller(feed, Beginning(origin, began_at, 0, lost_since), name="acme", epoch="epoch")
+    return event.BackfillComposer(feed, StartOffset(origin, began_at, 0, lost_since), name="acme", epoch="epoch")
 
 
 SHIPMENT_KEY: Final = Key("shp_123", "shp_123")
@@ -500,7 +502,7 @@ SHIPMENT_KEY: Final = Key("shp_123", "shp_123")
 def test_a_stored_record_is_told_by_a_valid_event_numbered_by_the_beginning(
     after: bytes | None, change: str, lost_since: datetime | None
 ) -> None:
-    told = make_teller(lost_since=lost_since).tell(SHIPMENT_KEY, 7, after, SEEN)
+    told = make_backfill_composer(lost_since=lost_since).compose_record(SHIPMENT_KEY, 7, after, SEEN)
     body = json.loads(told.body)
     VALIDATOR.validate(body)
     assert (told.type, told.change, told.sequence, told.revision) == (f"dockbell.shipment.{change}", change, 41, 7)
@@ -515,7 +517,7 @@ def test_a_stored_record_is_told_by_a_valid_event_numbered_by_the_beginning(
     [(SEEN - timedelta(days=30), "2026-10-22T02:30:00.123Z"), (datetime.fromtimestamp(0, UTC), None)],
 )
 def test_the_gap_that_a_sink_is_told_of_is_a_valid_event(lost_since: datetime, begin: str | None) -> None:
-    told = make_teller(lost_since=lost_since).tell_gap()
+    told = make_backfill_composer(lost_since=lost_since).compose_gap()
     body = json.loads(told.body)
     VALIDATOR.validate(body)
     assert (told.key, told.change, told.sequence) == ("", "gap", 41)
@@ -524,19 +526,19 @@ def test_the_gap_that_a_sink_is_told_of_is_a_valid_event(lost_since: datetime, b
 
 
 def test_a_record_has_one_id_in_one_telling_whatever_is_stored_of_it_meanwhile() -> None:
-    first = make_teller().tell(SHIPMENT_KEY, 7, PACKED, SEEN)
-    assert make_teller().tell(SHIPMENT_KEY, 7, PACKED, SEEN) == first
-    assert make_teller().tell(SHIPMENT_KEY, 7, SHIPPED, None).id == first.id
+    first = make_backfill_composer().compose_record(SHIPMENT_KEY, 7, PACKED, SEEN)
+    assert make_backfill_composer().compose_record(SHIPMENT_KEY, 7, PACKED, SEEN) == first
+    assert make_backfill_composer().compose_record(SHIPMENT_KEY, 7, SHIPPED, None).id == first.id
 
 
 def test_other_records_other_tellings_and_the_gap_have_other_ids() -> None:
     told = [
-        make_teller().tell(SHIPMENT_KEY, 7, PACKED, SEEN),
-        make_teller().tell(Key("shp_124", "shp_124"), 7, PACKED, SEEN),
-        make_teller(began_at=SEEN + timedelta(days=1)).tell(SHIPMENT_KEY, 7, PACKED, SEEN),
-        make_teller(origin=42).tell(SHIPMENT_KEY, 7, PACKED, SEEN),
-        make_teller().tell(SHIPMENT_KEY, 7, None, SEEN),
-        make_teller(lost_since=SEEN).tell_gap(),
+        make_backfill_composer().compose_record(SHIPMENT_KEY, 7, PACKED, SEEN),
+        make_backfill_composer().compose_record(Key("shp_124", "shp_124"), 7, PACKED, SEEN),
+        make_backfill_composer(began_at=SEEN + timedelta(days=1)).compose_record(SHIPMENT_KEY, 7, PACKED, SEEN),
+        make_backfill_composer(origin=42).compose_record(SHIPMENT_KEY, 7, PACKED, SEEN),
+        make_backfill_composer().compose_record(SHIPMENT_KEY, 7, None, SEEN),
+        make_backfill_composer(lost_since=SEEN).compose_gap(),
     ]
     assert len({each.id for each in told}) == len(told)
 

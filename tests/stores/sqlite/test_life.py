@@ -123,15 +123,15 @@ async def test_every_sink_hears_of_the_gap_of_a_lost_store(path: Path) -> None:
     async with opened(path) as store:
         await write(store, 1)
         await store.enroll("erp", "now")
-        assert (await store.load_ledger("erp"))[0] == {FEED: 1}
+        assert (await store.load_queue("erp"))[0] == {FEED: 1}
     lose(path)
     async with opened(path) as store:
         await begin(store)
         await store.enroll("erp", "now")
-        assert (await store.load_ledger("erp"))[0] == {FEED: 0}
+        assert (await store.load_queue("erp"))[0] == {FEED: 0}
     async with opened(path) as store:
         await store.enroll("new", "now")
-        assert (await store.load_ledger("new"))[0] == {FEED: 1}
+        assert (await store.load_queue("new"))[0] == {FEED: 1}
 
 
 async def test_a_feed_that_is_added_later_has_missed_nothing(path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dockbell.core.publishing.settlement import Beginning, Blocked, DeadLetter, Settlement
+from dockbell.core.publishing.settlement import Blocked, DeadLetter, Settlement, StartOffset
 from dockbell.core.reading.shape import Shape
 from dockbell.stores.sqlite import SqliteStore
 from tests.fakes import NOON, Clock
@@ -73,9 +73,9 @@ async def test_what_is_recorded_after_the_first_young_event_is_not_pruned(store:
 async def test_a_sink_loses_what_it_owes_where_the_oldest_of_it_is_too_old(store: SqliteStore) -> None:
     assert await store.overrun("erp", NOON) == {}
     assert await store.overrun("erp", later(seconds=1)) == {FEED: NOON}
-    assert (await store.load_beginnings("erp"))[FEED] == Beginning(6, later(hours=6), 0, NOON)
-    assert (await store.load_beginnings("erp"))[OTHER].told is None
-    assert await store.load_ledger("erp") == ({FEED: 6, OTHER: 0}, [])
+    assert (await store.load_starts("erp"))[FEED] == StartOffset(6, later(hours=6), 0, NOON)
+    assert (await store.load_starts("erp"))[OTHER].backfilled_to is None
+    assert await store.load_queue("erp") == ({FEED: 6, OTHER: 0}, [])
     assert await store.overrun("erp", later(days=99)) == {}
 
 
@@ -83,7 +83,7 @@ async def test_a_blocked_key_alone_makes_no_sink_lose_events(store: SqliteStore)
     await store.settle("erp", blocked("a", 1))
     assert await store.find_owing(["erp"], later(days=99)) == []
     assert await store.overrun("erp", later(days=99)) == {}
-    assert len((await store.load_ledger("erp"))[1]) == 1
+    assert len((await store.load_queue("erp"))[1]) == 1
 
 
 @pytest.mark.parametrize("held", [False, True])
@@ -96,17 +96,17 @@ async def test_what_is_lost_begins_with_what_the_blocked_keys_were_owed(
     entry.positions[FEED] = 4
     await store.settle("erp", entry)
     assert await store.overrun("erp", later(hours=9)) == {FEED: later(hours=hours)}
-    assert (await store.load_ledger("erp"))[1] == []
+    assert (await store.load_queue("erp"))[1] == []
 
 
 async def test_a_sink_that_loses_events_again_is_told_since_the_first_until_it_knows_of_all(store: SqliteStore) -> None:
     assert await store.overrun("erp", later(hours=1)) == {FEED: NOON}
     write(store.path, "UPDATE positions SET sequence = 4, origin = 4 WHERE feed = 1")  # as if two more came since
     assert await store.overrun("erp", later(days=99)) == {FEED: NOON}
-    await store.settle("erp", Settlement(told={FEED: None}, blocked=blocked("a", 6).blocked))
+    await store.settle("erp", Settlement(backfilled_to={FEED: None}, blocked=blocked("a", 6).blocked))
     write(store.path, "UPDATE positions SET sequence = 4 WHERE feed = 1")
     assert await store.overrun("erp", later(days=99)) == {FEED: NOON}
-    await store.settle("erp", Settlement(told={FEED: None}))
+    await store.settle("erp", Settlement(backfilled_to={FEED: None}))
     write(store.path, "UPDATE positions SET sequence = 4 WHERE feed = 1")
     assert await store.overrun("erp", later(days=99)) == {FEED: later(hours=4)}
 
@@ -115,7 +115,7 @@ async def test_a_key_that_waits_for_an_operator_makes_no_sink_lose_events(store:
     await store.settle("erp", blocked("a", 1, held=True))
     assert await store.find_owing(["erp"], later(days=99)) == []
     assert await store.overrun("erp", later(days=99)) == {}
-    assert len((await store.load_ledger("erp"))[1]) == 1
+    assert len((await store.load_queue("erp"))[1]) == 1
 
 
 async def test_dead_letters_that_are_too_old_are_forgotten_and_what_was_held_behind_them_goes_on(
@@ -127,7 +127,7 @@ async def test_dead_letters_that_are_too_old_are_forgotten_and_what_was_held_beh
     held = {(FEED, each.key): Blocked(FEED, each.key, each.sequence, 3, NOON, "x", held=True) for each in (old, young)}
     await store.settle("erp", Settlement(positions={FEED: 6}, blocked=held, dead=[old, young]))
     assert await store.forget_letters(later(days=1)) == {"erp": 1}
-    _, entries = await store.load_ledger("erp")
+    _, entries = await store.load_queue("erp")
     assert {(each.key, each.sequence, each.attempts, each.held) for each in entries} == {
         ("a", 2, 0, False),
         ("b", 3, 3, True),
@@ -154,13 +154,13 @@ async def test_what_was_settled_of_an_earlier_beginning_is_not_saved_but_for_sin
 ) -> None:
     await store.overrun("erp", later(days=1))
     stale = blocked("a", 1)
-    stale.told[FEED] = None
+    stale.backfilled_to[FEED] = None
     stale.dead.append(DeadLetter(FEED, "b", 2, 1, NOON, "HTTP 422"))
     stale.origins = {FEED: 0, OTHER: 0}
     stale.positions[FEED] = 9
     await store.settle("erp", stale)
-    assert await store.load_ledger("erp") == ({FEED: 6, OTHER: 0}, [])
-    assert (await store.load_beginnings("erp"))[FEED].told == 0
+    assert await store.load_queue("erp") == ({FEED: 6, OTHER: 0}, [])
+    assert (await store.load_starts("erp"))[FEED].backfilled_to == 0
     assert read(store.path, "SELECT sequence FROM dead_letters") == [(2,)]
 
 
@@ -175,7 +175,7 @@ async def test_a_sink_that_was_away_while_its_events_were_pruned_begins_again_wi
     assert await store.enroll("erp", "now") == []
     await store.prune_events(later(hours=3), [], 100)
     assert await store.enroll("erp", "now") == [FEED]
-    assert (await store.load_beginnings("erp"))[FEED] == Beginning(6, later(hours=6), 0, EPOCH)
+    assert (await store.load_starts("erp"))[FEED] == StartOffset(6, later(hours=6), 0, EPOCH)
     assert await store.enroll("erp", "now") == []
 
 
@@ -203,7 +203,7 @@ async def test_a_sink_that_begins_with_the_kept_events_has_lost_none(store: Sqli
     await store.prune_events(later(hours=2), [], 100)
     for _ in range(2):
         assert await store.enroll("new", "beginning") == []
-    assert (await store.load_ledger("new"))[0][FEED] == 2
+    assert (await store.load_queue("new"))[0][FEED] == 2
 
 
 # Room ----------------------------------------------------------------------------------------------------------------

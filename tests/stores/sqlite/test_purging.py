@@ -20,7 +20,7 @@ from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.judgement import PURGED, Bad, Finding, Judgement
 from dockbell.core.comparing.purge import purge
 from dockbell.core.model import Feed, Key, Via
-from dockbell.core.publishing.settlement import Beginning
+from dockbell.core.publishing.settlement import StartOffset
 from dockbell.core.reading.shape import Shape
 from dockbell.ports import FeedState, Purged
 from dockbell.stores.sqlite import SqliteStore, SqliteView, cleaning
@@ -209,10 +209,10 @@ async def test_a_sink_that_begins_with_the_state_is_not_told_what_was_purged_sin
 ) -> None:
     await commit(store, state, {"id": "a", "mail": CANARY}, {"id": "b"})
     await close_pass(store, state)
-    beginning = Beginning(2, NOON)
+    beginning = StartOffset(2, NOON)
     await commit(store, state, {"id": "a", "mail": CANARY, "n": 2})
     await erase(store)
-    found = await store.read_told(FEED, beginning, 0, 10)
+    found = await store.read_backfill(FEED, beginning, 0, 10)
     assert found is not None
     assert [each.key.text for each in found[0]] == ["b"]
     assert await store.find_told(FEED, beginning, "a") is None

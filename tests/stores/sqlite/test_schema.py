@@ -101,7 +101,7 @@ async def test_an_old_store_is_brought_up_to_date_and_nothing_is_lost(tmp_path: 
     assert state.full == RunRecord(RunKind.PASS, NOON, None, later(hours=4), 1, 2, 3)
     assert state.poll == RunRecord(RunKind.POLL, NOON, NOON, later(hours=2), 1, 2, 3)
     assert state.failed == RunRecord(RunKind.POLL, NOON, NOON, later(hours=3), 1, 2, 3, "HTTP 503")
-    assert await store.load_ledger("erp") == ({FEED: 3, OTHER: 0}, [Blocked(FEED, "a", 2, 1, NOON, "HTTP 500")])
+    assert await store.load_queue("erp") == ({FEED: 3, OTHER: 0}, [Blocked(FEED, "a", 2, 1, NOON, "HTTP 500")])
     assert await told(store) == ["a created 1", "a updated 2", "c created 1", "c deleted 2"]
     assert await store.find_suspected(1) == [2]
     assert await store.count_deleted(1, NOON) == 1
@@ -179,12 +179,12 @@ async def test_what_sinks_had_settled_and_owed_stays_as_it_was_and_no_event_coun
     assert (await store.find_extents())[FEED].pruned == 3
     assert (await store.find_extents())[OTHER].pruned == 0
     assert await store.enroll("erp", "state") == []
-    assert await store.load_ledger("erp") == (
+    assert await store.load_queue("erp") == (
         {FEED: 3, OTHER: 0, Feed("main", "items"): 0},
         [Blocked(FEED, "a", 2, 1, NOON, "HTTP 500")],
     )
-    begun = await store.load_beginnings("erp")
-    assert (begun[FEED].origin, begun[FEED].told, begun[FEED].lost_since) == (0, None, None)
+    begun = await store.load_starts("erp")
+    assert (begun[FEED].origin, begun[FEED].backfilled_to, begun[FEED].lost_since) == (0, None, None)
     controls = await store.load_controls("erp")
     assert (controls.paused, controls.held, controls.replay_at) == (None, 0, None)
     await store.aclose()

@@ -31,7 +31,7 @@ from dockbell.core.model import (
 )
 from dockbell.core.moment import format_moment
 from dockbell.core.publishing.named import Judge, NamedEvent, NamedEvents
-from dockbell.core.publishing.settlement import Beginning
+from dockbell.core.publishing.settlement import StartOffset
 from dockbell.core.publishing.statement import GapReason, gap
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
@@ -102,7 +102,7 @@ class Composer:
         )
 
 
-class Teller:
+class BackfillComposer:
     """Writes what a sink is told of a feed that it begins with: events for it alone, numbered by its beginning.
 
     The same record has the same id each time, whatever it becomes meanwhile: its own timestamp, and what is ignored of
@@ -110,22 +110,22 @@ class Teller:
 
     Args:
         feed: The feed.
-        beginning: Where the sink begins.
+        start: Where the sink begins.
         name: The name of this dockbell.
         epoch: The mark of the store's life.
     """
 
-    def __init__(self, feed: Feed, beginning: Beginning, *, name: str, epoch: str) -> None:
+    def __init__(self, feed: Feed, start: StartOffset, *, name: str, epoch: str) -> None:
         self._feed = feed
-        self._beginning = beginning
-        lost_since = beginning.lost_since
+        self._start = start
+        lost_since = start.lost_since
         self._lost_since = lost_since if lost_since is not None and lost_since.timestamp() else None
         self._source = event_source(name, feed)
         self._epoch = epoch
 
-    def tell(self, key: Key, revision: int, body: bytes | None, modified: datetime | None) -> Event:
+    def compose_record(self, key: Key, revision: int, body: bytes | None, modified: datetime | None) -> Event:
         """Return the event of a record as it was then: a snapshot; of one that was gone by then, that it is deleted."""
-        at = self._beginning.began_at
+        at = self._start.began_at
         change = Change(
             feed=self._feed,
             key=key,
@@ -143,23 +143,23 @@ class Teller:
         )
         return self._write(f"{RESOURCES[self._feed.resource].singular}.{change.kind}", _describe_change(change))
 
-    def tell_gap(self) -> Event:
+    def compose_gap(self) -> Event:
         """Return the event that the sink has lost what was recorded since a time."""
-        beginning = self._beginning
+        start = self._start
         statement = gap(
             self._feed,
-            beginning.began_at,
+            start.began_at,
             began_at=self._lost_since,
-            ended_at=beginning.began_at,
+            ended_at=start.began_at,
             reason=GapReason.OVERRUN,
         )
-        return self._write(f"feed.{statement.kind}", _describe_statement(statement, beginning.origin + 1))
+        return self._write(f"feed.{statement.kind}", _describe_statement(statement, start.origin + 1))
 
     def _write(self, kind: str, data: dict[str, JSON]) -> Event:
-        beginning = self._beginning
-        identity: list[JSON] = [format_moment(beginning.began_at), data.get("key", "")]
+        start = self._start
+        identity: list[JSON] = [format_moment(start.began_at), data.get("key", "")]
         return _write_event(
-            self._feed, kind, data, identity, source=self._source, epoch=self._epoch, sequence=beginning.origin
+            self._feed, kind, data, identity, source=self._source, epoch=self._epoch, sequence=start.origin
         )
 
 

@@ -106,7 +106,7 @@ class Breaker:
         self.streak = [failure for failure in self.streak if failure.at > since]
         return True
 
-    def forgive(self) -> None:
+    def reset(self) -> None:
         """Begin anew, as if nothing had failed."""
         self.probe_at = self.asked_at = self._opened_at = None
         self._pause = _PROBE_FIRST
@@ -133,7 +133,7 @@ class Breaker:
             and outcome.kind is OutcomeKind.REFUSED
             and outcome.retry_after is None
         ):
-            self.forgive()  # nobody was there, and now somebody is, who judges events
+            self.reset()  # nobody was there, and now somebody is, who judges events
             self.streak.append(failure)
         self.is_answered = outcome.kind is not OutcomeKind.UNREACHABLE
         if outcome.retry_after is not None:

@@ -51,20 +51,20 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
-    """Where a sink began in a feed, or began again, if it is still being told what was stored then.
+class StartOffset:
+    """Where a sink began in a feed, or began again, and how far the backfill of what was stored then has come.
 
     Attributes:
         origin: The number of the feed's last event by then; the sink gets those that follow.
         began_at: Our time of it.
-        told: The last row that it was told of; None when it knows of all that was stored then.
+        backfilled_to: The last row that it was told of; None when it knows of all that was stored then.
         lost_since: When the first event was recorded that it has lost: 1970 where nobody knows, None where it lost
             none.
     """
 
     origin: int
     began_at: datetime
-    told: int | None = 0
+    backfilled_to: int | None = 0
     lost_since: datetime | None = None
 
 
@@ -114,7 +114,7 @@ class Settlement:
         freed: Keys that are not blocked any more.
         dead: New dead letters.
         revived: Dead letters that are owed again.
-        told: Per feed, the row up to which the sink was told what was stored at its origin; None when it was told of
+        backfilled_to: Per feed, the row up to which the sink was sent what was stored at its origin; None when that was
             all.
         postponed: Replays that wait for another attempt.
         replayed: The numbers of replays that are done with.
@@ -128,7 +128,7 @@ class Settlement:
     freed: set[Place] = field(default_factory=set)
     dead: list[DeadLetter] = field(default_factory=list)
     revived: list[DeadLetter] = field(default_factory=list)
-    told: dict[Feed, int | None] = field(default_factory=dict)
+    backfilled_to: dict[Feed, int | None] = field(default_factory=dict)
     postponed: list[Replay] = field(default_factory=list)
     replayed: list[int] = field(default_factory=list)
     pause: Pause | None = None
@@ -139,7 +139,7 @@ class Settlement:
         return any(
             (
                 self.positions,
-                self.told,
+                self.backfilled_to,
                 self.blocked,
                 self.freed,
                 self.dead,

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from dockbell.core.model import Event, Feed
 from dockbell.core.moment import from_micros, to_micros
-from dockbell.core.publishing.settlement import Beginning, Blocked, Pause, Place, Replay, Settlement
+from dockbell.core.publishing.settlement import Blocked, Pause, Place, Replay, Settlement, StartOffset
 from dockbell.ports import Controls, Extent, Found
 from dockbell.stores.sqlite.life import STORE_LOST
 from dockbell.stores.sqlite.transaction import moment, reading, transaction
@@ -118,7 +118,7 @@ def find_left(connection: sqlite3.Connection, sinks: Collection[str]) -> Mapping
     return {sink: count for sink, count in owed if count and sink not in sinks}
 
 
-def load_ledger(connection: sqlite3.Connection, sink: str) -> tuple[Mapping[Feed, int], Sequence[Blocked]]:
+def load_queue(connection: sqlite3.Connection, sink: str) -> tuple[Mapping[Feed, int], Sequence[Blocked]]:
     """Return a sink's positions and blocked keys."""
     positions = {
         Feed(source, resource): sequence
@@ -138,10 +138,10 @@ def load_ledger(connection: sqlite3.Connection, sink: str) -> tuple[Mapping[Feed
     return positions, blocked
 
 
-def load_beginnings(connection: sqlite3.Connection, sink: str) -> Mapping[Feed, Beginning]:
+def load_starts(connection: sqlite3.Connection, sink: str) -> Mapping[Feed, StartOffset]:
     """Return where a sink began in each feed; ``told`` is None where it knows of all that was stored then."""
     return {
-        Feed(source, resource): Beginning(origin, from_micros(began_at or 0), told, moment(lost_since))
+        Feed(source, resource): StartOffset(origin, from_micros(began_at or 0), told, moment(lost_since))
         for source, resource, origin, began_at, told, lost_since in connection.execute(
             "SELECT source, resource, origin, began_at, told, lost_since FROM positions"
             " JOIN feeds ON feeds.id = feed WHERE sink = ?",
@@ -254,7 +254,7 @@ def find_extents(connection: sqlite3.Connection) -> Mapping[Feed, Extent]:
 def settle(connection: sqlite3.Connection, sink: str, settlement: Settlement) -> None:
     """Save what a sink has settled."""
     with transaction(connection):
-        begun = {feed: beginning.origin for feed, beginning in load_beginnings(connection, sink).items()}
+        begun = {feed: start.origin for feed, start in load_starts(connection, sink).items()}
         lost = {feed for feed, origin in settlement.origins.items() if begun.get(feed) != origin}
         connection.executemany(
             f"UPDATE positions SET sequence = ? WHERE sink = ? AND feed = {_FEED_ID}",
@@ -262,7 +262,7 @@ def settle(connection: sqlite3.Connection, sink: str, settlement: Settlement) ->
         )
         connection.executemany(
             f"UPDATE positions SET told = ? WHERE sink = ? AND feed = {_FEED_ID}",
-            ((row, sink, *astuple(feed)) for feed, row in settlement.told.items() if feed not in lost),
+            ((row, sink, *astuple(feed)) for feed, row in settlement.backfilled_to.items() if feed not in lost),
         )
         connection.executemany(
             f"DELETE FROM blocked WHERE sink = ? AND feed = {_FEED_ID} AND key = ?",

@@ -25,7 +25,7 @@ from dockbell.core.comparing.judgement import Finding, Judgement, Pending, Snaps
 from dockbell.core.model import JSON, Change, Event, Feed, Key, Statement, Via
 from dockbell.core.moment import to_micros
 from dockbell.core.publishing.erasure import Erasure
-from dockbell.core.publishing.settlement import Beginning, Blocked, Place, Replay, Settlement
+from dockbell.core.publishing.settlement import Blocked, Place, Replay, Settlement, StartOffset
 from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
@@ -33,6 +33,7 @@ from dockbell.errors import StoreError, StoreFull, StoreUnavailable
 from dockbell.ports import (
     Absentees,
     Awaited,
+    BackfillRecord,
     Bell,
     Checkpoint,
     Committed,
@@ -45,11 +46,11 @@ from dockbell.ports import (
     Purged,
     RunRecord,
     StoredState,
-    Told,
     Wished,
 )
 from dockbell.stores.sqlite import (
     absence,
+    backfill,
     cleaning,
     delivery,
     details,
@@ -58,7 +59,6 @@ from dockbell.stores.sqlite import (
     purging,
     replays,
     snapshots,
-    telling,
 )
 from dockbell.stores.sqlite.blaming import blame, blame_reading, find_room, translating
 from dockbell.stores.sqlite.files import Files, open_files
@@ -535,9 +535,9 @@ class SqliteStore:
         """See the port."""
         return await self._read(delivery.find_left, sinks)
 
-    async def load_beginnings(self, sink: str) -> Mapping[Feed, Beginning]:
+    async def load_starts(self, sink: str) -> Mapping[Feed, StartOffset]:
         """See the port."""
-        return await self._read(delivery.load_beginnings, sink)
+        return await self._read(delivery.load_starts, sink)
 
     async def load_controls(self, sink: str) -> Controls:
         """See the port."""
@@ -563,31 +563,31 @@ class SqliteStore:
         """See the port."""
         return await self._read(delivery.load_replays, sink, now, limit)
 
-    async def read_told(
-        self, feed: Feed, beginning: Beginning, after: int, limit: int
-    ) -> tuple[Sequence[Told], int, bool] | None:
+    async def read_backfill(
+        self, feed: Feed, start: StartOffset, after: int, limit: int
+    ) -> tuple[Sequence[BackfillRecord], int, bool] | None:
         """See the port."""
-        return await self._read(telling.read_told, feed, beginning, after, limit)
+        return await self._read(backfill.read_backfill, feed, start, after, limit)
 
-    async def find_told(self, feed: Feed, beginning: Beginning, key: str) -> Told | None:
+    async def find_told(self, feed: Feed, start: StartOffset, key: str) -> BackfillRecord | None:
         """See the port."""
-        return await self._read(telling.find_told, feed, beginning, key)
+        return await self._read(backfill.find_told, feed, start, key)
 
     async def read_stored(self, feed: Feed, after: int, limit: int) -> tuple[Sequence[StoredState], int]:
         """See the port."""
-        return await self._read(telling.read_stored, feed, after, limit)
+        return await self._read(backfill.read_stored, feed, after, limit)
 
     async def read_changed(self, feed: Feed, after: int, limit: int) -> tuple[Sequence[StoredState], int]:
         """See the port."""
-        return await self._read(telling.read_changed, feed, after, limit)
+        return await self._read(backfill.read_changed, feed, after, limit)
 
     async def find_extents(self) -> Mapping[Feed, Extent]:
         """See the port."""
         return await self._read(delivery.find_extents)
 
-    async def load_ledger(self, sink: str) -> tuple[Mapping[Feed, int], Sequence[Blocked]]:
+    async def load_queue(self, sink: str) -> tuple[Mapping[Feed, int], Sequence[Blocked]]:
         """See the port."""
-        return await self._read(delivery.load_ledger, sink)
+        return await self._read(delivery.load_queue, sink)
 
     async def read_events(
         self, feed: Feed, after: int, limit: int, *, key: str | None = None, until: int | None = None

@@ -9,7 +9,7 @@ from dockbell.core.model import Event
 
 
 @dataclass(slots=True)
-class Line:
+class FeedCursor:
     """One feed as this sink sees it."""
 
     position: int
@@ -19,7 +19,7 @@ class Line:
     overtaking: int = 0
     """The same as it was at the last checkpoint."""
     origin: int | None = None
-    telling: Backfill | None = None
+    backfill: Backfill | None = None
     unsettled: OrderedDict[int, Event] = field(default_factory=OrderedDict)
 
     @property
@@ -29,9 +29,9 @@ class Line:
 
     def forget(self, event: Event) -> None:
         """Let an event go that is settled, or left to the outbox."""
-        telling = self.telling
-        if telling is not None and event.sequence == telling.origin:
-            del telling.unsettled[telling.rows.pop(event.key)]
+        backfill = self.backfill
+        if backfill is not None and event.sequence == backfill.origin:
+            del backfill.unsettled[backfill.rows.pop(event.key)]
         else:
             del self.unsettled[event.sequence]
 
@@ -41,7 +41,7 @@ class Backfill:
     """The stored records that a sink is being told of; row 0 is what is said of the feed."""
 
     origin: int
-    told: int
+    backfilled_to: int
     frontier: int
     is_read: bool = False
     unsettled: OrderedDict[int, str] = field(default_factory=OrderedDict)

@@ -206,7 +206,7 @@ async def test_a_sink_that_is_overrun_while_it_waits_hears_of_the_gap_the_state_
         ]
     )
     assert await drain(store, FakeSink(), clock)
-    assert (await store.load_ledger("screen"))[0][FEED] == 7
+    assert (await store.load_queue("screen"))[0][FEED] == 7
 
 
 async def test_what_is_settled_of_what_the_sink_has_lost_moves_nothing(store: SqliteStore) -> None:
@@ -221,8 +221,8 @@ async def test_what_is_settled_of_what_the_sink_has_lost_moves_nothing(store: Sq
         await until(lambda: len(sink.got) == 5)
         sink.finish(FAILED)
         await relay._checkpoint()
-        assert (await store.load_ledger("screen"))[0][FEED] == 5
-        assert (await store.load_ledger("screen"))[1] == []
+        assert (await store.load_queue("screen"))[0][FEED] == 5
+        assert (await store.load_queue("screen"))[1] == []
         sink.is_left = lambda _: False
         await until(lambda: len(sink.got) == 10, seconds=2)
     assert sink.got[5].event.change == "gap"

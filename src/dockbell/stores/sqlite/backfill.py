@@ -16,8 +16,8 @@ from dockbell.core.key import KeyMissing, key_of
 from dockbell.core.key import decode as split_key
 from dockbell.core.model import NOTICES, ChangeKind, Feed, Key
 from dockbell.core.moment import parse_moment, to_micros
-from dockbell.core.publishing.settlement import Beginning
-from dockbell.ports import StoredState, Told
+from dockbell.core.publishing.settlement import StartOffset
+from dockbell.ports import BackfillRecord, StoredState
 from dockbell.stores.sqlite.transaction import reading
 
 _Shape: TypeAlias = tuple[str, str | None]
@@ -47,9 +47,9 @@ class _Body(msgspec.Struct):
 _DECODER: Final = msgspec.json.Decoder(_Body)
 
 
-def read_told(
-    connection: sqlite3.Connection, feed: Feed, beginning: Beginning, after: int, limit: int
-) -> tuple[Sequence[Told], int, bool] | None:
+def read_backfill(
+    connection: sqlite3.Connection, feed: Feed, start: StartOffset, after: int, limit: int
+) -> tuple[Sequence[BackfillRecord], int, bool] | None:
     """Return records as they were at a sink's beginning, by row, after a row; see the port."""
     with reading(connection):
         found = connection.execute(
@@ -65,12 +65,12 @@ def read_told(
             " WHERE records.feed = ? AND records.id > ? AND instr(records.key, ' ') = 0 ORDER BY records.id LIMIT ?",
             (feed_id, after, limit),
         ).fetchall()
-        told = [_look_back(connection, feed_id, (shape[0], shape[1]), beginning, row) for row in rows]
+        told = [_look_back(connection, feed_id, (shape[0], shape[1]), start, row) for row in rows]
     end = rows[-1][0] if rows else after
     return [each for each in told if each is not None], end, len(rows) < limit
 
 
-def find_told(connection: sqlite3.Connection, feed: Feed, beginning: Beginning, key: str) -> Told | None:
+def find_told(connection: sqlite3.Connection, feed: Feed, start: StartOffset, key: str) -> BackfillRecord | None:
     """Return one record as it was at a sink's beginning; None where there was none."""
     with reading(connection):
         row = connection.execute(
@@ -79,17 +79,17 @@ def find_told(connection: sqlite3.Connection, feed: Feed, beginning: Beginning, 
             " WHERE source = ? AND resource = ? AND records.key = ?",
             (*astuple(feed), key),
         ).fetchone()
-        return None if row is None else _look_back(connection, row[-3], (row[-2], row[-1]), beginning, row[:-3])
+        return None if row is None else _look_back(connection, row[-3], (row[-2], row[-1]), start, row[:-3])
 
 
 def _look_back(
-    connection: sqlite3.Connection, feed_id: int, shape: _Shape, beginning: Beginning, row: Sequence[Any]
-) -> Told | None:
+    connection: sqlite3.Connection, feed_id: int, shape: _Shape, start: StartOffset, row: Sequence[Any]
+) -> BackfillRecord | None:
     """Return the record of a row as it was then: what its first later event tells of it, else as it is now."""
     place, key, revision, gone_at, body, is_unpublished = row
     later = connection.execute(
         "SELECT change, body FROM events WHERE feed = ? AND key = ? AND sequence > ? ORDER BY sequence LIMIT 1",
-        (feed_id, key, beginning.origin),
+        (feed_id, key, start.origin),
     ).fetchone()
     if later is not None:
         change, event = later
@@ -102,12 +102,14 @@ def _look_back(
         return None
     if gone_at is None:
         return _tell(place, key, shape, revision, body)
-    if beginning.lost_since is not None and gone_at >= to_micros(beginning.lost_since):
+    if start.lost_since is not None and gone_at >= to_micros(start.lost_since):
         return _tell(place, key, shape, revision, body, is_gone=True)
     return None
 
 
-def _tell(row: int, text: str, shape: _Shape, revision: int, body: bytes | None, *, is_gone: bool = False) -> Told:
+def _tell(
+    row: int, text: str, shape: _Shape, revision: int, body: bytes | None, *, is_gone: bool = False
+) -> BackfillRecord:
     """Return what is told of a record: its own timestamp and the typed original of its key, as it has them itself."""
     pointers, updated_at = shape
     document = decode(body or b"{}")
@@ -117,10 +119,10 @@ def _tell(row: int, text: str, shape: _Shape, revision: int, body: bytes | None,
         parts = split_key(text)
         key = Key(text, parts[0] if len(parts) == 1 else list(parts))
     if is_gone:
-        return Told(row, key, revision, None)
+        return BackfillRecord(row, key, revision, None)
     # Not as it is stored beside the record, for that is only known of the record as it is now.
     modified = None if updated_at is None else parse_moment(pointer.resolve(document, pointer.parse(updated_at)))
-    return Told(row, key, revision, body, modified)
+    return BackfillRecord(row, key, revision, body, modified)
 
 
 def read_stored(

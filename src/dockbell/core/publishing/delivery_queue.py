@@ -13,8 +13,9 @@ Three rules give order per key and independence of keys:
 - A key becomes blocked when its delivery fails, and also when its delivery merely outlasts a checkpoint: then the
   position, which is saved at checkpoints, passes it, and a crash repeats no more than what was settled since the last.
 
-A sink that begins with the stored records is *told* of them first: one event a record, numbered by the sink's origin in
-the feed, in the order of the store's rows. They go the same way as all events, ahead of those that follow the origin.
+A sink that begins with the stored records is sent these first, as a *backfill*: one event a record, numbered by the
+sink's origin in the feed, in the order of the store's rows. They go the same way as all events, ahead of those that
+follow the origin.
 
 Whom does a failure speak against, the event or the receiver? The event, while others are taken: what was refused is a
 dead letter at once. Where several attempts in a row fail or are refused, of more than one event, it is the receiver:
@@ -24,8 +25,8 @@ blame itself, and does not speak against the receiver any more. In the same way 
 answered with a wish to wait for the first time; when others were taken since and it is answered so again, it waits
 alone.
 
-The ledger is told and asked, and does nothing by itself: the relay reads events, hands deliveries to the sink, and
-saves what :meth:`Ledger.checkpoint` returns, in one transaction.
+The queue is told and asked, and does nothing by itself: the relay reads events, hands deliveries to the sink, and
+saves what :meth:`DeliveryQueue.checkpoint` returns, in one transaction.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ from typing import Final, assert_never
 
 from dockbell.config import SCHEDULE
 from dockbell.core.model import Event, Feed, Outcome, OutcomeKind
-from dockbell.core.publishing.lines import Backfill, Line
+from dockbell.core.publishing.feed_cursor import Backfill, FeedCursor
 from dockbell.core.publishing.retry import Breaker, next_attempt, plan_anew
-from dockbell.core.publishing.settlement import Beginning, Blocked, DeadLetter, Pause, Place, Replay, Settlement
+from dockbell.core.publishing.settlement import Blocked, DeadLetter, Pause, Place, Replay, Settlement, StartOffset
 
 _QUEUE_MOST: Final = 50
 _STALE_MOST: Final = 1000
@@ -57,7 +58,7 @@ class _Flight:
 
 
 @dataclass(slots=True)
-class Ledger:
+class DeliveryQueue:
     """The deliveries of one sink; see the module's text.
 
     Args:
@@ -80,7 +81,7 @@ class Ledger:
     spacing: timedelta = timedelta(0)
     breaker: Breaker = field(default_factory=Breaker)
     closed: str = ""
-    _lines: dict[Feed, Line] = field(default_factory=dict)
+    _cursors: dict[Feed, FeedCursor] = field(default_factory=dict)
     _ready: deque[tuple[Event, int]] = field(default_factory=deque)
     _fresh: dict[Place, deque[Event]] = field(default_factory=dict)
     """Events of keys that are not blocked; the first of each key is ready or in flight."""
@@ -111,7 +112,7 @@ class Ledger:
         self,
         positions: Mapping[Feed, int],
         blocked: Iterable[Blocked],
-        beginnings: Mapping[Feed, Beginning] | None = None,
+        starts: Mapping[Feed, StartOffset] | None = None,
         now: datetime | None = None,
         pause: Pause | None = None,
     ) -> None:
@@ -119,7 +120,7 @@ class Ledger:
 
         With a time, nothing waits longer from now on than it was to: the clock may have been set back meanwhile.
         """
-        self.take_in(positions, beginnings or {})
+        self.take_in(positions, starts or {})
         for entry in blocked:
             self._block(entry if now is None else _plan_anew(entry, now))
         self._pending = Settlement()
@@ -129,24 +130,24 @@ class Ledger:
                 self.breaker.wait(asked_at, until)
                 self._pending.pause = Pause(asked_at, until)
 
-    def take_in(self, positions: Mapping[Feed, int], beginnings: Mapping[Feed, Beginning]) -> None:
+    def take_in(self, positions: Mapping[Feed, int], starts: Mapping[Feed, StartOffset]) -> None:
         """Take in the feeds among these that are not known yet."""
         for feed, position in positions.items():
-            if feed not in self._lines:
-                line = self._lines[feed] = Line(position, position)
-                beginning = beginnings.get(feed)
-                if beginning is not None:
-                    line.origin = beginning.origin
-                    if beginning.told is not None:
-                        line.telling = Backfill(beginning.origin, beginning.told, beginning.told)
+            if feed not in self._cursors:
+                cursor = self._cursors[feed] = FeedCursor(position, position)
+                start = starts.get(feed)
+                if start is not None:
+                    cursor.origin = start.origin
+                    if start.backfilled_to is not None:
+                        cursor.backfill = Backfill(start.origin, start.backfilled_to, start.backfilled_to)
 
-    def follow(self, before: Ledger) -> None:
-        """Know what a ledger that this one replaces knew of the receiver: whether it is down, and who is to blame."""
+    def follow(self, before: DeliveryQueue) -> None:
+        """Know what a queue that this one replaces knew of the receiver: whether it is down, and who is to blame."""
         self.breaker, self._refused = before.breaker, before._refused
         self._suspects, self._askers, self._suspect_replays = before._suspects, before._askers, before._suspect_replays
 
-    def keep_pace(self, before: Ledger, now: datetime) -> None:
-        """Space the first delivery from the last one of a ledger that this one replaces."""
+    def keep_pace(self, before: DeliveryQueue, now: datetime) -> None:
+        """Space the first delivery from the last one of a queue that this one replaces."""
         if self.spacing and before._next_at is not None:
             self._next_at = min(before._next_at, now + self.spacing)
 
@@ -155,56 +156,57 @@ class Ledger:
     @property
     def feeds(self) -> Sequence[Feed]:
         """The feeds that the sink has a position in."""
-        return tuple(self._lines)
+        return tuple(self._cursors)
 
     def frontier(self, feed: Feed) -> int:
         """Return the last sequence of a feed that was read ahead."""
-        return self._lines[feed].frontier
+        return self._cursors[feed].frontier
 
-    def untold(self, feed: Feed) -> int | None:
+    def backfill_from(self, feed: Feed) -> int | None:
         """Return the row after which the sink is to be told of a feed's records; None where it knows of all."""
-        line = self._lines[feed]
-        return None if line.telling is None or line.telling.is_read else line.telling.frontier
+        cursor = self._cursors[feed]
+        return None if cursor.backfill is None or cursor.backfill.is_read else cursor.backfill.frontier
 
     @property
     def room(self) -> int:
         """How many more events may be read ahead."""
         return self.read_ahead - sum(
-            len(line.unsettled) + (len(line.telling.unsettled) if line.telling else 0) for line in self._lines.values()
+            len(cursor.unsettled) + (len(cursor.backfill.unsettled) if cursor.backfill else 0)
+            for cursor in self._cursors.values()
         )
 
-    def tell(self, feed: Feed, events: Iterable[tuple[int, Event]], frontier: int, *, is_read: bool) -> None:
+    def admit_backfill(self, feed: Feed, events: Iterable[tuple[int, Event]], frontier: int, *, is_read: bool) -> None:
         """Take what the sink is told of stored records, each with its row, up to a row; ``is_read``: these were all."""
-        line = self._lines[feed]
-        telling = line.telling
-        assert telling is not None
+        cursor = self._cursors[feed]
+        backfill = cursor.backfill
+        assert backfill is not None
         for row, event in events:
             place = (feed, event.key)
             if place not in self._blocked:
-                telling.unsettled[row] = event.key
-                telling.rows[event.key] = row
-                self._queue(place, event)
-        telling.frontier = max(telling.frontier, frontier)
-        telling.is_read = is_read
+                backfill.unsettled[row] = event.key
+                backfill.rows[event.key] = row
+                self._enqueue(place, event)
+        backfill.frontier = max(backfill.frontier, frontier)
+        backfill.is_read = is_read
 
     def admit(self, feed: Feed, events: Iterable[Event], frontier: int) -> None:
         """Take the events after the frontier that the sink's filters let through, and move the frontier."""
-        line = self._lines[feed]
+        cursor = self._cursors[feed]
         for event in events:
             place = (feed, event.key)
             if place not in self._blocked:  # else it is owed already: it is read again when the key's turn comes
-                line.unsettled[event.sequence] = event
-                self._queue(place, event)
-        line.frontier = max(line.frontier, frontier)
+                cursor.unsettled[event.sequence] = event
+                self._enqueue(place, event)
+        cursor.frontier = max(cursor.frontier, frontier)
 
-    def _queue(self, place: Place, event: Event) -> None:
+    def _enqueue(self, place: Place, event: Event) -> None:
         if place in self._fresh:
             self._fresh[place].append(event)
         else:
             self._fresh[place] = deque((event,))
             self._ready.append((event, 1))
 
-    def condemn(self, event: Event, now: datetime, error: str) -> None:
+    def dead_letter(self, event: Event, now: datetime, error: str) -> None:
         """Make a dead letter of an event that cannot be judged; its key goes on."""
         self._pending.dead.append(DeadLetter(event.feed, event.key, event.sequence, 0, now, error))
 
@@ -269,7 +271,7 @@ class Ledger:
         if self.spacing:
             self._next_at = now + self.spacing
 
-    def lends_at(self, now: datetime) -> datetime | None:
+    def replays_at(self, now: datetime) -> datetime | None:
         """Return from when on a replay may be lent: nothing is to be delivered before it; None: not as things are."""
         if self.must_save or self._ready or len(self._flights) >= self.window:
             return None
@@ -283,7 +285,7 @@ class Ledger:
         """Whether replays are in flight."""
         return any(flight.replay is not None for flight in self._flights.values())
 
-    def lend(self, replay: Replay, event: Event, now: datetime) -> bool:
+    def admit_replay(self, replay: Replay, event: Event, now: datetime) -> bool:
         """Count a replay as in flight, unless its key has a delivery in flight; return whether it is."""
         place = (event.feed, event.key)
         if place in self._flights:
@@ -292,7 +294,7 @@ class Ledger:
         self._space(now)
         return True
 
-    def bury_replay(self, replay: Replay, now: datetime, error: str) -> None:
+    def dead_letter_replay(self, replay: Replay, now: datetime, error: str) -> None:
         """Make a dead letter of an event that is not to be replayed after all."""
         letter = DeadLetter(replay.feed, replay.key, replay.sequence, replay.attempts, now, error)
         self._pending.dead.append(letter)
@@ -312,7 +314,7 @@ class Ledger:
             case OutcomeKind.DELIVERED:
                 self._go_on(event, now)
             case OutcomeKind.UNFIT:
-                self._bury(event, flight.attempt, outcome, now)
+                self._dead_letter(event, flight.attempt, outcome, now)
             case OutcomeKind.CLOSED:
                 self._keep(flight, outcome, now)
             case OutcomeKind.REFUSED:
@@ -349,13 +351,13 @@ class Ledger:
         event = flight.event
         place = (event.feed, event.key)
         if not self.breaker.is_open and self._suspects.pop(place, None) == event.sequence:
-            self._bury(event, flight.attempt, outcome, now)
+            self._dead_letter(event, flight.attempt, outcome, now)
             return
         opened = self.breaker.fail(event, outcome, now, flight.since)
         if self.breaker.is_open:
             self._keep(flight, outcome, now)
         else:
-            self._refused.setdefault(place, []).append(self._bury(event, flight.attempt, outcome, now))
+            self._refused.setdefault(place, []).append(self._dead_letter(event, flight.attempt, outcome, now))
         if opened:
             self._give_back(now, self._streak, settled=place)
 
@@ -373,7 +375,7 @@ class Ledger:
         elif (due := self._next_attempt(flight, outcome, now, jitter)) is not None:
             self._block(Blocked(*place, event.sequence, attempt, due, outcome.reason, planned_at=now))
         else:
-            self._bury(event, attempt, outcome, now)
+            self._dead_letter(event, attempt, outcome, now)
         if opened:
             self._give_back(now, self._streak, settled=place)
 
@@ -434,7 +436,7 @@ class Ledger:
                 self._pending.revived.append(letter)
         return letters[0] if letters else None
 
-    def _bury(self, event: Event, attempts: int, outcome: Outcome, now: datetime) -> DeadLetter:
+    def _dead_letter(self, event: Event, attempts: int, outcome: Outcome, now: datetime) -> DeadLetter:
         letter = DeadLetter(event.feed, event.key, event.sequence, attempts, now, outcome.reason)
         self._pending.dead.append(letter)
         if self.holds:
@@ -448,12 +450,12 @@ class Ledger:
         place = (event.feed, event.key)
         self._suspects.pop(place, None)
         self._askers.pop(place, None)
-        line = self._lines[event.feed]
-        line.furthest = max(line.furthest, event.sequence)
+        cursor = self._cursors[event.feed]
+        cursor.furthest = max(cursor.furthest, event.sequence)
         if place in self._blocked:
             self._block(Blocked(event.feed, event.key, event.sequence + 1, 0, now))
             return
-        line.forget(event)
+        cursor.forget(event)
         queue = self._fresh[place]
         queue.popleft()
         if queue:
@@ -507,7 +509,7 @@ class Ledger:
                 self._due = [(each.due, *each_place) for each_place, each in self._blocked.items() if not each.held]
                 heapq.heapify(self._due)
         for event in self._fresh.pop(place, ()):
-            self._lines[entry.feed].forget(event)
+            self._cursors[entry.feed].forget(event)
 
     def release(self, entry: Blocked) -> None:
         """Let a key go on that was held, from where an operator has decided."""
@@ -527,7 +529,7 @@ class Ledger:
 
     def hurry(self, now: datetime) -> None:
         """Make due what waits for its next attempt, and forget what was thought of the receiver."""
-        self.breaker.forgive()
+        self.breaker.reset()
         self._suspects.clear()
         self._askers.clear()
         self._suspect_replays.clear()
@@ -612,7 +614,7 @@ class Ledger:
                 self._ready.appendleft((event, attempts + 1))
             else:
                 self._ready.append((event, attempts + 1))
-        elif frontier < self._lines[entry.feed].frontier:
+        elif frontier < self._cursors[entry.feed].frontier:
             self._block(replace(entry, due=now))  # more was read meanwhile: look again
         else:
             self._resuming.discard(place)
@@ -647,18 +649,20 @@ class Ledger:
                     event = flight.event
                     self._block(Blocked(event.feed, event.key, event.sequence, flight.attempt - 1, now))
         self._checked_at = now
-        for feed, line in self._lines.items():
-            self._pass_overtaken(line, now)
-            if (telling := line.telling) is not None:
-                self._save_told(feed, line, telling)
+        for feed, cursor in self._cursors.items():
+            self._pass_overtaken(cursor, now)
+            if (backfill := cursor.backfill) is not None:
+                self._save_backfill(feed, cursor, backfill)
             # While some records might be told again after a crash, what follows them must be, too.
-            if line.telling is None and line.settled > line.position:
-                line.position = self._pending.positions[feed] = line.settled
+            if cursor.backfill is None and cursor.settled > cursor.position:
+                cursor.position = self._pending.positions[feed] = cursor.settled
         settlement, self._pending = self._pending, Settlement()
-        settlement.origins = {feed: line.origin for feed, line in self._lines.items() if line.origin is not None}
+        settlement.origins = {
+            feed: cursor.origin for feed, cursor in self._cursors.items() if cursor.origin is not None
+        }
         return settlement
 
-    def _pass_overtaken(self, line: Line, now: datetime) -> None:
+    def _pass_overtaken(self, cursor: FeedCursor, now: datetime) -> None:
         """Block the keys that hold the position back from what was settled at the previous checkpoint already.
 
         Such are keys with many events, which wait for each other: none of their deliveries need last long.
@@ -667,11 +671,11 @@ class Ledger:
         if self.room < self.read_ahead // 2 and not self._ready and len(self._flights) < self.window:
             # Some keys have so many events that nothing of others can be read, although they could be delivered.
             overtaken |= {place: None for place, events in self._fresh.items() if len(events) > _QUEUE_MOST}
-        for sequence, event in line.unsettled.items():
-            if sequence > line.overtaking:
+        for sequence, event in cursor.unsettled.items():
+            if sequence > cursor.overtaking:
                 break
             overtaken[event.feed, event.key] = None
-        line.overtaking = line.furthest
+        cursor.overtaking = cursor.furthest
         for place in overtaken:
             head, flight = self._fresh[place][0], self._flights.get(place)
             attempts = flight.attempt - 1 if flight is not None and flight.event is head else 0
@@ -679,13 +683,13 @@ class Ledger:
         if overtaken:
             self._ready = deque(each for each in self._ready if (each[0].feed, each[0].key) not in overtaken)
 
-    def _save_told(self, feed: Feed, line: Line, telling: Backfill) -> None:
-        if telling.is_read and not telling.unsettled:
-            self._pending.told[feed] = None
-            line.telling = None
-        elif telling.settled > telling.told:
-            telling.told = telling.settled
-            self._pending.told[feed] = telling.settled
+    def _save_backfill(self, feed: Feed, cursor: FeedCursor, backfill: Backfill) -> None:
+        if backfill.is_read and not backfill.unsettled:
+            self._pending.backfilled_to[feed] = None
+            cursor.backfill = None
+        elif backfill.settled > backfill.backfilled_to:
+            backfill.backfilled_to = backfill.settled
+            self._pending.backfilled_to[feed] = backfill.settled
 
 
 def _plan_anew(entry: Blocked, now: datetime) -> Blocked:

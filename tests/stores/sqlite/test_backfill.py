@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dockbell.core.model import Feed
-from dockbell.core.publishing.settlement import Beginning
+from dockbell.core.publishing.settlement import StartOffset
 from dockbell.core.reading.shape import Shape
-from dockbell.ports import FeedState, Store, Told
+from dockbell.ports import BackfillRecord, FeedState, Store
 from dockbell.stores.sqlite import SqliteStore
 from tests.fakes import NOON
 from tests.stores.pages import DETAILED, FEED, OTHER, bury, close_pass, commit, complete, later
@@ -70,11 +70,11 @@ class World:
         assert await bury(self.store, self.state, rows[key]) == 1
 
 
-async def read_all(store: Store, beginning: Beginning, limit: int) -> Sequence[Told]:
-    told: list[Told] = []
+async def read_all(store: Store, beginning: StartOffset, limit: int) -> Sequence[BackfillRecord]:
+    told: list[BackfillRecord] = []
     row = 0
     while True:
-        found = await store.read_told(FEED, beginning, row, limit)
+        found = await store.read_backfill(FEED, beginning, row, limit)
         assert found is not None
         portion, row, is_all = found
         told += portion
@@ -91,9 +91,9 @@ def test_the_state_at_a_moment_is_told_for_any_history_since(before: list[Step],
         for each in before:
             await world.step(*each)
         await close_pass(store, state)
-        beginning = Beginning((await store.last_sequences())[FEED], NOON)
+        beginning = StartOffset((await store.last_sequences())[FEED], NOON)
         expected = {key: (revision, record["x"]) for key, (revision, record) in world.records.items()}
-        told: Sequence[Told] = []
+        told: Sequence[BackfillRecord] = []
         for number in range(len(after) + 1):
             if number:
                 await world.step(*after[number - 1])
@@ -120,9 +120,12 @@ async def test_where_events_were_lost_those_records_are_told_too_that_are_gone_s
     await world.delete("a")
     moments.pop(0)
     await world.delete("b")
-    beginning = Beginning((await store.last_sequences())[FEED], moments[0], lost_since=moments[0])
+    beginning = StartOffset((await store.last_sequences())[FEED], moments[0], lost_since=moments[0])
     told = await read_all(store, beginning, 10)
-    assert [(each.key.text, each.revision, each.body is None) for each in told] == [("b", 2, True), ("c", 1, False)]
+    assert [(each.key.text, each.revision, each.body is None) for each in told] == [
+        ("b", 2, True),
+        ("c", 1, False),
+    ]
     assert await store.find_told(FEED, beginning, "b") == told[0]
     await store.aclose()
 
@@ -131,13 +134,13 @@ async def test_a_key_keeps_its_type_as_long_as_its_record_is_known(tmp_path: Pat
     store, state = await open_store(tmp_path)
     await commit(store, state, {"id": 7, "x": 1})
     await close_pass(store, state)
-    beginning = Beginning(1, NOON, lost_since=NOON)
+    beginning = StartOffset(1, NOON, lost_since=NOON)
     assert [each.key.id for each in await read_all(store, beginning, 10)] == [7]
     await close_pass(store, state, suspected=[1])
     await bury(store, state, 1)
     assert [each.key.id for each in await read_all(store, beginning, 10)] == [7]
     await store.prune_history(later(days=99), 10)
-    beginning = Beginning(2, NOON, lost_since=NOON)
+    beginning = StartOffset(2, NOON, lost_since=NOON)
     assert [each.key.id for each in await read_all(store, beginning, 10)] == ["7"]
     await store.aclose()
 
@@ -145,9 +148,9 @@ async def test_a_key_keeps_its_type_as_long_as_its_record_is_known(tmp_path: Pat
 async def test_nothing_is_told_of_a_feed_before_it_was_read_whole_or_that_is_unknown(tmp_path: Path) -> None:
     store, state = await open_store(tmp_path)
     await commit(store, state, {"id": "a", "x": 1})
-    assert await store.read_told(FEED, Beginning(0, NOON), 0, 10) is None
-    assert await store.read_told(OTHER, Beginning(0, NOON), 0, 10) is None
-    assert await store.find_told(OTHER, Beginning(0, NOON), "a") is None
+    assert await store.read_backfill(FEED, StartOffset(0, NOON), 0, 10) is None
+    assert await store.read_backfill(OTHER, StartOffset(0, NOON), 0, 10) is None
+    assert await store.find_told(OTHER, StartOffset(0, NOON), "a") is None
     await store.aclose()
 
 
@@ -158,7 +161,7 @@ async def test_a_record_whose_first_event_is_still_to_come_is_not_told(tmp_path:
     await commit(store, state, {"id": "a", "x": 1}, {"id": "old", "x": 2}, judge=DETAILED)
     await commit(store, state, {"id": "met", "at": "2026-11-21T12:00:05Z"}, at=10, baseline=True, provisional=True)
     await close_pass(store, state)
-    beginning = Beginning(1, NOON)
+    beginning = StartOffset(1, NOON)
     told = await read_all(store, beginning, 10)
     assert [(each.key.text, each.revision, each.body) for each in told] == [("old", 1, b'{"id": "old", "x": 1}')]
     assert await store.find_told(FEED, beginning, "a") is None
@@ -190,7 +193,7 @@ async def test_what_is_told_is_the_same_whatever_became_of_the_record(tmp_path: 
     world = World(store, state)
     await world.step("put", "a", 1)
     await close_pass(store, state)
-    beginning = Beginning(1, NOON)
+    beginning = StartOffset(1, NOON)
     (first,) = await read_all(store, beginning, 10)
     await world.step("put" if kind == "update" else "delete", "a", 2)
     assert first.modified == later(hours=1, seconds=1)

@@ -1,4 +1,4 @@
-"""The ledger against a small outbox, a sink with a will of its own, an operator, and crashes."""
+"""The delivery queue against a small outbox, a sink with a will of its own, an operator, and crashes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dockbell.core.model import DELIVERED, Event, Outcome, OutcomeKind
-from dockbell.core.publishing.ledger import Ledger
-from dockbell.core.publishing.settlement import Beginning, Blocked, Replay, Settlement
-from tests.core.publishing.test_ledger import FAILED, FEED, NOON, REFUSED, UNREACHABLE, make_event
+from dockbell.core.publishing.delivery_queue import DeliveryQueue
+from dockbell.core.publishing.settlement import Blocked, Replay, Settlement, StartOffset
+from tests.core.publishing.test_delivery_queue import FAILED, FEED, NOON, REFUSED, UNREACHABLE, make_event
 
 OUTCOMES = [
     DELIVERED,
@@ -36,7 +36,7 @@ class Saved:
     """What a crash leaves."""
 
     position: int = 0
-    told: int | None = None
+    backfilled_to: int | None = None
     blocked: dict[str, Blocked] = field(default_factory=dict)
     dead: set[tuple[int, str]] = field(default_factory=set)
     replays: dict[int, Replay] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Saved:
     def apply(self, settlement: Settlement) -> None:
         """Do what a store does, in its order."""
         self.position = settlement.positions.get(FEED, self.position)
-        self.told = settlement.told.get(FEED, self.told)
+        self.backfilled_to = settlement.backfilled_to.get(FEED, self.backfilled_to)
         for _, key in settlement.freed:
             self.blocked.pop(key, None)
         for (_, key), entry in settlement.blocked.items():
@@ -61,7 +61,7 @@ BEGUN = 2
 """A sink that is told of stored records begins after so many events."""
 
 
-class LedgerMachine(RuleBasedStateMachine):
+class QueueMachine(RuleBasedStateMachine):
     """Appends, deliveries, failures, operators, checkpoints and crashes in any order."""
 
     @initialize(holds=st.booleans(), stored=st.none() | st.lists(st.sampled_from(KEYS), unique=True))
@@ -85,9 +85,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def start(self) -> None:
         """Begin from what is saved."""
-        self.ledger = Ledger(window=3, holds=self.holds, read_ahead=12)
-        beginning = Beginning(self.origin, NOON, self.saved.told)
-        self.ledger.restore({FEED: self.saved.position}, self.saved.blocked.values(), {FEED: beginning})
+        self.queue = DeliveryQueue(window=3, holds=self.holds, read_ahead=12)
+        start = StartOffset(self.origin, NOON, self.saved.backfilled_to)
+        self.queue.restore({FEED: self.saved.position}, self.saved.blocked.values(), {FEED: start})
         self.flying: list[tuple[Event, bool]] = []
         self.lent: list[Replay] = []
         self.writing: Settlement | None = None
@@ -99,7 +99,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def passes(self, event: Event) -> bool:
         if event.sequence in self.broken and event.sequence != self.origin:
-            self.ledger.condemn(event, self.now, "where cannot be evaluated")
+            self.queue.dead_letter(event, self.now, "where cannot be evaluated")
             return False
         return True
 
@@ -119,31 +119,31 @@ class LedgerMachine(RuleBasedStateMachine):
     def turn(self) -> None:
         """Do what a relay does whenever its bell rings."""
         self.read_ahead()
-        if self.ledger.closed:
-            self.ledger.closed, self.is_paused = "", True
+        if self.queue.closed:
+            self.queue.closed, self.is_paused = "", True
         if not self.is_paused:
-            for entry in self.ledger.due(self.now, 3):
-                frontier = self.ledger.frontier(FEED)
-                self.ledger.resume(entry, self.find_owed(entry, frontier), frontier, self.now)
-        if self.ledger.must_save:
+            for entry in self.queue.due(self.now, 3):
+                frontier = self.queue.frontier(FEED)
+                self.queue.resume(entry, self.find_owed(entry, frontier), frontier, self.now)
+        if self.queue.must_save:
             self.save()
         if not self.is_paused:
-            self.flying += [(event, False) for event, _ in self.ledger.take(self.now)]
+            self.flying += [(event, False) for event, _ in self.queue.take(self.now)]
             self.replay()
 
     def read_ahead(self) -> None:
-        if self.ledger.room <= 0:
+        if self.queue.room <= 0:
             return
-        if (row := self.ledger.untold(FEED)) is not None:
+        if (row := self.queue.backfill_from(FEED)) is not None:
             rows = list(enumerate(self.stored))[row + 1 if row else 0 : row + 3]
             told = [(number, make_event(self.origin, key)) for number, key in rows]
             end = max([row, *(number for number, _ in rows)])
-            self.ledger.tell(FEED, told, end, is_read=end == len(self.stored) - 1)
+            self.queue.admit_backfill(FEED, told, end, is_read=end == len(self.stored) - 1)
             return
-        frontier = self.ledger.frontier(FEED)
-        more = self.outbox[frontier : frontier + self.ledger.room]
+        frontier = self.queue.frontier(FEED)
+        more = self.outbox[frontier : frontier + self.queue.room]
         if more:
-            self.ledger.admit(FEED, filter(self.passes, more), more[-1].sequence)
+            self.queue.admit(FEED, filter(self.passes, more), more[-1].sequence)
 
     def find_owed(self, entry: Blocked, frontier: int) -> Event | None:
         if entry.sequence == self.origin and entry.key in self.stored:
@@ -152,15 +152,15 @@ class LedgerMachine(RuleBasedStateMachine):
         return next((each for each in self.outbox[after:frontier] if each.key == entry.key and self.passes(each)), None)
 
     def replay(self) -> None:
-        lends_at = self.ledger.lends_at(self.now)
-        if lends_at is None or lends_at > self.now or self.ledger.is_replaying:
+        replays_at = self.queue.replays_at(self.now)
+        if replays_at is None or replays_at > self.now or self.queue.is_replaying:
             return
         self.save()
         for replay in [each for each in self.saved.replays.values() if each.due <= self.now]:
-            if (at := self.ledger.lends_at(self.now)) is None or at > self.now:
+            if (at := self.queue.replays_at(self.now)) is None or at > self.now:
                 break
             event = make_event(replay.sequence, replay.key)
-            if self.ledger.lend(replay, event, self.now):
+            if self.queue.admit_replay(replay, event, self.now):
                 self.flying.append((event, True))
 
     @rule(mood=st.sampled_from(MOODS))
@@ -178,7 +178,7 @@ class LedgerMachine(RuleBasedStateMachine):
         event, is_replay = self.flying.pop(choice % len(self.flying))
         if outcome.kind is OutcomeKind.DELIVERED and not is_replay:
             self.check_order(event)
-        self.ledger.settle(event, outcome, self.now, 0.5)
+        self.queue.settle(event, outcome, self.now, 0.5)
 
     def check_order(self, event: Event) -> None:
         """Nothing comes too early, and nothing again but after a crash, when all that follows it must come again."""
@@ -211,7 +211,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 self.settled.add((event.sequence, event.key))
             self.saved.replays[number] = Replay(number, FEED, event.sequence, event.key, 0, NOON)
 
-    @precondition(lambda self: self.ledger.held)
+    @precondition(lambda self: self.queue.held)
     @rule(is_discarded=st.booleans())
     def a_key_on_hold_goes_on(self, is_discarded: bool) -> None:
         held = [entry for entry in self.saved.blocked.values() if entry.held]
@@ -227,18 +227,18 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def look(self) -> None:
         """Take what an operator decided, as a relay does."""
-        held = self.ledger.held
+        held = self.queue.held
         self.save()
         for entry in self.saved.blocked.values():
             if (entry.feed, entry.key) in held and not entry.held:
-                self.ledger.release(entry)
+                self.queue.release(entry)
 
     # What is saved -----------------------------------------------------------------------------------------------
 
     @rule()
     def a_checkpoint_begins_or_ends(self) -> None:
-        if self.writing is None and not self.ledger.must_save:
-            self.writing = self.ledger.checkpoint(self.now)
+        if self.writing is None and not self.queue.must_save:
+            self.writing = self.queue.checkpoint(self.now)
         else:
             self.end_writing()
 
@@ -249,7 +249,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def save(self) -> None:
         self.end_writing()
-        self.saved.apply(self.ledger.checkpoint(self.now))
+        self.saved.apply(self.queue.checkpoint(self.now))
 
     @rule()
     def crash(self) -> None:
@@ -266,12 +266,12 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_owed_and_not_in_flight_has_a_time(self) -> None:
-        if not self.flying and (len(self.ledger.held) < len(self.ledger.owed) or not self.ledger.idle):
-            assert self.ledger.wake_at(self.now) is not None
+        if not self.flying and (len(self.queue.held) < len(self.queue.owed) or not self.queue.idle):
+            assert self.queue.wake_at(self.now) is not None
 
     @invariant()
     def no_position_passes_what_is_owed(self) -> None:
-        told = len(self.stored) if self.saved.told is None else self.saved.told
+        told = len(self.stored) if self.saved.backfilled_to is None else self.saved.backfilled_to
         passed = {(self.origin, key) for key in self.stored[: told + 1] if self.origin and (told or key)}
         passed |= {(each.sequence, each.key) for each in self.outbox[self.origin : self.saved.position]}
         for sequence, key in passed - self.settled - self.saved.dead:
@@ -280,7 +280,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Let the sink recover: everything is delivered in the end, or dead."""
-        if not hasattr(self, "ledger"):
+        if not hasattr(self, "queue"):
             return
         for _ in range(300):
             self.is_paused = False
@@ -292,7 +292,7 @@ class LedgerMachine(RuleBasedStateMachine):
             dues = [each.due for each in self.saved.blocked.values()]
             dues += [each.due for each in self.saved.replays.values()]
             self.now = max([self.now + timedelta(seconds=40), *dues])
-            if (self.saved.position, self.saved.told) == (len(self.outbox), None) and not dues:
+            if (self.saved.position, self.saved.backfilled_to) == (len(self.outbox), None) and not dues:
                 break
         for key in ("", *KEYS):
             owed = {(sequence, key) for sequence in self.owed(key)}
@@ -302,5 +302,5 @@ class LedgerMachine(RuleBasedStateMachine):
         assert not self.saved.replays
 
 
-TestLedger = LedgerMachine.TestCase
+TestLedger = QueueMachine.TestCase
 TestLedger.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)

@@ -16,8 +16,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dockbell.config import SinkSettings
 from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.judge import Judge
-from dockbell.core.comparing.judgement import Reading
+from dockbell.core.comparing.change_detector import ChangeDetector
+from dockbell.core.comparing.page_diff import ReadContext
 from dockbell.core.model import DELIVERED, ClockSource, Delivery, Feed, Outcome, OutcomeKind, Page, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.named import NamedEvent
@@ -54,10 +54,10 @@ async def change(store: Store, *records: dict[str, Any], feed: Feed = FEED) -> N
     """Commit a page of records to a feed."""
     raws = tuple(json.dumps(record).encode() for record in records)
     page = Page(raws, None, feed.resource, NOON, ClockSource.DATE, NOON, NOON)
-    judge = Judge(feed, key=("/id",), updated_at=None, created_at=None, canon=Canon())
+    detector = ChangeDetector(feed, key=("/id",), updated_at=None, created_at=None, canon=Canon())
     state = await store.open_feed(feed)
-    judged = partial(judge.judge, page, Reading(Via.POLL, NOON))
-    await store.commit_page(state.id, judged, make_composer(feed), via=Via.POLL)
+    detect = partial(detector.detect, page, ReadContext(Via.POLL, NOON))
+    await store.commit_page(state.id, detect, make_composer(feed), via=Via.POLL)
 
 
 def make_composer(feed: Feed = FEED, named: Sequence[NamedEvent] = ()) -> Composer:

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from dockbell.core.model import RunKind
-from dockbell.core.reading.habits import Habits
+from dockbell.core.reading.listing_profile import ListingProfile
 from tests.acceptance.deployment import Deployment, SkippingLoop, deploy
 
 ALL_FIVE: Final = ("shipments", "packages", "items", "stock", "warehouses")
@@ -482,7 +482,7 @@ async def test_what_is_learned_of_a_deployment_is_stored(
         tmp_path, monkeypatch, resources=("stock",), page_cap=200, items=20, stock=40, **options
     ) as dockbell:
         await dockbell.run(60)
-        known = dict(Habits.from_json((await dockbell.state("stock")).habits).describe())
+        known = dict(ListingProfile.from_json((await dockbell.state("stock")).listing_profile).describe())
         assert {name: known.get(name) for name in words} == words
 
 

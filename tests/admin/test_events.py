@@ -13,8 +13,8 @@ import pytest
 from dockbell.admin import events as operation
 from dockbell.admin.events import Choice, find_last, follow
 from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.judge import Judge
-from dockbell.core.comparing.judgement import Reading
+from dockbell.core.comparing.change_detector import ChangeDetector
+from dockbell.core.comparing.page_diff import ReadContext
 from dockbell.core.model import ClockSource, Event, Feed, Page, Statement, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.statement import GapReason, gap
@@ -36,11 +36,11 @@ class Recorder:
         self._version = getattr(self, "_version", 0) + 1
         records = tuple(json.dumps({"id": key, "version": self._version}).encode() for key in keys)
         page = Page(records, None, feed.resource, NOON, ClockSource.DATE, NOON, NOON)
-        judge = Judge(feed, key=("/id",), updated_at=None, created_at=None, canon=Canon())
+        detector = ChangeDetector(feed, key=("/id",), updated_at=None, created_at=None, canon=Canon())
         state = await self._store.open_feed(feed)
         compose = Composer(feed, name="acme", singular="thing", epoch="epoch")
-        judged = partial(judge.judge, page, Reading(Via.POLL, NOON))
-        await self._store.commit_page(state.id, judged, compose, via=Via.POLL)
+        detect = partial(detector.detect, page, ReadContext(Via.POLL, NOON))
+        await self._store.commit_page(state.id, detect, compose, via=Via.POLL)
 
     async def state(self, *statements: Statement) -> None:
         """Record statements about one feed."""

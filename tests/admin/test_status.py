@@ -263,7 +263,7 @@ async def look(tmp_path: Path, every: timedelta | str = MINUTE) -> Status:
         await store.open_feed(Feed("left", "items"))
         await store.enroll("gone", "now")
         await store.close_run(state.id, run(RunKind.PASS, NOON - MINUTE))
-        await store.save_habits(state.id, '{"clock":["local",0],"order":["key",0]}')
+        await store.save_listing_profile(state.id, '{"clock":["local",0],"order":["key",0]}')
         await store.publish(
             state.id,
             [

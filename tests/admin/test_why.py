@@ -25,7 +25,7 @@ from dockbell.admin.why import (
 from dockbell.app.scheduler import next_time
 from dockbell.config import FeedSettings, ResourceSettings, SinkSettings
 from dockbell.core.comparing.drift import Decision, Drift
-from dockbell.core.comparing.judgement import PURGED, Finding
+from dockbell.core.comparing.page_diff import PURGED, Finding
 from dockbell.core.key import decode, encode
 from dockbell.core.model import Event, Feed, RunKind, Via
 from dockbell.core.publishing.settlement import Blocked, DeadLetter

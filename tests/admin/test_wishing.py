@@ -21,9 +21,9 @@ from dockbell.admin.wishing import (
     read_result,
 )
 from dockbell.core.comparing.canon import Canon
+from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.comparing.drift import Decision
-from dockbell.core.comparing.judge import Judge
-from dockbell.core.comparing.judgement import Reading
+from dockbell.core.comparing.page_diff import ReadContext
 from dockbell.core.model import ClockSource, Feed, Page, RunKind, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.ports import RunRecord, Wish, Wished
@@ -155,10 +155,12 @@ async def test_nobody_waits_for_a_daemon_that_has_ended(desk: SqliteDesk) -> Non
 async def test_held_deletions_are_listed_with_examples(store: SqliteStore, view: SqliteView) -> None:
     compose = Composer(MAIN, name="acme", singular="shipment", epoch="epoch")
     state = await store.open_feed(MAIN)
-    judge = Judge(MAIN, key=("/id",), updated_at=None, created_at=None, canon=Canon())
+    detector = ChangeDetector(MAIN, key=("/id",), updated_at=None, created_at=None, canon=Canon())
     raws = tuple(json.dumps({"id": key}).encode() for key in "abc")
     page = Page(raws, None, "shipments", NOON, ClockSource.DATE, NOON, NOON)
-    await store.commit_page(state.id, partial(judge.judge, page, Reading(Via.PASS, NOON)), compose, via=Via.PASS)
+    await store.commit_page(
+        state.id, partial(detector.detect, page, ReadContext(Via.PASS, NOON)), compose, via=Via.PASS
+    )
     assert await list_deletions(view, KNOWN, most=2) == []
     await store.suspect(state.id, [3], NOON - timedelta(minutes=1))
     await store.suspect(state.id, [1, 2], NOON)
@@ -175,12 +177,14 @@ async def test_held_deletions_are_listed_with_examples(store: SqliteStore, view:
 async def test_drift_is_listed_with_what_becomes_of_it(store: SqliteStore, view: SqliteView) -> None:
     compose = Composer(MAIN, name="acme", singular="shipment", epoch="epoch")
     state = await store.open_feed(MAIN)
-    judge = Judge(MAIN, key=("/id",), updated_at=None, created_at=None, canon=Canon())
+    detector = ChangeDetector(MAIN, key=("/id",), updated_at=None, created_at=None, canon=Canon())
     assert await list_drift(view, KNOWN) == []
     for fields in ({}, {"new": 1, "carbon": None}):
         raws = tuple(json.dumps({"id": key} | fields).encode() for key in "abc")
         page = Page(raws, None, "shipments", NOON, ClockSource.DATE, NOON, NOON)
-        await store.commit_page(state.id, partial(judge.judge, page, Reading(Via.PASS, NOON)), compose, via=Via.PASS)
+        await store.commit_page(
+            state.id, partial(detector.detect, page, ReadContext(Via.PASS, NOON)), compose, via=Via.PASS
+        )
     found = HeldDrift(MAIN, ("/carbon", "/new"), 0, NOON, Decision.HOLD)
     assert await list_drift(view, KNOWN) == [found]
     await store.decide_drift(state.id, Decision.ABSORB)

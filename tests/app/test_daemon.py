@@ -62,7 +62,7 @@ async def test_a_full_disk_while_it_reloads_delays_what_is_new_and_ends_nothing(
     path, ear = write(tmp_path), Ear()
     async with working(path, ear) as daemon:
         crew = daemon._crew
-        save, failures = crew.store.save_signature, [StoreFull("store: disk full")]
+        save, failures = crew.store.save_read_settings, [StoreFull("store: disk full")]
 
         async def save_later(*args: Any, **kwargs: Any) -> None:
             if failures:
@@ -70,7 +70,7 @@ async def test_a_full_disk_while_it_reloads_delays_what_is_new_and_ends_nothing(
                 raise failures.pop()
             await save(*args, **kwargs)
 
-        monkeypatch.setattr(crew.store, "save_signature", save_later)
+        monkeypatch.setattr(crew.store, "save_read_settings", save_later)
         write(tmp_path, resources='items = { every = "1h" }', sinks='[sinks.other]\ntype = "stdout"')
         with anyio.fail_after(10):
             outcome = await daemon.reload()

@@ -16,7 +16,7 @@ from dockbell.ports import Footprint
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import AgentFails, SinkOverrun
 from tests.fakes import NOON, Clock, Ear
-from tests.stores.pages import FEED, a_run, bury, close_pass, commit, later
+from tests.stores.pages import FEED, a_run, close_pass, commit, delete_records, later
 
 
 class Bells:
@@ -120,7 +120,7 @@ async def test_the_history_is_kept_as_long_as_the_events(tmp_path: Path) -> None
     for _ in range(1500):
         await store.close_run(state.id, a_run(RunKind.POLL))
     await close_pass(store, state, suspected=range(1, 1201))
-    await bury(store, state, *range(1, 1201))
+    await delete_records(store, state, *range(1, 1201))
     janitor = Janitor(store, settings=StoreSettings(), sinks=[], telemetry=Ear().telemetry, now=clock)
     clock.pass_(7 * 86_400)
     assert await janitor.run_once() == 0

@@ -16,8 +16,8 @@ import anyio
 
 from dockbell.app import assemble
 from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.judge import Judge
-from dockbell.core.comparing.judgement import Reading
+from dockbell.core.comparing.change_detector import ChangeDetector
+from dockbell.core.comparing.page_diff import ReadContext
 from dockbell.core.model import ClockSource, Feed, OutcomeKind, Page, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.signature import mint
@@ -65,7 +65,7 @@ async def _wait_for(sink: Mapping[str, Any], path: Path, seconds: int) -> list[f
             settled[fact.delivery.event.sequence] = time.perf_counter()
 
     config = make_config("http://127.0.0.1:1", path, sinks={"bench": {"start": "beginning", **sink}})
-    judge = Judge(_FEED, key=("/id",), updated_at=None, created_at=None, canon=Canon())
+    detector = ChangeDetector(_FEED, key=("/id",), updated_at=None, created_at=None, canon=Canon())
     async with assemble(config, Telemetry(hear)) as agents, anyio.create_task_group() as group:
         composer = Composer(_FEED, name="bench", singular="shipment", epoch=agents.store.epoch)
         state = await agents.store.open_feed(_FEED)
@@ -77,8 +77,8 @@ async def _wait_for(sink: Mapping[str, Any], path: Path, seconds: int) -> list[f
             now = datetime.now(UTC)
             record = json.dumps({"id": f"shp_{number % 1000}", "n": number, "note": "x" * 600}).encode()
             page = Page((record,), None, "shipments", now, ClockSource.DATE, now, now)
-            judged = partial(judge.judge, page, Reading(Via.POLL, now))
-            await agents.store.commit_page(state.id, judged, composer, via=Via.POLL)
+            detect = partial(detector.detect, page, ReadContext(Via.POLL, now))
+            await agents.store.commit_page(state.id, detect, composer, via=Via.POLL)
             committed[number] = time.perf_counter()
         with anyio.fail_after(30):
             while len(settled) < len(committed):  # noqa: ASYNC110  # the relay tells nobody when it has nothing to do

@@ -19,8 +19,8 @@ from dockbell.app import assemble, now, open_desk, open_view
 from dockbell.app.scheduler import next_time
 from dockbell.config import Config
 from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.judge import Judge
-from dockbell.core.comparing.judgement import Reading
+from dockbell.core.comparing.change_detector import ChangeDetector
+from dockbell.core.comparing.page_diff import ReadContext
 from dockbell.core.model import ClockSource, Feed, Page, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.signature import mint
@@ -101,10 +101,10 @@ async def _deliver_watched(config: Config, events: int, pages: int) -> Cost:
             meter = Meter()
             composer = Composer(_FEED, name="bench", singular="shipment", epoch=crew.store.epoch)
             state = await crew.store.open_feed(_FEED)
-            judge = Judge(_FEED, key=("/id",), updated_at=None, created_at=None, canon=Canon())
+            detector = ChangeDetector(_FEED, key=("/id",), updated_at=None, created_at=None, canon=Canon())
             for first in range(0, events, _PAGE):
-                judged = partial(judge.judge, _make_page(first), Reading(Via.POLL, now()))
-                await crew.store.commit_page(state.id, judged, composer, via=Via.POLL)
+                detect = partial(detector.detect, _make_page(first), ReadContext(Via.POLL, now()))
+                await crew.store.commit_page(state.id, detect, composer, via=Via.POLL)
                 while first - delivered > _AHEAD:
                     await progress.wait()
             while delivered < events:

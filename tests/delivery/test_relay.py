@@ -16,8 +16,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dockbell.config import Expression, SinkSettings
 from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.judge import Judge
-from dockbell.core.comparing.judgement import Reading
+from dockbell.core.comparing.change_detector import ChangeDetector
+from dockbell.core.comparing.page_diff import ReadContext
 from dockbell.core.model import DELIVERED, ClockSource, Delivery, Feed, Outcome, OutcomeKind, Page, Via
 from dockbell.core.publishing.named import NamedEvent
 from dockbell.core.publishing.settlement import Settlement
@@ -147,11 +147,11 @@ async def test_a_statement_that_fails_holds_up_later_statements_of_its_feed_and_
 
 
 async def test_named_events_are_delivered_behind_their_change_to_those_who_take_the_change(store: Store) -> None:
-    judge = Judge(FEED, key=("/id",), updated_at=None, created_at=None, canon=Canon())
+    detector = ChangeDetector(FEED, key=("/id",), updated_at=None, created_at=None, canon=Canon())
     page = Page((b'{"id":"a","n":3}',), None, "shipments", NOON, ClockSource.DATE, NOON, NOON)
     composer = make_composer(named=[NamedEvent("low", Expression("after.n < 10"))])
-    judged = partial(judge.judge, page, Reading(Via.POLL, NOON))
-    await store.commit_page((await store.open_feed(FEED)).id, judged, composer, via=Via.POLL)
+    detect = partial(detector.detect, page, ReadContext(Via.POLL, NOON))
+    await store.commit_page((await store.open_feed(FEED)).id, detect, composer, via=Via.POLL)
     await change_keys(store, "b")
     sink = FakeSink()
     assert await drain(store, sink, changes=["created"])

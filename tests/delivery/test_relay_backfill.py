@@ -32,7 +32,7 @@ from tests.relaying import (
     relaying,
     until,
 )
-from tests.stores.pages import bury, close_pass, later
+from tests.stores.pages import close_pass, delete_records, later
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ async def delete(store: SqliteStore, row: int) -> None:
     """Let a pass find that a record is gone."""
     state = await store.open_feed(FEED)
     await close_pass(store, state, suspected=[row])
-    await bury(store, state, row)
+    await delete_records(store, state, row)
 
 
 def told(deliveries: Sequence[Delivery]) -> list[tuple[Any, ...]]:

@@ -14,7 +14,7 @@ from dockbell.core.reading.shape import Shape
 from dockbell.delivery.retained_state import StoredRetainedState
 from dockbell.stores.sqlite import SqliteStore
 from tests.fakes import NOON
-from tests.stores.pages import FEED, OTHER, bury, close_pass, commit, later
+from tests.stores.pages import FEED, OTHER, close_pass, commit, delete_records, later
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     state = await store.open_feed(FEED)
     await commit(store, state, *({"id": f"k{number}", "x": 0, "secret": 1} for number in range(250)))
     await close_pass(store, state, suspected=[2])
-    await bury(store, state, 2)
+    await delete_records(store, state, 2)
     await settle(store, 251)
     yield store
     await store.aclose()
@@ -67,7 +67,7 @@ async def test_a_receiver_lacks_what_has_changed_since_its_mark_as_it_is_now_and
     await commit(store, state, {"id": "k7", "x": 1, "secret": 1})
     await commit(store, state, {"id": "k7", "x": 2, "secret": 1})
     await close_pass(store, state, suspected=[4])
-    await bury(store, state, 4)
+    await delete_records(store, state, 4)
     assert await read(retained_state, mark) == {"k7": b'{"id": "k7", "x": 2}', "k3": None}
     assert (await retained_state.mark(mark))[0] == mark  # what is not settled is owed, and comes anyway
     await settle(store, 254)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dockbell.core.model import ClockSource, Page
-from dockbell.core.reading.habits import Beside
+from dockbell.core.reading.listing_profile import Beside
 from dockbell.detection.lone_cursor import try_alone
 from dockbell.errors import CursorExpired
 from dockbell.telemetry import HabitChanged

@@ -1562,8 +1562,8 @@ async def test_what_changes_after_a_crash_in_the_middle_of_stating_records_is_no
             rig.source.put(key, available=5)
         emit = rig.store.emit_snapshots
 
-        async def crash(feed_id: int, judge: Any, compose: Any, limit: int) -> int:
-            await emit(feed_id, judge, compose, limit // 250)
+        async def crash(feed_id: int, detector: Any, compose: Any, limit: int) -> int:
+            await emit(feed_id, detector, compose, limit // 250)
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dockbell.core.comparing.absence import SeenRows
-from dockbell.core.comparing.judgement import Judgement
+from dockbell.core.comparing.page_diff import PageDiff
 from dockbell.core.model import ClockSource, Page, RunKind
 from dockbell.detection.run import CURSOR_EXPIRED, ReadPage, Walk
 from dockbell.errors import CursorExpired, PageUnreadable, SourceUnavailable
@@ -241,7 +241,7 @@ def walk_over(pages: list[Page]) -> ReadPage:
     rest = iter(pages)
 
     async def read_page(cursor: str | None, limit: int) -> tuple[Page, Committed | None]:
-        return next(rest), Committed(Judgement(), 0)
+        return next(rest), Committed(PageDiff(), 0)
 
     return read_page
 
@@ -279,7 +279,7 @@ async def test_pages_of_one_record_may_show_one_again_that_has_moved() -> None:
 
 async def test_records_that_come_again_and_again_are_more_pages_than_plausible() -> None:
     walk = new_walk()
-    seen = Committed(Judgement(seen=list(range(1, 201))), 0, range(1, 201))
+    seen = Committed(PageDiff(seen=list(range(1, 201))), 0, range(1, 201))
     number = 0
 
     async def read_page(cursor: str | None, limit: int) -> tuple[Page, Committed | None]:
@@ -331,7 +331,7 @@ async def test_a_walk_goes_on_where_its_checkpoint_left_it() -> None:
 
     async def read_page(cursor: str | None, limit: int) -> tuple[Page, Committed | None]:
         asked.append((cursor, limit))
-        return page(100, last=True), Committed(Judgement(), 0)
+        return page(100, last=True), Committed(PageDiff(), 0)
 
     await again.go(read_page)
     assert asked == [("99", 10)]
@@ -383,16 +383,16 @@ async def test_a_walk_that_goes_on_knows_which_rows_it_showed_and_not_those_that
     watched = SeenRows(9)
     watched.add([1, 2])
     walk = Walk(RunKind.PASS, SeenRows(9), began_at=NOON)
-    shown = Committed(Judgement(seen=[1]), 0)
+    shown = Committed(PageDiff(seen=[1]), 0)
 
     async def read_page(cursor: str | None, limit: int) -> tuple[Page, Committed | None]:
-        return page(int(cursor or -1) + 1, last=cursor == "99"), shown if cursor is None else Committed(Judgement(), 0)
+        return page(int(cursor or -1) + 1, last=cursor == "99"), shown if cursor is None else Committed(PageDiff(), 0)
 
     await walk.go(read_page, save)
     again = Walk.resume(checkpoints[0])
 
     async def read_on(cursor: str | None, limit: int) -> tuple[Page, Committed | None]:
-        return page(100, last=True), Committed(Judgement(seen=[1, 2]), 0)
+        return page(100, last=True), Committed(PageDiff(seen=[1, 2]), 0)
 
     await again.go(read_on)
     assert again.tally.repeated == 1
@@ -421,4 +421,4 @@ async def test_the_last_record_of_a_run_is_one_that_can_be_read(rig: Rig) -> Non
     rig.spoil(lambda page: replace(page, records=(*page.records, b'{"id": "z", "n": NaN}', b"[1]")))
     report = await rig.reader.read_run(RunKind.PASS)
     assert report.walk.last_record is not None
-    assert rig.reader.judge.identify(report.walk.last_record).text == "e"
+    assert rig.reader.detector.identify(report.walk.last_record).text == "e"

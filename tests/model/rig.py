@@ -15,7 +15,7 @@ from typing import Any
 
 from dockbell.admin.purging import purge_record
 from dockbell.config import ResourceSettings
-from dockbell.core.comparing.judgement import UNDECIDED
+from dockbell.core.comparing.page_diff import UNDECIDED
 from dockbell.core.model import RESOURCES, Event, Feed
 from dockbell.detection.poller import Poller
 from dockbell.detection.reader import Reader

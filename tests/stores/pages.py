@@ -10,8 +10,8 @@ from typing import Any
 
 from dockbell.config import Expression
 from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.judge import Judge
-from dockbell.core.comparing.judgement import Judgement, Pending, Reading
+from dockbell.core.comparing.change_detector import ChangeDetector
+from dockbell.core.comparing.page_diff import PageDiff, Pending, ReadContext
 from dockbell.core.model import Change, ClockSource, Event, Feed, Page, RunKind, Statement, StatementKind, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.named import NamedEvent
@@ -22,13 +22,15 @@ FEED = Feed("main", "shipments")
 OTHER = Feed("main", "stock")
 
 
-def make_judge(*, detail: Collection[str] = ()) -> Judge:
-    """Return a judge of records whose key is ``id``."""
-    return Judge(FEED, key=("/id",), updated_at="/at", created_at=None, canon=Canon(updated_at="/at"), detail=detail)
+def make_detector(*, detail: Collection[str] = ()) -> ChangeDetector:
+    """Return a change detector for records whose key is ``id``."""
+    return ChangeDetector(
+        FEED, key=("/id",), updated_at="/at", created_at=None, canon=Canon(updated_at="/at"), detail=detail
+    )
 
 
-JUDGE = make_judge()
-DETAILED = make_judge(detail=["lines"])
+DETECTOR = make_detector()
+DETAILED = make_detector(detail=["lines"])
 
 
 def make_composer(epoch: str = "epoch", **named: str) -> Composer:
@@ -57,30 +59,30 @@ async def commit(
     state: FeedState,
     *records: Mapping[str, Any] | bytes,
     compose: Compose = COMPOSE,
-    judge: Judge = JUDGE,
-    announce: Callable[[Judgement], Statement | None] | None = None,
+    detector: ChangeDetector = DETECTOR,
+    announce: Callable[[PageDiff], Statement | None] | None = None,
     at: float = 0,
     **reading: Any,
 ) -> Committed:
     """Commit one page of records; ``reading`` says how it was read where that matters."""
-    read = Reading(Via.POLL, NOON, **reading)
-    judged = partial(judge.judge, page(*records, at=at), read)
-    return await store.commit_page(state.id, judged, compose, via=Via.POLL, announce=announce)
+    read = ReadContext(Via.POLL, NOON, **reading)
+    detect = partial(detector.detect, page(*records, at=at), read)
+    return await store.commit_page(state.id, detect, compose, via=Via.POLL, announce=announce)
 
 
-async def bury(store: Store, state: FeedState, *rows: int, judge: Judge = JUDGE) -> int:
-    """Bury rows that are suspected."""
-    return await store.bury(state.id, rows, partial(judge.bury, until=NOON, now=NOON), COMPOSE)
+async def delete_records(store: Store, state: FeedState, *rows: int, detector: ChangeDetector = DETECTOR) -> int:
+    """Delete rows that are suspected."""
+    return await store.delete_records(state.id, rows, partial(detector.deletion, until=NOON, now=NOON), COMPOSE)
 
 
 async def complete(store: Store, state: FeedState, row: int, detail: Mapping[str, Any] | None, **named: str) -> int:
     """Complete a change with the detail of its record."""
     raw = None if detail is None else json.dumps(detail).encode()
 
-    def judge(pending: Pending, before: bytes | None, revision: int) -> Change | None:
+    def detect(pending: Pending, before: bytes | None, revision: int) -> Change | None:
         return DETAILED.complete(pending, before, raw, revision, now=NOON)
 
-    return await store.complete(state.id, row, judge, make_composer(**named))
+    return await store.complete(state.id, row, detect, make_composer(**named))
 
 
 async def close_pass(

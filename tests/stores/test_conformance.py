@@ -15,7 +15,7 @@ import pytest
 
 from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.drift import Decision, Drift
-from dockbell.core.comparing.judgement import Bad, Finding, Judgement, Note, Pending, Snapshots
+from dockbell.core.comparing.page_diff import Bad, Finding, Note, PageDiff, Pending, Snapshots
 from dockbell.core.model import Change, Event, Feed, RunKind, Statement, StatementKind, Via
 from dockbell.core.publishing.settlement import Blocked, DeadLetter, Settlement, StartOffset
 from dockbell.core.publishing.statement import rebaselined
@@ -28,16 +28,16 @@ from tests.fakes import NOON
 from tests.stores.pages import (
     COMPOSE,
     DETAILED,
+    DETECTOR,
     FEED,
-    JUDGE,
     OTHER,
     a_run,
     a_statement,
-    bury,
     close_pass,
     commit,
     complete,
     datas,
+    delete_records,
     later,
     make_composer,
     told,
@@ -72,17 +72,17 @@ async def test_a_new_feed_knows_nothing_and_keeps_what_it_is_told(store: Store) 
     shape = Shape(("/sku", "/warehouse_id"), "/updated_at", None)
     await store.begin_feed(state.id, NOON)
     await store.save_shape(state.id, shape, proven=False)
-    await store.save_signature(state.id, {"key": ["/sku"], "query": {"status": "all"}})
-    await store.save_habits(state.id, '{"order": "none"}')
+    await store.save_read_settings(state.id, {"key": ["/sku"], "query": {"status": "all"}})
+    await store.save_listing_profile(state.id, '{"order": "none"}')
     await store.save_problem(state.id, "key refused")
     assert await reload(store) == FeedState(
         state.id,
         FEED,
         shape=shape,
-        signature={"key": ["/sku"], "query": {"status": "all"}},
+        read_settings={"key": ["/sku"], "query": {"status": "all"}},
         first_asked_at=NOON,
         progress=Progress(NOON),
-        habits='{"order": "none"}',
+        listing_profile='{"order": "none"}',
         problem="key refused",
     )
 
@@ -102,7 +102,7 @@ async def test_when_a_feed_was_first_asked_for_by_its_records_clock_is_kept_unti
     assert ((await reload(store)).boundary, (await reload(store)).progress.newest) == (NOON - DAY, NOON - DAY)
     await store.end_baseline(state.id, proven=False, newest=None, boundary=NOON)
     assert (await reload(store)).boundary == NOON - DAY
-    await store.save_signature(state.id, {}, rebaseline=rebaselined(FEED, NOON, ["query"]), compose=COMPOSE)
+    await store.save_read_settings(state.id, {}, rebaseline=rebaselined(FEED, NOON, ["query"]), compose=COMPOSE)
     assert (await reload(store)).boundary is None
     await store.end_baseline(state.id, proven=False, newest=None, boundary=NOON)
     assert (await reload(store)).boundary == NOON
@@ -254,7 +254,7 @@ async def test_an_unchanged_page_adds_nothing_and_does_not_ring(store: Store, st
     await commit(store, state, {"id": "a"})
     rings = store.outbox.rings
     committed = await commit(store, state, {"id": "a"})
-    assert (committed.events, committed.judgement.seen, committed.inserted) == (0, [1], range(0))
+    assert (committed.events, committed.page_diff.seen, committed.inserted) == (0, [1], range(0))
     assert store.outbox.rings == rings
 
 
@@ -281,15 +281,15 @@ async def test_the_judge_sees_what_earlier_pages_of_any_size_stored(store: Store
     await commit(store, state, *records)
     sizes: list[int] = []
 
-    def judge(snapshots: Snapshots) -> Judgement:
+    def detect(snapshots: Snapshots) -> PageDiff:
         found = snapshots.find([record["id"] for record in records])
         rows = [stored.row for stored in found.values()]
         sizes.extend([len(found), len(snapshots.bodies(rows)), len(snapshots.holds(rows))])
         sizes.append(len(snapshots.quarantined([each.digest for each in bad])))
-        return Judgement(bad=bad)
+        return PageDiff(bad=bad)
 
     for _ in range(2):
-        await store.commit_page(state.id, judge, COMPOSE, via=Via.POLL)
+        await store.commit_page(state.id, detect, COMPOSE, via=Via.POLL)
     assert sizes == [1201, 1201, 0, 0, 1201, 1201, 0, 701]
 
 
@@ -348,7 +348,7 @@ async def test_a_hold_ends_with_its_record(store: Store, state: FeedState) -> No
     await look(shipment(20, x=2), at=30)
     await look(shipment(10, x=1), at=40)
     await close_pass(store, state, suspected=[1])
-    assert await bury(store, state, 1) == 1
+    assert await delete_records(store, state, 1) == 1
     assert (await reload(store)).holds == 0
 
 
@@ -363,21 +363,21 @@ async def test_what_was_replaced_lately_is_remembered_of_records_without_a_date(
 async def test_a_bad_record_is_counted_and_known_until_a_complete_pass(store: Store, state: FeedState) -> None:
     first = await commit(store, state, {"name": "no key"}, {"id": "a"})
     again = await commit(store, state, {"name": "no key"}, {"id": "a"})
-    assert [[bad.known for bad in each.judgement.bad] for each in (first, again)] == [[False], [True]]
+    assert [[bad.known for bad in each.page_diff.bad] for each in (first, again)] == [[False], [True]]
     assert (await reload(store)).quarantined == 1
     assert await told(store) == ["a created 1"]
     other = await commit(store, await store.open_feed(OTHER), {"name": "no key"})
-    assert [bad.known for bad in other.judgement.bad] == [False]
+    assert [bad.known for bad in other.page_diff.bad] == [False]
     await close_pass(store, state)
     assert (await reload(store)).quarantined == 0
     assert (await store.open_feed(OTHER)).quarantined == 1
-    assert not (await commit(store, state, {"name": "no key"})).judgement.bad[0].known
+    assert not (await commit(store, state, {"name": "no key"})).page_diff.bad[0].known
 
 
 async def find_drift(store: Store, state: FeedState) -> Drift:
     await commit(store, state, *({"id": str(each)} for each in range(20)))
     committed = await commit(store, state, *({"id": str(each), "new": 1} for each in range(20)))
-    assert (committed.events, committed.judgement.drifted) == (0, 20)
+    assert (committed.events, committed.page_diff.drifted) == (0, 20)
     return Drift(frozenset({"/new"}))
 
 
@@ -409,8 +409,8 @@ async def test_drift_that_was_found_since_a_pass_began_outlives_it(store: Store,
     assert (await reload(store)).drift is None
 
 
-def announce_drift(judgement: Judgement) -> Statement | None:
-    return a_statement(StatementKind.HELD, count=judgement.drifted) if judgement.drift is not None else None
+def announce_drift(page_diff: PageDiff) -> Statement | None:
+    return a_statement(StatementKind.HELD, count=page_diff.drifted) if page_diff.drift is not None else None
 
 
 async def test_what_is_stated_of_a_page_comes_after_its_changes(store: Store, state: FeedState) -> None:
@@ -460,7 +460,7 @@ async def test_absent_are_rows_of_the_feed_that_were_not_seen(store: Store, stat
     await commit(store, state, {"id": "a"}, {"id": "b"})
     await commit(store, other, {"id": "a"})
     seen = SeenRows(await store.last_row(state.id))
-    seen.add((await commit(store, state, {"id": "b"}, {"id": "new"})).judgement.seen)
+    seen.add((await commit(store, state, {"id": "b"}, {"id": "new"})).page_diff.seen)
     absentees = await store.find_absent(state.id, seen)
     assert (absentees.rows, absentees.stored) == ([(1, None, 0)], 2)
 
@@ -504,7 +504,7 @@ async def test_what_is_suspected_and_absent_again_is_buried_with_an_event(store:
     await close_pass(store, state, suspected=[1], confirm_at=NOON)
     assert await absent(store, state, SeenRows(2)) == [(1, NOON, 1), (2, None, 0)]
     assert await store.find_suspected(state.id) == [1]
-    assert await bury(store, state, 1) == 1
+    assert await delete_records(store, state, 1) == 1
     assert await told(store, after=2) == ["a deleted 2"]
     assert await absent(store, state, SeenRows(2)) == [(2, None, 0)]
     assert await store.find_suspected(state.id) == []
@@ -525,10 +525,10 @@ async def test_it_is_known_since_when_and_by_how_many_passes_in_a_row_a_row_was_
         await close_pass(store, state, a_run(hours=hours), suspected=rows)
     assert await absent(store, state, SeenRows(2)) == [(1, later(hours=1), 3), (2, later(hours=2), 1)]
     await commit(store, state, {"id": "a"})
-    await store.spare(state.id, [2], Finding.THERE)
+    await store.keep(state.id, [2], Finding.THERE)
     assert await absent(store, state, SeenRows(2)) == [(1, None, 0), (2, None, 0)]
     await close_pass(store, state, a_run(hours=4), suspected=[1])
-    await bury(store, state, 1)
+    await delete_records(store, state, 1)
     await commit(store, state, {"id": "a"})
     await close_pass(store, state, a_run(hours=5), suspected=[1])
     assert await absent(store, state, SeenRows(2)) == [(1, later(hours=5), 1), (2, None, 0)]
@@ -550,16 +550,16 @@ async def test_a_row_that_is_suspected_again_was_there_when_it_was_before_its_fi
     await commit(store, state, {"id": "a"})
     for hours, suspected in ((0, []), (1, [1]), (2, [1]), (3, [1])):
         await close_pass(store, state, a_run(hours=hours), suspected=suspected)
-    await store.bury(state.id, [1], partial(JUDGE.bury, until=later(hours=3), now=NOON), COMPOSE)
+    await store.delete_records(state.id, [1], partial(DETECTOR.deletion, until=later(hours=3), now=NOON), COMPOSE)
     assert (await datas(store))[-1]["changed_between"][0] == "2026-11-21T12:00:00.000Z"
 
 
 async def test_nothing_is_buried_that_nobody_suspects_or_that_is_gone_already(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"}, {"id": "b"})
     await close_pass(store, state, suspected=[2])
-    assert await bury(store, state, 1, 2, 3) == 1
+    assert await delete_records(store, state, 1, 2, 3) == 1
     rings = store.outbox.rings
-    assert await bury(store, state, 1, 2, 3) == 0
+    assert await delete_records(store, state, 1, 2, 3) == 0
     assert store.outbox.rings == rings
     assert await told(store, after=2) == ["b deleted 2"]
 
@@ -570,7 +570,7 @@ async def test_a_buried_record_was_there_at_the_last_pass_before_the_first_that_
     await commit(store, state, {"id": "a"})
     for hours, suspected in ((0, []), (1, [1]), (2, [])):
         await close_pass(store, state, a_run(hours=hours), suspected=suspected)
-    await store.bury(state.id, [1], partial(JUDGE.bury, until=later(hours=2), now=NOON), COMPOSE)
+    await store.delete_records(state.id, [1], partial(DETECTOR.deletion, until=later(hours=2), now=NOON), COMPOSE)
     assert (await datas(store))[-1]["changed_between"] == ["2026-11-21T12:00:00.000Z", "2026-11-21T14:00:00.000Z"]
 
 
@@ -578,7 +578,7 @@ async def test_a_row_that_was_seen_again_is_not_buried(store: Store, state: Feed
     await commit(store, state, {"id": "a"})
     await close_pass(store, state, suspected=[1])
     await commit(store, state, {"id": "a"})
-    assert await bury(store, state, 1) == 0
+    assert await delete_records(store, state, 1) == 0
     assert await absent(store, state, SeenRows(1)) == [(1, None, 0)]
 
 
@@ -586,7 +586,7 @@ async def test_a_row_that_came_back_changed_is_not_suspected_any_more(store: Sto
     await commit(store, state, {"id": "a"})
     await close_pass(store, state, suspected=[1])
     await commit(store, state, {"id": "a", "x": 1})
-    assert await bury(store, state, 1) == 0
+    assert await delete_records(store, state, 1) == 0
     assert await told(store) == ["a created 1", "a updated 2"]
 
 
@@ -604,7 +604,7 @@ async def test_when_a_suspected_row_was_first_not_found_is_kept_until_it_is_show
     absentees = await store.find_absent(state.id, SeenRows(2))
     assert (absentees.missing, absentees.is_partial) == ({1: since}, False)
     assert not await store.end_suspicion(state.id)
-    await store.spare(state.id, [1], Finding.THERE, dormant=True)
+    await store.keep(state.id, [1], Finding.THERE, ignored_until_seen=True)
     assert await store.end_suspicion(state.id)
     absentees = await store.find_absent(state.id, SeenRows(2))
     assert (absentees.rows, absentees.missing, absentees.is_partial) == ([(2, None, 0)], {}, True)
@@ -614,8 +614,8 @@ async def test_when_a_suspected_row_was_first_not_found_is_kept_until_it_is_show
 async def test_a_spared_row_must_be_suspected_again(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"})
     await close_pass(store, state, suspected=[1], confirm_at=NOON, held=1)
-    await store.spare(state.id, [1], Finding.THERE)
-    assert await bury(store, state, 1) == 0
+    await store.keep(state.id, [1], Finding.THERE)
+    assert await delete_records(store, state, 1) == 0
     assert await absent(store, state, SeenRows(1)) == [(1, None, 0)]
     assert ((await reload(store)).held, (await reload(store)).confirm_at) == (1, NOON)
 
@@ -623,11 +623,11 @@ async def test_a_spared_row_must_be_suspected_again(store: Store, state: FeedSta
 async def test_dormant_rows_are_not_missed_until_they_are_seen(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"}, {"id": "b"})
     await close_pass(store, state, suspected=[1, 2], confirm_at=NOON, held=2)
-    await store.spare(state.id, [1, 2], Finding.KEPT, dormant=True)
+    await store.keep(state.id, [1, 2], Finding.KEPT, ignored_until_seen=True)
     state = await reload(store)
     assert (state.held, state.confirm_at) == (0, None)
     assert (await store.find_absent(state.id, SeenRows(2))).stored == 0
-    assert await bury(store, state, 1, 2) == 0
+    assert await delete_records(store, state, 1, 2) == 0
     assert (await commit(store, state, {"id": "a"})).events == 0
     assert await absent(store, state, SeenRows(2)) == [(1, None, 0)]
     assert (FEED, "b") in await store.read_states([(FEED, "b")])
@@ -637,7 +637,7 @@ async def test_dormant_rows_are_not_missed_until_they_are_seen(store: Store, sta
 
 
 async def test_a_change_waits_for_its_detail(store: Store, state: FeedState) -> None:
-    committed = await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED, at=5)
+    committed = await commit(store, state, {"id": "a", "x": 1}, detector=DETAILED, at=5)
     assert (committed.events, committed.inserted) == (0, range(1, 2))
     (awaited,) = await store.load_awaited(state.id, 10)
     assert (awaited.row, awaited.queued_at, awaited.pending.key) == (1, NOON, "a")
@@ -648,7 +648,7 @@ async def test_a_change_waits_for_its_detail(store: Store, state: FeedState) -> 
     assert await told(store) == ["a created 1"]
     assert (await datas(store))[0]["after"] == {"id": "a", "x": 1, "lines": [1]}
     assert await store.load_awaited(state.id, 10) == []
-    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "x": 1}, detector=DETAILED)
     assert await store.load_awaited(state.id, 10) == []
 
 
@@ -657,7 +657,7 @@ async def test_the_longest_waiting_come_first_each_feed_for_itself(tmp_path: Pat
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: clock[-1])
     state = await store.open_feed(FEED)
     for number in range(3):
-        await commit(store, state, {"id": str(number)}, judge=DETAILED)
+        await commit(store, state, {"id": str(number)}, detector=DETAILED)
         clock.pop() if len(clock) > 1 else None
     assert [awaited.pending.key for awaited in await store.load_awaited(state.id, 2)] == ["0", "1"]
     assert await store.load_awaited((await store.open_feed(OTHER)).id, 2) == []
@@ -665,8 +665,8 @@ async def test_the_longest_waiting_come_first_each_feed_for_itself(tmp_path: Pat
 
 
 async def test_a_second_change_joins_the_one_that_waits(store: Store, state: FeedState) -> None:
-    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
-    await commit(store, state, {"id": "a", "x": 2}, judge=DETAILED, at=5)
+    await commit(store, state, {"id": "a", "x": 1}, detector=DETAILED)
+    await commit(store, state, {"id": "a", "x": 2}, detector=DETAILED, at=5)
     (awaited,) = await store.load_awaited(state.id, 10)
     assert (awaited.pending.kind, awaited.pending.until) == ("created", later(seconds=5))
     await complete(store, state, 1, {"id": "a", "x": 2, "lines": []})
@@ -683,17 +683,17 @@ async def test_changes_that_waited_together_were_made_when_the_last_was_that_say
 ) -> None:
     for number, second in enumerate(at):
         record = {"id": "a", "x": number, "at": None if second is None else later(seconds=second).isoformat()}
-        await commit(store, state, record, judge=DETAILED)
+        await commit(store, state, record, detector=DETAILED)
     await complete(store, state, 1, {"id": "a", "lines": []})
     [event] = await store.read_events(FEED, 0, 10)
     assert event.made_at == (None if expected is None else later(seconds=expected))
 
 
 async def test_a_change_that_is_undone_while_it_waits_is_none(store: Store, state: FeedState) -> None:
-    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "x": 1}, detector=DETAILED)
     await complete(store, state, 1, {"id": "a", "x": 1, "lines": [1]})
     for version in (2, 1):
-        await commit(store, state, {"id": "a", "x": version}, judge=DETAILED)
+        await commit(store, state, {"id": "a", "x": version}, detector=DETAILED)
     (awaited,) = await store.load_awaited(state.id, 10)
     assert json.loads(awaited.pending.raw) == {"id": "a", "x": 1}
     assert await complete(store, state, 1, {"id": "a", "x": 1, "lines": [1]}) == 0
@@ -711,9 +711,9 @@ async def test_a_change_that_is_undone_while_it_waits_is_none(store: Store, stat
 async def test_what_is_stored_silently_keeps_its_detail(
     store: Store, state: FeedState, reading: dict[str, Any]
 ) -> None:
-    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "x": 1}, detector=DETAILED)
     await complete(store, state, 1, {"id": "a", "x": 1, "lines": [1]})
-    await commit(store, state, {"id": "a", "x": 1, "new": 2}, judge=DETAILED, **reading)
+    await commit(store, state, {"id": "a", "x": 1, "new": 2}, detector=DETAILED, **reading)
     assert await told(store) == ["a created 1"]
     assert await store.load_awaited(state.id, 10) == []
     (body,) = (await store.read_states([(FEED, "a")])).values()
@@ -722,7 +722,7 @@ async def test_what_is_stored_silently_keeps_its_detail(
 
 async def test_details_take_the_chain_of_a_record_on(store: Store, state: FeedState) -> None:
     for version in (1, 2, 3):
-        await commit(store, state, {"id": "a", "x": version}, judge=DETAILED)
+        await commit(store, state, {"id": "a", "x": version}, detector=DETAILED)
         await complete(store, state, 1, {"id": "a", "x": version, "lines": [version]})
     events = await datas(store)
     assert [(data["change"], data["revision"]) for data in events] == [("created", 1), ("updated", 2), ("updated", 3)]
@@ -731,56 +731,56 @@ async def test_details_take_the_chain_of_a_record_on(store: Store, state: FeedSt
 
 
 async def test_a_detail_that_does_not_come_leaves_what_is_stored_of_it(store: Store, state: FeedState) -> None:
-    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "x": 1}, detector=DETAILED)
     await complete(store, state, 1, {"id": "a", "x": 1, "lines": [1]})
-    await commit(store, state, {"id": "a", "x": 2}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "x": 2}, detector=DETAILED)
     await complete(store, state, 1, None)
     last = (await datas(store))[-1]
     assert (last["after"], last["detail_missing"]) == ({"id": "a", "x": 2, "lines": [1]}, True)
 
 
 async def test_a_detail_that_the_list_no_longer_fits_completes_nothing(store: Store, state: FeedState) -> None:
-    def judge(pending: Pending, before: bytes | None, revision: int) -> Change | None:
+    def detect(pending: Pending, before: bytes | None, revision: int) -> Change | None:
         return DETAILED.complete(pending, before, b'{"id": "a", "lines": [1]}', revision, now=NOON)
 
-    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "x": 1}, detector=DETAILED)
     (first,) = await store.load_awaited(state.id, 10)
-    await commit(store, state, {"id": "a", "x": 2}, judge=DETAILED)
-    assert await store.complete(state.id, 1, judge, COMPOSE, listed=first.pending.raw) == 0
+    await commit(store, state, {"id": "a", "x": 2}, detector=DETAILED)
+    assert await store.complete(state.id, 1, detect, COMPOSE, listed=first.pending.raw) == 0
     (second,) = await store.load_awaited(state.id, 10)
-    assert await store.complete(state.id, 1, judge, COMPOSE, listed=second.pending.raw) == 1
+    assert await store.complete(state.id, 1, detect, COMPOSE, listed=second.pending.raw) == 1
     (event,) = await datas(store)
     assert (event["change"], event["after"]) == ("created", {"id": "a", "x": 2, "lines": [1]})
 
 
 async def test_what_was_postponed_least_often_comes_first_and_then_the_oldest(store: Store, state: FeedState) -> None:
     for key in "abc":
-        await commit(store, state, {"id": key}, judge=DETAILED)
+        await commit(store, state, {"id": key}, detector=DETAILED)
     for row in (1, 1, 2):
         await store.postpone(row)
-    await commit(store, state, {"id": "a", "x": 2}, judge=DETAILED)  # a newer state of it is no other change
+    await commit(store, state, {"id": "a", "x": 2}, detector=DETAILED)  # a newer state of it is no other change
     assert [each.row for each in await store.load_awaited(state.id, 10)] == [3, 2, 1]
     assert [each.row for each in await store.load_awaited(state.id, 2)] == [3, 2]
 
 
 async def test_what_is_overdue_is_completed_in_its_order_and_the_rest_waits(store: Store, state: FeedState) -> None:
-    def judge(pending: Pending, before: bytes | None, revision: int) -> Change | None:
+    def detect(pending: Pending, before: bytes | None, revision: int) -> Change | None:
         return None if pending.key == "b" else DETAILED.complete(pending, before, None, revision, now=NOON)
 
     other = await store.open_feed(OTHER)
-    await commit(store, other, {"id": "z"}, judge=DETAILED)
+    await commit(store, other, {"id": "z"}, detector=DETAILED)
     for key in "abc":
-        await commit(store, state, {"id": key}, judge=DETAILED)
+        await commit(store, state, {"id": key}, detector=DETAILED)
     since = [each.queued_at for each in await store.load_awaited(state.id, 10)]
     assert {*await store.load_waits(state.id)} == {*since}
-    await store.complete_overdue(state.id, [since[0] - timedelta(seconds=1)], judge, COMPOSE, 10)
+    await store.complete_overdue(state.id, [since[0] - timedelta(seconds=1)], detect, COMPOSE, 10)
     assert await told(store) == []
     rings = store.outbox.rings
-    await store.complete_overdue(state.id, since, judge, COMPOSE, 2)
+    await store.complete_overdue(state.id, since, detect, COMPOSE, 2)
     assert store.outbox.rings > rings
     assert await told(store) == ["a created 1"]
     assert [each.row for each in await store.load_awaited(state.id, 10)] == [4]
-    await store.complete_overdue(state.id, since, judge, COMPOSE, 2)
+    await store.complete_overdue(state.id, since, detect, COMPOSE, 2)
     assert await store.load_waits(state.id) == []
     assert await told(store) == ["a created 1", "c created 1"]
     assert len(await store.load_awaited(other.id, 10)) == 1
@@ -788,7 +788,7 @@ async def test_what_is_overdue_is_completed_in_its_order_and_the_rest_waits(stor
 
 async def test_a_change_of_which_nothing_is_left_is_no_event(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a", "x": 1})
-    await commit(store, state, {"id": "a", "x": 2}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "x": 2}, detector=DETAILED)
 
     rings = store.outbox.rings
     assert await store.complete(state.id, 1, lambda *_: None, COMPOSE) == 0
@@ -799,13 +799,13 @@ async def test_a_change_of_which_nothing_is_left_is_no_event(store: Store, state
 
 
 async def test_completing_counts_named_events_too(store: Store, state: FeedState) -> None:
-    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "x": 1}, detector=DETAILED)
     assert await complete(store, state, 1, {"id": "a", "x": 1}, any="true", all="true") == 3
     assert (await reload(store)).sequence == 3
 
 
 async def test_a_completion_that_breaks_keeps_the_change_waiting(store: Store, state: FeedState) -> None:
-    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "x": 1}, detector=DETAILED)
 
     def fail(*_: object) -> Change | None:
         raise RuntimeError("power is lost")
@@ -818,20 +818,20 @@ async def test_a_completion_that_breaks_keeps_the_change_waiting(store: Store, s
 
 
 async def test_a_record_is_not_buried_before_its_last_change_is_told(store: Store, state: FeedState) -> None:
-    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "x": 1}, detector=DETAILED)
     await close_pass(store, state, suspected=[1])
-    assert await bury(store, state, 1) == 0
+    assert await delete_records(store, state, 1) == 0
     await complete(store, state, 1, None)
-    assert await bury(store, state, 1) == 1
+    assert await delete_records(store, state, 1) == 1
     assert await told(store) == ["a created 1", "a deleted 2"]
 
 
 async def test_a_return_waits_for_its_detail_and_has_no_before(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a", "x": 1})
     await close_pass(store, state, suspected=[1])
-    await bury(store, state, 1)
+    await delete_records(store, state, 1)
     await prune(store, NOON + DAY)
-    await commit(store, state, {"id": "a", "x": 2}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "x": 2}, detector=DETAILED)
     assert await told(store) == ["a created 1", "a deleted 2"]
     assert await store.read_states([(FEED, "a")]) == {(FEED, "a"): b'{"id": "a", "x": 2}'}
     await complete(store, state, 1, {"id": "a", "lines": []})
@@ -843,7 +843,7 @@ async def test_a_return_waits_for_its_detail_and_has_no_before(store: Store, sta
 
 
 async def emit(store: Store, state: FeedState, limit: int = 2) -> int:
-    return await store.emit_snapshots(state.id, partial(JUDGE.snapshot, now=NOON), COMPOSE, limit)
+    return await store.emit_snapshots(state.id, partial(DETECTOR.snapshot, now=NOON), COMPOSE, limit)
 
 
 async def test_snapshots_are_published_in_portions_each_once(store: Store, state: FeedState) -> None:
@@ -861,7 +861,7 @@ async def test_no_snapshot_is_published_of_what_has_events_or_is_gone(store: Sto
     await commit(store, state, *({"id": key} for key in "abc"), baseline=True)
     await commit(store, state, {"id": "b", "x": 1})
     await close_pass(store, state, suspected=[1])
-    await bury(store, state, 1)
+    await delete_records(store, state, 1)
     await store.begin_emitting(state.id)
     assert await emit(store, state, 10) == 1
     assert await told(store) == ["b updated 1", "a deleted 1", "c snapshot 0"]
@@ -883,7 +883,7 @@ async def test_no_snapshot_is_published_of_what_was_only_met(store: Store, state
 
 async def rebaseline(store: Store, state: FeedState, *parts: str) -> None:
     statement = a_statement(StatementKind.REBASELINED, parts=list(parts))
-    await store.save_signature(state.id, {"new": True}, rebaseline=statement, compose=COMPOSE)
+    await store.save_read_settings(state.id, {"new": True}, rebaseline=statement, compose=COMPOSE)
 
 
 async def test_a_feed_that_is_read_differently_begins_anew_but_for_records_revisions_and_numbers(
@@ -901,7 +901,7 @@ async def test_a_feed_that_is_read_differently_begins_anew_but_for_records_revis
     assert store.outbox.rings == rings + 1
     assert await told(store) == ["a created 1", "rebaselined 0"]
     assert replace(await reload(store), full=None) == FeedState(
-        state.id, FEED, signature={"new": True}, rebaselining=True, sequence=2
+        state.id, FEED, read_settings={"new": True}, rebaselining=True, sequence=2
     )
     assert await store.load_checkpoint(state.id) is None
     assert await store.find_suspected(state.id) == []
@@ -929,7 +929,7 @@ async def test_a_feed_of_which_only_the_content_is_read_otherwise_goes_on_where_
 ) -> None:
     await store.begin_feed(state.id, NOON)
     await store.save_shape(state.id, Shape(("/id",), "/at", None), proven=True)
-    await store.save_habits(state.id, "{}")
+    await store.save_listing_profile(state.id, "{}")
     look = partial(commit, store, state, stale_window=WINDOW)
     await look(shipment(20, x=2), at=30)
     await look(shipment(10, x=1), at=40)
@@ -941,7 +941,7 @@ async def test_a_feed_of_which_only_the_content_is_read_otherwise_goes_on_where_
     await rebaseline(store, state, *parts)
     assert await told(store, after=before.sequence) == ["rebaselined 0"]
     assert await reload(store) == replace(
-        before, signature={"new": True}, rebaselining=True, sequence=before.sequence + 1
+        before, read_settings={"new": True}, rebaselining=True, sequence=before.sequence + 1
     )
     assert before.holds == 1
     assert await store.load_checkpoint(state.id) is None
@@ -954,7 +954,7 @@ async def test_a_feed_of_which_only_the_content_is_read_otherwise_goes_on_where_
 async def test_what_waits_for_a_detail_goes_on_waiting_unless_the_key_is_another(
     store: Store, state: FeedState
 ) -> None:
-    await commit(store, state, {"id": "a"}, judge=DETAILED)
+    await commit(store, state, {"id": "a"}, detector=DETAILED)
     await rebaseline(store, state, "base_url", "query", "detail")
     assert len(await store.load_awaited(state.id, 10)) == 1
     await rebaseline(store, state, "key")
@@ -976,9 +976,9 @@ async def test_a_signature_that_is_no_other_reading_changes_nothing_else(store: 
     await store.begin_feed(state.id, NOON)
     await commit(store, state, {"id": "a"})
     rings = store.outbox.rings
-    await store.save_signature(state.id, {"key": ["/id"]})
+    await store.save_read_settings(state.id, {"key": ["/id"]})
     state = await reload(store)
-    assert (state.rebaselining, state.first_asked_at, state.signature) == (False, NOON, {"key": ["/id"]})
+    assert (state.rebaselining, state.first_asked_at, state.read_settings) == (False, NOON, {"key": ["/id"]})
     assert store.outbox.rings == rings
 
 
@@ -1150,7 +1150,7 @@ async def test_the_last_runs_of_each_kind_are_kept_whatever_their_age(store: Sto
 async def test_only_what_is_old_is_pruned(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"})  # with a finding
     await close_pass(store, state, suspected=[1])  # with another
-    await bury(store, state, 1)  # a third, and a tombstone
+    await delete_records(store, state, 1)  # a third, and a tombstone
     assert await prune(store, NOON) == 0
     assert await store.read_bodies([1]) != {}
     assert await prune(store, later(seconds=1)) == 4
@@ -1160,7 +1160,7 @@ async def test_only_what_is_old_is_pruned(store: Store, state: FeedState) -> Non
 async def test_a_tombstone_without_a_body_can_still_return(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a", "x": 1})
     await close_pass(store, state, suspected=[1])
-    await bury(store, state, 1)
+    await delete_records(store, state, 1)
     await prune(store, NOON + DAY)
     assert await absent(store, state, SeenRows(1)) == []
     await commit(store, state, {"id": "a", "x": 2})
@@ -1175,30 +1175,30 @@ async def test_a_tombstone_without_a_body_that_returns_with_a_detail_can_be_buri
 ) -> None:
     await commit(store, state, {"id": "a", "x": 1})
     await close_pass(store, state, suspected=[1])
-    await bury(store, state, 1)
+    await delete_records(store, state, 1)
     await prune(store, NOON + DAY)
-    await commit(store, state, {"id": "a", "x": 2}, judge=DETAILED)
-    await commit(store, state, {"id": "a", "x": 3}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "x": 2}, detector=DETAILED)
+    await commit(store, state, {"id": "a", "x": 3}, detector=DETAILED)
     await close_pass(store, state, suspected=[1])
-    assert await bury(store, state, 1) == 0
+    assert await delete_records(store, state, 1) == 0
     await complete(store, state, 1, None)
-    assert await bury(store, state, 1) == 1
+    assert await delete_records(store, state, 1) == 1
     assert await told(store, after=2) == ["a restored 3", "a deleted 4"]
 
 
 async def test_no_body_is_pruned_of_a_record_that_is_there_or_on_its_way(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "d"})
     await close_pass(store, state, suspected=[1, 2, 3])
-    await bury(store, state, 1, 2)
+    await delete_records(store, state, 1, 2)
     await commit(store, state, {"id": "a"})  # it is back
-    await commit(store, state, {"id": "b"}, judge=DETAILED)  # it is on its way back
+    await commit(store, state, {"id": "b"}, detector=DETAILED)  # it is on its way back
     await prune(store, NOON + DAY)
     assert sorted(await store.read_bodies([1, 2, 3, 4])) == [1, 2, 3, 4]
 
 
 async def test_findings_without_an_event_are_kept_too(store: Store, state: FeedState) -> None:
-    def judge(snapshots: Snapshots) -> Judgement:
-        return Judgement(notes=[Note("a", finding) for finding in Finding])
+    def detect(snapshots: Snapshots) -> PageDiff:
+        return PageDiff(notes=[Note("a", finding) for finding in Finding])
 
-    assert (await store.commit_page(state.id, judge, COMPOSE, via=Via.TRAILING)).events == 0
+    assert (await store.commit_page(state.id, detect, COMPOSE, via=Via.TRAILING)).events == 0
     assert await prune(store, NOON + DAY) == len(Finding)

@@ -57,7 +57,7 @@ class Filled:
     async def delete(self, row: int) -> None:
         """Delete a record, as two passes would."""
         await self.store.suspect(self.state.id, [row], pages.later(hours=1))
-        await pages.bury(self.store, self.state, row)
+        await pages.delete_records(self.store, self.state, row)
 
     async def events(self) -> list[Event]:
         """Return all that is kept."""

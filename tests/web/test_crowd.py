@@ -109,9 +109,9 @@ def test_whoever_leaves_makes_room() -> None:
 
 
 @pytest.mark.parametrize(
-    ("descriptors", "places", "spare"), [(65_536, 500, 62), (1024, 384, 48), (256, 96, 12), (64, 24, 4), (1, 1, 4)]
+    ("descriptors", "places", "keep"), [(65_536, 500, 62), (1024, 384, 48), (256, 96, 12), (64, 24, 4), (1, 1, 4)]
 )
 def test_more_than_half_of_the_file_descriptors_are_kept_for_what_dockbell_does(
-    descriptors: int, places: int, spare: int
+    descriptors: int, places: int, keep: int
 ) -> None:
-    assert count_places(descriptors) == (places, spare)
+    assert count_places(descriptors) == (places, keep)

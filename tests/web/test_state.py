@@ -79,7 +79,7 @@ async def test_a_page_says_whether_a_whole_pass_stands_behind_it(shared: Served)
     assert not await is_complete()
     await pages.close_pass(filled.store, filled.state)
     assert await is_complete()
-    await filled.store.save_signature(
+    await filled.store.save_read_settings(
         filled.state.id, {}, rebaseline=pages.a_statement(parts=["query"]), compose=pages.COMPOSE
     )
     assert not await is_complete()
@@ -95,7 +95,7 @@ async def test_records_that_were_read_as_the_feed_began_to_be_read_differently_a
 
     async def rebaseline() -> None:
         statement = pages.a_statement(parts=["key"])
-        await filled.store.save_signature(filled.state.id, {}, rebaseline=statement, compose=pages.COMPOSE)
+        await filled.store.save_read_settings(filled.state.id, {}, rebaseline=statement, compose=pages.COMPOSE)
 
     async def read_meanwhile(*args: Any) -> Any:
         if is_before:

@@ -13,7 +13,7 @@ from dockbell.core.comparing.drift import Decision
 from dockbell.core.document import decode
 from dockbell.core.model import NOTICES, RESOURCES, ClockSource, Feed, NoticeKind, StatementKind
 from dockbell.core.moment import parse_moment
-from dockbell.core.reading.habits import Habits
+from dockbell.core.reading.listing_profile import ListingProfile
 from dockbell.core.reading.shape import is_own_id
 from dockbell.core.reading.window import choose_lookback
 from dockbell.ports import Condition, FeedState, Footprint, Quarantined, SinkState, View
@@ -152,7 +152,7 @@ class FeedStatus:
     @property
     def learned(self) -> Sequence[tuple[str, str]]:
         """What was learned of the feed's listing, as names and words."""
-        return () if self.state is None else Habits.from_json(self.state.habits).describe()
+        return () if self.state is None else ListingProfile.from_json(self.state.listing_profile).describe()
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +343,7 @@ def _find_pass_expectation(
 
 
 def _find_lookback(settings: ResourceSettings, state: FeedState, at: datetime) -> timedelta:
-    is_blind = Habits.from_json(state.habits).clock.value == ClockSource.LOCAL
+    is_blind = ListingProfile.from_json(state.listing_profile).clock.value == ClockSource.LOCAL
     clock = ClockSource.LOCAL if is_blind else ClockSource.DATE
     return choose_lookback(settings.lookback, clock, state.lateness.lookback(at))
 

@@ -13,7 +13,7 @@ import msgspec
 
 from dockbell.config import FeedSettings, ResourceSettings, SinkSettings, format_duration
 from dockbell.core.comparing.drift import Decision
-from dockbell.core.comparing.judgement import Finding
+from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.key import decode, encode
 from dockbell.core.model import Event, Feed
 from dockbell.core.publishing.filters import Filter

@@ -9,7 +9,7 @@ import anyio
 
 from dockbell.admin.purging import purge_record
 from dockbell.core.comparing.drift import Decision
-from dockbell.core.comparing.judgement import Finding
+from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.model import Feed
 from dockbell.detection.reader import Reader
 from dockbell.detection.reconciler import Reconciler, describe
@@ -132,7 +132,7 @@ class Attendant:
             case Wish.REJECT:
                 state = await reader.state()
                 rows = await self._store.find_suspected(state.id) if state.held else ()
-                await self._store.spare(state.id, rows, Finding.KEPT, dormant=True)
+                await self._store.keep(state.id, rows, Finding.KEPT, ignored_until_seen=True)
                 await reader.reload()
                 await reconciler.look()
                 return f"complete: {len(rows)} records are kept until they are seen again"

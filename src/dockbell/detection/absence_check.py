@@ -22,7 +22,7 @@ from typing import Final
 import anyio
 
 from dockbell.core.comparing.absence import Verdict, judge_answer
-from dockbell.core.comparing.judgement import Finding
+from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.model import ChangeKind, DeletionReason, Urgency
 from dockbell.detection.reader import Reader
 from dockbell.errors import SourceError
@@ -172,22 +172,22 @@ class Inquirer:
                 not_found.append(row)
             elif answer and not under_query:
                 found.append(row)
-        await reader.store.spare(inquiry.feed_id, there, Finding.THERE, dormant=True)
+        await reader.store.keep(inquiry.feed_id, there, Finding.THERE, ignored_until_seen=True)
         if found:
             await reader.store.note_found(found)
         await reader.store.note_missing(not_found)
         if inquiry.may_delete:
             decided.difference_update(not_found)  # they are asked for again; of the others the next pass will tell
         inquiry.rows = [row for row in inquiry.rows if row not in decided]
-        return sum([await self.bury(inquiry, rows, reason) for reason, rows in gone.items()])
+        return sum([await self.delete_records(inquiry, rows, reason) for reason, rows in gone.items()])
 
-    async def bury(self, inquiry: Inquiry, rows: Sequence[int], reason: DeletionReason) -> int:
+    async def delete_records(self, inquiry: Inquiry, rows: Sequence[int], reason: DeletionReason) -> int:
         """Bury rows; return how many were not seen again meanwhile."""
         reader, buried = self._reader, 0
         for start in range(0, len(rows), _BURIED_AT_ONCE):
             some = rows[start : start + _BURIED_AT_ONCE]
-            judge = partial(reader.judge.bury, until=inquiry.until, now=reader.now(), reason=reason)
-            buried += await reader.store.bury(inquiry.feed_id, some, judge, reader.compose)
+            detector = partial(reader.detector.deletion, until=inquiry.until, now=reader.now(), reason=reason)
+            buried += await reader.store.delete_records(inquiry.feed_id, some, detector, reader.compose)
         left = {*rows}
         inquiry.rows = [row for row in inquiry.rows if row not in left]
         if buried:

@@ -15,7 +15,7 @@ from typing import Final
 
 import anyio
 
-from dockbell.core.comparing.judgement import Pending
+from dockbell.core.comparing.page_diff import Pending
 from dockbell.core.document import decode
 from dockbell.core.model import Change, Urgency
 from dockbell.detection.reader import Reader
@@ -72,8 +72,8 @@ class Detailer:
                 continue
             failures = 0
             completed: list[Change] = []
-            judge, listed = self._judge_with(detail, completed), awaited.pending.raw
-            await reader.store.complete(state.id, awaited.row, judge, reader.compose, listed=listed)
+            detector, listed = self._judge_with(detail, completed), awaited.pending.raw
+            await reader.store.complete(state.id, awaited.row, detector, reader.compose, listed=listed)
             self._tell(completed, reader.age(awaited.queued_at))
         return False
 
@@ -103,12 +103,12 @@ class Detailer:
         is something else than the record, has not come either.
         """
         reader = self._reader
-        key, judge = reader.judge.identify(listed), reader.judge
+        key, detector = reader.detector.identify(listed), reader.detector
         with anyio.move_on_after(within.total_seconds()), suppress(SourceError, ValueError):
             answer = await reader.source.read_shipment(
                 str(key.id), expand=reader.settings.detail, urgency=Urgency.DETAIL, patient=False
             )
-            detail = None if answer is None else judge.find_own(answer, key)
+            detail = None if answer is None else detector.find_own(answer, key)
             if detail is not None:
                 decode(detail)
             return detail
@@ -118,10 +118,10 @@ class Detailer:
         self, detail: bytes | None, completed: list[Change]
     ) -> Callable[[Pending, bytes | None, int], Change | None]:
         """Return what completes a change; the changes are noted in ``completed``."""
-        judge, now = self._reader.judge, self._reader.now()
+        detector, now = self._reader.detector, self._reader.now()
 
         def complete(pending: Pending, before: bytes | None, revision: int) -> Change | None:
-            change = judge.complete(pending, before, detail, revision, now=now)
+            change = detector.complete(pending, before, detail, revision, now=now)
             if change is not None:
                 completed.append(change)
             return change

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dockbell.core.model import Page
-from dockbell.core.reading.habits import Beside
+from dockbell.core.reading.listing_profile import Beside
 from dockbell.errors import SourceError
 
 

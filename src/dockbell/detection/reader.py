@@ -21,8 +21,8 @@ import anyio
 from dockbell.config import ResourceSettings, find_taken
 from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.judge import Judge
-from dockbell.core.comparing.judgement import Collision, Judgement, Reading
+from dockbell.core.comparing.change_detector import ChangeDetector
+from dockbell.core.comparing.page_diff import Collision, PageDiff, ReadContext
 from dockbell.core.document import decode
 from dockbell.core.model import JSON, RESOURCES, ClockSource, Feed, Page, RunKind, Statement, Urgency, Via
 from dockbell.core.moment import to_micros
@@ -31,10 +31,11 @@ from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.named import read_named
 from dockbell.core.publishing.statement import GapReason, HoldReason, gap, held, rebaselined
 from dockbell.core.reading.anchor import Short, find_boundary, next_since
-from dockbell.core.reading.habits import Beside, Habits, Head, Sampler, Sighting
 from dockbell.core.reading.lateness import MOST_LOOKBACK, Lateness
+from dockbell.core.reading.listing_profile import Beside, Head, ListingProfile, Sampler, Sighting
 from dockbell.core.reading.page_limit import LIMITS, PageLimit
 from dockbell.core.reading.reach import BEHIND_MOST, BoundWindow, ages_to_try, bound_window
+from dockbell.core.reading.read_settings import describe_read_settings, find_differences, keeps_records, keeps_shape
 from dockbell.core.reading.shape import (
     Shape,
     ShapeUnknown,
@@ -43,7 +44,6 @@ from dockbell.core.reading.shape import (
     learn_shape,
     learn_times,
 )
-from dockbell.core.reading.signature import find_differences, keeps_records, keeps_shape, sign_reading
 from dockbell.core.reading.window import choose_lookback, covered_until, is_narrow
 from dockbell.core.running.backoff import delay
 from dockbell.core.running.timeline import Timeline
@@ -204,14 +204,14 @@ class Reader:
         self._turns = anyio.Lock()
         self._passes: set[SeenRows] = set()
         self._state: FeedState | None = None
-        self._judge: Judge | None = None
+        self._judge: ChangeDetector | None = None
         self._timeline = Timeline.begin(now(), steady())
         self._end = anyio.Lock()  # of complete runs, so that one states what it ends before another looks for it
         self._read_at: timedelta | None = None  # the last page of the last complete run, by the steady clock
         self._passed_at: timedelta | None = None  # the last pass before the process began, by the steady clock
         self._blind: GapReason | None = None
         self._sampler: Sampler | None = None
-        self._habits = Habits()
+        self._listing_profile = ListingProfile()
         self._heads: dict[RunKind, Head] = {}
         self._limits: dict[RunKind, PageLimit] = {}
         self._lateness = Lateness()
@@ -243,13 +243,13 @@ class Reader:
         self._state = await self.store.open_feed(self.feed)
         if first:
             self._lateness = self._state.lateness
-            self._habits = Habits.from_json(self._state.habits)
+            self._listing_profile = ListingProfile.from_json(self._state.listing_profile)
         if self._state.shape is not None:
             self._use(self._state.shape)
         return self._state
 
     @property
-    def judge(self) -> Judge:
+    def detector(self) -> ChangeDetector:
         """The judge of the feed's records, once their shape is known."""
         assert self._judge is not None
         return self._judge
@@ -297,20 +297,20 @@ class Reader:
     @property
     def precision(self) -> timedelta:
         """The unit in which the records' timestamps are whole."""
-        return self._habits.precision
+        return self._listing_profile.precision
 
     @property
     def service_now(self) -> datetime:
         """The service's time now, as far as its last answer told it."""
-        offset = self._habits.offset
+        offset = self._listing_profile.offset
         stored = timedelta(0) if offset is None else timedelta(seconds=offset.seconds)
         return self.now() + (stored if self._ahead is None else self._ahead)
 
     async def bound(self, since: datetime) -> BoundWindow:
         """Return from when a poll asks that would start at ``since``, as far back as the API allows."""
         state = await self.state()
-        reach = self._habits.reach
-        now, behind = self.service_now, self._habits.behind
+        reach = self._listing_profile.reach
+        now, behind = self.service_now, self._listing_profile.behind
         read = [now if state.progress.watermark is None else min(state.progress.watermark, now)]
         if state.full is not None and not state.held:  # a pass that showed too little has not read everything
             read.append(state.full.asked_at)
@@ -335,7 +335,7 @@ class Reader:
             return False
         for age in ages:
             if age == ages[-1] or await self._is_accepted(now - age):
-                await self._adopt(await self.state(), *self._habits.learn_reach(age))
+                await self._adopt(await self.state(), *self._listing_profile.learn_reach(age))
                 break
         return True
 
@@ -411,22 +411,22 @@ class Reader:
             state = await self.reload()
         if await self.store.mark_dropped(state.id, self.settings.drop):
             state = await self.reload()
-        signature = self._sign(state.shape)
-        if parts := find_differences(state.signature, signature):
+        read_settings = self._sign(state.shape)
+        if parts := find_differences(state.read_settings, read_settings):
             statement = rebaselined(self.feed, self.now(), parts)
-            signed = signature if keeps_shape(parts) else self._sign(None)
-            await self.store.save_signature(state.id, signed, rebaseline=statement, compose=self.compose)
+            signed = read_settings if keeps_shape(parts) else self._sign(None)
+            await self.store.save_read_settings(state.id, signed, rebaseline=statement, compose=self.compose)
             if not keeps_records(parts):
-                self._judge, self._habits = None, Habits()
+                self._judge, self._listing_profile = None, ListingProfile()
             self.tell(statement)
             await self.reload()
-        elif state.signature != signature:
-            await self.store.save_signature(state.id, signature)
+        elif state.read_settings != read_settings:
+            await self.store.save_read_settings(state.id, read_settings)
             await self.reload()
 
     def _sign(self, shape: Shape | None) -> dict[str, object]:
         settings = self.settings
-        return sign_reading(
+        return describe_read_settings(
             base_url=self._base_url,
             key=settings.key or (None if shape is None else shape.key),
             updated_at=settings.updated_at or (None if shape is None else shape.updated_at),
@@ -481,7 +481,7 @@ class Reader:
         """
         began = anyio.current_time()
         walk = walk or await self.begin(kind)
-        walk.page_most, walk.anchor = self._habits.page_most, anchor
+        walk.page_most, walk.anchor = self._listing_profile.page_most, anchor
         read_page = partial(self._read_next, kind, since, walk)
         await walk.go(read_page, save)
         restarts = 0
@@ -501,7 +501,7 @@ class Reader:
             raise self.doubt_key(walk)
         await self._adopt(
             await self.state(),
-            *self._habits.end_run(pages=walk.pages, repeated=walk.tally.repeated, complete=not walk.problem),
+            *self._listing_profile.end_run(pages=walk.pages, repeated=walk.tally.repeated, complete=not walk.problem),
         )
         if walk.cause is not None:
             self._blind = GapReason.NO_BUDGET if isinstance(walk.cause, RateLimited) else GapReason.UNAVAILABLE
@@ -607,8 +607,8 @@ class Reader:
             reading = replace(self._reading(kind, state), may_ask_again=may_ask_again)
             committed = await self._commit(state, page, reading)
             for seen in self._passes:
-                seen.add(committed.judgement.seen)
-            oldest = committed.judgement.oldest_unseen
+                seen.add(committed.page_diff.seen)
+            oldest = committed.page_diff.oldest_unseen
             if kind is not RunKind.POLL and oldest is not None:
                 self._found_aside = min(self._found_aside or oldest, oldest)
             await self._observe(kind, page, committed, state, is_first=cursor is None)
@@ -619,17 +619,17 @@ class Reader:
             self.compose.unanswered.clear()
             return page, committed
 
-    async def _commit(self, state: FeedState, page: Page, reading: Reading) -> Committed:
+    async def _commit(self, state: FeedState, page: Page, reading: ReadContext) -> Committed:
         """Judge a page and store what it comes to."""
         committed = await self.store.commit_page(
             state.id,
-            partial(self.judge.judge, page, reading),
+            partial(self.detector.detect, page, reading),
             self.compose,
             via=reading.via,
             announce=partial(self._announce, self.now()),
         )
-        self._tell_changes(page, committed.judgement)
-        if committed.judgement.pending:
+        self._tell_changes(page, committed.page_diff)
+        if committed.page_diff.pending:
             self.awaited.ring()
         if committed.statement is not None:  # drift was found
             self.tell(committed.statement)
@@ -685,7 +685,7 @@ class Reader:
         """Return a page without what is never stored."""
         state = await self.state()
         self._check_drop(state)
-        beside = self._habits.beside_cursor
+        beside = self._listing_profile.beside_cursor
         if cursor is not None and beside is not Beside.FILTERS:
             page = await self._ask(kind, since, cursor, limit, between_tries, beside=beside)
             await self._check_alone(state, page, since)
@@ -742,7 +742,7 @@ class Reader:
         page, beside = found
         state = await self.state()
         await self._check_alone(state, page, since)
-        await self._adopt(state, *self._habits.turn_beside_cursor(beside))
+        await self._adopt(state, *self._listing_profile.turn_beside_cursor(beside))
         return page
 
     async def _check_alone(self, state: FeedState, page: Page, since: datetime | None) -> None:
@@ -756,8 +756,8 @@ class Reader:
             return
         if any(updated < to_micros(since) for updated in sampler.updated(page.records)):
             self._alone_again_at = anyio.current_time() + _ALONE_PAUSE.total_seconds()
-            if self._habits.beside_cursor is not Beside.FILTERS:
-                await self._adopt(state, *self._habits.turn_beside_cursor(Beside.FILTERS))
+            if self._listing_profile.beside_cursor is not Beside.FILTERS:
+                await self._adopt(state, *self._listing_profile.turn_beside_cursor(Beside.FILTERS))
             raise CursorExpired(
                 f"GET {self.resource.path}: the cursor is refused beside updated_since, and alone it shows records"
                 " from before"
@@ -779,14 +779,14 @@ class Reader:
                     f' drop = ["{taken}"]; remove it in [resources.{self.feed.resource}]'
                 )
 
-    def _tell_changes(self, page: Page, judgement: Judgement) -> None:
-        if not judgement.changes:
+    def _tell_changes(self, page: Page, page_diff: PageDiff) -> None:
+        if not page_diff.changes:
             return
-        dates = [each.modified_at for each in judgement.changes if each.made_at is not None]
+        dates = [each.modified_at for each in page_diff.changes if each.made_at is not None]
         self.telemetry.emit(
             ChangesStored(
                 self.feed,
-                Counter(each.kind for each in judgement.changes),
+                Counter(each.kind for each in page_diff.changes),
                 tuple(max(page.answered_at - at, timedelta(0)) for at in dates if at is not None),
                 max(self.now() - page.received_at, timedelta(0)),
             )
@@ -794,14 +794,14 @@ class Reader:
 
     async def look_up(self, body: bytes, urgency: Urgency = Urgency.DETAIL) -> bool | None:
         """Ask for a stored shipment by itself; return whether it is there, None where the answer does not tell."""
-        key = self.judge.identify(body)
+        key = self.detector.identify(body)
         try:
             raw = await self.source.read_shipment(str(key.id), urgency=urgency)
         except (PageUnreadable, SchemaMismatch):
             return None
         if raw is None:
             return False
-        return True if self.judge.shows(raw, key) else None
+        return True if self.detector.shows(raw, key) else None
 
     def doubt_key(self, walk: Walk) -> SchemaMismatch:
         """Return the error of a learned key that seems to stand for different records."""
@@ -896,16 +896,16 @@ class Reader:
     ) -> None:
         """Take in how the listing behaves, and tell where it no longer does as it did."""
         assert self._sampler is not None
-        dates = committed.judgement.dates
+        dates = committed.page_diff.dates
         before = None if is_first else self._heads.get(kind)
         sighting = Sighting(self._sampler, list(dates), list(dates.values()), kind is not RunKind.PASS, before)
         self._heads[kind] = sighting.head
-        await self._adopt(state, *self._habits.observe(page, sighting))
+        await self._adopt(state, *self._listing_profile.observe(page, sighting))
 
-    async def _adopt(self, state: FeedState, habits: Habits, drifts: Sequence[str]) -> None:
-        if habits is not self._habits:
-            self._habits = habits
-            await self.store.save_habits(state.id, habits.to_json())
+    async def _adopt(self, state: FeedState, listing_profile: ListingProfile, drifts: Sequence[str]) -> None:
+        if listing_profile is not self._listing_profile:
+            self._listing_profile = listing_profile
+            await self.store.save_listing_profile(state.id, listing_profile.to_json())
         for words in drifts:
             self.telemetry.emit(HabitChanged(self.feed, words))
 
@@ -913,15 +913,15 @@ class Reader:
         shape = None if self._state is None else self._state.shape
         return "the learned key" if shape is None else " with ".join(shape.key)
 
-    def _announce(self, now: datetime, judgement: Judgement) -> Statement | None:
+    def _announce(self, now: datetime, page_diff: PageDiff) -> Statement | None:
         """Return what is to be stated with a page: the drift that it shows for the first time."""
-        drift = judgement.drift
+        drift = page_diff.drift
         if drift is None:
             return None
-        count, paths = judgement.drifted, sorted(drift.paths)
+        count, paths = page_diff.drifted, sorted(drift.paths)
         return held(self.feed, now, reason=HoldReason.DRIFT, count=count, since=now, paths=paths)
 
-    def _reading(self, kind: RunKind, state: FeedState, first_asked_at: datetime | None = None) -> Reading:
+    def _reading(self, kind: RunKind, state: FeedState, first_asked_at: datetime | None = None) -> ReadContext:
         first_asked_at = first_asked_at or state.first_asked_at
         assert first_asked_at is not None
         baseline = state.passes == 0
@@ -939,7 +939,7 @@ class Reader:
         if poll is not None and proven is not None:
             proven = min(proven, poll.asked_at)
         waits = kind is RunKind.POLL or covered is None or baseline or not self.resource.polled
-        return Reading(
+        return ReadContext(
             Via.FIRST_PASS if kind is RunKind.PASS and baseline else _VIA[kind],
             first_asked_at,
             boundary=state.boundary,
@@ -951,7 +951,7 @@ class Reader:
             last_poll=None if poll is None or poll.since is None or proven is None else (poll.since, proven),
             last_pass=None if state.full is None else state.full.asked_at,
             is_pass_whole=state.full is not None and state.full.tally.repeated == 0 and not state.held,
-            skew=None if self._habits.skew is None else timedelta(seconds=self._habits.skew),
+            skew=None if self._listing_profile.skew is None else timedelta(seconds=self._listing_profile.skew),
             precision=self.precision,
             covered_until=covered,
             polled_from=None if waits or covered is None else covered - self.lookback,
@@ -972,7 +972,7 @@ class Reader:
                 f'resource "{self.feed.resource}": {error}; set key in [resources.{self.feed.resource}]'
             ) from error
         await self.store.save_shape(state.id, shape, proven=self.settings.key is not None)
-        await self.store.save_signature(state.id, self._sign(shape))
+        await self.store.save_read_settings(state.id, self._sign(shape))
         return await self.reload()
 
     async def _learn_times(self, state: FeedState, page: Page) -> FeedState:
@@ -989,7 +989,7 @@ class Reader:
         if learned == shape:
             return state
         await self.store.save_shape(state.id, learned, proven=False)
-        await self.store.save_signature(state.id, self._sign(learned))
+        await self.store.save_read_settings(state.id, self._sign(learned))
         self.telemetry.emit(HabitChanged(self.feed, f"records are dated by {learned.updated_at}"))
         return await self.reload()
 
@@ -997,7 +997,7 @@ class Reader:
         settings = self.settings
         updated_at = settings.updated_at or shape.updated_at
         self._sampler = Sampler(key=settings.key or shape.key, updated_at=updated_at, created_at=shape.created_at)
-        self._judge = Judge(
+        self._judge = ChangeDetector(
             self.feed,
             key=settings.key or shape.key,
             updated_at=updated_at,

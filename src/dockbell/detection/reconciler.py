@@ -289,17 +289,17 @@ class Reconciler:
         is_first = skipped > allowance(stored)
         emits = reader.settings.first_pass == "emit"
         kind = ChangeKind.CREATED if not is_first else ChangeKind.SNAPSHOT if emits else None
-        judge = None
+        detector = None
         if kind is not None:
-            judge = partial(
-                reader.judge.decide,
+            detector = partial(
+                reader.detector.decide,
                 kind=kind,
                 since=None if state.full is None else state.full.asked_at,
                 until=walk.answered_at or run.asked_at,
                 now=reader.now(),
             )
         decided = 0
-        while count := await reader.store.decide(state.id, judge, reader.compose, _EMITTED_AT_ONCE):
+        while count := await reader.store.decide(state.id, detector, reader.compose, _EMITTED_AT_ONCE):
             decided += count
         created = decided if kind is ChangeKind.CREATED else 0
         if created:
@@ -384,9 +384,9 @@ class Reconciler:
             return await self.inquirer.settle(inquiry, await self.inquirer.ask(rows, inquiry.control)) if approve else 0
         not_found = [row for row in rows if row in absentees.missing]
         absent = [row for row in rows if row not in absentees.missing]
-        return await self.inquirer.bury(inquiry, not_found, DeletionReason.NOT_FOUND) + await self.inquirer.bury(
-            inquiry, absent, DeletionReason.ABSENT
-        )
+        return await self.inquirer.delete_records(
+            inquiry, not_found, DeletionReason.NOT_FOUND
+        ) + await self.inquirer.delete_records(inquiry, absent, DeletionReason.ABSENT)
 
     def _confirm(self, state: FeedState, absentees: Absentees, report: RunReport, *, approve: bool) -> set[int]:
         """Return the rows whose absence this pass confirms by itself, or that an operator calls deleted.
@@ -425,8 +425,8 @@ class Reconciler:
         """Publish a snapshot of each record, now that the key is proven; polls begin after it."""
         reader = self._reader
         await reader.store.begin_emitting(state.id)
-        judge = partial(reader.judge.snapshot, now=reader.now())
-        while await reader.store.emit_snapshots(state.id, judge, reader.compose, _EMITTED_AT_ONCE):
+        detector = partial(reader.detector.snapshot, now=reader.now())
+        while await reader.store.emit_snapshots(state.id, detector, reader.compose, _EMITTED_AT_ONCE):
             pass
 
     def _find_newest(self, walk: Walk) -> datetime | None:

@@ -12,10 +12,10 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from dockbell.core.comparing.absence import SeenRows
-from dockbell.core.comparing.judgement import Bad
+from dockbell.core.comparing.page_diff import Bad
 from dockbell.core.model import ChangeKind, Page, RunKind
 from dockbell.core.moment import from_micros, to_micros
-from dockbell.core.reading.habits import RECORDS_LEAST
+from dockbell.core.reading.listing_profile import RECORDS_LEAST
 from dockbell.core.reading.page_limit import LIMITS
 from dockbell.core.reading.silence import Silence, Silences
 from dockbell.core.reading.window import HEAVY_TICK_RECORDS, Proof
@@ -304,12 +304,12 @@ class Walk:
         self.records -= len(page.records)
         self._ticks.subtract(self._dates)
         if committed is not None:
-            tally, judgement = self.tally, committed.judgement
+            tally, page_diff = self.tally, committed.page_diff
             self.tally = replace(
                 tally,
-                drifted=tally.drifted - judgement.drifted,
-                bad=tally.bad - len(judgement.bad),
-                keyless=tally.keyless - _count_keyless(judgement.bad),
+                drifted=tally.drifted - page_diff.drifted,
+                bad=tally.bad - len(page_diff.bad),
+                keyless=tally.keyless - _count_keyless(page_diff.bad),
             )
 
     def _count(self, page: Page, committed: Committed | None) -> None:
@@ -322,16 +322,16 @@ class Walk:
         self.records += len(page.records)
         if committed is None:
             return
-        judgement = committed.judgement
-        unsound = {each.raw for each in judgement.bad}
+        page_diff = committed.page_diff
+        unsound = {each.raw for each in page_diff.bad}
         self.last_record = next((each for each in reversed(page.records) if each not in unsound), self.last_record)
         self._count_found(committed)
-        bad = {each.raw for each in judgement.bad}
+        bad = {each.raw for each in page_diff.bad}
         self.last_record = next((raw for raw in reversed(page.records) if raw not in bad), self.last_record)
-        self._count_bad(judgement.bad)
-        self.has_anchor = self.has_anchor or self.anchor in judgement.dates
+        self._count_bad(page_diff.bad)
+        self.has_anchor = self.has_anchor or self.anchor in page_diff.dates
         answered = to_micros(page.answered_at)
-        dates = [at for at in judgement.dates.values() if at is not None]
+        dates = [at for at in page_diff.dates.values() if at is not None]
         ahead = [at for at in dates if answered < at <= answered + _PLANNED_MICROS]
         self.ahead += len(ahead)
         if ahead:
@@ -344,22 +344,22 @@ class Walk:
             self.lag = min(page.answered_at - from_micros(newest), timedelta.max if self.lag is None else self.lag)
             if self.newest is None or newest > to_micros(self.newest):
                 self.newest = from_micros(newest)
-                self.newest_key = next(key for key, at in judgement.dates.items() if at == newest)
-        self.collisions += judgement.doubled
-        repeated = set(self.rows.add(judgement.seen)) - self._awaited
-        self._awaited.difference_update(judgement.seen)
+                self.newest_key = next(key for key, at in page_diff.dates.items() if at == newest)
+        self.collisions += page_diff.doubled
+        repeated = set(self.rows.add(page_diff.seen)) - self._awaited
+        self._awaited.difference_update(page_diff.seen)
         if repeated:
-            self.collisions += sum(write.is_unexplained and write.row in repeated for write in judgement.writes)
+            self.collisions += sum(write.is_unexplained and write.row in repeated for write in page_diff.writes)
         self.rows.grow(committed.inserted.stop - 1)
         self.rows.add(committed.inserted)
-        self._shown = {*judgement.seen, *committed.inserted}
+        self._shown = {*page_diff.seen, *committed.inserted}
         tally = self.tally
         self.tally = replace(
             tally,
-            drifted=tally.drifted + judgement.drifted,
-            bad=tally.bad + len(judgement.bad),
-            skipped=tally.skipped + judgement.skipped,
-            keyless=tally.keyless + _count_keyless(judgement.bad),
+            drifted=tally.drifted + page_diff.drifted,
+            bad=tally.bad + len(page_diff.bad),
+            skipped=tally.skipped + page_diff.skipped,
+            keyless=tally.keyless + _count_keyless(page_diff.bad),
             repeated=tally.repeated + len(repeated),
         )
 
@@ -367,20 +367,20 @@ class Walk:
         """Count what a page has come to in the store; its records are counted where it is one of the run's pages."""
         if committed is None:
             return
-        judgement, tally = committed.judgement, self.tally
+        page_diff, tally = committed.page_diff, self.tally
         self.events += committed.events
-        self.lateness += judgement.lateness
-        self.on_time += judgement.on_time
-        self.oldest_unseen = _first(self.oldest_unseen, judgement.oldest_unseen)
-        kinds = Counter(change.kind for change in judgement.changes)
+        self.lateness += page_diff.lateness
+        self.on_time += page_diff.on_time
+        self.oldest_unseen = _first(self.oldest_unseen, page_diff.oldest_unseen)
+        kinds = Counter(change.kind for change in page_diff.changes)
         self.tally = replace(
             tally,
             created=tally.created + kinds[ChangeKind.CREATED],
             updated=tally.updated + kinds[ChangeKind.UPDATED],
             restored=tally.restored + kinds[ChangeKind.RESTORED],
-            missed=tally.missed + judgement.missed,
-            silent=tally.silent + judgement.silent,
-            held=tally.held + len(judgement.holds),
+            missed=tally.missed + page_diff.missed,
+            silent=tally.silent + page_diff.silent,
+            held=tally.held + len(page_diff.holds),
         )
 
     def _count_bad(self, bad: Sequence[Bad]) -> None:

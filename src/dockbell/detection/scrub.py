@@ -25,8 +25,8 @@ async def clean_stored(reader: Reader, *, rewrite_most: int | None) -> None:
     if not state.cleaning or reader.erasure is None:
         return
     records = events = 0
-    sign = None if state.shape is None else reader.judge.sign
-    while (found := await reader.store.clean(state.id, reader.erasure, sign, _AT_ONCE)) is not None:
+    fingerprint = None if state.shape is None else reader.detector.fingerprint
+    while (found := await reader.store.clean(state.id, reader.erasure, fingerprint, _AT_ONCE)) is not None:
         records, events = records + found[0], events + found[1]
     problem = await reader.store.wipe(rewrite_most=rewrite_most)
     if not problem:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.drift import Drift
-from dockbell.core.comparing.judgement import Judgement, Pending
+from dockbell.core.comparing.page_diff import PageDiff, Pending
 from dockbell.core.model import (
     JSON,
     Change,
@@ -149,14 +149,14 @@ class FeedState:
     Attributes:
         id: The feed's number in this store.
         shape: What identifies and dates its records; None before the first record was seen.
-        signature: How its records are read: what makes readings comparable; None before the first start.
+        read_settings: How its records are read: what makes readings comparable; None before the first start.
         proven: The key was unique over a whole complete pass, or is configured.
         rebaselining: It is read differently than what is stored was, until a pass is complete.
         first_asked_at: S0, the service's time of the first request; None before it.
         boundary: The same moment on the records' own clock; None while that is not known.
         progress: What its polls have proven.
         lateness: How late its records become visible.
-        habits: What was learned of its listing, as JSON; empty before it.
+        listing_profile: What was learned of its listing, as JSON; empty before it.
         passes: How many passes came to the end of the list.
         sequence: The number of its last event.
         held: Absent records that are not believed to be deleted, at the end of the last pass.
@@ -180,14 +180,14 @@ class FeedState:
     id: int
     feed: Feed
     shape: Shape | None = None
-    signature: Mapping[str, JSON] | None = None
+    read_settings: Mapping[str, JSON] | None = None
     proven: bool = False
     rebaselining: bool = False
     first_asked_at: datetime | None = None
     boundary: datetime | None = None
     progress: Progress = field(default_factory=Progress)
     lateness: Lateness = field(default_factory=Lateness)
-    habits: str = ""
+    listing_profile: str = ""
     passes: int = 0
     sequence: int = 0
     held: int = 0
@@ -213,13 +213,13 @@ class Committed:
     """What one page came to in the store.
 
     Attributes:
-        judgement: What was decided.
+        page_diff: What was decided.
         events: How many events its changes gave.
         inserted: The rows that are new.
         statement: What was stated with it.
     """
 
-    judgement: Judgement
+    page_diff: PageDiff
     events: int
     inserted: range = range(0)
     statement: Statement | None = None

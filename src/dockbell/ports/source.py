@@ -57,7 +57,7 @@ class Source(Protocol):
     ) -> bytes | None:
         """Read the object that answers for one shipment, as raw JSON; None when there is none (404, 410).
 
-        Whether it is that shipment's record is for :meth:`~dockbell.core.comparing.judge.Judge.find_own` to say.
+        Whether it is that shipment's record decides ``ChangeDetector.find_own``.
 
         Args:
             shipment_id: Its id.

@@ -8,7 +8,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.drift import Decision
-from dockbell.core.comparing.judgement import Finding, Judgement, Pending, Snapshots
+from dockbell.core.comparing.page_diff import Finding, PageDiff, Pending, Snapshots
 from dockbell.core.model import (
     JSON,
     Change,
@@ -70,10 +70,10 @@ class Store(Protocol):
         """
         ...
 
-    async def save_signature(
+    async def save_read_settings(
         self,
         feed_id: int,
-        signature: Mapping[str, JSON],
+        read_settings: Mapping[str, JSON],
         *,
         rebaseline: Statement | None = None,
         compose: Compose | None = None,
@@ -85,7 +85,7 @@ class Store(Protocol):
         """Store what was learned from the first page with records, and whether its key needs no proof."""
         ...
 
-    async def save_habits(self, feed_id: int, habits: str) -> None:
+    async def save_listing_profile(self, feed_id: int, listing_profile: str) -> None:
         """Store what was learned of a feed's listing."""
         ...
 
@@ -100,17 +100,17 @@ class Store(Protocol):
     async def commit_page(
         self,
         feed_id: int,
-        judge: Callable[[Snapshots], Judgement],
+        detect: Callable[[Snapshots], PageDiff],
         compose: Compose,
         *,
         via: Via,
-        announce: Callable[[Judgement], Statement | None] | None = None,
+        announce: Callable[[PageDiff], Statement | None] | None = None,
     ) -> Committed:
         """Judge one page against what is stored, and store its snapshots and events together, in one transaction.
 
         Args:
             feed_id: The feed.
-            judge: Judges the page; in the store's own thread, like the other two.
+            detect: Judges the page; in the store's own thread, like the other two.
             compose: Gives a change or a statement its number.
             via: Which kind of reading showed the page.
             announce: Returns what is to be stated, after its changes, of a judgement that is not idle.
@@ -193,12 +193,12 @@ class Store(Protocol):
         """
         ...
 
-    async def decide(self, feed_id: int, judge: Callable[[bytes], Change] | None, compose: Compose, limit: int) -> int:
+    async def decide(self, feed_id: int, detect: Callable[[bytes], Change] | None, compose: Compose, limit: int) -> int:
         """End the doubt about records that the second pass met first.
 
         Args:
             feed_id: The feed.
-            judge: Gives the change to publish of each; None takes them for baseline, in silence.
+            detect: Gives the change to publish of each; None takes them for baseline, in silence.
             compose: Gives the events their number.
             limit: The most at once.
 
@@ -224,7 +224,9 @@ class Store(Protocol):
         """Return the raw JSON of rows."""
         ...
 
-    async def spare(self, feed_id: int, rows: Sequence[int], finding: Finding, *, dormant: bool = False) -> None:
+    async def keep(
+        self, feed_id: int, rows: Sequence[int], finding: Finding, *, ignored_until_seen: bool = False
+    ) -> None:
         """End the suspicion of rows; dormant ones are not missed until they are seen again."""
         ...
 
@@ -269,16 +271,16 @@ class Store(Protocol):
         """Forget when absences are to be confirmed, unless some are still suspected; return whether none is."""
         ...
 
-    async def bury(
+    async def delete_records(
         self,
         feed_id: int,
         rows: Sequence[int],
-        judge: Callable[[bytes, int, datetime | None], Change],
+        detect: Callable[[bytes, int, datetime | None], Change],
         compose: Compose,
     ) -> int:
         """Turn suspected rows into tombstones with an event each; return how many.
 
-        ``judge`` takes body, revision, and S of the last complete pass before the first that did not show the record.
+        ``detect`` takes body, revision, and S of the last complete pass before the first that did not show the record.
         """
         ...
 
@@ -294,7 +296,7 @@ class Store(Protocol):
         self,
         feed_id: int,
         row: int,
-        judge: Callable[[Pending, bytes | None, int], Change | None],
+        detect: Callable[[Pending, bytes | None, int], Change | None],
         compose: Compose,
         *,
         listed: bytes | None = None,
@@ -304,7 +306,7 @@ class Store(Protocol):
         Args:
             feed_id: The feed.
             row: The record's.
-            judge: Takes the change as it is now, the body that was published last, and the revision.
+            detect: Takes the change as it is now, the body that was published last, and the revision.
             compose: Makes the events.
             listed: What the list showed when the detail was asked for: the change goes on waiting where it has shown
                 something else since. None: whatever it shows.
@@ -315,7 +317,7 @@ class Store(Protocol):
         self,
         feed_id: int,
         since: Sequence[datetime],
-        judge: Callable[[Pending, bytes | None, int], Change | None],
+        detect: Callable[[Pending, bytes | None, int], Change | None],
         compose: Compose,
         limit: int,
     ) -> None:
@@ -331,7 +333,7 @@ class Store(Protocol):
         ...
 
     async def emit_snapshots(
-        self, feed_id: int, judge: Callable[[bytes, datetime | None], Change], compose: Compose, limit: int
+        self, feed_id: int, detect: Callable[[bytes, datetime | None], Change], compose: Compose, limit: int
     ) -> int:
         """Publish the next due snapshots of records that nothing was published of; 0 when all are."""
         ...
@@ -485,14 +487,14 @@ class Store(Protocol):
         ...
 
     async def clean(
-        self, feed_id: int, erasure: Erasure, sign: Callable[[bytes], bytes] | None, limit: int
+        self, feed_id: int, erasure: Erasure, fingerprint: Callable[[bytes], bytes] | None, limit: int
     ) -> tuple[int, int] | None:
         """Clean up to ``limit`` stored records or events of what is never stored, where an earlier call ended.
 
         Args:
             feed_id: The feed.
             erasure: Takes it out.
-            sign: Returns the fingerprint of a record; None while nobody can tell.
+            fingerprint: Returns the fingerprint of a record; None while nobody can tell.
             limit: At most so many are looked at.
 
         Returns:
@@ -505,7 +507,7 @@ class Store(Protocol):
         ...
 
     async def purge(
-        self, feed: Feed, key: str, judge: Callable[[Key, int, datetime], Change], compose: Compose
+        self, feed: Feed, key: str, detect: Callable[[Key, int, datetime], Change], compose: Compose
     ) -> Purged:
         """Erase what is stored of a record but for key, revision and timestamp; it is gone then.
 
@@ -514,8 +516,8 @@ class Store(Protocol):
         Args:
             feed: Its feed, configured or not.
             key: Its key string.
-            judge: Returns what is published of it, by key, revision and our time; not asked where it was purged before,
-                or nothing was ever published of it because the feed's key is not proven.
+            detect: Returns what is published of it, by key, revision and our time; not asked where it was purged
+                before, or nothing was ever published of it because the feed's key is not proven.
             compose: Makes the event.
         """
         ...

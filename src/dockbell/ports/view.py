@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from dockbell.core.comparing.judgement import PURGED, Finding
+from dockbell.core.comparing.page_diff import PURGED, Finding
 from dockbell.core.model import (
     Event,
     Feed,

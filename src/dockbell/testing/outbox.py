@@ -13,8 +13,8 @@ from typing import Final
 
 from dockbell.config import Expression
 from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.judge import Judge
-from dockbell.core.comparing.judgement import Reading
+from dockbell.core.comparing.change_detector import ChangeDetector
+from dockbell.core.comparing.page_diff import ReadContext
 from dockbell.core.model import RESOURCES, ClockSource, Event, Feed, Page, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.named import NamedEvent
@@ -57,10 +57,10 @@ class Outbox:
             )
         now = self._now()
         page = Page(tuple(records), None, feed.resource, now, ClockSource.LOCAL, now, now)
-        judge = Judge(feed, key=("/id",), updated_at=None, created_at=None, canon=Canon())
+        detector = ChangeDetector(feed, key=("/id",), updated_at=None, created_at=None, canon=Canon())
         state = await self.store.open_feed(feed)
-        judged = partial(judge.judge, page, Reading(Via.POLL, now))
-        await self.store.commit_page(state.id, judged, self._composers[feed], via=Via.POLL)
+        detect = partial(detector.detect, page, ReadContext(Via.POLL, now))
+        await self.store.commit_page(state.id, detect, self._composers[feed], via=Via.POLL)
 
     async def state_gap(self, feed: Feed = SHIPMENTS) -> None:
         """State something about a feed: an event without a key."""

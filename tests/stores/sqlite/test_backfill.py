@@ -19,7 +19,7 @@ from dockbell.core.reading.shape import Shape
 from dockbell.ports import BackfillRecord, FeedState, Store
 from dockbell.stores.sqlite import SqliteStore
 from tests.fakes import NOON
-from tests.stores.pages import DETAILED, FEED, OTHER, bury, close_pass, commit, complete, later
+from tests.stores.pages import DETAILED, FEED, OTHER, close_pass, commit, complete, delete_records, later
 
 KEYS = "abcd"
 Step = tuple[str, str, int]
@@ -67,7 +67,7 @@ class World:
     async def delete(self, key: str) -> None:
         rows = {each.key: each.row for each in (await self.store.read_stored(FEED, 0, 100))[0]}
         await close_pass(self.store, self.state, suspected=[rows[key]])
-        assert await bury(self.store, self.state, rows[key]) == 1
+        assert await delete_records(self.store, self.state, rows[key]) == 1
 
 
 async def read_all(store: Store, beginning: StartOffset, limit: int) -> Sequence[BackfillRecord]:
@@ -137,7 +137,7 @@ async def test_a_key_keeps_its_type_as_long_as_its_record_is_known(tmp_path: Pat
     beginning = StartOffset(1, NOON, lost_since=NOON)
     assert [each.key.id for each in await read_all(store, beginning, 10)] == [7]
     await close_pass(store, state, suspected=[1])
-    await bury(store, state, 1)
+    await delete_records(store, state, 1)
     assert [each.key.id for each in await read_all(store, beginning, 10)] == [7]
     await store.prune_history(later(days=99), 10)
     beginning = StartOffset(2, NOON, lost_since=NOON)
@@ -158,7 +158,7 @@ async def test_a_record_whose_first_event_is_still_to_come_is_not_told(tmp_path:
     """Its detail is awaited, or it was only met: the event that comes says all."""
     store, state = await open_store(tmp_path)
     await commit(store, state, {"id": "old", "x": 1})
-    await commit(store, state, {"id": "a", "x": 1}, {"id": "old", "x": 2}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "x": 1}, {"id": "old", "x": 2}, detector=DETAILED)
     await commit(store, state, {"id": "met", "at": "2026-11-21T12:00:05Z"}, at=10, baseline=True, provisional=True)
     await close_pass(store, state)
     beginning = StartOffset(1, NOON)

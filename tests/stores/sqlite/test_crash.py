@@ -30,7 +30,7 @@ from dockbell.core.comparing.absence import SeenRows
 from dockbell.ports import Checkpoint
 from dockbell.stores.sqlite import SqliteStore
 from tests.stores.pages import (
-    DETAILED, FEED, OTHER, a_run, a_statement, bury, close_pass, commit, complete, make_composer
+    DETAILED, FEED, OTHER, a_run, a_statement, delete_records, close_pass, commit, complete, make_composer
 )
 
 async def work():
@@ -41,14 +41,14 @@ async def work():
         state = chance.choice(states)
         keys = chance.sample(range(60), 20)
         await commit(store, state, *({"id": f"r{key}", "x": version} for key in keys), compose=compose)
-        await commit(store, state, {"id": f"d{version % 3}", "x": version}, judge=DETAILED)
+        await commit(store, state, {"id": f"d{version % 3}", "x": version}, detector=DETAILED)
         for awaited in await store.load_awaited(state.id, 1):
             await complete(store, state, awaited.row, {"lines": [version]}, twice="true")
         await store.save_checkpoint(state.id, Checkpoint(str(version), b"{}", SeenRows(10), SeenRows(10), now()))
         there = (await store.find_absent(state.id, SeenRows(await store.last_row(state.id)))).rows
         rows = [row for row, *_ in chance.sample(there, 3)]
         await close_pass(store, state, suspected=rows, statements=[a_statement()])
-        await bury(store, state, *rows)
+        await delete_records(store, state, *rows)
         if version == int(sys.argv[2]) * 1_000_000:
             print("works", end="", flush=True)
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.judge import Judge
-from dockbell.core.comparing.judgement import Finding, Reading
+from dockbell.core.comparing.change_detector import ChangeDetector
+from dockbell.core.comparing.page_diff import Finding, ReadContext
 from dockbell.core.model import ClockSource, Feed, Page, RunKind, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.settlement import Blocked, DeadLetter, Settlement
@@ -25,8 +25,10 @@ from tests.fakes import NOON
 
 FEED = Feed("main", "shipments")
 MINUTE = timedelta(minutes=1)
-JUDGE = Judge(FEED, key=("/id",), updated_at="/updated_at", created_at=None, canon=Canon(updated_at="/updated_at"))
-READING = Reading(Via.POLL, NOON, stale_window=MINUTE)
+DETECTOR = ChangeDetector(
+    FEED, key=("/id",), updated_at="/updated_at", created_at=None, canon=Canon(updated_at="/updated_at")
+)
+READING = ReadContext(Via.POLL, NOON, stale_window=MINUTE)
 
 
 @dataclass
@@ -36,14 +38,14 @@ class Desk:
     store: SqliteStore
     view: SqliteView
     state: FeedState
-    judge: Judge = JUDGE
+    detect: ChangeDetector = DETECTOR
 
     async def show(self, *records: Mapping[str, Any] | bytes) -> None:
         """Commit a page with these records."""
         raws = tuple(record if isinstance(record, bytes) else json.dumps(record).encode() for record in records)
         page = Page(raws, None, "shipments", NOON, ClockSource.DATE, NOON, NOON)
         compose = Composer(FEED, name="acme", singular="shipment", epoch="epoch")
-        await self.store.commit_page(self.state.id, partial(self.judge.judge, page, READING), compose, via=Via.POLL)
+        await self.store.commit_page(self.state.id, partial(self.detect.detect, page, READING), compose, via=Via.POLL)
 
 
 @pytest.fixture
@@ -87,7 +89,7 @@ async def test_a_reading_that_is_held_shows_at_its_record_and_in_its_findings(de
 
 async def test_a_change_that_waits_for_its_detail_shows_at_its_record(desk: Desk) -> None:
     await desk.show(shipment("a"))
-    desk.judge = Judge(
+    desk.detect = ChangeDetector(
         FEED,
         key=("/id",),
         updated_at="/updated_at",
@@ -110,7 +112,7 @@ async def test_suspected_records_are_listed_first_missed_first(desk: Desk) -> No
     found = await desk.view.find_suspected(desk.state.id, 10)
     assert [(record.key, record.suspected_at) for record in found] == [("c", NOON), ("a", NOON + MINUTE)]
     assert [record.key for record in await desk.view.find_suspected(desk.state.id, 1)] == ["c"]
-    await desk.store.spare(desk.state.id, [3], Finding.KEPT, dormant=True)
+    await desk.store.keep(desk.state.id, [3], Finding.KEPT, ignored_until_seen=True)
     spared = await desk.view.find_record(desk.state.id, "c")
     assert spared is not None
     assert (spared.is_dormant, spared.suspected_at) == (True, None)

@@ -173,7 +173,7 @@ async def test_what_only_one_reading_meets_is_no_outage_of_all(tmp_path: Path) -
         await store.read_bodies([1])
     assert not isinstance(caught.value, StoreUnavailable)
     assert (store.trouble, store.stalled.rings, ear.facts) == (None, 0, [])
-    await store.save_habits(state.id, "{}")
+    await store.save_listing_profile(state.id, "{}")
     await store.aclose()
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dockbell.core.comparing.judgement import Finding
+from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.model import Via
 from dockbell.ports import FeedState
 from dockbell.stores.sqlite import SqliteStore, SqliteView
 from tests.fakes import NOON
-from tests.stores.pages import DETAILED, FEED, bury, close_pass, commit, complete, make_composer, told
+from tests.stores.pages import DETAILED, FEED, close_pass, commit, complete, delete_records, make_composer, told
 
 
 @dataclass
@@ -54,14 +54,14 @@ async def test_a_finding_has_the_number_of_its_change_and_not_of_the_named_event
 
 async def test_the_way_of_a_record_is_written_down_to_its_end(shelf: Shelf) -> None:
     store, state = shelf.store, shelf.state
-    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "x": 1}, detector=DETAILED)
     await complete(store, state, 1, {"lines": [1]}, twice="true")
     await close_pass(store, state, suspected=[1])
-    await commit(store, state, {"id": "a", "x": 1}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "x": 1}, detector=DETAILED)
     await close_pass(store, state, suspected=[1])
-    await store.spare(state.id, [1], Finding.THERE)
+    await store.keep(state.id, [1], Finding.THERE)
     await close_pass(store, state, suspected=[1])
-    await bury(store, state, 1)
+    await delete_records(store, state, 1)
     assert await told(store) == ["a created 1", "a created 1", "a deleted 2"]
     assert await shelf.notes("a") == [
         (Finding.AWAITED, Via.POLL, None),

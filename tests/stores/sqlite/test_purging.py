@@ -17,7 +17,7 @@ import pytest
 from anyio import to_thread
 
 from dockbell.core.comparing.absence import SeenRows
-from dockbell.core.comparing.judgement import PURGED, Bad, Finding, Judgement
+from dockbell.core.comparing.page_diff import PURGED, Bad, Finding, PageDiff
 from dockbell.core.comparing.purge import purge
 from dockbell.core.model import Feed, Key, Via
 from dockbell.core.publishing.settlement import StartOffset
@@ -25,7 +25,7 @@ from dockbell.core.reading.shape import Shape
 from dockbell.ports import FeedState, Purged
 from dockbell.stores.sqlite import SqliteStore, SqliteView, cleaning
 from tests.fakes import NOON
-from tests.stores.pages import COMPOSE, DETAILED, FEED, OTHER, bury, close_pass, commit, later
+from tests.stores.pages import COMPOSE, DETAILED, FEED, OTHER, close_pass, commit, delete_records, later
 from tests.stores.standings import read
 
 CANARY: Final = "canary@example.com"
@@ -88,12 +88,12 @@ async def test_nothing_of_a_record_is_left_but_its_numbers(store: SqliteStore, s
 
 
 async def test_what_is_held_waits_or_cannot_be_read_is_erased_too(store: SqliteStore, state: FeedState) -> None:
-    await commit(store, state, {"id": "a", "mail": CANARY, "n": 1, "at": "2026-11-21T11:59:00Z"}, judge=DETAILED)
+    await commit(store, state, {"id": "a", "mail": CANARY, "n": 1, "at": "2026-11-21T11:59:00Z"}, detector=DETAILED)
     stale = {"id": "a", "mail": f"old-{CANARY}", "n": 0, "at": "2026-11-21T11:50:00Z"}
     await commit(store, state, stale, stale_window=later(minutes=5) - NOON)
 
-    def spoil(_: object) -> Judgement:
-        return Judgement(bad=[Bad(b"1" * 16, "a", "bad", f'{{"mail":"{CANARY}"'.encode())])
+    def spoil(_: object) -> PageDiff:
+        return PageDiff(bad=[Bad(b"1" * 16, "a", "bad", f'{{"mail":"{CANARY}"'.encode())])
 
     await store.commit_page(state.id, spoil, COMPOSE, via=Via.POLL)
     (counted,) = read(
@@ -127,7 +127,7 @@ async def test_a_record_that_was_purged_is_told_of_once_and_comes_back_restored(
 async def test_a_deleted_record_is_purged_too(store: SqliteStore, state: FeedState) -> None:
     await commit(store, state, {"id": "a", "mail": CANARY})
     await close_pass(store, state, suspected=[1])
-    await bury(store, state, 1)
+    await delete_records(store, state, 1)
     assert (await erase(store)).events == 2
     await store.wipe()
     assert not is_found(store)
@@ -141,7 +141,7 @@ async def test_a_deleted_record_is_purged_too(store: SqliteStore, state: FeedSta
 async def test_a_purge_counts_for_no_deletion_by_the_api(store: SqliteStore, state: FeedState) -> None:
     await commit(store, state, {"id": "a"}, {"id": "b"})
     await close_pass(store, state, suspected=[2])
-    await bury(store, state, 2)
+    await delete_records(store, state, 2)
     await erase(store)
     assert await store.count_deleted(state.id, later(hours=-1)) == 1
     assert (await store.find_absent(state.id, SeenRows(10))).rows == []

@@ -97,7 +97,7 @@ async def test_an_old_store_is_brought_up_to_date_and_nothing_is_lost(tmp_path: 
     assert (state.id, state.shape, state.passes, state.sequence) == (1, Shape(("/id",), "/at", None), 3, 4)
     assert (state.first_asked_at, state.confirm_at, state.held) == (NOON, later(microseconds=3), 1)
     assert state.progress == Progress(later(microseconds=1), later(microseconds=2))
-    assert (state.problem, state.signature, state.holds, state.emitted) == ("key refused", None, 0, None)
+    assert (state.problem, state.read_settings, state.holds, state.emitted) == ("key refused", None, 0, None)
     assert state.full == RunRecord(RunKind.PASS, NOON, None, later(hours=4), 1, 2, 3)
     assert state.poll == RunRecord(RunKind.POLL, NOON, NOON, later(hours=2), 1, 2, 3)
     assert state.failed == RunRecord(RunKind.POLL, NOON, NOON, later(hours=3), 1, 2, 3, "HTTP 503")
@@ -127,7 +127,7 @@ async def test_what_was_stored_is_what_the_next_page_is_compared_with(tmp_path: 
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
     state = await store.open_feed(FEED)
     committed = await commit(store, state, *RECORDS[:2])
-    assert (committed.events, committed.judgement.cleared) == (0, [2])
+    assert (committed.events, committed.page_diff.cleared) == (0, [2])
     await commit(store, state, *({"id": key, "x": 2} for key in "abcd"))
     assert await told(store, after=4) == ["a updated 3", "b updated 1", "c restored 3", "d created 1"]
     assert (await datas(store))[4]["before"] == json.loads(RECORDS[0])

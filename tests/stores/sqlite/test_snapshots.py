@@ -76,5 +76,5 @@ async def test_so_many_bad_records_are_kept_and_no_more_the_last_met_first(tmp_p
     assert (await store.open_feed(FEED)).quarantined == 1000
     assert (await store.open_feed(OTHER)).quarantined == 1
     again = await commit(store, state, {"name": "0 0"}, {"name": "2 0"})
-    assert [bad.known for bad in again.judgement.bad] == [False, True]
+    assert [bad.known for bad in again.page_diff.bad] == [False, True]
     await store.aclose()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from dockbell.core.comparing.judgement import Finding, Note, Stored, Write
+from dockbell.core.comparing.page_diff import Finding, Note, Stored, Write
 from dockbell.core.model import JSON, Change, Key, Page
 from dockbell.core.moment import to_micros
 

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Final
 
 from dockbell.core.comparing.absence import SeenRows
-from dockbell.core.comparing.judgement import PURGED, Finding, Note
+from dockbell.core.comparing.page_diff import PURGED, Finding, Note
 from dockbell.core.model import Change, RunKind, Statement, Via
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.reading.lateness import Lateness
@@ -21,7 +21,7 @@ from dockbell.stores.sqlite.transaction import marks, micros, moment, portions, 
 _SCAN_ROWS: Final = 20_000
 _DIGEST_SIZE: Final = 16
 _UNLISTED: Final = 2
-"""Marks, in the column ``dormant``, a record that was found when it was asked for, though the list did not show it."""
+"""Marks, in the column ``dormant``, a record that was found when it was asked for, though no list showed it."""
 _FOUND: Final = 3
 """The same, of one that a second pass has still to miss: until then it stays suspected."""
 _IS_UNCLOSED: Final = "(there_at IS ? AND suspected_at IS NOT ?)"
@@ -43,13 +43,13 @@ def find_absent(connection: sqlite3.Connection, feed_id: int, seen: SeenRows) ->
     (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM records").fetchone()
     for first in range(1, last + 1, _SCAN_ROWS):
         # In the order of the rows and a part at a time: memory stays flat, and the other feeds are not kept waiting.
-        for row, suspected_at, absences, missing_at, dormant, key, fingerprint in connection.execute(
+        for row, suspected_at, absences, missing_at, ignored_until_seen, key, fingerprint in connection.execute(
             f"SELECT id, iif({_IS_UNCLOSED}, NULL, suspected_at), absences, missing_at, dormant, key, fingerprint"
             " FROM records NOT INDEXED WHERE id BETWEEN ? AND ? AND feed = ? AND gone_at IS NULL",
             (*unclosed, first, first + _SCAN_ROWS - 1, feed_id),
         ):
-            unlisted += dormant in (_UNLISTED, _FOUND)
-            if dormant not in (0, _FOUND):
+            unlisted += ignored_until_seen in (_UNLISTED, _FOUND)
+            if ignored_until_seen not in (0, _FOUND):
                 continue
             if row <= seen.last_row:
                 stored += 1
@@ -220,20 +220,23 @@ def _note_rows(connection: sqlite3.Connection, feed_id: int, rows: Sequence[int]
     write_notes(connection, feed_id, notes, {}, via=Via.PASS, at=at)
 
 
-def spare(
+def keep(
     connection: sqlite3.Connection,
     feed_id: int,
     rows: Sequence[int],
     finding: Finding,
     *,
-    dormant: bool,
+    ignored_until_seen: bool,
     now: datetime,
 ) -> None:
     """End the suspicion of rows; dormant ones are not missed until they are seen again."""
     with transaction(connection):
         connection.executemany(
             "UPDATE records SET suspected_at = NULL, absences = 0, missing_at = NULL, dormant = ? WHERE id = ?",
-            ((_UNLISTED if dormant and finding is Finding.THERE else dormant, row) for row in rows),
+            (
+                (_UNLISTED if ignored_until_seen and finding is Finding.THERE else ignored_until_seen, row)
+                for row in rows
+            ),
         )
         _note_rows(connection, feed_id, rows[:_NOTED_MOST], finding, to_micros(now))
         if finding is Finding.KEPT:
@@ -289,11 +292,11 @@ def end_suspicion(connection: sqlite3.Connection, feed_id: int) -> bool:
     return True
 
 
-def bury(
+def delete_records(
     connection: sqlite3.Connection,
     feed_id: int,
     rows: Sequence[int],
-    judge: Callable[[bytes, int, datetime | None], Change],
+    detect: Callable[[bytes, int, datetime | None], Change],
     compose: Compose,
     *,
     now: datetime,
@@ -312,7 +315,7 @@ def bury(
             if found is None:
                 continue
             body, revision, there_at = found
-            change = judge(body, revision, moment(there_at))
+            change = detect(body, revision, moment(there_at))
             changes.append(change)
             connection.execute(
                 "UPDATE records SET gone_at = ?, suspected_at = NULL, absences = 0, missing_at = NULL, revision = ?,"

@@ -29,7 +29,7 @@ _KNOWN: Final = """
 """
 """What is read of a record; last, whether its first event is still to come: it was only met, or waits for its detail.
 
-A key with a space is of a time when the feed's key was another, see ``feeds.save_signature``.
+A key with a space is of a time when the feed's key was another, see ``feeds.save_read_settings``.
 """
 _MAKES: Final = (ChangeKind.CREATED, ChangeKind.RESTORED, ChangeKind.SNAPSHOT)
 """Changes before which there was no record that could be told of."""

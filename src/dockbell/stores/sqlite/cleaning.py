@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dockbell.core.comparing.judgement import DIGEST_SIZE
+from dockbell.core.comparing.page_diff import DIGEST_SIZE
 from dockbell.core.publishing.erasure import Erasure
 from dockbell.stores.sqlite.transaction import transaction
 
@@ -56,7 +56,7 @@ def clean(
     connection: sqlite3.Connection,
     feed_id: int,
     erasure: Erasure,
-    sign: Callable[[bytes], bytes] | None,
+    fingerprint: Callable[[bytes], bytes] | None,
     limit: int,
 ) -> tuple[int, int] | None:
     """Clean the next records or events of a feed; return how many of each held something, None when all are clean."""
@@ -68,7 +68,7 @@ def clean(
         stage, place = state["stage"], state["place"]
         records = events = 0
         if stage == _RECORDS:
-            end, records = _clean_records(connection, feed_id, erasure, sign, after=place, limit=limit)
+            end, records = _clean_records(connection, feed_id, erasure, fingerprint, after=place, limit=limit)
             state |= {"stage": _RECORDS, "place": end} if end is not None else {"stage": _EVENTS, "place": 0}
         elif stage == _EVENTS:
             end, events = _clean_events(connection, feed_id, erasure, place, limit)
@@ -100,7 +100,7 @@ def _clean_records(
     connection: sqlite3.Connection,
     feed_id: int,
     erasure: Erasure,
-    sign: Callable[[bytes], bytes] | None,
+    fingerprint: Callable[[bytes], bytes] | None,
     *,
     after: int,
     limit: int,
@@ -127,16 +127,14 @@ def _clean_records(
         connection.execute("UPDATE records SET superseded = NULL WHERE id = ?", (row,))
         if body is not None and size == DIGEST_SIZE:
             raw_hash = blake2b(body, digest_size=DIGEST_SIZE).digest()
-            fingerprint = raw_hash if revision == 0 or sign is None else _sign(sign, body, raw_hash)
-            connection.execute(
-                "UPDATE records SET raw_hash = ?, fingerprint = ? WHERE id = ?", (raw_hash, fingerprint, row)
-            )
+            stored = raw_hash if revision == 0 or fingerprint is None else _find(fingerprint, body, raw_hash)
+            connection.execute("UPDATE records SET raw_hash = ?, fingerprint = ? WHERE id = ?", (raw_hash, stored, row))
     return rows[-1][0] if rows else None, changed
 
 
-def _sign(sign: Callable[[bytes], bytes], body: bytes, otherwise: bytes) -> bytes:
+def _find(fingerprint: Callable[[bytes], bytes], body: bytes, otherwise: bytes) -> bytes:
     try:
-        return sign(body)
+        return fingerprint(body)
     except ValueError:
         return otherwise
 

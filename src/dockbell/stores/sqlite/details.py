@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from dockbell.core.comparing.judgement import Amended, Finding, Note, Pending
+from dockbell.core.comparing.page_diff import Amended, Finding, Note, Pending
 from dockbell.core.model import Change, ChangeKind, Via
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.ports import Awaited, Compose
@@ -93,7 +93,7 @@ def complete(
     connection: sqlite3.Connection,
     feed_id: int,
     record: int,
-    judge: Callable[[Pending, bytes | None, int], Change | None],
+    detect: Callable[[Pending, bytes | None, int], Change | None],
     compose: Compose,
     *,
     listed: bytes | None,
@@ -110,7 +110,7 @@ def complete(
         awaited = _read(row)
         if listed not in (None, awaited.pending.raw):
             return 0
-        return _publish(connection, feed_id, [awaited], judge, compose, now=now)
+        return _publish(connection, feed_id, [awaited], detect, compose, now=now)
 
 
 def load_waits(connection: sqlite3.Connection, feed_id: int) -> list[datetime]:
@@ -123,7 +123,7 @@ def complete_overdue(
     connection: sqlite3.Connection,
     feed_id: int,
     since: Sequence[datetime],
-    judge: Callable[[Pending, bytes | None, int], Change | None],
+    detect: Callable[[Pending, bytes | None, int], Change | None],
     compose: Compose,
     *,
     limit: int,
@@ -140,14 +140,14 @@ def complete_overdue(
                 (feed_id, *queued, limit),
             )
         ]
-        return _publish(connection, feed_id, overdue, judge, compose, now=now)
+        return _publish(connection, feed_id, overdue, detect, compose, now=now)
 
 
 def _publish(
     connection: sqlite3.Connection,
     feed_id: int,
     awaited: Sequence[Awaited],
-    judge: Callable[[Pending, bytes | None, int], Change | None],
+    detect: Callable[[Pending, bytes | None, int], Change | None],
     compose: Compose,
     *,
     now: datetime,
@@ -160,7 +160,7 @@ def _publish(
         ).fetchone()
         connection.execute("DELETE FROM details WHERE record = ?", (record,))
         has_before = pending.kind is ChangeKind.UPDATED and not pending.is_first
-        change = judge(pending, body if has_before else None, revision)
+        change = detect(pending, body if has_before else None, revision)
         if change is None:
             continue
         connection.execute("UPDATE records SET revision = ? WHERE id = ?", (change.revision, record))

@@ -15,8 +15,8 @@ from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.model import JSON, Feed, RunKind, Statement
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.reading.lateness import Lateness
+from dockbell.core.reading.read_settings import keeps_records, keeps_shape
 from dockbell.core.reading.shape import Shape
-from dockbell.core.reading.signature import keeps_records, keeps_shape
 from dockbell.core.reading.window import Progress
 from dockbell.ports import Checkpoint, Compose, Failing, FeedState, Reached, RunRecord, Tally, Wish, Wished
 from dockbell.stores.sqlite.outbox import append_events
@@ -56,7 +56,7 @@ def _read_state(connection: sqlite3.Connection, row: Mapping[str, Any]) -> FeedS
         id=row["id"],
         feed=Feed(row["source"], row["resource"]),
         shape=None if key is None else Shape(tuple(msgspec.json.decode(key)), row["updated_at"], row["created_at"]),
-        signature=None if row["signature"] is None else msgspec.json.decode(row["signature"]),
+        read_settings=None if row["signature"] is None else msgspec.json.decode(row["signature"]),
         proven=bool(row["proven"]),
         rebaselining=bool(row["rebaselining"]),
         first_asked_at=moment(row["first_asked_at"]),
@@ -69,7 +69,7 @@ def _read_state(connection: sqlite3.Connection, row: Mapping[str, Any]) -> FeedS
             row["tick_reads"],
         ),
         lateness=Lateness.from_json(row["lateness"]) if row["lateness"] else Lateness(),
-        habits=row["habits"],
+        listing_profile=row["habits"],
         passes=row["passes"],
         sequence=row["sequence"],
         held=row["held"],
@@ -102,10 +102,10 @@ def begin_feed(
     )
 
 
-def save_signature(
+def save_read_settings(
     connection: sqlite3.Connection,
     feed_id: int,
-    signature: Mapping[str, JSON],
+    read_settings: Mapping[str, JSON],
     *,
     rebaseline: Statement | None,
     compose: Compose | None,
@@ -118,7 +118,7 @@ def save_signature(
     """
     with transaction(connection):
         connection.execute(
-            "UPDATE feeds SET signature = ? WHERE id = ?", (msgspec.json.encode(signature).decode(), feed_id)
+            "UPDATE feeds SET signature = ? WHERE id = ?", (msgspec.json.encode(read_settings).decode(), feed_id)
         )
         if rebaseline is not None and compose is not None:
             parts = rebaseline.details["parts"]
@@ -166,9 +166,9 @@ def save_shape(connection: sqlite3.Connection, feed_id: int, shape: Shape, *, pr
     )
 
 
-def save_habits(connection: sqlite3.Connection, feed_id: int, habits: str) -> None:
+def save_listing_profile(connection: sqlite3.Connection, feed_id: int, listing_profile: str) -> None:
     """Store what was learned of a feed's listing."""
-    connection.execute("UPDATE feeds SET habits = ? WHERE id = ?", (habits, feed_id))
+    connection.execute("UPDATE feeds SET habits = ? WHERE id = ?", (listing_profile, feed_id))
 
 
 def save_problem(connection: sqlite3.Connection, feed_id: int, problem: str) -> None:

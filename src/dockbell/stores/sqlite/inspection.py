@@ -8,7 +8,7 @@ from dataclasses import astuple
 from datetime import datetime
 from typing import Any, Final
 
-from dockbell.core.comparing.judgement import Finding
+from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.model import Event, Feed, RunKind, Via
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.publishing.settlement import Blocked, DeadLetter
@@ -205,7 +205,7 @@ def find_suspected(connection: sqlite3.Connection, feed_id: int, limit: int) -> 
 
 
 def _stored_record(row: Sequence[Any]) -> StoredRecord:
-    key, modified, fingerprint, revision, gone_at, suspected_at, there_at, dormant, held_at, awaited_at = row
+    key, modified, fingerprint, revision, gone_at, suspected_at, there_at, ignored_until_seen, held_at, awaited_at = row
     return StoredRecord(
         key,
         moment(modified),
@@ -214,7 +214,7 @@ def _stored_record(row: Sequence[Any]) -> StoredRecord:
         moment(gone_at),
         moment(suspected_at),
         moment(there_at),
-        bool(dormant),
+        bool(ignored_until_seen),
         moment(held_at),
         moment(awaited_at),
     )

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from dockbell.core.comparing.judgement import Note
+from dockbell.core.comparing.page_diff import Note
 from dockbell.core.model import Change, Event, Statement, Via
 from dockbell.core.moment import to_micros
 from dockbell.ports import Compose

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from dockbell.core import pointer
-from dockbell.core.comparing.judgement import DIGEST_SIZE, PURGED, Finding, Note
+from dockbell.core.comparing.page_diff import DIGEST_SIZE, PURGED, Finding, Note
 from dockbell.core.document import decode
 from dockbell.core.key import decode as split_key
 from dockbell.core.key import key_of
@@ -32,7 +32,7 @@ def purge(
     connection: sqlite3.Connection,
     feed: Feed,
     key: str,
-    judge: Callable[[Key, int, datetime], Change],
+    detect: Callable[[Key, int, datetime], Change],
     compose: Compose,
     *,
     now: datetime,
@@ -56,7 +56,7 @@ def purge(
         for row, text, size, revision, fingerprint, gone_at, body in rows:
             is_news = text == key and size == DIGEST_SIZE and fingerprint != PURGED
             if is_news:
-                change = judge(_find_key(pointers, key, body), revision, now)
+                change = detect(_find_key(pointers, key, body), revision, now)
             for table in ("bodies", "holds", "details"):
                 connection.execute(f"DELETE FROM {table} WHERE record = ?", (row,))
             if size < DIGEST_SIZE and fingerprint != PURGED:

@@ -13,13 +13,13 @@ from typing import Final
 import msgspec
 
 from dockbell.core.comparing.holding import Hold
-from dockbell.core.comparing.judgement import (
+from dockbell.core.comparing.page_diff import (
     DIGEST_SIZE,
     UNDECIDED,
     Bad,
     Finding,
-    Judgement,
     Note,
+    PageDiff,
     Snapshots,
     Stored,
     Write,
@@ -95,11 +95,11 @@ def read_bodies(connection: sqlite3.Connection, rows: Sequence[int]) -> Mapping[
 def commit_page(
     connection: sqlite3.Connection,
     feed_id: int,
-    judge: Callable[[Snapshots], Judgement],
+    detect: Callable[[Snapshots], PageDiff],
     compose: Compose,
     *,
     via: Via,
-    announce: Callable[[Judgement], Statement | None] | None = None,
+    announce: Callable[[PageDiff], Statement | None] | None = None,
     now: datetime,
 ) -> Committed:
     """Judge one page and store its snapshots and events together.
@@ -107,33 +107,33 @@ def commit_page(
     Nothing is written, and no transaction opened, for a page that changes nothing; there is one writer, so what the
     judge read still holds when the transaction begins.
     """
-    judgement = judge(FeedSnapshots(connection, feed_id))
-    if judgement.is_idle:
-        return Committed(judgement, 0)
+    page_diff = detect(FeedSnapshots(connection, feed_id))
+    if page_diff.is_idle:
+        return Committed(page_diff, 0)
     at = to_micros(now)
     with transaction(connection):
-        inserted = _write_snapshots(connection, feed_id, judgement.writes)
+        inserted = _write_snapshots(connection, feed_id, page_diff.writes)
         connection.executemany(
             "UPDATE records SET suspected_at = NULL, absences = 0, missing_at = NULL, dormant = 0 WHERE id = ?",
-            ((row,) for row in judgement.cleared),
+            ((row,) for row in page_diff.cleared),
         )
-        _write_holds(connection, judgement)
-        queue_details(connection, feed_id, judgement.pending, at)
-        amend_details(connection, judgement.amended)
-        _write_quarantine(connection, feed_id, judgement.bad, at)
-        if judgement.drift is not None:
+        _write_holds(connection, page_diff)
+        queue_details(connection, feed_id, page_diff.pending, at)
+        amend_details(connection, page_diff.amended)
+        _write_quarantine(connection, feed_id, page_diff.bad, at)
+        if page_diff.drift is not None:
             connection.execute(
                 "UPDATE feeds SET drift = ?, drift_decision = ?, drift_at = ? WHERE id = ?",
-                (msgspec.json.encode(sorted(judgement.drift.paths)).decode(), judgement.drift.decision, at, feed_id),
+                (msgspec.json.encode(sorted(page_diff.drift.paths)).decode(), page_diff.drift.decision, at, feed_id),
             )
         before = last_sequence(connection, feed_id)
-        numbers = append_events(connection, feed_id, judgement.changes, compose, now)
+        numbers = append_events(connection, feed_id, page_diff.changes, compose, now)
         events = last_sequence(connection, feed_id) - before if numbers else 0
-        write_notes(connection, feed_id, judgement.notes, numbers, via=via, at=at)
-        statement = None if announce is None else announce(judgement)
+        write_notes(connection, feed_id, page_diff.notes, numbers, via=via, at=at)
+        statement = None if announce is None else announce(page_diff)
         if statement is not None:
             append_events(connection, feed_id, [statement], compose, now)
-    return Committed(judgement, events, inserted, statement)
+    return Committed(page_diff, events, inserted, statement)
 
 
 def _write_snapshots(connection: sqlite3.Connection, feed_id: int, writes: Sequence[Write]) -> range:
@@ -165,14 +165,14 @@ def _write_snapshots(connection: sqlite3.Connection, feed_id: int, writes: Seque
     return range(first, first + len(new))
 
 
-def _write_holds(connection: sqlite3.Connection, judgement: Judgement) -> None:
-    connection.executemany(_DELETE_HOLD, ((row,) for row in judgement.released))
-    connection.executemany("UPDATE records SET held = 0 WHERE id = ?", ((row,) for row in judgement.released))
+def _write_holds(connection: sqlite3.Connection, page_diff: PageDiff) -> None:
+    connection.executemany(_DELETE_HOLD, ((row,) for row in page_diff.released))
+    connection.executemany("UPDATE records SET held = 0 WHERE id = ?", ((row,) for row in page_diff.released))
     connection.executemany(
         "INSERT OR REPLACE INTO holds VALUES (?, ?, ?, ?)",
-        ((held.row, held.hold.fingerprint, held.hold.asked_at, held.body) for held in judgement.holds),
+        ((held.row, held.hold.fingerprint, held.hold.asked_at, held.body) for held in page_diff.holds),
     )
-    connection.executemany("UPDATE records SET held = 1 WHERE id = ?", ((held.row,) for held in judgement.holds))
+    connection.executemany("UPDATE records SET held = 1 WHERE id = ?", ((held.row,) for held in page_diff.holds))
 
 
 def _write_quarantine(connection: sqlite3.Connection, feed_id: int, bad: Sequence[Bad], at: int) -> None:
@@ -208,7 +208,7 @@ def last_row(connection: sqlite3.Connection) -> int:
 def decide(
     connection: sqlite3.Connection,
     feed_id: int,
-    judge: Callable[[bytes], Change] | None,
+    detect: Callable[[bytes], Change] | None,
     compose: Compose,
     limit: int,
     *,
@@ -221,7 +221,7 @@ def decide(
             " WHERE feed = ? AND raw_hash = ? AND gone_at IS NULL ORDER BY id LIMIT ?",
             (feed_id, UNDECIDED, limit),
         ).fetchall()
-        changes = [] if judge is None else [judge(body) for _, body in rows]
+        changes = [] if detect is None else [detect(body) for _, body in rows]
         revisions = [change.revision for change in changes] or [0] * len(rows)
         connection.executemany(
             "UPDATE records SET raw_hash = ?, revision = ? WHERE id = ?",
@@ -244,7 +244,7 @@ def begin_emitting(connection: sqlite3.Connection, feed_id: int) -> None:
 def emit_snapshots(
     connection: sqlite3.Connection,
     feed_id: int,
-    judge: Callable[[bytes, datetime | None], Change],
+    detect: Callable[[bytes, datetime | None], Change],
     compose: Compose,
     limit: int,
     *,
@@ -262,7 +262,7 @@ def emit_snapshots(
             " ORDER BY id LIMIT ?",
             (feed_id, emitted, limit),
         ).fetchall()
-        append_events(connection, feed_id, [judge(body, moment(at)) for _, body, at in rows], compose, now)
+        append_events(connection, feed_id, [detect(body, moment(at)) for _, body, at in rows], compose, now)
         if rows:
             connection.execute("UPDATE feeds SET emitted = ? WHERE id = ?", (rows[-1][0], feed_id))
     return len(rows)

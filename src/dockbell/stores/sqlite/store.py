@@ -21,7 +21,7 @@ import anyio.to_thread
 
 from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.drift import Decision
-from dockbell.core.comparing.judgement import Finding, Judgement, Pending, Snapshots
+from dockbell.core.comparing.page_diff import Finding, PageDiff, Pending, Snapshots
 from dockbell.core.model import JSON, Change, Event, Feed, Key, Statement, Via
 from dockbell.core.moment import to_micros
 from dockbell.core.publishing.erasure import Erasure
@@ -190,10 +190,10 @@ class SqliteStore:
         """See the port."""
         await self._write(feeds.begin_feed, feed_id, first_asked_at, boundary)
 
-    async def save_signature(
+    async def save_read_settings(
         self,
         feed_id: int,
-        signature: Mapping[str, JSON],
+        read_settings: Mapping[str, JSON],
         *,
         rebaseline: Statement | None = None,
         compose: Compose | None = None,
@@ -201,9 +201,9 @@ class SqliteStore:
         """See the port."""
         await self._write(
             partial(
-                feeds.save_signature,
+                feeds.save_read_settings,
                 feed_id=feed_id,
-                signature=signature,
+                read_settings=read_settings,
                 rebaseline=rebaseline,
                 compose=compose,
                 now=self._now(),
@@ -216,9 +216,9 @@ class SqliteStore:
         """See the port."""
         await self._write(partial(feeds.save_shape, feed_id=feed_id, shape=shape, proven=proven))
 
-    async def save_habits(self, feed_id: int, habits: str) -> None:
+    async def save_listing_profile(self, feed_id: int, listing_profile: str) -> None:
         """See the port."""
-        await self._write(feeds.save_habits, feed_id, habits)
+        await self._write(feeds.save_listing_profile, feed_id, listing_profile)
 
     async def save_problem(self, feed_id: int, problem: str) -> None:
         """See the port."""
@@ -231,18 +231,18 @@ class SqliteStore:
     async def commit_page(
         self,
         feed_id: int,
-        judge: Callable[[Snapshots], Judgement],
+        detect: Callable[[Snapshots], PageDiff],
         compose: Compose,
         *,
         via: Via,
-        announce: Callable[[Judgement], Statement | None] | None = None,
+        announce: Callable[[PageDiff], Statement | None] | None = None,
     ) -> Committed:
         """See the port."""
         committed = await self._write(
             partial(
                 snapshots.commit_page,
                 feed_id=feed_id,
-                judge=judge,
+                detect=detect,
                 compose=compose,
                 via=via,
                 announce=announce,
@@ -347,10 +347,10 @@ class SqliteStore:
         )
         await self._note_events()
 
-    async def decide(self, feed_id: int, judge: Callable[[bytes], Change] | None, compose: Compose, limit: int) -> int:
+    async def decide(self, feed_id: int, detect: Callable[[bytes], Change] | None, compose: Compose, limit: int) -> int:
         """See the port."""
         count = await self._write(
-            partial(snapshots.decide, feed_id=feed_id, judge=judge, compose=compose, limit=limit, now=self._now())
+            partial(snapshots.decide, feed_id=feed_id, detect=detect, compose=compose, limit=limit, now=self._now())
         )
         if count:
             await self._note_events()
@@ -367,10 +367,19 @@ class SqliteStore:
         """See the port."""
         return await self._read(snapshots.read_bodies, rows)
 
-    async def spare(self, feed_id: int, rows: Sequence[int], finding: Finding, *, dormant: bool = False) -> None:
+    async def keep(
+        self, feed_id: int, rows: Sequence[int], finding: Finding, *, ignored_until_seen: bool = False
+    ) -> None:
         """See the port."""
         await self._write(
-            partial(absence.spare, feed_id=feed_id, rows=rows, finding=finding, dormant=dormant, now=self._now())
+            partial(
+                absence.keep,
+                feed_id=feed_id,
+                rows=rows,
+                finding=finding,
+                ignored_until_seen=ignored_until_seen,
+                now=self._now(),
+            )
         )
 
     async def find_suspected(self, feed_id: int) -> Sequence[int]:
@@ -407,16 +416,16 @@ class SqliteStore:
         """See the port."""
         return await self._write(absence.end_suspicion, feed_id)
 
-    async def bury(
+    async def delete_records(
         self,
         feed_id: int,
         rows: Sequence[int],
-        judge: Callable[[bytes, int, datetime | None], Change],
+        detect: Callable[[bytes, int, datetime | None], Change],
         compose: Compose,
     ) -> int:
         """See the port."""
         count = await self._write(
-            partial(absence.bury, feed_id=feed_id, rows=rows, judge=judge, compose=compose, now=self._now())
+            partial(absence.delete_records, feed_id=feed_id, rows=rows, detect=detect, compose=compose, now=self._now())
         )
         if count:
             await self._note_events()
@@ -434,13 +443,13 @@ class SqliteStore:
         self,
         feed_id: int,
         row: int,
-        judge: Callable[[Pending, bytes | None, int], Change | None],
+        detect: Callable[[Pending, bytes | None, int], Change | None],
         compose: Compose,
         *,
         listed: bytes | None = None,
     ) -> int:
         """See the port."""
-        completing = partial(details.complete, feed_id=feed_id, record=row, judge=judge, compose=compose)
+        completing = partial(details.complete, feed_id=feed_id, record=row, detect=detect, compose=compose)
         count = await self._write(partial(completing, listed=listed, now=self._now()))
         if count:
             await self._note_events()
@@ -450,12 +459,12 @@ class SqliteStore:
         self,
         feed_id: int,
         since: Sequence[datetime],
-        judge: Callable[[Pending, bytes | None, int], Change | None],
+        detect: Callable[[Pending, bytes | None, int], Change | None],
         compose: Compose,
         limit: int,
     ) -> None:
         """See the port."""
-        completing = partial(details.complete_overdue, feed_id=feed_id, since=since, judge=judge, compose=compose)
+        completing = partial(details.complete_overdue, feed_id=feed_id, since=since, detect=detect, compose=compose)
         if await self._write(partial(completing, limit=limit, now=self._now())):
             await self._note_events()
 
@@ -468,12 +477,12 @@ class SqliteStore:
         await self._write(snapshots.begin_emitting, feed_id)
 
     async def emit_snapshots(
-        self, feed_id: int, judge: Callable[[bytes, datetime | None], Change], compose: Compose, limit: int
+        self, feed_id: int, detect: Callable[[bytes, datetime | None], Change], compose: Compose, limit: int
     ) -> int:
         """See the port."""
         count = await self._write(
             partial(
-                snapshots.emit_snapshots, feed_id=feed_id, judge=judge, compose=compose, limit=limit, now=self._now()
+                snapshots.emit_snapshots, feed_id=feed_id, detect=detect, compose=compose, limit=limit, now=self._now()
             )
         )
         if count:
@@ -636,21 +645,21 @@ class SqliteStore:
         return await self._write(cleaning.mark_dropped, feed_id, drop)
 
     async def clean(
-        self, feed_id: int, erasure: Erasure, sign: Callable[[bytes], bytes] | None, limit: int
+        self, feed_id: int, erasure: Erasure, fingerprint: Callable[[bytes], bytes] | None, limit: int
     ) -> tuple[int, int] | None:
         """See the port."""
-        return await self._write(cleaning.clean, feed_id, erasure, sign, limit)
+        return await self._write(cleaning.clean, feed_id, erasure, fingerprint, limit)
 
     async def end_cleaning(self, feed_id: int) -> None:
         """See the port."""
         await self._write(cleaning.end_cleaning, feed_id)
 
     async def purge(
-        self, feed: Feed, key: str, judge: Callable[[Key, int, datetime], Change], compose: Compose
+        self, feed: Feed, key: str, detect: Callable[[Key, int, datetime], Change], compose: Compose
     ) -> Purged:
         """See the port."""
         purged = await self._write(
-            partial(purging.purge, feed=feed, key=key, judge=judge, compose=compose, now=self._now())
+            partial(purging.purge, feed=feed, key=key, detect=detect, compose=compose, now=self._now())
         )
         if purged.is_known:
             self.purges += 1

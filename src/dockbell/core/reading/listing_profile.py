@@ -260,7 +260,7 @@ class _View(NamedTuple):
 # The habits ----------------------------------------------------------------------------------------------------------
 
 
-class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
+class ListingProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was learned of one feed's listing.
 
     Attributes:
@@ -306,7 +306,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
         return "" if self == _UNKNOWN else msgspec.json.encode(self).decode()
 
     @classmethod
-    def from_json(cls, text: str) -> Habits:
+    def from_json(cls, text: str) -> ListingProfile:
         """Return what was stored; nothing known where another version stored it, for it is soon learned again."""
         try:
             return msgspec.json.decode(text or "{}", type=cls)
@@ -332,7 +332,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
 
     # Learning ---------------------------------------------------------------------------------------------------------
 
-    def observe(self, page: Page, sighting: Sighting) -> tuple[Habits, tuple[str, ...]]:
+    def observe(self, page: Page, sighting: Sighting) -> tuple[ListingProfile, tuple[str, ...]]:
         """Return what is known after a page, and what it shows otherwise than known before, a sentence each.
 
         Nothing new gives the very same object, so that it need not be stored.
@@ -351,7 +351,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
         drifts: list[str] = []
         unit, fresh = self._observe_unit(view, drifts)
         polled = sighting.polled
-        habits = Habits(
+        listing_profile = ListingProfile(
             envelope=self._observe_envelope(view, drifts),
             key=self._observe_key(view, drifts),
             form=self._observe_form(view, drifts),
@@ -369,9 +369,9 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
             reach=self.reach,
             beside_cursor=self.beside_cursor,
         )
-        return (self, ()) if habits == self else (habits, tuple(drifts))
+        return (self, ()) if listing_profile == self else (listing_profile, tuple(drifts))
 
-    def end_run(self, *, pages: int, repeated: int, complete: bool) -> tuple[Habits, tuple[str, ...]]:
+    def end_run(self, *, pages: int, repeated: int, complete: bool) -> tuple[ListingProfile, tuple[str, ...]]:
         """Return what is known after a run, and what it showed otherwise; the very same object for nothing new.
 
         Args:
@@ -389,12 +389,12 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
             return self, ()
         return msgspec.structs.replace(self, clean_runs=self.clean_runs + 1), ()
 
-    def learn_reach(self, reach: timedelta) -> tuple[Habits, tuple[str, ...]]:
+    def learn_reach(self, reach: timedelta) -> tuple[ListingProfile, tuple[str, ...]]:
         """Return what is known after the API refused a start older than this and accepted this, and the news."""
         drift = f"polls may ask for what was modified in the last {_in_words(reach)}, and for nothing older"
         return msgspec.structs.replace(self, reach=reach.total_seconds()), (drift,)
 
-    def turn_beside_cursor(self, beside: Beside) -> tuple[Habits, tuple[str, ...]]:
+    def turn_beside_cursor(self, beside: Beside) -> tuple[ListingProfile, tuple[str, ...]]:
         """Return what is known when cursors are to be sent beside this from now on."""
         drift = {
             Beside.FILTERS: "the API took a cursor alone for a list without its filters",
@@ -533,7 +533,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
         return [(name, words) for name, words in lines if words]
 
 
-_UNKNOWN: Final = Habits()
+_UNKNOWN: Final = ListingProfile()
 _BESIDE: Final = {
     Beside.FILTERS: "",
     Beside.LIMIT: "sent for the first page only: the API takes a cursor alone",
@@ -668,12 +668,12 @@ def _describe_skew(skew: int) -> str:
     return f"at most {-skew:,} s behind the service's, going by the newest timestamp"
 
 
-def _describe_cursors(habits: Habits) -> str:
-    if habits.cursors is CursorKind.DRIFTING:
-        return f"drifting: a run showed {habits.repeated:,} records twice"
-    if habits.cursors is CursorKind.STEADY:
+def _describe_cursors(listing_profile: ListingProfile) -> str:
+    if listing_profile.cursors is CursorKind.DRIFTING:
+        return f"drifting: a run showed {listing_profile.repeated:,} records twice"
+    if listing_profile.cursors is CursorKind.STEADY:
         return f"steady: {STEADY_RUNS} runs of several pages showed no record twice"
-    return f"unknown: {habits.clean_runs} runs of several pages yet" if habits.clean_runs else ""
+    return f"unknown: {listing_profile.clean_runs} runs of several pages yet" if listing_profile.clean_runs else ""
 
 
 def _in_words(span: timedelta) -> str:

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from dockbell.core.model import ClockSource, Page
 from dockbell.core.moment import from_micros, to_micros
-from dockbell.core.reading.habits import (
+from dockbell.core.reading.listing_profile import (
     RECORDS_LEAST,
     STEADY_RUNS,
     TURNS_MOST,
     Beside,
     CursorKind,
     Habit,
-    Habits,
     Head,
+    ListingProfile,
     Offset,
     Sampler,
     Sighting,
@@ -80,30 +80,30 @@ class Api:
 
     def show(
         self,
-        habits: Habits,
+        listing_profile: ListingProfile,
         rows: Sequence[tuple[int, int | None]] | None = None,
         *,
         sampler: Sampler | None = None,
         before: Head | None = None,
         polled: bool = False,
-    ) -> tuple[Habits, tuple[str, ...]]:
+    ) -> tuple[ListingProfile, tuple[str, ...]]:
         """Observe one page."""
         rows = self.rows() if rows is None else rows
         keys = [str(number) if self.numbered else f"shp_{number}" for number, _ in rows]
         sighting = Sighting(sampler or SAMPLER, keys, [date for _, date in rows], polled, before)
-        return habits.observe(self.page(rows), sighting)
+        return listing_profile.observe(self.page(rows), sighting)
 
 
 SAMPLER = Sampler(key=["/id"], updated_at="/updated_at")
 USUAL = Api()
 
 
-def learn(api: Api = USUAL, rows: Sequence[tuple[int, int | None]] | None = None) -> Habits:
-    return api.show(Habits(), rows)[0]
+def learn(api: Api = USUAL, rows: Sequence[tuple[int, int | None]] | None = None) -> ListingProfile:
+    return api.show(ListingProfile(), rows)[0]
 
 
-def words(habits: Habits) -> dict[str, str]:
-    return dict(habits.describe())
+def words(listing_profile: ListingProfile) -> dict[str, str]:
+    return dict(listing_profile.describe())
 
 
 def shuffled(rows: Sequence[tuple[int, int | None]], seed: int = 1) -> list[tuple[int, int | None]]:
@@ -135,7 +135,7 @@ def test_a_page_that_says_nothing_new_gives_the_very_same_object() -> None:
 
 
 def test_an_empty_page_says_nothing() -> None:
-    assert USUAL.show(Habits(), []) == (Habits(), ())
+    assert USUAL.show(ListingProfile(), []) == (ListingProfile(), ())
 
 
 def test_of_a_few_records_only_that_is_learned_which_does_not_depend_on_them() -> None:
@@ -154,15 +154,15 @@ def test_that_cursors_are_sent_alone_is_kept_and_shown(beside: Beside, refused: 
     known, drifts = learn().turn_beside_cursor(beside)
     assert drifts == (f"the API refuses a cursor beside {refused}, and shows the same pages for it alone",)
     assert words(known)["filters"] == told
-    assert Habits.from_json(known.to_json()) == known
+    assert ListingProfile.from_json(known.to_json()) == known
     assert USUAL.show(known)[0].beside_cursor is beside
     assert known.turn_beside_cursor(Beside.FILTERS)[0] == learn()
 
 
 def test_nothing_known_is_nothing_to_store_or_to_tell() -> None:
-    assert Habits().to_json() == ""
-    assert Habits().describe() == []
-    assert Habits.from_json("") == Habits()
+    assert ListingProfile().to_json() == ""
+    assert ListingProfile().describe() == []
+    assert ListingProfile.from_json("") == ListingProfile()
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -172,18 +172,18 @@ def test_the_form_of_the_timestamps_is_learned(form: str) -> None:
 
 def test_a_feed_without_timestamps_has_no_habits_of_them() -> None:
     known, _ = USUAL.show(
-        Habits(), [(number, None) for number in range(100, 120)], sampler=Sampler(key=["/id"], updated_at=None)
+        ListingProfile(), [(number, None) for number in range(100, 120)], sampler=Sampler(key=["/id"], updated_at=None)
     )
     assert (known.form, known.dated, known.unit, known.skew) == (Habit(), Habit(), Habit(), None)
 
 
 def test_a_composite_key_has_a_kind_for_each_part() -> None:
     sampler = Sampler(key=["/id", "/created_at"], updated_at=None)
-    assert replace(USUAL, numbered=True).show(Habits(), sampler=sampler)[0].key == Habit("integer, text")
+    assert replace(USUAL, numbered=True).show(ListingProfile(), sampler=sampler)[0].key == Habit("integer, text")
 
 
 def test_records_whose_key_is_neither_text_nor_a_number_say_nothing_of_it() -> None:
-    assert USUAL.show(Habits(), sampler=Sampler(key=["/name"], updated_at=None))[0].key == Habit()
+    assert USUAL.show(ListingProfile(), sampler=Sampler(key=["/name"], updated_at=None))[0].key == Habit()
 
 
 # Drift ---------------------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def test_a_stamp_that_states_no_time_says_nothing_of_the_form() -> None:
     page = USUAL.page(USUAL.rows())
     broken = replace(page, records=tuple(record.replace(b"2026-", b"MMXX-") for record in page.records))
     assert broken.records != page.records
-    known, _ = Habits().observe(broken, Sighting(SAMPLER, ["a"] * 20, [None] * 20))
+    known, _ = ListingProfile().observe(broken, Sighting(SAMPLER, ["a"] * 20, [None] * 20))
     assert known.form == Habit()
     assert words(known)["dated"] == "no record"
 
@@ -280,7 +280,7 @@ def test_records_that_get_timestamps_are_no_drift() -> None:
     again, drifts = USUAL.show(known)
     assert drifts == ()
     assert again.dated == Habit("mixed")
-    few, _ = USUAL.show(Habits(), [(1, None)])
+    few, _ = USUAL.show(ListingProfile(), [(1, None)])
     assert few.dated == Habit()
 
 
@@ -366,8 +366,8 @@ def test_a_precision_that_varies_is_as_coarse_as_its_coarsest() -> None:
 def test_the_precision_of_old_timestamps_does_not_depend_on_the_order_of_the_pages(
     pages: list[list[int]], step: int, chance: random.Random
 ) -> None:
-    def read(pages: list[list[int]]) -> Habits:
-        known = Habits()
+    def read(pages: list[list[int]]) -> ListingProfile:
+        known = ListingProfile()
         for page in pages:
             known, _ = USUAL.show(known, [(at, (at + 10**6) * step) for at in page])
         return known
@@ -455,7 +455,7 @@ def test_keys_may_be_ordered_as_numbers() -> None:
     rows = [
         (number, date) for (number, _), (_, date) in zip(numbered.rows(90), shuffled(numbered.rows(90)), strict=True)
     ]
-    known, _ = numbered.show(Habits(), rows)
+    known, _ = numbered.show(ListingProfile(), rows)
     assert words(known)["order"] == "the key's number, ascending"
     assert numbered.show(known, rows)[0] is known
     after = numbered.show(known, rows, before=Head("9", None))
@@ -470,7 +470,7 @@ def test_a_list_in_the_order_of_creation_is_told_from_one_in_none() -> None:
     dates = [date for _, date in shuffled(USUAL.rows())]
     keys = [f"shp_{number}" for number, _ in shuffled(USUAL.rows(), seed=2)]
     sighting = Sighting(sampler, keys, dates)
-    known, _ = Habits().observe(page, sighting)
+    known, _ = ListingProfile().observe(page, sighting)
     assert words(known)["order"] == "created_at, ascending"
     assert known.observe(page, sighting)[0] is known
     _, drifts = known.observe(replace(page, records=page.records[::-1]), sighting)
@@ -497,15 +497,15 @@ def test_a_sighting_tells_how_its_page_begins() -> None:
 
 
 def test_an_order_whose_column_is_gone_is_kept_by_every_page() -> None:
-    known = Habits(order=Habit("created"))
+    known = ListingProfile(order=Habit("created"))
     assert USUAL.show(known, USUAL.rows(count=1))[0].order == Habit("created")
 
 
 # Cursors -------------------------------------------------------------------------------------------------------------
 
 
-def runs(count: int, known: Habits | None = None) -> Habits:
-    known = known or Habits()
+def runs(count: int, known: ListingProfile | None = None) -> ListingProfile:
+    known = known or ListingProfile()
     for _ in range(count):
         known, drifts = known.end_run(pages=3, repeated=0, complete=True)
         assert drifts == ()
@@ -523,7 +523,7 @@ def test_many_runs_without_a_repeat_show_steady_cursors() -> None:
 
 
 def test_runs_of_one_page_and_incomplete_ones_show_nothing_of_cursors() -> None:
-    known = Habits()
+    known = ListingProfile()
     assert known.end_run(pages=1, repeated=0, complete=True)[0] is known
     assert known.end_run(pages=9, repeated=0, complete=False)[0] is known
 
@@ -545,7 +545,7 @@ def test_steady_cursors_that_begin_to_drift_are_told() -> None:
 
 habits_of_habit = st.builds(Habit, st.text(max_size=20), st.integers(0, 9))
 any_habits = st.builds(
-    Habits,
+    ListingProfile,
     envelope=habits_of_habit,
     key=habits_of_habit,
     form=habits_of_habit,
@@ -576,17 +576,17 @@ raw_records = st.binary(max_size=30) | st.dictionaries(
 
 
 @given(any_habits)
-def test_what_is_stored_is_known_again(habits: Habits) -> None:
-    assert Habits.from_json(habits.to_json()) == habits
+def test_what_is_stored_is_known_again(listing_profile: ListingProfile) -> None:
+    assert ListingProfile.from_json(listing_profile.to_json()) == listing_profile
 
 
 @given(st.text() | json_values.map(json.dumps) | st.just('{"envelope": ["\ud800"]}') | st.just('{"skew": "x"}'))
 def test_what_cannot_be_read_is_nothing_known(text: str) -> None:
-    assert Habits.from_json(text) == Habits()
+    assert ListingProfile.from_json(text) == ListingProfile()
 
 
 @given(
-    known=any_habits | st.just(Habits()),
+    known=any_habits | st.just(ListingProfile()),
     records=st.lists(raw_records, min_size=1, max_size=15),
     envelope=st.text(max_size=300),
     keys=st.lists(st.text(max_size=10), max_size=15),
@@ -597,7 +597,7 @@ def test_what_cannot_be_read_is_nothing_known(text: str) -> None:
 )
 def test_no_page_raises_and_what_is_stored_of_it_is_small(
     *,
-    known: Habits,
+    known: ListingProfile,
     records: list[bytes],
     envelope: str,
     keys: list[str],
@@ -612,7 +612,7 @@ def test_no_page_raises_and_what_is_stored_of_it_is_small(
     again, drifts = known.observe(page, sighting)
     assert all(len(drift) < 400 for drift in drifts)
     assert all(words for _, words in again.describe())
-    assert len(Habits().observe(page, sighting)[0].to_json()) < 1200
+    assert len(ListingProfile().observe(page, sighting)[0].to_json()) < 1200
 
 
 @given(
@@ -641,7 +641,7 @@ def test_no_constant_behaviour_is_called_a_drift(
         numbers.sort(reverse=order[0] == "-")
     elif order.endswith("updated"):
         numbers.sort(key=dates.__getitem__, reverse=order[0] == "-")
-    known = Habits()
+    known = ListingProfile()
     for _ in range(2):
         before = None
         for place in range(0, len(numbers), size):
@@ -649,4 +649,4 @@ def test_no_constant_behaviour_is_called_a_drift(
             known, drifts = api.show(known, rows, before=before)
             assert drifts == ()
             before = Head(str(rows[0][0]) if api.numbered else f"shp_{rows[0][0]}", rows[0][1])
-    assert Habits.from_json(known.to_json()) == known
+    assert ListingProfile.from_json(known.to_json()) == known

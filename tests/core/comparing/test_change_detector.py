@@ -14,23 +14,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.core.comparing.canon import Canon
+from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.comparing.holding import Hold
-from dockbell.core.comparing.judge import Judge
-from dockbell.core.comparing.judgement import Collision, Finding, Judgement, Reading, Stored
+from dockbell.core.comparing.page_diff import Collision, Finding, PageDiff, ReadContext, Stored
 from dockbell.core.diff import apply
 from dockbell.core.model import ChangeKind, ClockSource, DeletionReason, Feed, Key, Page, Unsound, Via
 from dockbell.core.moment import to_micros
 
 S0 = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FEED = Feed("main", "shipments")
-LATER = Reading(Via.POLL, S0, last_pass=S0)
-FIRST = Reading(Via.FIRST_PASS, S0, baseline=True)
+LATER = ReadContext(Via.POLL, S0, last_pass=S0)
+FIRST = ReadContext(Via.FIRST_PASS, S0, baseline=True)
 FRESH = replace(LATER, may_ask_again=True)
 
 
-def make_judge(*, touch: bool = False, learned: bool = False, key: Sequence[str] = ("/id",), **canon: Any) -> Judge:
-    return Judge(
+def make_detector(
+    *, touch: bool = False, learned: bool = False, key: Sequence[str] = ("/id",), **canon: Any
+) -> ChangeDetector:
+    return ChangeDetector(
         FEED,
         key=key,
         updated_at="/updated_at",
@@ -79,35 +81,39 @@ class Shelf:
     def change(self, key: str, **fields: Any) -> None:
         self.rows[key] = self.rows[key]._replace(**fields)
 
-    def store(self, judgement: Judgement) -> Judgement:
-        for write in judgement.writes:
+    def store(self, page_diff: PageDiff) -> PageDiff:
+        for write in page_diff.writes:
             row = write.row or len(self.rows) + 1
             self.rows[write.key] = Stored(
                 row, write.raw_hash, write.fingerprint, write.modified, write.revision, superseded=write.superseded
             )
             if write.body is not None:
                 self.kept[row] = write.body
-        for row in judgement.released:
+        for row in page_diff.released:
             self.held.pop(row, None)
-        self.held |= {held.row: held.hold for held in judgement.holds}
+        self.held |= {held.row: held.hold for held in page_diff.holds}
         for key, known in self.rows.items():
             self.change(key, held=known.row in self.held)
-        self.bad |= {bad.digest for bad in judgement.bad}
-        return judgement
+        self.bad |= {bad.digest for bad in page_diff.bad}
+        return page_diff
 
 
 def read(
-    shelf: Shelf, *records: Any, reading: Reading = LATER, judge: Judge | None = None, asked_at: float = 20
-) -> Judgement:
-    return shelf.store((judge or make_judge()).judge(page(*records, asked_at=asked_at), reading, shelf))
+    shelf: Shelf,
+    *records: Any,
+    reading: ReadContext = LATER,
+    detect: ChangeDetector | None = None,
+    asked_at: float = 20,
+) -> PageDiff:
+    return shelf.store((detect or make_detector()).detect(page(*records, asked_at=asked_at), reading, shelf))
 
 
-def kinds(judgement: Judgement) -> list[str]:
-    return [str(change.kind) for change in judgement.changes]
+def kinds(page_diff: PageDiff) -> list[str]:
+    return [str(change.kind) for change in page_diff.changes]
 
 
-def findings(judgement: Judgement) -> list[Finding]:
-    return [note.finding for note in judgement.notes]
+def findings(page_diff: PageDiff) -> list[Finding]:
+    return [note.finding for note in page_diff.notes]
 
 
 def test_an_unknown_record_is_created() -> None:
@@ -120,8 +126,8 @@ def test_an_unknown_record_is_created() -> None:
 def test_an_unchanged_record_writes_nothing_and_is_seen() -> None:
     shelf = Shelf()
     read(shelf, shipment())
-    judgement = read(shelf, shipment())
-    assert (judgement.writes, judgement.changes, judgement.seen) == ([], [], [1])
+    page_diff = read(shelf, shipment())
+    assert (page_diff.writes, page_diff.changes, page_diff.seen) == ([], [], [1])
 
 
 def test_a_changed_record_is_updated_with_the_difference() -> None:
@@ -138,16 +144,16 @@ def test_a_changed_record_is_updated_with_the_difference() -> None:
 def test_another_order_of_members_and_another_way_to_write_a_number_are_no_change() -> None:
     shelf = Shelf()
     read(shelf, b'{"id": "1", "weight": 1.0, "tags": ["a"]}')
-    judgement = read(shelf, b'{"tags": ["a"], "weight": 1, "id": "1"}')
-    assert (judgement.writes, judgement.changes) == ([], [])
+    page_diff = read(shelf, b'{"tags": ["a"], "weight": 1, "id": "1"}')
+    assert (page_diff.writes, page_diff.changes) == ([], [])
 
 
 def test_a_new_timestamp_alone_is_stored_and_is_no_event() -> None:
     shelf = Shelf()
     read(shelf, shipment(at=10))
-    judgement = read(shelf, shipment(at=11))
-    assert judgement.changes == []
-    assert [write.revision for write in judgement.writes] == [1]
+    page_diff = read(shelf, shipment(at=11))
+    assert page_diff.changes == []
+    assert [write.revision for write in page_diff.writes] == [1]
 
 
 def test_a_first_timestamp_is_a_new_one() -> None:
@@ -159,24 +165,24 @@ def test_a_first_timestamp_is_a_new_one() -> None:
 
 def test_a_new_timestamp_alone_is_an_event_where_touches_are_wanted() -> None:
     shelf = Shelf()
-    judge = make_judge(touch=True)
-    read(shelf, shipment(at=10), judge=judge)
-    (change,) = read(shelf, shipment(at=11), judge=judge).changes
+    detect = make_detector(touch=True)
+    read(shelf, shipment(at=10), detect=detect)
+    (change,) = read(shelf, shipment(at=11), detect=detect).changes
     assert change.changed == ["/updated_at"]
 
 
 def test_ignored_members_and_unordered_arrays_make_no_event() -> None:
     shelf = Shelf()
-    judge = make_judge(ignore=("/seen",), unordered=("/tags",))
-    read(shelf, shipment(seen=1, tags=["a", "b"]), judge=judge)
-    assert read(shelf, shipment(seen=2, tags=["b", "a"]), judge=judge).changes == []
+    detect = make_detector(ignore=("/seen",), unordered=("/tags",))
+    read(shelf, shipment(seen=1, tags=["a", "b"]), detect=detect)
+    assert read(shelf, shipment(seen=2, tags=["b", "a"]), detect=detect).changes == []
 
 
 def test_changed_names_nothing_that_is_ignored_or_merely_in_another_order() -> None:
     shelf = Shelf()
-    judge = make_judge(ignore=("/seen",), unordered=("/tags",))
-    read(shelf, shipment(at=1, seen=1, tags=["a", "b"], status="open"), judge=judge)
-    (change,) = read(shelf, shipment(at=2, seen=2, tags=["b", "a"], status="packed"), judge=judge).changes
+    detect = make_detector(ignore=("/seen",), unordered=("/tags",))
+    read(shelf, shipment(at=1, seen=1, tags=["a", "b"], status="open"), detect=detect)
+    (change,) = read(shelf, shipment(at=2, seen=2, tags=["b", "a"], status="packed"), detect=detect).changes
     assert change.changed == ["/status"]
     assert change.patch is not None
     assert {operation["path"] for operation in change.patch} >= {"/seen", "/tags/0", "/status"}
@@ -185,10 +191,10 @@ def test_changed_names_nothing_that_is_ignored_or_merely_in_another_order() -> N
 def test_what_was_stored_under_other_rules_is_compared_by_todays() -> None:
     shelf = Shelf()
     read(shelf, shipment(seen=1, tags=["a", "b"]))
-    judge = make_judge(ignore=("/seen",), unordered=("/tags",))
-    judgement = read(shelf, shipment(seen=2, tags=["b", "a"]), judge=judge)
-    assert (judgement.changes, len(judgement.writes)) == ([], 1)
-    assert read(shelf, shipment(seen=3, tags=["b", "a"]), judge=judge).changes == []
+    detect = make_detector(ignore=("/seen",), unordered=("/tags",))
+    page_diff = read(shelf, shipment(seen=2, tags=["b", "a"]), detect=detect)
+    assert (page_diff.changes, len(page_diff.writes)) == ([], 1)
+    assert read(shelf, shipment(seen=3, tags=["b", "a"]), detect=detect).changes == []
 
 
 @pytest.mark.parametrize(
@@ -233,7 +239,7 @@ def test_the_first_pass_states_each_record_on_request() -> None:
 
 def test_the_second_pass_meets_old_records_silently_and_no_other_run_does() -> None:
     for via, old in ((Via.PASS, []), (Via.POLL, ["updated"]), (Via.TRAILING, ["updated"])):
-        reading = Reading(via, S0, settling=True)
+        reading = ReadContext(via, S0, settling=True)
         assert kinds(read(Shelf(), shipment(at=-1), reading=reading)) == old
         assert kinds(read(Shelf(), shipment(at=1), reading=reading)) == ["created"]
         assert kinds(read(Shelf(), shipment(at=-1), reading=replace(reading, settling=False))) == ["created"]
@@ -243,13 +249,13 @@ def test_the_second_pass_meets_old_records_silently_and_no_other_run_does() -> N
 def test_old_is_what_is_dated_before_the_feed_was_first_asked_for_by_the_records_own_clock(via: Via) -> None:
     behind = S0 - timedelta(hours=2)
     for reading, new in (
-        (Reading(via, S0, boundary=behind, baseline=True), "updated"),
-        (Reading(via, S0, boundary=behind, settling=True), "created"),
+        (ReadContext(via, S0, boundary=behind, baseline=True), "updated"),
+        (ReadContext(via, S0, boundary=behind, settling=True), "created"),
     ):
         assert kinds(read(Shelf(), shipment(at=-7199), reading=reading)) == [new]
         assert kinds(read(Shelf(), shipment(at=-7199, created_at=stamp(-7199)), reading=reading)) == ["created"]
         assert kinds(read(Shelf(), shipment(at=-7199, created_at=stamp(-7201)), reading=reading)) == ["updated"]
-    assert kinds(read(Shelf(), shipment(at=-7201), reading=Reading(via, S0, boundary=behind, baseline=True))) == []
+    assert kinds(read(Shelf(), shipment(at=-7201), reading=ReadContext(via, S0, boundary=behind, baseline=True))) == []
 
 
 def test_where_all_later_dates_are_stored_one_of_the_future_is_news() -> None:
@@ -258,11 +264,11 @@ def test_where_all_later_dates_are_stored_one_of_the_future_is_news() -> None:
 
 
 def test_records_that_say_only_when_they_were_created_are_told_apart_by_that() -> None:
-    judge = Judge(FEED, key=("/id",), updated_at=None, created_at="/created_at", canon=Canon())
+    detect = ChangeDetector(FEED, key=("/id",), updated_at=None, created_at="/created_at", canon=Canon())
     for at, expected in ((-1, []), (1, ["created"])):
         record = {"id": "a", "created_at": stamp(at)}
         shelf = Shelf()
-        assert kinds(read(shelf, record, reading=FIRST, judge=judge)) == expected
+        assert kinds(read(shelf, record, reading=FIRST, detect=detect)) == expected
         assert shelf.rows["a"].modified is None
 
 
@@ -285,54 +291,54 @@ def test_a_missed_record_that_is_seen_is_cleared() -> None:
     shelf = Shelf()
     read(shelf, shipment())
     shelf.change("shp_1", missed=True)
-    judgement = read(shelf, shipment())
-    assert (judgement.cleared, findings(judgement)) == ([1], [Finding.SEEN_AGAIN])
-    assert not judgement.is_idle
+    page_diff = read(shelf, shipment())
+    assert (page_diff.cleared, findings(page_diff)) == ([1], [Finding.SEEN_AGAIN])
+    assert not page_diff.is_idle
 
 
 # Records that cannot be read, or not be told apart -------------------------------------------------------------------
 
 
 def test_a_record_without_a_key_is_left_out_and_the_rest_is_judged() -> None:
-    judgement = read(Shelf(), {"name": "none"}, b"[1]", b'{"id": "x", "n": 1e99999999999999999999}', shipment())
-    problems = [bad.problem for bad in judgement.bad]
+    page_diff = read(Shelf(), {"name": "none"}, b"[1]", b'{"id": "x", "n": 1e99999999999999999999}', shipment())
+    problems = [bad.problem for bad in page_diff.bad]
     assert problems[0].startswith("record 1 of the page: ")
     assert "/id" in problems[0]
     assert "not a JSON object" in problems[1]
     assert problems[2].startswith("key x: not usable JSON")
-    assert [change.key.text for change in judgement.changes] == ["shp_1"]
+    assert [change.key.text for change in page_diff.changes] == ["shp_1"]
 
 
 def test_a_record_that_cannot_be_read_whole_is_there_and_in_quarantine_under_its_key() -> None:
     shelf = Shelf()
     read(shelf, shipment(), shipment(2))
-    judgement = read(shelf, shipment(), b'{"id": "shp_2", "note": "\\ud83d"}')
-    (bad,) = judgement.bad
-    assert (bad.key, bad.problem[:10], judgement.seen, judgement.changes) == ("shp_2", "key shp_2:", [1, 2], [])
+    page_diff = read(shelf, shipment(), b'{"id": "shp_2", "note": "\\ud83d"}')
+    (bad,) = page_diff.bad
+    assert (bad.key, bad.problem[:10], page_diff.seen, page_diff.changes) == ("shp_2", "key shp_2:", [1, 2], [])
 
 
 @pytest.mark.parametrize("reading", [LATER, FIRST])
-def test_a_record_that_its_page_calls_unsound_is_never_stored(reading: Reading) -> None:
+def test_a_record_that_its_page_calls_unsound_is_never_stored(reading: ReadContext) -> None:
     """Its raw text alone does not show everything: where a record is not decoded, its encoding is not looked at."""
     records = b'{"id": "shp_1", "note": "\xff"}', b'{"id": "shp_1", "note": "\xff"}', b'{"note": "\xff"}'
     heads = {"id": "shp_1", "note": None}, {"id": "shp_1", "note": None}, {"note": None}
     unsound = {index: Unsound("not UTF-8", head) for index, head in enumerate(heads)}
-    judgement = make_judge(learned=True).judge(replace(page(*records), unsound=unsound), reading, Shelf())
-    assert [(bad.key, bad.problem) for bad in judgement.bad] == [
+    page_diff = make_detector(learned=True).detect(replace(page(*records), unsound=unsound), reading, Shelf())
+    assert [(bad.key, bad.problem) for bad in page_diff.bad] == [
         ("shp_1", "key shp_1: not UTF-8"),
         ("", "record 3 of the page: not UTF-8"),
     ]
-    assert judgement.writes == []
+    assert page_diff.writes == []
 
 
 def test_an_answer_shows_a_record_whether_it_can_be_read_whole_or_not() -> None:
-    judge, key = make_judge(), Key("shp_1", "shp_1")
-    assert judge.shows(b'{"id": "shp_1"}', key)
-    assert judge.shows(b'{"id": "shp_1", "note": NaN}', key)
-    assert judge.shows(b'{"data": {"id": "shp_1", "note": "\xff"}}', key)
-    assert not judge.shows(b'{"id": "shp_2", "part": {"id": "shp_1", "note": NaN}}', key)
-    assert not judge.shows(b'{"error": {"id": "shp_1", "note": NaN}}', key)
-    assert not judge.shows(b"[NaN]", key)
+    detect, key = make_detector(), Key("shp_1", "shp_1")
+    assert detect.shows(b'{"id": "shp_1"}', key)
+    assert detect.shows(b'{"id": "shp_1", "note": NaN}', key)
+    assert detect.shows(b'{"data": {"id": "shp_1", "note": "\xff"}}', key)
+    assert not detect.shows(b'{"id": "shp_2", "part": {"id": "shp_1", "note": NaN}}', key)
+    assert not detect.shows(b'{"error": {"id": "shp_1", "note": NaN}}', key)
+    assert not detect.shows(b"[NaN]", key)
 
 
 def test_a_bad_record_is_noted_once_and_known_from_then_on() -> None:
@@ -360,46 +366,46 @@ def test_a_bad_record_without_a_key_is_the_same_whatever_the_order_of_its_member
 
 
 def test_a_learned_key_that_stands_twice_with_the_same_content_written_differently_is_not_proven_wrong() -> None:
-    learned = make_judge(learned=True, unordered=("/tags",))
+    learned = make_detector(learned=True, unordered=("/tags",))
     records = shipment(tags=["a", "b"], n=1), dict(reversed(shipment(at=11, tags=["b", "a"], n=1.0).items()))
-    assert kinds(read(Shelf(), *records, judge=learned)) == ["created"]
+    assert kinds(read(Shelf(), *records, detect=learned)) == ["created"]
     with pytest.raises(Collision):
-        read(Shelf(), *records, b'{"id": "shp_1", "n": 1e99999999999999999999}', judge=learned, reading=FRESH)
+        read(Shelf(), *records, b'{"id": "shp_1", "n": 1e99999999999999999999}', detect=learned, reading=FRESH)
 
 
 def test_a_key_that_stands_twice_on_a_page_with_equal_content_counts_once() -> None:
-    judgement = read(Shelf(), shipment(), shipment())
-    assert (judgement.bad, kinds(judgement)) == ([], ["created"])
+    page_diff = read(Shelf(), shipment(), shipment())
+    assert (page_diff.bad, kinds(page_diff)) == ([], ["created"])
 
 
 def test_a_configured_key_that_stands_twice_with_different_content_puts_all_of_its_records_in_quarantine() -> None:
     shelf = Shelf()
     read(shelf, shipment())
     records = shipment(), shipment(status="packed"), shipment(status="lost")
-    judgement = read(shelf, *records, shipment(2))
-    assert [json.loads(bad.raw) for bad in judgement.bad] == list(records)
-    assert {bad.problem for bad in judgement.bad} == {"key shp_1: stands twice on one page with different content"}
-    assert (judgement.seen, [change.key.text for change in judgement.changes]) == ([1], ["shp_2"])
+    page_diff = read(shelf, *records, shipment(2))
+    assert [json.loads(bad.raw) for bad in page_diff.bad] == list(records)
+    assert {bad.problem for bad in page_diff.bad} == {"key shp_1: stands twice on one page with different content"}
+    assert (page_diff.seen, [change.key.text for change in page_diff.changes]) == ([1], ["shp_2"])
 
 
 @pytest.mark.parametrize("learned", [False, True])
 def test_a_page_on_which_a_key_stands_twice_is_refused_until_it_was_asked_for_again(*, learned: bool) -> None:
-    shelf, judge = Shelf(), make_judge(learned=learned)
+    shelf, detect = Shelf(), make_detector(learned=learned)
     records = shipment(), shipment(status="packed"), shipment(2)
     with pytest.raises(Collision, match="shp_1"):
-        read(shelf, *records, judge=judge, reading=FRESH)
-    judgement = read(shelf, *records, judge=judge)
-    assert ([bad.key for bad in judgement.bad], judgement.doubled) == (["shp_1", "shp_1"], 1)
-    assert [change.key.text for change in judgement.changes] == ["shp_2"]
-    again = read(shelf, *records, judge=judge, reading=FRESH)
+        read(shelf, *records, detect=detect, reading=FRESH)
+    page_diff = read(shelf, *records, detect=detect)
+    assert ([bad.key for bad in page_diff.bad], page_diff.doubled) == (["shp_1", "shp_1"], 1)
+    assert [change.key.text for change in page_diff.changes] == ["shp_2"]
+    again = read(shelf, *records, detect=detect, reading=FRESH)
     assert again.doubled == 1, "what is in quarantine is no news, and is not asked for again each time"
 
 
 def test_a_learned_key_that_stands_twice_many_times_is_proven_wrong() -> None:
     records = [shipment(number, status=status) for number in range(4) for status in ("open", "packed")]
-    assert read(Shelf(), *records[:6], judge=make_judge(learned=True)).doubled == 3
+    assert read(Shelf(), *records[:6], detect=make_detector(learned=True)).doubled == 3
     with pytest.raises(Collision, match="shp_0"):
-        read(Shelf(), *records, judge=make_judge(learned=True))
+        read(Shelf(), *records, detect=make_detector(learned=True))
     assert read(Shelf(), *records).doubled == 4, "a configured key stays"
 
 
@@ -449,8 +455,8 @@ def test_a_current_reading_that_is_written_differently_releases_too() -> None:
 def test_a_later_change_releases_what_was_held() -> None:
     shelf = packed_shelf()
     read(shelf, shipment(at=5), reading=STRICT)
-    judgement = read(shelf, shipment(at=15, status="shipped"), reading=STRICT)
-    assert (kinds(judgement), judgement.released) == (["updated"], [1])
+    page_diff = read(shelf, shipment(at=15, status="shipped"), reading=STRICT)
+    assert (kinds(page_diff), page_diff.released) == (["updated"], [1])
 
 
 def test_another_stale_reading_must_last_by_itself() -> None:
@@ -465,7 +471,7 @@ def test_what_a_cache_shows_under_its_old_date_is_held() -> None:
     shelf, stale = packed_shelf(), page(shipment(at=5), asked_at=8)
     read(shelf, shipment(at=300, status="shipped"), reading=STRICT, asked_at=301)
     cached = replace(stale, received_at=S0 + timedelta(seconds=310))
-    verdict = make_judge().judge(cached, STRICT, shelf)
+    verdict = make_detector().detect(cached, STRICT, shelf)
     assert (kinds(verdict), findings(verdict)) == ([], [Finding.HELD])
 
 
@@ -473,7 +479,7 @@ def test_what_a_cache_shows_is_not_believed_for_being_shown_again() -> None:
     shelf = packed_shelf()
     for asked_at in (20, 100, 300):
         cached = replace(page(shipment(at=5), asked_at=asked_at), age=timedelta(seconds=asked_at - 6))
-        assert kinds(shelf.store(make_judge().judge(cached, STRICT, shelf))) == []
+        assert kinds(shelf.store(make_detector().detect(cached, STRICT, shelf))) == []
     assert kinds(read(shelf, shipment(at=5), reading=STRICT, asked_at=300)) == ["updated"]
 
 
@@ -500,8 +506,8 @@ def test_a_return_under_an_unmoved_date_is_held_as_without_dates() -> None:
 
 def test_an_older_date_with_the_same_content_is_neither_held_nor_stored() -> None:
     shelf = packed_shelf()
-    judgement = read(shelf, shipment(at=5, status="packed"), reading=STRICT)
-    assert judgement.is_idle
+    page_diff = read(shelf, shipment(at=5, status="packed"), reading=STRICT)
+    assert page_diff.is_idle
 
 
 def test_nothing_is_held_without_a_window() -> None:
@@ -525,7 +531,7 @@ def test_the_age_of_a_tombstone_is_reckoned_by_our_clock_which_buried_it() -> No
     ours = S0 - timedelta(hours=1)
     shelf.change("shp_1", gone_at=to_micros(ours))
     seen = replace(page(shipment(at=10, status="packed")), received_at=ours + timedelta(seconds=5))
-    assert make_judge().judge(seen, STRICT, shelf).changes == []
+    assert make_detector().detect(seen, STRICT, shelf).changes == []
 
 
 def test_a_record_that_is_back_with_a_later_date_is_restored_at_once_though_it_is_as_it_was() -> None:
@@ -541,20 +547,20 @@ UNPROVEN = replace(FIRST, provisional=True)
 
 
 def test_while_a_key_is_not_proven_nothing_is_published_and_everything_is_stored() -> None:
-    shelf, judge = Shelf(), make_judge(learned=True)
-    assert kinds(read(shelf, shipment(at=-5), reading=UNPROVEN, judge=judge)) == []
-    changed = read(shelf, shipment(at=-4, status="packed"), reading=UNPROVEN, judge=judge)
+    shelf, detect = Shelf(), make_detector(learned=True)
+    assert kinds(read(shelf, shipment(at=-5), reading=UNPROVEN, detect=detect)) == []
+    changed = read(shelf, shipment(at=-4, status="packed"), reading=UNPROVEN, detect=detect)
     assert (kinds(changed), findings(changed)) == ([], [Finding.UNPROVEN])
     assert [(write.revision, write.is_unexplained) for write in changed.writes] == [(0, True)]
 
 
 def test_what_changes_while_a_key_is_not_proven_is_left_to_the_first_poll() -> None:
-    shelf, judge = Shelf(), make_judge(learned=True)
-    read(shelf, shipment(at=-5), reading=UNPROVEN, judge=judge)
-    judgement = read(shelf, shipment(at=3, status="packed"), reading=UNPROVEN, judge=judge)
-    assert (judgement.writes, judgement.seen) == ([], [1])
+    shelf, detect = Shelf(), make_detector(learned=True)
+    read(shelf, shipment(at=-5), reading=UNPROVEN, detect=detect)
+    page_diff = read(shelf, shipment(at=3, status="packed"), reading=UNPROVEN, detect=detect)
+    assert (page_diff.writes, page_diff.seen) == ([], [1])
     settling = replace(LATER, settling=True)
-    assert kinds(read(shelf, shipment(at=3, status="packed"), reading=settling, judge=judge)) == ["updated"]
+    assert kinds(read(shelf, shipment(at=3, status="packed"), reading=settling, detect=detect)) == ["updated"]
 
 
 @pytest.mark.parametrize(
@@ -571,26 +577,26 @@ def test_what_changes_while_a_key_is_not_proven_is_left_to_the_first_poll() -> N
 def test_a_record_met_while_a_key_is_not_proven_is_news_to_the_first_poll(
     fields: dict[str, Any], kind: ChangeKind, *, baseline: bool, settling: bool
 ) -> None:
-    shelf, judge, record = Shelf(), make_judge(learned=True), shipment(at=4, **fields)
-    met = read(shelf, record, reading=replace(UNPROVEN, baseline=baseline), judge=judge)
+    shelf, detect, record = Shelf(), make_detector(learned=True), shipment(at=4, **fields)
+    met = read(shelf, record, reading=replace(UNPROVEN, baseline=baseline), detect=detect)
     assert (kinds(met), met.dates) == ([], {"shp_1": to_micros(S0 + timedelta(seconds=4))})
     for _ in range(2):
-        again = read(shelf, record, reading=UNPROVEN, judge=judge)
+        again = read(shelf, record, reading=UNPROVEN, detect=detect)
         assert (again.writes, again.seen) == ([], [1])
-    polled = read(shelf, record, reading=replace(STRICT, settling=settling), judge=judge)
+    polled = read(shelf, record, reading=replace(STRICT, settling=settling), detect=detect)
     (change,) = polled.changes
     assert (change.kind, change.revision, change.before, change.patch) == (kind, 1, None, None)
     assert (polled.on_time, polled.silent) == (1, 0)
-    assert read(shelf, record, judge=judge).is_idle
+    assert read(shelf, record, detect=detect).is_idle
 
 
 def test_other_content_of_a_record_that_was_only_met_is_marked_unless_a_later_date_explains_it() -> None:
-    shelf, judge = Shelf(), make_judge(learned=True)
-    read(shelf, shipment(at=4), reading=UNPROVEN, judge=judge)
+    shelf, detect = Shelf(), make_detector(learned=True)
+    read(shelf, shipment(at=4), reading=UNPROVEN, detect=detect)
     for at, status, is_unexplained in ((4, "packed", True), (5, "shipped", False)):
-        judgement = read(shelf, shipment(at=at, status=status), reading=UNPROVEN, judge=judge)
-        assert [write.is_unexplained for write in judgement.writes] == [is_unexplained]
-    (change,) = read(shelf, shipment(at=5, status="shipped"), judge=judge).changes
+        page_diff = read(shelf, shipment(at=at, status=status), reading=UNPROVEN, detect=detect)
+        assert [write.is_unexplained for write in page_diff.writes] == [is_unexplained]
+    (change,) = read(shelf, shipment(at=5, status="shipped"), detect=detect).changes
     assert (change.kind, change.revision, change.before) == (ChangeKind.UPDATED, 1, None)
 
 
@@ -619,13 +625,13 @@ def test_a_second_reading_that_no_later_date_explains_is_marked() -> None:
     shelf = Shelf()
     read(shelf, shipment(at=10))
     for at, status, is_unexplained in ((10, "packed", True), (11, "shipped", False)):
-        judgement = read(shelf, shipment(at=at, status=status))
-        assert [write.is_unexplained for write in judgement.writes] == [is_unexplained]
+        page_diff = read(shelf, shipment(at=at, status=status))
+        assert [write.is_unexplained for write in page_diff.writes] == [is_unexplained]
 
 
 def test_the_snapshot_of_a_stored_record_has_no_revision_and_no_before() -> None:
     body = json.dumps(shipment()).encode()
-    change = make_judge().snapshot(body, S0, now=S0)
+    change = make_detector().snapshot(body, S0, now=S0)
     assert (change.kind, change.revision, change.before, change.after) == (ChangeKind.SNAPSHOT, 0, None, body)
     assert (change.modified_at, change.via) == (S0, Via.FIRST_PASS)
 
@@ -638,9 +644,9 @@ ANEW = replace(FIRST, rebaselining=True)
 def test_a_feed_that_is_read_differently_differs_silently_and_keeps_its_revisions() -> None:
     shelf = Shelf()
     read(shelf, shipment(at=5))
-    judgement = read(shelf, shipment(at=5, packages=[1]), reading=ANEW)
-    assert (kinds(judgement), findings(judgement)) == ([], [Finding.REBASELINED])
-    assert [write.revision for write in judgement.writes] == [1]
+    page_diff = read(shelf, shipment(at=5, packages=[1]), reading=ANEW)
+    assert (kinds(page_diff), findings(page_diff)) == ([], [Finding.REBASELINED])
+    assert [write.revision for write in page_diff.writes] == [1]
 
 
 def test_a_record_that_says_it_was_modified_is_a_change_however_the_feed_is_read() -> None:
@@ -653,8 +659,8 @@ def test_a_record_that_was_gone_and_matches_the_new_query_is_no_news() -> None:
     shelf = Shelf()
     read(shelf, shipment(at=-9))
     shelf.change("shp_1", gone_at=to_micros(S0 - timedelta(hours=1)), revision=2)
-    judgement = read(shelf, shipment(at=-5, status="closed"), reading=ANEW)
-    assert (kinds(judgement), [write.revision for write in judgement.writes]) == ([], [2])
+    page_diff = read(shelf, shipment(at=-5, status="closed"), reading=ANEW)
+    assert (kinds(page_diff), [write.revision for write in page_diff.writes]) == ([], [2])
 
 
 AGAIN = replace(LATER, rebaselining=True)
@@ -665,12 +671,12 @@ def test_of_the_same_records_read_otherwise_what_is_new_or_moved_is_a_change_and
     shelf = Shelf()
     read(shelf, shipment(1, at=5), shipment(2, at=5))
     records = [shipment(1, at=5, packages=[1]), shipment(2, at=6, packages=[1]), shipment(3, at=7, packages=[1])]
-    judgement = read(shelf, *records, reading=AGAIN)
-    assert [(change.key.text, change.kind) for change in judgement.changes] == [
+    page_diff = read(shelf, *records, reading=AGAIN)
+    assert [(change.key.text, change.kind) for change in page_diff.changes] == [
         ("shp_2", ChangeKind.UPDATED),
         ("shp_3", ChangeKind.CREATED),
     ]
-    assert findings(judgement).count(Finding.REBASELINED) == 1
+    assert findings(page_diff).count(Finding.REBASELINED) == 1
 
 
 def test_of_the_same_records_read_otherwise_one_that_is_back_is_restored() -> None:
@@ -697,8 +703,8 @@ DRIFT = Drift(frozenset({"/bin"}))
 def test_a_member_that_is_new_on_every_record_is_held_and_found_once() -> None:
     shelf = Shelf()
     read(shelf, *stock())
-    judgement = read(shelf, *deployed(stock()))
-    assert (kinds(judgement), judgement.writes, judgement.drift, judgement.drifted) == ([], [], DRIFT, 12)
+    page_diff = read(shelf, *deployed(stock()))
+    assert (kinds(page_diff), page_diff.writes, page_diff.drift, page_diff.drifted) == ([], [], DRIFT, 12)
     later = read(shelf, *deployed(stock()), reading=replace(LATER, drift=DRIFT))
     assert (kinds(later), later.drift, later.drifted) == ([], None, 12)
 
@@ -718,34 +724,34 @@ def test_a_record_whose_date_moved_is_published_while_others_are_held() -> None:
     read(shelf, *records)
     records = deployed(records)
     records[3]["updated_at"] = stamp(11)
-    judgement = read(shelf, *records)
-    assert [change.key.text for change in judgement.changes] == ["shp_3"]
-    assert judgement.drifted == 11
+    page_diff = read(shelf, *records)
+    assert [change.key.text for change in page_diff.changes] == ["shp_3"]
+    assert page_diff.drifted == 11
 
 
 def test_drift_that_the_operator_absorbs_is_stored_silently_and_published_when_he_says_so() -> None:
     for decision, expected in ((Decision.ABSORB, []), (Decision.PUBLISH, ["updated"] * 12)):
         shelf = Shelf()
         read(shelf, *stock())
-        judgement = read(shelf, *deployed(stock()), reading=replace(LATER, drift=Drift(DRIFT.paths, decision)))
-        assert (kinds(judgement), len(judgement.writes), judgement.drifted) == (expected, 12, 0)
-        assert set(findings(judgement)) == {Finding.UPDATED if expected else Finding.ABSORBED}
+        page_diff = read(shelf, *deployed(stock()), reading=replace(LATER, drift=Drift(DRIFT.paths, decision)))
+        assert (kinds(page_diff), len(page_diff.writes), page_diff.drifted) == (expected, 12, 0)
+        assert set(findings(page_diff)) == {Finding.UPDATED if expected else Finding.ABSORBED}
 
 
 def test_a_second_drift_is_held_with_the_first() -> None:
     shelf = Shelf()
     read(shelf, *stock())
-    judgement = read(shelf, *deployed(stock(), bin=None, lot=None), reading=replace(LATER, drift=DRIFT))
-    assert (kinds(judgement), judgement.drifted) == ([], 12)
-    assert judgement.drift == Drift(frozenset({"/bin", "/lot"}))
+    page_diff = read(shelf, *deployed(stock(), bin=None, lot=None), reading=replace(LATER, drift=DRIFT))
+    assert (kinds(page_diff), page_diff.drifted) == ([], 12)
+    assert page_diff.drift == Drift(frozenset({"/bin", "/lot"}))
 
 
 def test_members_that_only_some_of_the_records_have_drift_with_the_others() -> None:
     shelf = Shelf()
     read(shelf, *stock(30))
     records = deployed(stock(30)[:18]) + deployed(stock(30)[18:], bin=None, lot=None)
-    judgement = read(shelf, *records)
-    assert (kinds(judgement), judgement.drifted) == ([], 30)
+    page_diff = read(shelf, *records)
+    assert (kinds(page_diff), page_diff.drifted) == ([], 30)
 
 
 def test_values_that_are_written_in_another_form_on_every_record_are_held() -> None:
@@ -755,12 +761,12 @@ def test_values_that_are_written_in_another_form_on_every_record_are_held() -> N
     for record in records:
         record |= {"packed": "2026-11-21T02:30:00+00:00", "weight": 1.5}
     records[3]["weight"] = 1.6
-    judgement = read(shelf, *records)
-    assert ([change.key.text for change in judgement.changes], judgement.drifted) == (["shp_3"], 39)
-    assert judgement.drift == Drift(frozenset({"/packed", "/weight"}))
-    absorbed = replace(LATER, drift=replace(judgement.drift, decision=Decision.ABSORB))
-    judgement = read(shelf, *records, reading=absorbed)
-    assert (kinds(judgement), set(findings(judgement)), len(judgement.writes)) == ([], {Finding.ABSORBED}, 39)
+    page_diff = read(shelf, *records)
+    assert ([change.key.text for change in page_diff.changes], page_diff.drifted) == (["shp_3"], 39)
+    assert page_diff.drift == Drift(frozenset({"/packed", "/weight"}))
+    absorbed = replace(LATER, drift=replace(page_diff.drift, decision=Decision.ABSORB))
+    page_diff = read(shelf, *records, reading=absorbed)
+    assert (kinds(page_diff), set(findings(page_diff)), len(page_diff.writes)) == ([], {Finding.ABSORBED}, 39)
 
 
 def test_the_timestamp_itself_in_another_form_drifts_with_the_others() -> None:
@@ -770,8 +776,8 @@ def test_the_timestamp_itself_in_another_form_drifts_with_the_others() -> None:
     records = [shipment(number) | {"packed": other} for number in range(12)]
     for record in records:
         record["updated_at"] = record["updated_at"].replace("+00:00", "Z")
-    judgement = read(shelf, *records)
-    assert (kinds(judgement), judgement.drifted) == ([], 12)
+    page_diff = read(shelf, *records)
+    assert (kinds(page_diff), page_diff.drifted) == ([], 12)
 
 
 def test_there_is_no_drift_in_what_is_first_met_or_read_differently() -> None:
@@ -785,26 +791,26 @@ def test_there_is_no_drift_in_what_is_first_met_or_read_differently() -> None:
 
 
 def test_a_composite_key_keeps_its_typed_original() -> None:
-    judge = make_judge(key=("/sku", "/warehouse/id"))
-    (change,) = read(Shelf(), {"sku": "A/1", "warehouse": {"id": 7, "name": "x"}}, judge=judge).changes
+    detect = make_detector(key=("/sku", "/warehouse/id"))
+    (change,) = read(Shelf(), {"sku": "A/1", "warehouse": {"id": 7, "name": "x"}}, detect=detect).changes
     assert (change.key.text, change.key.id) == ("A%2F1,7", ["A/1", 7])
 
 
 @pytest.mark.parametrize(("at", "late"), [(14, 1), (15, None), (16, None)])
 def test_a_change_dated_before_what_complete_runs_have_covered_is_late(at: float, late: float | None) -> None:
     reading = replace(LATER, covered_until=S0 + timedelta(seconds=15))
-    judgement = read(Shelf(), shipment(at=at), reading=reading)
-    assert [change.late for change in judgement.changes] == [late is not None]
-    assert judgement.lateness == ([] if late is None else [timedelta(seconds=late)])
-    assert judgement.on_time == (late is None)
+    page_diff = read(Shelf(), shipment(at=at), reading=reading)
+    assert [change.late for change in page_diff.changes] == [late is not None]
+    assert page_diff.lateness == ([] if late is None else [timedelta(seconds=late)])
+    assert page_diff.on_time == (late is None)
 
 
 def test_other_content_under_the_same_date_is_silent_and_not_late() -> None:
     shelf, reading = Shelf(), replace(LATER, covered_until=S0 + timedelta(seconds=15))
     read(shelf, shipment(at=10))
-    judgement = read(shelf, shipment(at=10, status="lost"), reading=reading)
-    assert [change.late for change in judgement.changes] == [False]
-    assert (judgement.silent, judgement.lateness, judgement.on_time, judgement.missed) == (1, [], 0, 0)
+    page_diff = read(shelf, shipment(at=10, status="lost"), reading=reading)
+    assert [change.late for change in page_diff.changes] == [False]
+    assert (page_diff.silent, page_diff.lateness, page_diff.on_time, page_diff.missed) == (1, [], 0, 0)
 
 
 @pytest.mark.parametrize(("at", "missed"), [(4, 1), (5, 0)])
@@ -815,9 +821,9 @@ def test_a_change_dated_before_what_polls_still_look_at_was_missed_by_them(at: f
     assert read(shelf, shipment(at=at, status="packed"), reading=reading).missed == missed
 
 
-def made(judgement: Judgement) -> list[float | None]:
+def made(page_diff: PageDiff) -> list[float | None]:
     """Return how many seconds after noon by our clock, which is a second behind here, changes were made."""
-    times = [change.made_at for change in judgement.changes]
+    times = [change.made_at for change in page_diff.changes]
     return [None if time is None else (time - S0).total_seconds() for time in times]
 
 
@@ -839,8 +845,8 @@ def test_when_a_record_came_back_is_known_only_where_its_timestamp_says_it() -> 
         shelf = Shelf()
         read(shelf, shipment(at=10))
         shelf.change("shp_1", gone_at=to_micros(S0), revision=2)
-        judgement = read(shelf, shipment(at=at))
-        assert (kinds(judgement), made(judgement)) == (["restored"], [expected])
+        page_diff = read(shelf, shipment(at=at))
+        assert (kinds(page_diff), made(page_diff)) == (["restored"], [expected])
 
 
 def test_a_snapshot_was_not_made_and_neither_was_what_has_no_date() -> None:
@@ -851,8 +857,8 @@ def test_a_snapshot_was_not_made_and_neither_was_what_has_no_date() -> None:
 
 
 def test_a_change_without_a_date_says_nothing_of_dates() -> None:
-    judgement = read(Shelf(), {"id": 1}, reading=replace(LATER, covered_until=S0))
-    assert (judgement.silent, judgement.on_time, judgement.lateness, judgement.oldest_unseen) == (0, 0, [], None)
+    page_diff = read(Shelf(), {"id": 1}, reading=replace(LATER, covered_until=S0))
+    assert (page_diff.silent, page_diff.on_time, page_diff.lateness, page_diff.oldest_unseen) == (0, 0, [], None)
 
 
 def test_the_dates_of_all_records_of_a_page_are_told_changed_or_not() -> None:
@@ -860,9 +866,9 @@ def test_the_dates_of_all_records_of_a_page_are_told_changed_or_not() -> None:
     read(shelf, shipment(1, at=5), shipment(2, at=6))
     read(shelf, shipment(4, at=-5), reading=FIRST)
     records = shipment(1, at=7, status="packed"), shipment(2, at=6), shipment(3, at=8), shipment(4, at=-5), {"id": "x"}
-    judgement = read(shelf, *records)
+    page_diff = read(shelf, *records)
     expected = {"shp_1": 7, "shp_2": 6, "shp_3": 8, "shp_4": -5}
-    assert judgement.dates == {key: to_micros(S0 + timedelta(seconds=at)) for key, at in expected.items()} | {"x": None}
+    assert page_diff.dates == {key: to_micros(S0 + timedelta(seconds=at)) for key, at in expected.items()} | {"x": None}
 
 
 def test_a_new_date_alone_was_unseen_too() -> None:
@@ -888,8 +894,8 @@ def test_without_a_date_a_poll_shows_what_polls_show_and_a_pass_what_passes_show
 
 
 def test_the_oldest_unseen_record_is_known_whatever_it_comes_to() -> None:
-    judgement = read(Shelf(), shipment(1, at=-30), shipment(2, at=5), reading=FIRST)
-    assert judgement.oldest_unseen == S0 - timedelta(seconds=30)
+    page_diff = read(Shelf(), shipment(1, at=-30), shipment(2, at=5), reading=FIRST)
+    assert page_diff.oldest_unseen == S0 - timedelta(seconds=30)
 
 
 OWN: bytes = b'{"n": 1.0, "id": 7}'
@@ -920,19 +926,19 @@ OWN: bytes = b'{"n": 1.0, "id": 7}'
     ],
 )
 def test_an_answer_about_one_record_is_that_record_or_nothing(answer: bytes, own: bytes | None) -> None:
-    assert make_judge().find_own(answer, Key("7", 7)) == own
+    assert make_detector().find_own(answer, Key("7", 7)) == own
 
 
 @given(st.binary() | st.recursive(st.none() | st.integers(), lambda inner: st.dictionaries(st.text(), inner)))
 def test_whatever_the_answer_is_it_is_that_record_or_nothing(answer: Any) -> None:
     raw = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-    own = make_judge().find_own(raw, Key("7", 7))
+    own = make_detector().find_own(raw, Key("7", 7))
     assert own is None or json.loads(own)["id"] == 7
 
 
 def test_a_buried_record_names_its_last_content_and_how_it_was_found() -> None:
     body = json.dumps(shipment()).encode()
-    change = make_judge().bury(body, 4, S0, until=S0, now=S0)
+    change = make_detector().deletion(body, 4, S0, until=S0, now=S0)
     assert (change.kind, change.revision, change.before, change.after) == (ChangeKind.DELETED, 5, body, None)
     assert change.reason is DeletionReason.ABSENT
 

@@ -27,7 +27,7 @@ _SHAPING: Final = frozenset({"base_url", "key", "updated_at"})
 """The parts on which it depends what identifies and dates the records."""
 
 
-def sign_reading(
+def describe_read_settings(
     *,
     base_url: str,
     key: Sequence[str] | None,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dockbell.core.reading.signature import find_differences, keeps_records, keeps_shape, sign_reading
+from dockbell.core.reading.read_settings import describe_read_settings, find_differences, keeps_records, keeps_shape
 
 READING: dict[str, Any] = {
     "base_url": "https://api.example.com",
@@ -21,7 +21,7 @@ READING: dict[str, Any] = {
 
 def test_the_order_in_which_something_is_asked_for_makes_no_difference() -> None:
     other = READING | {"query": {"region": "eu", "status": "all"}, "expand": ["invoices", "packages"]}
-    assert find_differences(sign_reading(**READING), sign_reading(**other)) == []
+    assert find_differences(describe_read_settings(**READING), describe_read_settings(**other)) == []
 
 
 @pytest.mark.parametrize(
@@ -38,32 +38,41 @@ def test_the_order_in_which_something_is_asked_for_makes_no_difference() -> None
     ],
 )
 def test_each_part_of_a_reading_makes_a_difference(part: str, value: Any) -> None:
-    assert find_differences(sign_reading(**READING), sign_reading(**READING | {part: value})) == [part]
+    assert find_differences(describe_read_settings(**READING), describe_read_settings(**READING | {part: value})) == [
+        part
+    ]
 
 
 def test_the_order_of_a_key_s_parts_makes_a_difference() -> None:
     keys = ["/sku", "/warehouse_id"], ["/warehouse_id", "/sku"]
-    one, other = (sign_reading(**READING | {"key": key}) for key in keys)
+    one, other = (describe_read_settings(**READING | {"key": key}) for key in keys)
     assert find_differences(one, other) == ["key"]
 
 
 def test_to_leave_more_out_of_the_comparison_is_no_difference() -> None:
     more = READING | {"ignore": ["/links", "/etag", "/seen"], "unordered": ["/tags"]}
-    assert find_differences(sign_reading(**READING), sign_reading(**more)) == []
-    assert find_differences(sign_reading(**more), sign_reading(**READING)) == ["ignore", "unordered"]
+    assert find_differences(describe_read_settings(**READING), describe_read_settings(**more)) == []
+    assert find_differences(describe_read_settings(**more), describe_read_settings(**READING)) == [
+        "ignore",
+        "unordered",
+    ]
 
 
 def test_what_is_dropped_was_and_may_be_merely_ignored() -> None:
     dropped = READING | {"ignore": ["/seen"], "drop": ["/recipient/email", "/etag"]}
     ignored = READING | {"ignore": ["/seen", "/etag", "/recipient/email"], "drop": []}
-    one, other, old = sign_reading(**dropped), sign_reading(**ignored), sign_reading(**READING)
+    one, other, old = (
+        describe_read_settings(**dropped),
+        describe_read_settings(**ignored),
+        describe_read_settings(**READING),
+    )
     assert find_differences(one, other) == find_differences(other, one) == find_differences(old, one) == []
-    assert find_differences(one, sign_reading(**ignored | {"ignore": ["/seen", "/etag"]})) == ["drop"]
+    assert find_differences(one, describe_read_settings(**ignored | {"ignore": ["/seen", "/etag"]})) == ["drop"]
 
 
 @pytest.mark.parametrize("part", ["key", "updated_at", "ignore", "drop"])
 def test_what_was_not_known_and_is_learned_is_no_difference(part: str) -> None:
-    known = sign_reading(**READING)
+    known = describe_read_settings(**READING)
     unknown = known | {part: None}
     assert find_differences(unknown, known) == []
     assert find_differences(known, unknown) == []
@@ -88,4 +97,4 @@ def test_on_its_parts_depends_whether_the_same_records_are_read_and_told_apart_a
 
 
 def test_a_feed_that_was_never_signed_has_not_changed() -> None:
-    assert find_differences(None, sign_reading(**READING)) == []
+    assert find_differences(None, describe_read_settings(**READING)) == []

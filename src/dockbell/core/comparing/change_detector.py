@@ -23,7 +23,7 @@ from dockbell.core.comparing.candidate import Candidate, Difference, Differing, 
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.drift import Decision, Drift, extend_drift
 from dockbell.core.comparing.holding import Hold, is_believed, keep, looks_stale, supersede
-from dockbell.core.comparing.judgement import (
+from dockbell.core.comparing.page_diff import (
     DIGEST_SIZE,
     UNDECIDED,
     Amended,
@@ -31,10 +31,10 @@ from dockbell.core.comparing.judgement import (
     Collision,
     Finding,
     Held,
-    Judgement,
     Note,
+    PageDiff,
     Pending,
-    Reading,
+    ReadContext,
     Snapshots,
     Stored,
     Write,
@@ -60,7 +60,7 @@ _DOUBLED_SHARE: Final = 0.25
 """So many keys of a page that stand twice, or this part of it, prove that the key was learned wrongly."""
 
 
-class Judge:
+class ChangeDetector:
     """Compares pages of one feed with its snapshots; built once per feed, without state of its own."""
 
     def __init__(
@@ -140,7 +140,7 @@ class Judge:
                 return key_of(candidate, self._key).text == key.text
         return False
 
-    def sign(self, body: bytes) -> bytes:
+    def fingerprint(self, body: bytes) -> bytes:
         """Return the fingerprint of a stored record, without the members of its detail.
 
         Raises:
@@ -154,14 +154,14 @@ class Judge:
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise ValueError(f"not a JSON object: {error}") from error
 
-    def judge(self, page: Page, reading: Reading, snapshots: Snapshots) -> Judgement:
+    def detect(self, page: Page, reading: ReadContext, snapshots: Snapshots) -> PageDiff:
         """Return what a page comes to against the stored snapshots.
 
         Raises:
             Collision: Two records with one key, which was not so before and may not be so when asked again; or many of
                 them, and the key was learned.
         """
-        verdict = Judgement()
+        verdict = PageDiff()
         sightings = self._identify_all(page, verdict)
         self._check_doubled(page, reading, snapshots, verdict)
         stored = snapshots.find(list(sightings))
@@ -180,7 +180,7 @@ class Judge:
             verdict.notes += [Note(bad.key, Finding.QUARANTINED) for bad in verdict.bad if bad.key and not bad.known]
         return verdict
 
-    def _identify_all(self, page: Page, verdict: Judgement) -> dict[str, Sighting]:
+    def _identify_all(self, page: Page, verdict: PageDiff) -> dict[str, Sighting]:
         """Return the records of a page by their keys; without text where a key stands with two of them."""
         sightings: dict[str, Sighting] = {}
         for index, raw in enumerate(page.records):
@@ -212,7 +212,7 @@ class Judge:
             content = raw
         return Bad(blake2b(content, digest_size=DIGEST_SIZE).digest(), "", problem, raw)
 
-    def _check_doubled(self, page: Page, reading: Reading, snapshots: Snapshots, verdict: Judgement) -> None:
+    def _check_doubled(self, page: Page, reading: ReadContext, snapshots: Snapshots, verdict: PageDiff) -> None:
         """Refuse a page with records under one key, unless asking again is of no use, and they may be left out."""
         doubled = {bad.digest: bad.problem for bad in verdict.bad if bad.problem == _DOUBLED.format(bad.key)}
         verdict.doubled = len(doubled)
@@ -240,7 +240,7 @@ class Judge:
             return False
 
     def _sift(
-        self, sightings: Mapping[str, Sighting], stored: Mapping[str, Stored], verdict: Judgement
+        self, sightings: Mapping[str, Sighting], stored: Mapping[str, Stored], verdict: PageDiff
     ) -> list[Differing]:
         """Return the records that are not byte for byte as stored, and note all that are there."""
         differing: list[Differing] = []
@@ -261,7 +261,7 @@ class Judge:
         return differing
 
     def _take_baseline(
-        self, readings: Sequence[Differing], page: Page, reading: Reading, verdict: Judgement
+        self, readings: Sequence[Differing], page: Page, reading: ReadContext, verdict: PageDiff
     ) -> list[Differing]:
         """Store what is baseline and silent; return the other readings.
 
@@ -284,7 +284,7 @@ class Judge:
         verdict.oldest_unseen = None if oldest is None else from_micros(oldest)
         return others
 
-    def _read_all(self, readings: Sequence[Differing], verdict: Judgement) -> list[Candidate]:
+    def _read_all(self, readings: Sequence[Differing], verdict: PageDiff) -> list[Candidate]:
         candidates = []
         for key, raw, raw_hash, _, known in readings:
             try:
@@ -300,9 +300,9 @@ class Judge:
         self,
         candidates: Sequence[Candidate],
         page: Page,
-        reading: Reading,
+        reading: ReadContext,
         snapshots: Snapshots,
-        verdict: Judgement,
+        verdict: PageDiff,
     ) -> None:
         differing = []
         for each in candidates:
@@ -340,7 +340,7 @@ class Judge:
             hold = None if known is None else holds.get(known.row)
             self._state(difference, hold, drift, verdict, page=page, reading=reading)
 
-    def _compare(self, candidate: Candidate, before: bytes | None, verdict: Judgement) -> Difference | None:
+    def _compare(self, candidate: Candidate, before: bytes | None, verdict: PageDiff) -> Difference | None:
         """Return how a record differs from the stored one; None where it does not by today's rules."""
         known = candidate.known
         if known is None or before is None or known.is_met:
@@ -361,7 +361,7 @@ class Judge:
             return None
         return Difference(candidate, before, previous, diff(previous, candidate.document), fingerprint)
 
-    def _store_silently(self, candidate: Candidate, write: Write, before: bytes | None, verdict: Judgement) -> None:
+    def _store_silently(self, candidate: Candidate, write: Write, before: bytes | None, verdict: PageDiff) -> None:
         """Store a record that has no event, without taking from the stored one what the list does not show.
 
         Args:
@@ -387,10 +387,10 @@ class Judge:
         difference: Difference,
         hold: Hold | None,
         drift: Drift | None,
-        verdict: Judgement,
+        verdict: PageDiff,
         *,
         page: Page,
-        reading: Reading,
+        reading: ReadContext,
     ) -> None:
         """Add to the judgement what a record comes to that is unknown, gone or different."""
         candidate, known = difference.candidate, difference.candidate.known
@@ -426,13 +426,13 @@ class Judge:
         elif finding is not None and known is not None:
             verdict.notes.append(candidate.note(finding))
 
-    def _is_undecided(self, candidate: Candidate, reading: Reading) -> bool:
+    def _is_undecided(self, candidate: Candidate, reading: ReadContext) -> bool:
         """Return whether nothing tells a record that is new from one that the first pass has skipped."""
         known = candidate.known
         is_unknown = known is None or known.raw_hash == UNDECIDED
         return is_unknown and reading.settles and self._time(candidate.document, self._date) is None
 
-    def _leave_undecided(self, candidate: Candidate, verdict: Judgement) -> None:
+    def _leave_undecided(self, candidate: Candidate, verdict: PageDiff) -> None:
         """Store a record that is published when the pass has ended, or taken for baseline."""
         known = candidate.known
         verdict.skipped += 1
@@ -461,7 +461,7 @@ class Judge:
             detail_missing=bool(self._detail),
         )
 
-    def _meet(self, candidate: Candidate, verdict: Judgement, reading: Reading) -> None:
+    def _meet(self, candidate: Candidate, verdict: PageDiff, reading: ReadContext) -> None:
         """Leave a record to the first poll, which begins before it; note that one was met that was unknown."""
         known = candidate.known
         if known is None:
@@ -478,10 +478,10 @@ class Judge:
         kind: ChangeKind,
         revision: int,
         hold: Hold | None,
-        verdict: Judgement,
+        verdict: PageDiff,
         *,
         page: Page,
-        reading: Reading,
+        reading: ReadContext,
     ) -> None:
         """Add a change to the judgement, and what it says of the feed's timestamps."""
         candidate, known = difference.candidate, difference.candidate.known
@@ -513,7 +513,7 @@ class Judge:
         verdict.notes.append(candidate.note(Finding(kind.value), change))
 
     def _bound(
-        self, candidate: Candidate, hold: Hold | None, page: Page, reading: Reading
+        self, candidate: Candidate, hold: Hold | None, page: Page, reading: ReadContext
     ) -> tuple[datetime | None, bool]:
         """Return after what a change was made at the earliest, and whether a complete run before covered it in vain.
 
@@ -535,12 +535,12 @@ class Judge:
         self,
         candidate: Candidate,
         kind: ChangeKind,
-        verdict: Judgement,
+        verdict: PageDiff,
         *,
         since: datetime | None,
         is_late: bool,
         page: Page,
-        reading: Reading,
+        reading: ReadContext,
     ) -> None:
         """Let a change wait for the record's detail; until then, revision and body stay, but for a tombstone's body."""
         known, write = candidate.known, verdict.writes[-1]
@@ -569,10 +569,10 @@ class Judge:
         candidate: Candidate,
         known: Stored,
         hold: Hold | None,
-        verdict: Judgement,
+        verdict: PageDiff,
         *,
         page: Page,
-        reading: Reading,
+        reading: ReadContext,
     ) -> bool:
         """Hold a reading that is older than what is stored and has not been so for long; return whether it is held."""
         if self._is_stale(candidate, known, hold, page, reading):
@@ -585,7 +585,9 @@ class Judge:
             verdict.released.append(known.row)
         return False
 
-    def _is_stale(self, candidate: Candidate, known: Stored, hold: Hold | None, page: Page, reading: Reading) -> bool:
+    def _is_stale(
+        self, candidate: Candidate, known: Stored, hold: Hold | None, page: Page, reading: ReadContext
+    ) -> bool:
         """Return whether a reading is to be held: older than what is stored, and not so for long enough."""
         window, fingerprint = reading.stale_window, candidate.fingerprint
         if known.gone_at is not None:
@@ -608,7 +610,7 @@ class Judge:
             )
         return stale and not is_believed(hold, fingerprint, page.shown_at, window)
 
-    def _silence(self, difference: Difference, drift: Drift | None, reading: Reading) -> Finding | None:
+    def _silence(self, difference: Difference, drift: Drift | None, reading: ReadContext) -> Finding | None:
         """Return why a difference is no change to publish; None where it is one."""
         candidate, known = difference.candidate, difference.candidate.known
         if reading.provisional:
@@ -627,7 +629,7 @@ class Judge:
             return Finding.ABSORBED if drift.decision is Decision.ABSORB else Finding.DRIFT
         return None
 
-    def _count(self, candidate: Candidate, late: timedelta | None, verdict: Judgement, reading: Reading) -> None:
+    def _count(self, candidate: Candidate, late: timedelta | None, verdict: PageDiff, reading: ReadContext) -> None:
         """Count what a change says of the feed's timestamps and of the polls before."""
         modified, known = candidate.modified, candidate.known
         if modified is None:
@@ -649,14 +651,14 @@ class Judge:
             return None
         return touched(diff(self._canon.form(previous), self._canon.form(document))) or touched(patch)
 
-    def _is_baseline(self, candidate: Candidate, page: Page, reading: Reading) -> bool:
+    def _is_baseline(self, candidate: Candidate, page: Page, reading: ReadContext) -> bool:
         """Return whether a reading of the first pass says nothing of a change since that began, by its date."""
         date = self._time(candidate.document, self._date)
         if date is None:
             return True
         return date < reading.began_at if candidate.known else reading.was_there(date, page.answered_at)
 
-    def _kind(self, candidate: Candidate, page: Page, reading: Reading) -> ChangeKind | None:
+    def _kind(self, candidate: Candidate, page: Page, reading: ReadContext) -> ChangeKind | None:
         """Return what to call the difference; None for a silent baseline."""
         known = candidate.known
         if known is not None and (known.gone_at is not None or not known.is_met):
@@ -731,7 +733,7 @@ class Judge:
             _MEMBERS.decode(listed) | {name: members[name] for name in members if name in self._detail}
         )
 
-    def bury(
+    def deletion(
         self,
         body: bytes,
         revision: int,

@@ -210,7 +210,7 @@ class Bad(NamedTuple):
 
 
 @dataclass(slots=True)
-class Judgement:
+class PageDiff:
     """What one page comes to.
 
     Attributes:
@@ -270,7 +270,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadContext:
     """How a page was read, as far as its judgement depends on it.
 
     Attributes:

@@ -12,7 +12,7 @@ import pytest
 from dockbell.core.model import ChangeKind, Feed, RunKind
 from dockbell.detection.detail_fetcher import Detailer
 from dockbell.errors import SourceUnavailable
-from dockbell.stores.sqlite.desk import SqliteDesk
+from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from dockbell.telemetry import ChangesStored, DeliverySettled, EventsSifted, Fact, RunEnded
 from tests.fakes import Clock, Ear, FakeSink
 from tests.relaying import change, make_relay, opened
@@ -199,9 +199,9 @@ async def test_a_delivery_of_what_did_not_move_a_timestamp_has_no_age_and_no_rep
     await rig.poll()
     events = [event for event in await rig.store.read_events(rig.feed, 0, 9) if event.key]
     assert await deliver(rig, after=1) == [None, timedelta(seconds=16)]
-    desk = await SqliteDesk.open(rig.store.path)
-    await desk.offer("screen", rig.feed, [(event.sequence, event.key) for event in events], rig.clock())
-    await desk.aclose()
+    command_store = await SqliteCommandStore.open(rig.store.path)
+    await command_store.offer("screen", rig.feed, [(event.sequence, event.key) for event in events], rig.clock())
+    await command_store.aclose()
     assert await deliver(rig, after=1) == [None, None]
 
 

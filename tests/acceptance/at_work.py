@@ -70,10 +70,10 @@ async def at_work(dockbell: Deployment) -> AsyncIterator[None]:
 async def reasons(dockbell: Deployment) -> list[str]:
     """Return why an operator should look, as ``dockbell status`` says it."""
     config = dockbell.agents.config
-    view = await opening.open_view(config)
+    read_store = await opening.open_read_store(config)
     try:
         status = await load_status(
-            view,
+            read_store,
             config.feeds(),
             config.sinks,
             at=START + timedelta(seconds=anyio.current_time()),
@@ -81,5 +81,5 @@ async def reasons(dockbell: Deployment) -> list[str]:
             next_time=next_time,
         )
     finally:
-        await view.aclose()
+        await read_store.aclose()
     return list(judge_status(status))

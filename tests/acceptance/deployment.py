@@ -29,7 +29,7 @@ from dockbell.core.model import Feed, RunKind
 from dockbell.detection.guarded import tend
 from dockbell.ports import FeedState
 from dockbell.sandbox import LoggedChange, Sandbox, SandboxOptions
-from dockbell.sources import InventoryClient, lanes
+from dockbell.sources import InventoryClient, connection_pool
 from dockbell.telemetry import Fact, RunEnded, Telemetry
 from tests.oracle import Account, Place, Story
 
@@ -239,7 +239,7 @@ class Deployment:
     """
 
     sandbox: Sandbox
-    agents: app.Crew
+    agents: app.Agents
     wire: Wire
     form: Form
     facts: list[Fact] = field(default_factory=list)
@@ -373,7 +373,7 @@ async def deploy(
     resources: Sequence[str] = ("shipments", "packages", "stock"),
     settings: dict[str, Any] | None = None,
     per_minute: int = 60_000,
-    patience: float = 30,
+    backoff: float = 30,
     sorts: bool = False,
     apart: Sequence[str] = (),
     **options: Any,
@@ -386,7 +386,7 @@ async def deploy(
         resources: What is watched.
         settings: Of all of these; under the name of one, of this one alone.
         per_minute: What the client believes of its budget.
-        patience: How long the client waits for an answer, in seconds.
+        backoff: How long the client waits for an answer, in seconds.
         sorts: Elements of arrays come in any order.
         apart: What no list shows of a record.
         options: The sandbox's.
@@ -401,14 +401,14 @@ async def deploy(
             "sandbox",
             name=name,
             requests_per_minute=per_minute,
-            timeout=timedelta(seconds=patience),
+            timeout=timedelta(seconds=backoff),
             telemetry=telemetry,
             transport=wire,
         )
 
     monkeypatch.setattr(anyio.to_thread, "run_sync", _run_here)
-    monkeypatch.setattr(lanes, "time", clock)
-    monkeypatch.setattr(lanes, "datetime", clock)
+    monkeypatch.setattr(connection_pool, "time", clock)
+    monkeypatch.setattr(connection_pool, "datetime", clock)
     monkeypatch.setattr(opening, "now", clock)
     monkeypatch.setattr(opening, "steady", clock.steady)
     monkeypatch.setattr(opening, "open_source", open_source)

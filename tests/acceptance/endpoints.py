@@ -30,7 +30,7 @@ Answer: TypeAlias = tuple[int, Mapping[str, str]]
 
 
 @dataclass(frozen=True)
-class Post:
+class AgentTask:
     """One delivery as an endpoint got it.
 
     Attributes:
@@ -69,10 +69,10 @@ class Endpoint:
     """
 
     judge: Callable[[Any, float], Answer] = lambda _event, _at: (204, {})
-    posts: list[Post] = field(default_factory=list)
+    posts: list[AgentTask] = field(default_factory=list)
 
     @property
-    def taken(self) -> list[Post]:
+    def taken(self) -> list[AgentTask]:
         """What it said yes to."""
         return [post for post in self.posts if post.status == 204]
 
@@ -83,7 +83,7 @@ class Endpoint:
         came_at = anyio.current_time()
         status, headers = self.judge(event, came_at)
         await anyio.sleep(LATENCY)
-        self.posts.append(Post(came_at, status, event))
+        self.posts.append(AgentTask(came_at, status, event))
         return httpcore.Response(status, headers=list(headers.items()))
 
     async def aclose(self) -> None:

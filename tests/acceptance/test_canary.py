@@ -32,7 +32,7 @@ from dockbell.cli import main
 from dockbell.config import Config, redacted, to_toml
 from dockbell.config.loading import find_secrets
 from dockbell.core.model import Delivery
-from dockbell.sinks.webhook.renewal import Renewed
+from dockbell.sinks.webhook.secret_reload import Renewed
 from dockbell.telemetry import Fact, RequestSent, SinkConnected, SinkFails, SourceWaits, Telemetry
 from tests.acceptance.canaries import Mirror, find, mirroring
 from tests.acceptance.secretive import SECRETS, hide_secrets, write_config

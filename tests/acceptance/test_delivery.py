@@ -16,10 +16,19 @@ import pytest
 from dockbell.app.janitor import Janitor
 from dockbell.config import StoreSettings
 from dockbell.core.model import Feed
-from dockbell.stores.sqlite.desk import SqliteDesk
+from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from dockbell.telemetry import AgentFails, Fact, RunEnded, SinkPaused, SinkResumed, Telemetry
 from tests.acceptance.deployment import START, SkippingLoop, deploy
-from tests.acceptance.endpoints import LATENCY, Answer, Dispatch, Endpoint, Post, dispatching, read_rows, virtual_clocks
+from tests.acceptance.endpoints import (
+    LATENCY,
+    AgentTask,
+    Answer,
+    Dispatch,
+    Endpoint,
+    dispatching,
+    read_rows,
+    virtual_clocks,
+)
 from tests.oracle import read_content
 
 pytestmark = pytest.mark.acceptance
@@ -158,7 +167,7 @@ async def assert_revived(dead: Endpoint, other: Endpoint, revived_at: float) -> 
     assert read_states(dead.posts) == read_states(other.posts)
 
 
-def read_states(posts: list[Post]) -> Mapping[str, Any]:
+def read_states(posts: list[AgentTask]) -> Mapping[str, Any]:
     """Return the records as a subscriber would have rebuilt them."""
     latest = {post.key: post.event["data"]["after"] for post in posts if post.key}
     return {key: read_content(after) for key, after in latest.items() if after is not None}
@@ -225,9 +234,9 @@ async def test_a_receiver_that_is_gone_is_asked_nothing_until_an_operator_says_s
     async with dispatching(tmp_path, monkeypatch, endpoint) as dispatch:
         await change_often(dispatch, 120)
         gone = [post.at for post in endpoint.posts if post.status == 410]
-        desk = await SqliteDesk.open(dispatch.path)
-        assert await desk.resume("erp", datetime.now(UTC))
-        await desk.aclose()
+        command_store = await SqliteCommandStore.open(dispatch.path)
+        assert await command_store.resume("erp", datetime.now(UTC))
+        await command_store.aclose()
         resumed_at = anyio.current_time()
         await dispatch.until_all_taken(120)
     assert len(gone) <= 4, "what was in flight"

@@ -293,7 +293,7 @@ async def test_a_list_in_another_order_for_each_page_makes_no_deletion(
 async def test_a_bad_body_in_the_middle_of_a_list_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
-    async with deploy(tmp_path, monkeypatch, patience=1) as dockbell:
+    async with deploy(tmp_path, monkeypatch, backoff=1) as dockbell:
         await dockbell.run(59)
         dockbell.sandbox.set(bad_body_rate=1.0, bad_body=body, fault_skip=1, fault_most=1, fault_resource="stock")
         dockbell.edit()

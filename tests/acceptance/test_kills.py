@@ -53,8 +53,8 @@ class Ordeal:
         if dice.random() < 0.5:
             await anyio.sleep(dice.uniform(0, 0.12))
         else:
-            enough, patience = start + dice.randrange(1, 60), monotonic() + 2
-            while len(took) < enough and monotonic() < patience:  # noqa: ASYNC110  # another process delivers
+            enough, backoff = start + dice.randrange(1, 60), monotonic() + 2
+            while len(took) < enough and monotonic() < backoff:  # noqa: ASYNC110  # another process delivers
                 await anyio.sleep(0.001)
         os.kill(pid, signal.SIGKILL)
         assert await self._nursery.end() == -signal.SIGKILL

@@ -19,7 +19,7 @@ import pytest
 
 from dockbell.app import opening
 from dockbell.core.model import Feed
-from dockbell.sources import lanes
+from dockbell.sources import connection_pool
 from tests.acceptance.at_work import at_work, reasons
 from tests.acceptance.deployment import Clock, Deployment, SkippingLoop, deploy
 from tests.oracle import Place
@@ -662,7 +662,7 @@ async def test_a_step_of_our_clock_is_no_gap(tmp_path: Path, monkeypatch: pytest
 
     async with deploy(tmp_path, monkeypatch) as dockbell:
         monkeypatch.setattr(opening, "now", Stepped())
-        monkeypatch.setattr(lanes, "datetime", Stepped())
+        monkeypatch.setattr(connection_pool, "datetime", Stepped())
         for reader in dockbell.agents.readers.values():
             reader.now = Stepped()
         async with at_work(dockbell):

@@ -23,7 +23,7 @@ from starlette.routing import Route
 from dockbell.app import now
 from dockbell.core.model import Feed
 from dockbell.sandbox import Sandbox, SandboxOptions, serve
-from dockbell.stores.sqlite.desk import SqliteDesk
+from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from tests.brokers import find_free_port
 from tests.cli.programs import run, started
 from tests.serving import listening
@@ -132,13 +132,15 @@ async def floor(tmp_path: Path) -> AsyncIterator[Floor]:
 
 
 @pytest.fixture
-async def desk(floor: Floor) -> AsyncIterator[SqliteDesk]:
-    desk = await SqliteDesk.open(floor.folder / "dockbell.db")
-    yield desk
-    await desk.aclose()
+async def command_store(floor: Floor) -> AsyncIterator[SqliteCommandStore]:
+    command_store = await SqliteCommandStore.open(floor.folder / "dockbell.db")
+    yield command_store
+    await command_store.aclose()
 
 
-async def test_a_replay_begins_within_a_second_with_the_same_events_marked(floor: Floor, desk: SqliteDesk) -> None:
+async def test_a_replay_begins_within_a_second_with_the_same_events_marked(
+    floor: Floor, command_store: SqliteCommandStore
+) -> None:
     first = floor.heard["erp"].copy()
     behind = "positions JOIN feeds ON feeds.id = feed WHERE positions.sequence < feeds.sequence"
     await floor.until(lambda: not floor.count(behind))  # before that is saved they count as owed
@@ -154,7 +156,7 @@ async def test_a_replay_begins_within_a_second_with_the_same_events_marked(floor
     for each in first[:3]:  # the best of three: others use this machine too
         await floor.until(lambda: not floor.count("replays"))  # one that waits to be saved would take this one with it
         count = len(floor.heard["erp"])
-        await desk.offer("erp", SHIPMENTS, [(each.sequence, each.key)], now())
+        await command_store.offer("erp", SHIPMENTS, [(each.sequence, each.key)], now())
         began = time.monotonic()
         await floor.until(lambda count=count: len(floor.heard["erp"]) > count)  # type: ignore[misc]
         delays.append(floor.heard["erp"][-1].at - began)
@@ -192,7 +194,9 @@ async def test_dead_letters_are_sent_again_or_discarded_and_held_records_go_on_i
     assert floor.count("dead_letters") == 0
 
 
-async def test_a_paused_sink_takes_nothing_and_goes_on_within_a_second(floor: Floor, desk: SqliteDesk) -> None:
+async def test_a_paused_sink_takes_nothing_and_goes_on_within_a_second(
+    floor: Floor, command_store: SqliteCommandStore
+) -> None:
     await floor.ask("pause", "erp", "--reason", "moving house")
     await anyio.sleep(1)  # what is promised
     await floor.edit("shp_1")
@@ -201,7 +205,7 @@ async def test_a_paused_sink_takes_nothing_and_goes_on_within_a_second(floor: Fl
     sink = (await floor.ask("status", code=1))["sinks"][0]
     assert (sink["paused"], sink["owed"] > 0, sink["replays"]) == ("moving house", True, 1)
     assert len(floor.heard["erp"]) == COUNT
-    await desk.resume("erp", now())
+    await command_store.resume("erp", now())
     began = time.monotonic()
     await floor.until(lambda: len(floor.heard["erp"]) == COUNT + 2)
     print("a sink goes on after", floor.heard["erp"][COUNT].at - began)

@@ -17,18 +17,18 @@ CONFIG = Config.model_validate({"name": "acme", "sources": {"main": SOURCE}, "si
 FEED = Feed("main", "items")
 
 
-async def find_record_schema(view: Any, resource: str) -> Any:
-    document = (await find_catalogue(CONFIG, view)).write_document()
+async def find_record_schema(read_store: Any, resource: str) -> Any:
+    document = (await find_catalogue(CONFIG, read_store)).write_document()
     return document["components"]["schemas"][f"{resource}.record"]
 
 
 async def test_records_are_learned_from_what_is_stored(recorder: Recorder) -> None:
     await recorder.record(FEED, "a", "b", "c")
-    schema = await find_record_schema(recorder.view, "item")
+    schema = await find_record_schema(recorder.read_store, "item")
     assert schema["properties"] == {"id": {"type": "string"}, "version": {"type": "integer"}}
     assert schema["required"] == ["id", "version"]
     assert schema["description"] == "A record of items, as 6 readings have shown it."  # three, each with its event
-    assert "properties" not in await find_record_schema(recorder.view, "stock")
+    assert "properties" not in await find_record_schema(recorder.read_store, "stock")
 
 
 async def test_records_are_learned_from_what_the_last_events_show_too(
@@ -38,7 +38,7 @@ async def test_records_are_learned_from_what_the_last_events_show_too(
     await recorder.record(FEED, "a")
     await recorder.record(FEED, "a")
     await recorder.record(FEED, "a")
-    schema = await find_record_schema(recorder.view, "item")
+    schema = await find_record_schema(recorder.read_store, "item")
     assert "as 5 readings" in schema["description"]  # one record, and before and after of two events
 
 
@@ -48,9 +48,9 @@ async def test_records_are_read_in_portions_and_not_without_end(
     monkeypatch.setattr(operation, "_AT_ONCE", 2)
     monkeypatch.setattr(operation, "_EVENTS_MOST", 0)
     await recorder.record(FEED, *"abcde")
-    assert "as 5 readings" in (await find_record_schema(recorder.view, "item"))["description"]
+    assert "as 5 readings" in (await find_record_schema(recorder.read_store, "item"))["description"]
     monkeypatch.setattr(operation, "_RECORDS_MOST", 3)
-    assert "as 4 readings" in (await find_record_schema(recorder.view, "item"))["description"]
+    assert "as 4 readings" in (await find_record_schema(recorder.read_store, "item"))["description"]
 
 
 async def test_without_a_store_records_may_be_anything() -> None:

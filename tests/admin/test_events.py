@@ -18,7 +18,7 @@ from dockbell.core.comparing.page_diff import ReadContext
 from dockbell.core.model import ClockSource, Event, Feed, Page, Statement, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.statement import GapReason, gap
-from dockbell.stores.sqlite import SqliteStore, SqliteView
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FEEDS = Feed("main", "items"), Feed("main", "stock")
@@ -27,9 +27,9 @@ FEEDS = Feed("main", "items"), Feed("main", "stock")
 class Recorder:
     """A store, and what looks at it."""
 
-    def __init__(self, store: SqliteStore, view: SqliteView) -> None:
+    def __init__(self, store: SqliteStore, read_store: SqliteReadStore) -> None:
         self._store = store
-        self.view = view
+        self.read_store = read_store
 
     async def record(self, feed: Feed, *keys: str) -> None:
         """Record a ``created`` event for each new key, ``updated`` for others, in one page."""
@@ -52,9 +52,9 @@ class Recorder:
 @pytest.fixture
 async def recorder(tmp_path: Path) -> AsyncIterator[Recorder]:
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON, epoch="epoch")
-    view = await SqliteView.open(tmp_path / "a.db")
-    yield Recorder(store, view)
-    await view.aclose()
+    read_store = await SqliteReadStore.open(tmp_path / "a.db")
+    yield Recorder(store, read_store)
+    await read_store.aclose()
     await store.aclose()
 
 
@@ -66,12 +66,12 @@ async def test_the_last_events_of_all_feeds_are_found_oldest_first(recorder: Rec
     await recorder.record(FEEDS[0], "a", "b")
     await recorder.record(FEEDS[1], "c")
     await recorder.record(FEEDS[0], "d")
-    assert keys((await find_last(recorder.view, Choice(), 3))[0]) == ["b", "c", "d"]
-    assert keys((await find_last(recorder.view, Choice(), 9))[0]) == ["a", "b", "c", "d"]
+    assert keys((await find_last(recorder.read_store, Choice(), 3))[0]) == ["b", "c", "d"]
+    assert keys((await find_last(recorder.read_store, Choice(), 9))[0]) == ["a", "b", "c", "d"]
 
 
 async def test_without_events_there_are_none(recorder: Recorder) -> None:
-    assert await find_last(recorder.view, Choice(), 9) == ([], 0)
+    assert await find_last(recorder.read_store, Choice(), 9) == ([], 0)
 
 
 async def test_the_last_events_that_are_asked_for_are_found_however_far_back(
@@ -80,8 +80,8 @@ async def test_the_last_events_that_are_asked_for_are_found_however_far_back(
     monkeypatch.setattr(operation, "_AT_ONCE", 3)
     await recorder.record(FEEDS[1], "x", "y", "z")
     await recorder.record(FEEDS[0], *(f"item{number}" for number in range(20)))
-    assert keys((await find_last(recorder.view, Choice(resources=("stock",)), 2))[0]) == ["y", "z"]
-    assert keys((await find_last(recorder.view, Choice(), 5))[0]) == [f"item{number}" for number in range(15, 20)]
+    assert keys((await find_last(recorder.read_store, Choice(resources=("stock",)), 2))[0]) == ["y", "z"]
+    assert keys((await find_last(recorder.read_store, Choice(), 5))[0]) == [f"item{number}" for number in range(15, 20)]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ async def test_events_are_chosen(recorder: Recorder, choice: Choice, found: list
     await recorder.record(FEEDS[0], "a")
     await recorder.record(FEEDS[1], "b")
     await recorder.record(FEEDS[0], "a")
-    assert keys((await find_last(recorder.view, choice, 9))[0]) == found
+    assert keys((await find_last(recorder.read_store, choice, 9))[0]) == found
 
 
 @pytest.mark.parametrize(
@@ -121,18 +121,18 @@ async def test_statements_are_chosen_like_events_of_records(
 ) -> None:
     await recorder.record(FEEDS[1], "a")
     await recorder.state(gap(FEEDS[1], NOON, began_at=None, ended_at=NOON, reason=GapReason.DOWN))
-    events, _ = await find_last(recorder.view, choice, 9)
+    events, _ = await find_last(recorder.read_store, choice, 9)
     assert [event.type for event in events] == found
 
 
 async def test_events_are_followed_from_where_the_last_were_found(recorder: Recorder) -> None:
     await recorder.record(FEEDS[0], "a")
-    _, end = await find_last(recorder.view, Choice(), 1)
+    _, end = await find_last(recorder.read_store, Choice(), 1)
     await recorder.record(FEEDS[1], "left out")
     await recorder.record(FEEDS[0], "b", "c")
     got: list[Event] = []
     with anyio.fail_after(10):
-        async for event in follow(recorder.view, Choice(resources=("items",)), end):
+        async for event in follow(recorder.read_store, Choice(resources=("items",)), end):
             got.append(event)
             if event.key == "c":
                 await recorder.record(FEEDS[0], "d")

@@ -26,7 +26,7 @@ from dockbell.config import SinkSettings
 from dockbell.core.model import Feed
 from dockbell.ports import Selection
 from dockbell.stores.sqlite import SqliteStore
-from dockbell.stores.sqlite.desk import SqliteDesk
+from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from tests.fakes import NOON, Clock
 from tests.stores.pages import FEED, OTHER, commit
 from tests.stores.standings import block, kill, read, stand, waiting, write
@@ -41,13 +41,13 @@ class Rig:
     """A store with twenty-five events of five keys, of which a sink has settled twenty; and a desk at it."""
 
     path: Path
-    desk: SqliteDesk
+    command_store: SqliteCommandStore
     told: list[tuple[int, int, int]] = field(default_factory=list)
 
     async def replay(self, selection: Selection = ALL, *, dry: bool = False, **settings: Any) -> Replayed:
         sink = SinkSettings(type="stdout", **settings)
-        reaches = await self.desk.load_reaches("erp", sink.start)
-        run = Replaying(self.desk, "erp", sink, reaches, selection)
+        reaches = await self.command_store.load_reaches("erp", sink.start)
+        run = Replaying(self.command_store, "erp", sink, reaches, selection)
         return await run.run(NOON, lambda *counts: self.told.append(counts), dry=dry)
 
     def waiting(self) -> list[int]:
@@ -68,9 +68,9 @@ async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
         await commit(store, state, {"id": "abcde"[number % 5], "number": number})
     await store.aclose()
     stand(store.path, "erp", 20, origin=8)
-    desk = await SqliteDesk.open(store.path)
-    yield Rig(store.path, desk)
-    await desk.aclose()
+    command_store = await SqliteCommandStore.open(store.path)
+    yield Rig(store.path, command_store)
+    await command_store.aclose()
 
 
 # What is asked for ---------------------------------------------------------------------------------------------------
@@ -154,8 +154,8 @@ async def test_the_filters_of_the_sink_hold_back_what_it_would_not_have_got(rig:
 async def test_feeds_that_the_sink_does_not_want_are_left_out(rig: Rig) -> None:
     assert (await rig.replay(resources=("stock",))).feeds == [FeedReplay(OTHER)]
     sink = SinkSettings(type="stdout", resources=("stock",))
-    reaches = await rig.desk.load_reaches("erp", "now")
-    run = Replaying(rig.desk, "erp", sink, reaches, Selection(feeds=(FEED, OTHER)))
+    reaches = await rig.command_store.load_reaches("erp", "now")
+    run = Replaying(rig.command_store, "erp", sink, reaches, Selection(feeds=(FEED, OTHER)))
     assert (run.feeds, run.unwanted) == ([OTHER], [FEED])
 
 
@@ -191,7 +191,7 @@ async def test_dead_letters_that_are_sent_again_are_dead_no_longer_and_outlive_w
     write(rig.path, "UPDATE feeds SET pruned = 5")
     write(rig.path, "DELETE FROM events WHERE sequence BETWEEN 2 AND 5")
     assert (await rig.replay(Selection(failed=True))).chosen == 1
-    assert await find_sinks_with_dead(rig.desk) == []
+    assert await find_sinks_with_dead(rig.command_store) == []
     assert (await rig.replay(dry=True)).chosen == 15
 
 
@@ -223,7 +223,7 @@ async def test_it_is_told_how_far_it_is(rig: Rig) -> None:
 
 async def test_replays_that_wait_are_forgotten(rig: Rig) -> None:
     await rig.replay()
-    assert await forget_replays(rig.desk, "erp") == 20
+    assert await forget_replays(rig.command_store, "erp") == 20
     assert rig.waiting() == []
 
 
@@ -238,11 +238,11 @@ async def test_dead_letters_are_retried_in_portions_and_keys_on_hold_go_on(rig: 
     kill(rig.path, "another", "a", 1)
     block(rig.path, "erp", "c", 8, held=True)
     sink = SinkSettings(type="stdout")
-    assert await retry_dead(rig.desk, "erp", sink, ALL, NOON) == Retried(entered=9, released=1, missing=2)
+    assert await retry_dead(rig.command_store, "erp", sink, ALL, NOON) == Retried(entered=9, released=1, missing=2)
     assert rig.waiting() == [1, 2, 3, 4, 5, 6, 7, 9, 10]
     left = read(rig.path, "SELECT sink, sequence FROM dead_letters ORDER BY sink, feed, sequence")
     assert left == [("another", 1), ("erp", 11), ("erp", 9)]
-    assert await find_sinks_with_dead(rig.desk) == ["another", "erp"]
+    assert await find_sinks_with_dead(rig.command_store) == ["another", "erp"]
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ async def test_dead_letters_that_the_filters_hold_back_by_now_stay(
 ) -> None:
     for sequence in range(1, 11):
         kill(rig.path, "erp", "eabcd"[sequence % 5], sequence)
-    came = await retry_dead(rig.desk, "erp", SinkSettings(type="stdout", **settings), selection, NOON)
+    came = await retry_dead(rig.command_store, "erp", SinkSettings(type="stdout", **settings), selection, NOON)
     assert (came.filtered, rig.waiting()) == (filtered, sent)
 
 
@@ -279,6 +279,6 @@ async def test_dead_letters_are_discarded_in_portions_and_keys_on_hold_go_on(rig
         kill(rig.path, "erp", "eabcd"[sequence % 5], sequence)
     kill(rig.path, "erp", "gone", 11)
     block(rig.path, "erp", "c", 8, held=True)
-    assert await discard_dead(rig.desk, "erp", Selection(keys=("c", "gone")), NOON) == (3, 1)
-    assert await discard_dead(rig.desk, "erp", ALL, NOON) == (8, 0)
+    assert await discard_dead(rig.command_store, "erp", Selection(keys=("c", "gone")), NOON) == (3, 1)
+    assert await discard_dead(rig.command_store, "erp", ALL, NOON) == (8, 0)
     assert read(rig.path, "SELECT sequence, held FROM blocked") == [(9, 0)]

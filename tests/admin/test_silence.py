@@ -22,7 +22,7 @@ from dockbell.core.model import NOTICES, Feed, RunKind
 from dockbell.core.publishing.filters import Filter
 from dockbell.host.evaluator import SHARED
 from dockbell.ports import Condition, FeedState, Found, RunRecord, SinkState
-from dockbell.stores.sqlite import SqliteStore, SqliteView
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 from tests.fakes import NOON, Clock
 from tests.stores import pages
 
@@ -133,19 +133,19 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 @pytest.fixture
-async def view(store: SqliteStore, tmp_path: Path) -> AsyncIterator[SqliteView]:
-    view = await SqliteView.open(tmp_path / "dockbell.db")
-    yield view
-    await view.aclose()
+async def read_store(store: SqliteStore, tmp_path: Path) -> AsyncIterator[SqliteReadStore]:
+    read_store = await SqliteReadStore.open(tmp_path / "dockbell.db")
+    yield read_store
+    await read_store.aclose()
 
 
 async def listen(
-    view: SqliteView, silences: Silences, sinks: dict[str, SinkSettings]
+    read_store: SqliteReadStore, silences: Silences, sinks: dict[str, SinkSettings]
 ) -> tuple[dict[Feed, str], dict[str, str]]:
     """Return which kind of silence there is, by feed and by sink."""
     feeds = [
         replace(SEEN, feed=each.feed, state=replace(each, full=FULL, passes=2, first_asked_at=LONG_AGO))
-        for each in await view.load_feeds()
+        for each in await read_store.load_feeds()
     ]
     standing = tuple(replace(ERP, name=name) for name in sinks)
     status = await silences.listen(Status(NOON, "process 1", tuple(feeds), standing), sinks)
@@ -157,35 +157,41 @@ def sink(**settings: object) -> SinkSettings:
     return SinkSettings.model_validate({"type": "stdout"} | settings)
 
 
-async def test_the_last_events_are_judged_by_the_filters_as_they_are_now(store: SqliteStore, view: SqliteView) -> None:
+async def test_the_last_events_are_judged_by_the_filters_as_they_are_now(
+    store: SqliteStore, read_store: SqliteReadStore
+) -> None:
     state = await store.open_feed(FEED)
     await pages.commit(store, state, *({"id": str(number), "n": number} for number in range(30)))
-    silences = Silences(view)
+    silences = Silences(read_store)
     swallowing = {"erp": sink(where="after.n > 100")}
-    assert await listen(view, silences, swallowing) == ({FEED: "filtered"}, {"erp": "filtered"})
-    assert await listen(view, silences, {"erp": sink(where="after.n > 25")}) == ({FEED: ""}, {"erp": ""})
+    assert await listen(read_store, silences, swallowing) == ({FEED: "filtered"}, {"erp": "filtered"})
+    assert await listen(read_store, silences, {"erp": sink(where="after.n > 25")}) == ({FEED: ""}, {"erp": ""})
     await pages.commit(store, state, {"id": "31", "n": 101})
-    assert await listen(view, silences, swallowing) == ({FEED: ""}, {"erp": ""})
+    assert await listen(read_store, silences, swallowing) == ({FEED: ""}, {"erp": ""})
 
 
 async def test_an_event_that_a_condition_cannot_be_judged_of_is_heard_of_as_a_dead_letter(
-    store: SqliteStore, view: SqliteView
+    store: SqliteStore, read_store: SqliteReadStore
 ) -> None:
     state = await store.open_feed(FEED)
     await pages.commit(store, state, {"id": "1"})
-    [event] = await view.read_events(FEED, 0, 1)
+    [event] = await read_store.read_events(FEED, 0, 1)
     sifted = await sift(FEED, [event], {"erp": Filter(sink(where="1 / 0 == 1"))}, SHARED)
     assert sifted.passing == {"erp"}
 
 
-async def test_nothing_is_said_of_filters_before_there_is_an_event(store: SqliteStore, view: SqliteView) -> None:
+async def test_nothing_is_said_of_filters_before_there_is_an_event(
+    store: SqliteStore, read_store: SqliteReadStore
+) -> None:
     await store.open_feed(FEED)
-    assert await listen(view, Silences(view), {"erp": sink(changes=["deleted"])}) == (
+    assert await listen(read_store, Silences(read_store), {"erp": sink(changes=["deleted"])}) == (
         {FEED: "quiet"},
         {"erp": "quiet"},
     )
 
 
-async def test_a_sink_for_notices_is_silent_while_all_is_well(store: SqliteStore, view: SqliteView) -> None:
+async def test_a_sink_for_notices_is_silent_while_all_is_well(store: SqliteStore, read_store: SqliteReadStore) -> None:
     await store.open_feed(FEED)
-    assert (await listen(view, Silences(view), {"pager": sink(resources=[NOTICES.resource])}))[1] == {"pager": ""}
+    assert (await listen(read_store, Silences(read_store), {"pager": sink(resources=[NOTICES.resource])}))[1] == {
+        "pager": ""
+    }

@@ -27,7 +27,7 @@ from dockbell.core.publishing.statement import GapReason, gap
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
 from dockbell.ports import Condition, Failing, FeedState, Found, RunRecord, SinkState
-from dockbell.stores.sqlite import SqliteStore, SqliteView
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -178,11 +178,11 @@ async def test_what_may_still_be_stored_though_it_is_dropped_is_remarked(tmp_pat
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
     state = await store.open_feed(FEED)
     await store.mark_dropped(state.id, ["/b"])
-    view = await SqliteView.open(store.path)
+    read_store = await SqliteReadStore.open(store.path)
     try:
-        found = await load_status(view, [settings], [], at=NOON, holder="", next_time=next_time)
+        found = await load_status(read_store, [settings], [], at=NOON, holder="", next_time=next_time)
     finally:
-        await view.aclose()
+        await read_store.aclose()
         await store.aclose()
     assert found.feeds[0].undropped == ("/a",)
     assert list(describe_feed(found.feeds[0], NOON)) == [
@@ -257,7 +257,7 @@ def test_a_daemon_that_does_not_run_hinders_everything() -> None:
 async def look(tmp_path: Path, every: timedelta | str = MINUTE) -> Status:
     each = FeedSettings("main", "shipments", settings(every))
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
-    view = await SqliteView.open(tmp_path / "a.db")
+    read_store = await SqliteReadStore.open(tmp_path / "a.db")
     try:
         state = await store.open_feed(FEED)
         await store.open_feed(Feed("left", "items"))
@@ -274,9 +274,9 @@ async def look(tmp_path: Path, every: timedelta | str = MINUTE) -> Status:
         )
         await store.close_run(state.id, run(RunKind.POLL, NOON), Progress(NOON))
         other = FeedSettings("main", "stock", settings(MINUTE))
-        return await load_status(view, [each, other], ["erp"], at=NOON, holder="me", next_time=next_time)
+        return await load_status(read_store, [each, other], ["erp"], at=NOON, holder="me", next_time=next_time)
     finally:
-        await view.aclose()
+        await read_store.aclose()
         await store.aclose()
 
 
@@ -292,11 +292,11 @@ async def test_a_feed_is_expected_three_intervals_and_a_minute_after_its_last_co
 async def test_a_feed_that_was_never_read_is_not_expected(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
     await store.open_feed(FEED)
-    view = await SqliteView.open(tmp_path / "a.db")
+    read_store = await SqliteReadStore.open(tmp_path / "a.db")
     each = FeedSettings("main", "shipments", settings(MINUTE))
-    (status,) = (await load_status(view, [each], [], at=NOON, holder="", next_time=next_time)).feeds
+    (status,) = (await load_status(read_store, [each], [], at=NOON, holder="", next_time=next_time)).feeds
     assert (status.read_at, status.expected_at, status.gap) == (None, None, None)
-    await view.aclose()
+    await read_store.aclose()
     await store.aclose()
 
 
@@ -322,15 +322,15 @@ async def test_that_more_came_than_there_is_room_for_is_a_reason_for_an_hour(
     for count in (3, 41):
         details = {"server": "web", "reason": f"{count} connections were sent away", "count": 1}
         await store.publish(notices, [Statement(NOTICES, NoticeKind.CROWDED, NOON, details)], compose)
-    view = await SqliteView.open(tmp_path / "dockbell.db")
+    read_store = await SqliteReadStore.open(tmp_path / "dockbell.db")
     at = NOON + minutes * MINUTE
-    status = await load_status(view, [], [], at=at, holder="process 1", next_time=next_time)
+    status = await load_status(read_store, [], [], at=at, holder="process 1", next_time=next_time)
     assert [reason.partition(";")[0] for reason in judge_status(status)] == reasons
     assert not any(reason.hinders for reason in find_reasons(status))
     assert describe_status(status)["web"] == (
         {"crowded_at": "2026-11-21T12:00:00.000Z", "reason": "41 connections were sent away"} if reasons else None
     )
-    await view.aclose()
+    await read_store.aclose()
     await store.aclose()
 
 

@@ -35,7 +35,7 @@ from dockbell.detection.reader import Reader
 from dockbell.detection.reconciler import Reconciler
 from dockbell.host.evaluator import SHARED, Evaluator
 from dockbell.ports import FeedState, Noted, Quarantined, RunRecord, Standing, StoredRecord
-from dockbell.stores.sqlite import SqliteStore, SqliteView
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 from tests.fakes import NOON, Clock, Ear, FakeSource
 
 FEED = Feed("main", "shipments")
@@ -347,8 +347,8 @@ def test_runs_of_a_kind_that_end_together_are_gathered() -> None:
 class Rig:
     """One feed, read from a source that lists what it is told."""
 
-    def __init__(self, store: SqliteStore, view: SqliteView, clock: Clock) -> None:
-        self.clock, self.view = clock, view
+    def __init__(self, store: SqliteStore, read_store: SqliteReadStore, clock: Clock) -> None:
+        self.clock, self.read_store = clock, read_store
         self.source = FakeSource(clock, page_size=20)
         reader = Reader(
             FEED,
@@ -367,22 +367,22 @@ class Rig:
     async def why(self, key: str, sinks: Sequence[str] = ()) -> RecordHistory:
         """Return the account of a record."""
         settings = {name: SinkSettings(type="stdout") for name in sinks}
-        return await find_account(self.view, FEED, key, feeds=[SETTINGS], sinks=settings, at=self.clock())
+        return await find_account(self.read_store, FEED, key, feeds=[SETTINGS], sinks=settings, at=self.clock())
 
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     clock = Clock()
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock)
-    view = await SqliteView.open(tmp_path / "dockbell.db")
-    rig = Rig(store, view, clock)
+    read_store = await SqliteReadStore.open(tmp_path / "dockbell.db")
+    rig = Rig(store, read_store, clock)
     for key in ("a", "b/ü"):
         rig.source.put(key, status="open")
     clock.pass_(10)
     await rig.reconciler.run_once()
     await store.enroll("floor", "beginning")
     yield rig
-    await view.aclose()
+    await read_store.aclose()
     await store.aclose()
 
 
@@ -435,7 +435,7 @@ async def test_polls_that_began_after_a_change_covered_it_and_those_before_did_n
 
 
 async def test_a_feed_that_was_never_read_knows_no_record(rig: Rig) -> None:
-    found = await find_account(rig.view, Feed("main", "stock"), "a", feeds=[SETTINGS], sinks={}, at=NOON)
+    found = await find_account(rig.read_store, Feed("main", "stock"), "a", feeds=[SETTINGS], sinks={}, at=NOON)
     assert (found.settings, found.state, found.is_known) == (None, None, False)
     assert explain(found) == "main/stock is not configured, or disabled: it is not read"
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from dockbell.app.command_runner import Attendant
+from dockbell.app.command_runner import CommandRunner
 from dockbell.core.model import Feed, RunKind
 from dockbell.errors import SourceUnavailable, StoreError, StoreUnavailable
-from dockbell.ports import Wish, Wished
-from dockbell.stores.sqlite.desk import SqliteDesk
-from dockbell.telemetry import AgentFails, WishFulfilled
+from dockbell.ports import Command, CommandKind
+from dockbell.stores.sqlite.command_store import SqliteCommandStore
+from dockbell.telemetry import AgentFails, CommandFinished
 from tests.detection.test_reader import make_drift
 from tests.rig import CountedAlarm, Rig, open_rig
 
@@ -26,11 +26,11 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 @pytest.fixture
-async def desk(rig: Rig) -> AsyncIterator[SqliteDesk]:
+async def command_store(rig: Rig) -> AsyncIterator[SqliteCommandStore]:
     await rig.reader.state()
-    desk = await SqliteDesk.open(rig.store.path)
-    yield desk
-    await desk.aclose()
+    command_store = await SqliteCommandStore.open(rig.store.path)
+    yield command_store
+    await command_store.aclose()
 
 
 class Rings:
@@ -45,71 +45,77 @@ class Rings:
         raise AssertionError(delay)
 
 
-def attend(rig: Rig) -> Attendant:
-    return Attendant(rig.store, {rig.feed: rig.reconciler}, {rig.feed: rig.reader}, rig.ear.telemetry)
+def attend(rig: Rig) -> CommandRunner:
+    return CommandRunner(rig.store, {rig.feed: rig.reconciler}, {rig.feed: rig.reader}, rig.ear.telemetry)
 
 
-async def wish(rig: Rig, desk: SqliteDesk, wish: Wish) -> str | None:
+async def kind(rig: Rig, command_store: SqliteCommandStore, kind: CommandKind) -> str | None:
     """Wish something, let the attendant look, and return what came of it."""
-    number = await desk.make_wish(rig.feed, wish, rig.clock())
-    attendant = attend(rig)
-    for wished in await rig.store.take_wishes():
-        await attendant.see_to(wished)
-    return (await desk.load_wish(number)).outcome
+    number = await command_store.make_command(rig.feed, kind, rig.clock())
+    command_runner = attend(rig)
+    for command in await rig.store.take_commands():
+        await command_runner.see_to(command)
+    return (await command_store.load_command(number)).outcome
 
 
-async def test_a_pass_is_made_when_it_is_wished(rig: Rig, desk: SqliteDesk) -> None:
+async def test_a_pass_is_made_when_it_is_wished(rig: Rig, command_store: SqliteCommandStore) -> None:
     rig.clock.pass_(1)  # the records were there before
-    outcome = await wish(rig, desk, Wish.RECONCILE)
+    outcome = await kind(rig, command_store, CommandKind.RECONCILE)
     assert outcome == "complete: 2 pages, 5 records, 0 created, 0 updated, 0 deleted, 0 restored"
-    assert [fact.outcome for fact in rig.ear.facts if isinstance(fact, WishFulfilled)] == [outcome]
+    assert [fact.outcome for fact in rig.ear.facts if isinstance(fact, CommandFinished)] == [outcome]
 
 
-async def run_with_alarm(rig: Rig, desk: SqliteDesk, *wishes: Wish) -> CountedAlarm:
+async def run_with_alarm(rig: Rig, command_store: SqliteCommandStore, *commands: CommandKind) -> CountedAlarm:
     """Let the agent sleep until its alarm rings, while something is wished; return the alarm."""
     alarm = CountedAlarm(0)
     async with anyio.create_task_group() as group:
         group.start_soon(rig.reconciler.run, alarm)
         await alarm.is_quiet.wait()
-        for each in wishes:
-            await wish(rig, desk, each)
+        for each in commands:
+            await kind(rig, command_store, each)
         group.cancel_scope.cancel()
     return alarm
 
 
-async def test_the_pass_that_confirms_a_wished_one_does_not_wait_for_the_old_alarm(rig: Rig, desk: SqliteDesk) -> None:
+async def test_the_pass_that_confirms_a_wished_one_does_not_wait_for_the_old_alarm(
+    rig: Rig, command_store: SqliteCommandStore
+) -> None:
     await rig.read_whole()
     del rig.source.records["b"]
-    alarm = await run_with_alarm(rig, desk, Wish.RECONCILE)
+    alarm = await run_with_alarm(rig, command_store, CommandKind.RECONCILE)
     assert alarm.delays == [86_400, 120]
 
 
-async def test_the_pass_that_repeats_a_wished_one_that_failed_does_not_wait_either(rig: Rig, desk: SqliteDesk) -> None:
+async def test_the_pass_that_repeats_a_wished_one_that_failed_does_not_wait_either(
+    rig: Rig, command_store: SqliteCommandStore
+) -> None:
     def fail(_: int) -> None:
         raise SourceUnavailable("HTTP 503")
 
     await rig.read_whole()
     rig.source.before_page = fail
-    alarm = await run_with_alarm(rig, desk, Wish.RECONCILE)
+    alarm = await run_with_alarm(rig, command_store, CommandKind.RECONCILE)
     assert alarm.delays == [86_400, 5]
 
 
-async def test_absences_beside_approved_deletions_are_confirmed_soon(rig: Rig, desk: SqliteDesk) -> None:
+async def test_absences_beside_approved_deletions_are_confirmed_soon(
+    rig: Rig, command_store: SqliteCommandStore
+) -> None:
     await rig.read_whole()
     rig.source.records = {key: rig.source.records[key] for key in "ae"}
     await rig.read_whole()
     del rig.source.records["e"]  # no pass has missed it yet
-    alarm = await run_with_alarm(rig, desk, Wish.APPROVE)
+    alarm = await run_with_alarm(rig, command_store, CommandKind.APPROVE)
     assert alarm.delays[-1] == 120
 
 
-@pytest.mark.parametrize("decision", [Wish.ABSORB, Wish.PUBLISH])
+@pytest.mark.parametrize("decision", [CommandKind.ABSORB, CommandKind.PUBLISH])
 async def test_what_is_absent_when_a_drift_is_decided_is_confirmed_soon(
-    rig: Rig, desk: SqliteDesk, decision: Wish
+    rig: Rig, command_store: SqliteCommandStore, decision: CommandKind
 ) -> None:
     await make_drift(rig)
     del rig.source.records["b"]
-    alarm = await run_with_alarm(rig, desk, decision)
+    alarm = await run_with_alarm(rig, command_store, decision)
     assert alarm.delays[-1] == 120
 
 
@@ -128,13 +134,13 @@ async def test_a_pass_that_came_due_during_a_wished_one_is_not_made_after_it(rig
     assert len(await rig.statements("reconciled")) == 2
 
 
-async def test_a_record_is_purged_when_that_is_wished(rig: Rig, desk: SqliteDesk) -> None:
+async def test_a_record_is_purged_when_that_is_wished(rig: Rig, command_store: SqliteCommandStore) -> None:
     await rig.read_whole()
-    number = await desk.make_wish(rig.feed, Wish.PURGE, rig.clock(), "b")
-    (wished,) = await rig.store.take_wishes()
-    await attend(rig).see_to(wished)
-    assert (await desk.load_wish(number)).outcome == "complete: 0 emptied, 1 published"
-    assert [fact.wish for fact in rig.ear.facts if isinstance(fact, WishFulfilled)] == ["purge b"]
+    number = await command_store.make_command(rig.feed, CommandKind.PURGE, rig.clock(), "b")
+    (command,) = await rig.store.take_commands()
+    await attend(rig).see_to(command)
+    assert (await command_store.load_command(number)).outcome == "complete: 0 emptied, 1 published"
+    assert [fact.command for fact in rig.ear.facts if isinstance(fact, CommandFinished)] == ["purge b"]
     assert await rig.events() == ["b deleted 1"]
     await rig.read_whole(after=120)
     assert await rig.events() == ["b deleted 1", "b restored 2"]
@@ -143,12 +149,14 @@ async def test_a_record_is_purged_when_that_is_wished(rig: Rig, desk: SqliteDesk
     assert run.tally.missed == 0
 
 
-async def test_a_record_of_a_feed_that_has_left_the_configuration_is_purged(rig: Rig, desk: SqliteDesk) -> None:
+async def test_a_record_of_a_feed_that_has_left_the_configuration_is_purged(
+    rig: Rig, command_store: SqliteCommandStore
+) -> None:
     await rig.read_whole()
-    number = await desk.make_wish(rig.feed, Wish.PURGE, rig.clock(), "b")
-    (wished,) = await rig.store.take_wishes()
-    await Attendant(rig.store, {}, {}, rig.ear.telemetry).see_to(wished)
-    assert (await desk.load_wish(number)).outcome == "complete: 0 emptied, 1 published"
+    number = await command_store.make_command(rig.feed, CommandKind.PURGE, rig.clock(), "b")
+    (command,) = await rig.store.take_commands()
+    await CommandRunner(rig.store, {}, {}, rig.ear.telemetry).see_to(command)
+    assert (await command_store.load_command(number)).outcome == "complete: 0 emptied, 1 published"
 
 
 async def lose_most(rig: Rig) -> None:
@@ -158,17 +166,21 @@ async def lose_most(rig: Rig) -> None:
     assert (await rig.reader.state()).held == 4
 
 
-async def test_approved_deletions_are_published(rig: Rig, desk: SqliteDesk) -> None:
+async def test_approved_deletions_are_published(rig: Rig, command_store: SqliteCommandStore) -> None:
     await lose_most(rig)
     rig.clock.pass_(5)
-    assert "4 deleted" in (await wish(rig, desk, Wish.APPROVE) or "")
+    assert "4 deleted" in (await kind(rig, command_store, CommandKind.APPROVE) or "")
     assert await rig.events() == [f"{key} deleted 1" for key in "bcde"]
 
 
-async def test_rejected_deletions_are_present_until_they_are_seen_and_lost_again(rig: Rig, desk: SqliteDesk) -> None:
+async def test_rejected_deletions_are_present_until_they_are_seen_and_lost_again(
+    rig: Rig, command_store: SqliteCommandStore
+) -> None:
     kept = dict(rig.source.records)
     await lose_most(rig)
-    assert await wish(rig, desk, Wish.REJECT) == "complete: 4 records are kept until they are seen again"
+    assert (
+        await kind(rig, command_store, CommandKind.REJECT) == "complete: 4 records are kept until they are seen again"
+    )
     for _ in range(2):
         await rig.read_whole(after=600)
     assert await rig.events() == []
@@ -181,111 +193,119 @@ async def test_rejected_deletions_are_present_until_they_are_seen_and_lost_again
     assert await rig.events() == ["b deleted 1"]
 
 
-async def test_there_is_nothing_to_reject_where_no_deletions_are_held(rig: Rig, desk: SqliteDesk) -> None:
+async def test_there_is_nothing_to_reject_where_no_deletions_are_held(
+    rig: Rig, command_store: SqliteCommandStore
+) -> None:
     await rig.read_whole()
     del rig.source.records["b"]
     await rig.read_whole()
-    assert await wish(rig, desk, Wish.REJECT) == "complete: 0 records are kept until they are seen again"
+    assert (
+        await kind(rig, command_store, CommandKind.REJECT) == "complete: 0 records are kept until they are seen again"
+    )
     await rig.read_whole(after=120)
     assert await rig.events() == ["b deleted 1"]
 
 
-@pytest.mark.parametrize(("decision", "count"), [(Wish.ABSORB, 0), (Wish.PUBLISH, 15)])
-async def test_drift_is_absorbed_or_published_at_once(rig: Rig, desk: SqliteDesk, decision: Wish, count: int) -> None:
+@pytest.mark.parametrize(("decision", "count"), [(CommandKind.ABSORB, 0), (CommandKind.PUBLISH, 15)])
+async def test_drift_is_absorbed_or_published_at_once(
+    rig: Rig, command_store: SqliteCommandStore, decision: CommandKind, count: int
+) -> None:
     await make_drift(rig)
-    outcome = await wish(rig, desk, decision)
+    outcome = await kind(rig, command_store, decision)
     assert outcome is not None
     assert f"{count} updated" in outcome
     assert len(await rig.events()) == count
     assert (await rig.reader.state()).drift is None
 
 
-async def test_a_wish_for_a_feed_that_is_not_configured_is_refused(rig: Rig, desk: SqliteDesk) -> None:
-    number = await desk.make_wish(rig.feed, Wish.RECONCILE, rig.clock())
-    await Attendant(rig.store, {}, {}, rig.ear.telemetry).see_to(Wished(number, Wish.RECONCILE, Feed("main", "x")))
-    assert (await desk.load_wish(number)).outcome == "failed: the feed is not configured"
+async def test_a_wish_for_a_feed_that_is_not_configured_is_refused(rig: Rig, command_store: SqliteCommandStore) -> None:
+    number = await command_store.make_command(rig.feed, CommandKind.RECONCILE, rig.clock())
+    await CommandRunner(rig.store, {}, {}, rig.ear.telemetry).see_to(
+        Command(number, CommandKind.RECONCILE, Feed("main", "x"))
+    )
+    assert (await command_store.load_command(number)).outcome == "failed: the feed is not configured"
 
 
-async def test_wishes_are_seen_to_as_they_come_and_once(rig: Rig, desk: SqliteDesk) -> None:
+async def test_wishes_are_seen_to_as_they_come_and_once(rig: Rig, command_store: SqliteCommandStore) -> None:
     alarm = Rings()
-    first = await desk.make_wish(rig.feed, Wish.RECONCILE, rig.clock())
+    first = await command_store.make_command(rig.feed, CommandKind.RECONCILE, rig.clock())
     async with anyio.create_task_group() as group:
         group.start_soon(attend(rig).run, alarm)
         for _ in range(3):
             alarm.ring()
-        while (await desk.load_wish(first)).outcome is None:  # noqa: ASYNC110  # the store says it, and nobody rings
+        while (await command_store.load_command(first)).outcome is None:  # noqa: ASYNC110  # the store says it, and nobody rings
             await anyio.sleep(0.01)
-        second = await desk.make_wish(rig.feed, Wish.RECONCILE, rig.clock())
+        second = await command_store.make_command(rig.feed, CommandKind.RECONCILE, rig.clock())
         alarm.ring()
-        while (await desk.load_wish(second)).outcome is None:  # noqa: ASYNC110  # same
+        while (await command_store.load_command(second)).outcome is None:  # noqa: ASYNC110  # same
             await anyio.sleep(0.01)
         group.cancel_scope.cancel()
     assert len(await rig.statements("reconciled")) == 2
 
 
 async def test_a_store_that_cannot_be_read_for_once_ends_nothing(
-    rig: Rig, desk: SqliteDesk, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, command_store: SqliteCommandStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take, alarm = rig.store.take_wishes, Rings()
+    take, alarm = rig.store.take_commands, Rings()
 
     async def fail_once() -> object:
-        monkeypatch.setattr(rig.store, "take_wishes", take)
+        monkeypatch.setattr(rig.store, "take_commands", take)
         raise StoreUnavailable("store dockbell.db: disk I/O error; look at its disk")
 
-    monkeypatch.setattr(rig.store, "take_wishes", fail_once)
-    number = await desk.make_wish(rig.feed, Wish.RECONCILE, rig.clock())
+    monkeypatch.setattr(rig.store, "take_commands", fail_once)
+    number = await command_store.make_command(rig.feed, CommandKind.RECONCILE, rig.clock())
     async with anyio.create_task_group() as group:
         group.start_soon(attend(rig).run, alarm)
         for _ in range(2):
             alarm.ring()
-        while (await desk.load_wish(number)).outcome is None:  # noqa: ASYNC110  # the store says it, and nobody rings
+        while (await command_store.load_command(number)).outcome is None:  # noqa: ASYNC110  # the store says it, and nobody rings
             await anyio.sleep(0.01)
         group.cancel_scope.cancel()
     assert not any(isinstance(fact, AgentFails) for fact in rig.ear.facts)
 
 
 async def test_wishes_that_cannot_be_read_stop_nobody_and_that_is_told_once(
-    rig: Rig, desk: SqliteDesk, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, command_store: SqliteCommandStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take, alarm, looks = rig.store.take_wishes, Rings(), 0
+    take, alarm, looks = rig.store.take_commands, Rings(), 0
 
     async def fail_thrice() -> object:
         nonlocal looks
         looks += 1
         if looks == 3:
-            monkeypatch.setattr(rig.store, "take_wishes", take)
+            monkeypatch.setattr(rig.store, "take_commands", take)
         raise StoreError("store dockbell.db: database disk image is malformed")
 
-    monkeypatch.setattr(rig.store, "take_wishes", fail_thrice)
-    number = await desk.make_wish(rig.feed, Wish.RECONCILE, rig.clock())
+    monkeypatch.setattr(rig.store, "take_commands", fail_thrice)
+    number = await command_store.make_command(rig.feed, CommandKind.RECONCILE, rig.clock())
     async with anyio.create_task_group() as group:
         group.start_soon(attend(rig).run, alarm)
         for _ in range(4):
             alarm.ring()
         with anyio.fail_after(10):
-            while (await desk.load_wish(number)).outcome is None:  # noqa: ASYNC110  # the store says it, and nobody rings
+            while (await command_store.load_command(number)).outcome is None:  # noqa: ASYNC110  # the store says it, and nobody rings
                 await anyio.sleep(0.01)
         group.cancel_scope.cancel()
     assert len([fact for fact in rig.ear.facts if isinstance(fact, AgentFails)]) == 1
 
 
 async def test_a_wish_that_fails_unforeseen_waits_and_stops_no_other(
-    rig: Rig, desk: SqliteDesk, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, command_store: SqliteCommandStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*_: object, **__: object) -> None:
         raise OSError("database or disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rig.store, "fulfil", refuse)
-        assert await wish(rig, desk, Wish.RECONCILE) is None
+        patch.setattr(rig.store, "finish_command", refuse)
+        assert await kind(rig, command_store, CommandKind.RECONCILE) is None
     assert any(isinstance(fact, AgentFails) for fact in rig.ear.facts)
-    (waiting,) = await rig.store.take_wishes() or [Wished(1, Wish.RECONCILE, rig.feed)]
+    (waiting,) = await rig.store.take_commands() or [Command(1, CommandKind.RECONCILE, rig.feed)]
     await attend(rig).see_to(waiting)
-    assert (await desk.load_wish(waiting.id)).outcome is not None
+    assert (await command_store.load_command(waiting.id)).outcome is not None
 
 
 async def test_what_is_under_way_for_a_feed_is_left_for_whoever_reads_it_next(
-    rig: Rig, desk: SqliteDesk, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, command_store: SqliteCommandStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = anyio.Event()
 
@@ -294,31 +314,31 @@ async def test_what_is_under_way_for_a_feed_is_left_for_whoever_reads_it_next(
         await anyio.sleep_forever()
         raise AssertionError
 
-    number = await desk.make_wish(rig.feed, Wish.RECONCILE, rig.clock())
-    attendant, alarm = attend(rig), Rings()
+    number = await command_store.make_command(rig.feed, CommandKind.RECONCILE, rig.clock())
+    command_runner, alarm = attend(rig), Rings()
     with monkeypatch.context() as patch:
         patch.setattr("dockbell.app.command_runner.describe", describe)
         async with anyio.create_task_group() as group:
-            group.start_soon(attendant.run, alarm)
+            group.start_soon(command_runner.run, alarm)
             alarm.ring()
             with anyio.fail_after(5):
                 await begun.wait()
-                await attendant.leave([Feed("main", "other")])
-                assert attendant._busy
-                await attendant.leave([rig.feed])
-            assert not attendant._busy
+                await command_runner.leave([Feed("main", "other")])
+                assert command_runner._busy
+                await command_runner.leave([rig.feed])
+            assert not command_runner._busy
             group.cancel_scope.cancel()
-    assert (await desk.load_wish(number)).outcome is None
-    await attend(rig).see_to(await desk.load_wish(number))
-    assert ((await desk.load_wish(number)).outcome or "").startswith("complete")
+    assert (await command_store.load_command(number)).outcome is None
+    await attend(rig).see_to(await command_store.load_command(number))
+    assert ((await command_store.load_command(number)).outcome or "").startswith("complete")
 
 
 async def test_a_wish_that_meets_a_bug_ends_with_words(
-    rig: Rig, desk: SqliteDesk, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, command_store: SqliteCommandStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def describe(_: object) -> str:
         raise KeyError("row")
 
     monkeypatch.setattr("dockbell.app.command_runner.describe", describe)
-    assert await wish(rig, desk, Wish.RECONCILE) == "failed: KeyError: 'row'; the log has more"
+    assert await kind(rig, command_store, CommandKind.RECONCILE) == "failed: KeyError: 'row'; the log has more"
     assert isinstance(rig.ear.facts[0], AgentFails)

@@ -47,8 +47,8 @@ def write(folder: Path, *, resources: str = "", sinks: str = "") -> Path:
 async def working(path: Path, ear: Ear) -> AsyncIterator[Daemon]:
     """Have a daemon work meanwhile."""
     stop = anyio.Event()
-    async with app.assemble(app.load_config(path), ear.telemetry) as crew, Scheduler() as scheduler:
-        daemon = Daemon(crew, scheduler, read_again=lambda: app.load_config(path), supervisor=Supervisor())
+    async with app.assemble(app.load_config(path), ear.telemetry) as agents, Scheduler() as scheduler:
+        daemon = Daemon(agents, scheduler, read_again=lambda: app.load_config(path), supervisor=Supervisor())
         async with anyio.create_task_group() as group:
             group.start_soon(daemon.run, stop, Bell())
             await anyio.wait_all_tasks_blocked()
@@ -61,23 +61,23 @@ async def test_a_full_disk_while_it_reloads_delays_what_is_new_and_ends_nothing(
 ) -> None:
     path, ear = write(tmp_path), Ear()
     async with working(path, ear) as daemon:
-        crew = daemon._crew
-        save, failures = crew.store.save_read_settings, [StoreFull("store: disk full")]
+        agents = daemon._crew
+        save, failures = agents.store.save_read_settings, [StoreFull("store: disk full")]
 
         async def save_later(*args: Any, **kwargs: Any) -> None:
             if failures:
-                crew.store._outage.begin(failures[0])  # type: ignore[attr-defined]
+                agents.store._outage.begin(failures[0])  # type: ignore[attr-defined]
                 raise failures.pop()
             await save(*args, **kwargs)
 
-        monkeypatch.setattr(crew.store, "save_read_settings", save_later)
+        monkeypatch.setattr(agents.store, "save_read_settings", save_later)
         write(tmp_path, resources='items = { every = "1h" }', sinks='[sinks.other]\ntype = "stdout"')
         with anyio.fail_after(10):
             outcome = await daemon.reload()
         assert outcome == "complete: feed main/items added, sink other added"
         assert not failures
-        assert set(crew.readers) == set(daemon._feeds) == {SHIPMENTS, ITEMS}
-        assert set(crew.relays) == set(daemon._relays) == {"out", "other"}
+        assert set(agents.readers) == set(daemon._feeds) == {SHIPMENTS, ITEMS}
+        assert set(agents.relays) == set(daemon._relays) == {"out", "other"}
     assert any(isinstance(fact, Reloaded) for fact in ear.facts)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import anyio
 
-from dockbell.app import assemble, now, open_desk, open_view
+from dockbell.app import assemble, now, open_command_store, open_read_store
 from dockbell.app.scheduler import next_time
 from dockbell.config import Config
 from dockbell.core.comparing.canon import Canon
@@ -91,20 +91,20 @@ async def _deliver_watched(config: Config, events: int, pages: int) -> Cost:
                 progress = anyio.Event()
 
     telemetry = Telemetry(count, recent.hear)
-    async with assemble(config, telemetry) as crew, AsyncExitStack() as stack, anyio.create_task_group() as group:
-        site = await _open_site(config, crew.store, recent, telemetry, stack)
+    async with assemble(config, telemetry) as agents, AsyncExitStack() as stack, anyio.create_task_group() as group:
+        site = await _open_site(config, agents.store, recent, telemetry, stack)
         group.start_soon(site.run)
         with ExitStack() as watchers:
             if pages:
                 await anyio.to_thread.run_sync(watchers.enter_context, serving(watch, site.port, pages))
-            group.start_soon(crew.relays["bench"].run)
+            group.start_soon(agents.relays["bench"].run)
             meter = Meter()
-            composer = Composer(_FEED, name="bench", singular="shipment", epoch=crew.store.epoch)
-            state = await crew.store.open_feed(_FEED)
+            composer = Composer(_FEED, name="bench", singular="shipment", epoch=agents.store.epoch)
+            state = await agents.store.open_feed(_FEED)
             detector = ChangeDetector(_FEED, key=("/id",), updated_at=None, created_at=None, canon=Canon())
             for first in range(0, events, _PAGE):
                 detect = partial(detector.detect, _make_page(first), ReadContext(Via.POLL, now()))
-                await crew.store.commit_page(state.id, detect, composer, via=Via.POLL)
+                await agents.store.commit_page(state.id, detect, composer, via=Via.POLL)
                 while first - delivered > _AHEAD:
                     await progress.wait()
             while delivered < events:
@@ -115,16 +115,20 @@ async def _deliver_watched(config: Config, events: int, pages: int) -> Cost:
 
 
 async def _open_site(config: Config, store: Store, recent: Recent, telemetry: Telemetry, stack: AsyncExitStack) -> Site:
-    view, page_view, desk = await open_view(config), await open_view(config), await open_desk(config)
-    for each in (view, page_view, desk):
+    read_store, page_view, command_store = (
+        await open_read_store(config),
+        await open_read_store(config),
+        await open_command_store(config),
+    )
+    for each in (read_store, page_view, command_store):
         stack.push_async_callback(each.aclose)
     assert config.web is not None
     site = Site(
         config.web,
         config=lambda: config,
-        view=view,
+        read_store=read_store,
         page_view=page_view,
-        desk=desk,
+        command_store=command_store,
         recent=recent,
         outbox=store.outbox,
         telemetry=telemetry,

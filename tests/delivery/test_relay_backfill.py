@@ -14,9 +14,9 @@ import pytest
 from dockbell.core.model import DELIVERED, NOTICES, Delivery, NoticeKind, Outcome, OutcomeKind, Statement
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.settlement import Settlement
-from dockbell.ports import Desk
+from dockbell.ports import CommandStore
 from dockbell.stores.sqlite import SqliteStore
-from dockbell.stores.sqlite.desk import SqliteDesk
+from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from dockbell.telemetry import EventDied
 from tests.fakes import NOON, Clock, Ear, FakeSink
 from tests.relaying import (
@@ -144,9 +144,9 @@ async def test_a_record_that_is_refused_is_a_dead_letter_that_can_be_replayed(st
     assert [(fact.key, fact.sequence) for fact in ear.facts if isinstance(fact, EventDied)] == [("b", 4)]
     await change(store, {"id": "b", "n": 5})
     await drain(store, sink)
-    desk: Desk = await SqliteDesk.open(store.path)
-    await desk.offer("screen", FEED, [(4, "b")], NOON)
-    await desk.aclose()
+    command_store: CommandStore = await SqliteCommandStore.open(store.path)
+    await command_store.offer("screen", FEED, [(4, "b")], NOON)
+    await command_store.aclose()
     assert await drain(store, sink)
     assert sink.got[-1].replayed
     assert sink.got[-1].event == sink.got[1].event

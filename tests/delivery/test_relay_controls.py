@@ -15,9 +15,9 @@ import pytest
 from dockbell.core.comparing.purge import purge
 from dockbell.core.model import DELIVERED, Delivery, Event, Outcome, OutcomeKind
 from dockbell.core.publishing.settlement import Place, Replay
-from dockbell.ports import Desk
+from dockbell.ports import CommandStore
 from dockbell.stores.sqlite import SqliteStore
-from dockbell.stores.sqlite.desk import SqliteDesk
+from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from dockbell.telemetry import EventDied, EventsTakenBack, SinkPaused, SinkResumed
 from tests.fakes import NOON, Clock, Ear, FakeSink
 from tests.relaying import (
@@ -47,11 +47,11 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 @pytest.fixture
-async def desk(store: SqliteStore) -> AsyncIterator[Desk]:
+async def command_store(store: SqliteStore) -> AsyncIterator[CommandStore]:
     """Return an operator's own connection to the store."""
-    desk = await SqliteDesk.open(store.path)
-    yield desk
-    await desk.aclose()
+    command_store = await SqliteCommandStore.open(store.path)
+    yield command_store
+    await command_store.aclose()
 
 
 def refuse(*sequences: int) -> Callable[[Delivery], Outcome]:
@@ -62,7 +62,7 @@ def refuse(*sequences: int) -> Callable[[Delivery], Outcome]:
 
 
 async def test_a_receiver_that_wants_no_more_is_left_alone_until_the_sink_is_resumed(
-    store: SqliteStore, desk: Desk
+    store: SqliteStore, command_store: CommandStore
 ) -> None:
     await change_keys(store, "abc")
     ear, sink = Ear(), PatientSink(is_left=lambda _: True)
@@ -77,28 +77,32 @@ async def test_a_receiver_that_wants_no_more_is_left_alone_until_the_sink_is_res
     assert not await drain(store, after_restart)
     assert after_restart.got == []
     async with relaying(store, after_restart):
-        assert await desk.resume("screen", NOON)
+        assert await command_store.resume("screen", NOON)
         await until(lambda: len(after_restart.got) == 4, seconds=1)
     assert {(each.event.sequence, each.attempt) for each in after_restart.got} == {(each, 1) for each in range(1, 5)}
 
 
-async def test_an_operators_pause_and_its_end_are_noticed_within_a_second(store: SqliteStore, desk: Desk) -> None:
+async def test_an_operators_pause_and_its_end_are_noticed_within_a_second(
+    store: SqliteStore, command_store: CommandStore
+) -> None:
     ear, sink = Ear(), FakeSink()
     async with relaying(store, sink, ear=ear) as relay:
         await change_keys(store, "a")
         await until(lambda: len(sink.got) == 1)
-        await desk.pause("screen", "paused by the operator", NOON)
+        await command_store.pause("screen", "paused by the operator", NOON)
         await until(lambda: relay._is_paused, seconds=1)
         await change_keys(store, "bc")
         await anyio.sleep(0.05)
         assert len(sink.got) == 1
-        await desk.resume("screen", NOON)
+        await command_store.resume("screen", NOON)
         await until(lambda: len(sink.got) == 3, seconds=1)
     told = [type(fact) for fact in ear.facts if isinstance(fact, SinkPaused | SinkResumed)]
     assert told == [SinkPaused, SinkResumed]
 
 
-async def test_what_waits_is_sent_within_a_second_when_an_operator_says_so(store: SqliteStore, desk: Desk) -> None:
+async def test_what_waits_is_sent_within_a_second_when_an_operator_says_so(
+    store: SqliteStore, command_store: CommandStore
+) -> None:
     await change_keys(store, "ab")
     is_down = True
     sink = FakeSink(
@@ -107,7 +111,7 @@ async def test_what_waits_is_sent_within_a_second_when_an_operator_says_so(store
     async with relaying(store, sink) as relay:
         await until(lambda: relay._queue.breaker.is_open)
         is_down = False
-        assert (await desk.hurry("screen", NOON)).keys >= 0
+        assert (await command_store.hurry("screen", NOON)).keys >= 0
         await until(lambda: not relay._queue.owed and relay._queue.frontier(FEED) == 2, seconds=2)
     assert {each.event.sequence for each in sink.got} == {1, 2}
 
@@ -157,11 +161,11 @@ async def test_what_was_read_ahead_and_is_purged_is_delivered_without_content(st
 
 
 async def test_a_replay_that_was_read_and_is_purged_is_sent_without_content(
-    store: SqliteStore, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    store: SqliteStore, command_store: CommandStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await change_keys(store, "a")
     await drain(store, FakeSink())
-    await desk.offer("screen", FEED, [(1, "a")], NOON)
+    await command_store.offer("screen", FEED, [(1, "a")], NOON)
     load_replays = store.load_replays
 
     async def purge_and_load(*args: Any) -> Sequence[Replay]:
@@ -330,7 +334,7 @@ async def test_a_sink_that_keeps_state_is_never_left_with_that_of_a_record_that_
 @pytest.mark.parametrize(("is_discarded", "got"), [(False, [1, 3]), (True, [3])])
 async def test_a_key_on_hold_goes_on_within_a_second_when_an_operator_has_decided(
     store: SqliteStore,
-    desk: Desk,
+    command_store: CommandStore,
     is_discarded: bool,
     got: list[int],
 ) -> None:
@@ -343,9 +347,9 @@ async def test_a_key_on_hold_goes_on_within_a_second_when_an_operator_has_decide
         await anyio.sleep(0.05)
         assert sink.got == []
         if is_discarded:
-            assert await desk.discard("screen", FEED, [(1, "a")], NOON) == 1
+            assert await command_store.discard("screen", FEED, [(1, "a")], NOON) == 1
         else:
-            assert (await desk.offer("screen", FEED, [(1, "a")], NOON)).released == 1
+            assert (await command_store.offer("screen", FEED, [(1, "a")], NOON)).released == 1
         await until(lambda: len(sink.got) == len(got) and not relay._queue.owed, seconds=1)
     assert sink.sequences == got
     assert (await store.load_queue("screen"))[1] == []
@@ -373,7 +377,7 @@ async def test_a_key_that_has_just_gone_on_hold_is_not_released_by_what_was_stor
 
 
 async def test_what_an_operator_replays_is_sent_marked_and_unchanged_and_never_with_state(
-    store: SqliteStore, desk: Desk
+    store: SqliteStore, command_store: CommandStore
 ) -> None:
     await change_keys(store, "aab")
     first = FakeSink(keeps_state=True)
@@ -381,7 +385,7 @@ async def test_what_an_operator_replays_is_sent_marked_and_unchanged_and_never_w
     sink = FakeSink(keeps_state=True)
     async with relaying(store, sink):
         await anyio.sleep(0.05)
-        await desk.offer("screen", FEED, [(1, "a"), (3, "b")], NOON)
+        await command_store.offer("screen", FEED, [(1, "a"), (3, "b")], NOON)
         await until(lambda: len(sink.got) == 2, seconds=1)
     assert [(each.event, each.replayed, each.state, each.attempt) for each in sink.got] == [
         (each.event, True, None, 1) for each in first.got if each.event.sequence != 2
@@ -390,7 +394,7 @@ async def test_what_an_operator_replays_is_sent_marked_and_unchanged_and_never_w
 
 
 async def test_replays_wait_for_live_events_and_live_events_of_a_key_for_its_replay(
-    store: SqliteStore, desk: Desk
+    store: SqliteStore, command_store: CommandStore
 ) -> None:
     await change_keys(store, "ab")
     await drain(store, FakeSink())
@@ -398,7 +402,7 @@ async def test_replays_wait_for_live_events_and_live_events_of_a_key_for_its_rep
     async with relaying(store, sink):
         await change_keys(store, "cd")
         await until(lambda: len(sink.left) == 1)
-        await desk.offer("screen", FEED, [(1, "a"), (2, "b")], NOON)
+        await command_store.offer("screen", FEED, [(1, "a"), (2, "b")], NOON)
         await anyio.sleep(0.6)  # it has looked
         await change(store, {"id": "a", "n": 9})
         for _ in range(5):
@@ -414,24 +418,24 @@ async def test_replays_wait_for_live_events_and_live_events_of_a_key_for_its_rep
 
 
 async def test_more_replays_than_are_read_at_once_are_sent_each_once(
-    store: SqliteStore, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    store: SqliteStore, command_store: CommandStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dockbell.delivery.outbox_reader._REPLAYS_AT_ONCE", 10)
     await change(store, *({"id": str(number)} for number in range(35)))
     await drain(store, FakeSink())
     sink = FakeSink()
     async with relaying(store, sink):
-        await desk.offer("screen", FEED, [(number + 1, str(number)) for number in range(35)], NOON)
+        await command_store.offer("screen", FEED, [(number + 1, str(number)) for number in range(35)], NOON)
         await until(lambda: len(sink.got) == 35, seconds=1.5)
     assert sink.sequences == list(range(1, 36))
 
 
 async def test_a_replay_is_tried_again_and_a_dead_letter_in_the_end_and_one_that_is_gone_is_one_at_once(
-    store: SqliteStore, desk: Desk
+    store: SqliteStore, command_store: CommandStore
 ) -> None:
     await change_keys(store, "abc")
     await drain(store, FakeSink())
-    await desk.offer("screen", FEED, [(1, "a"), (2, "b"), (3, "c")], NOON)
+    await command_store.offer("screen", FEED, [(1, "a"), (2, "b"), (3, "c")], NOON)
     await store._write(lambda writer: writer.execute("DELETE FROM events WHERE sequence = 3").rowcount)
     clock, ear = Clock(), Ear()
     sink = FakeSink(answer=lambda each: FAILED if each.attempt == 1 else refuse(2)(each))
@@ -444,10 +448,10 @@ async def test_a_replay_is_tried_again_and_a_dead_letter_in_the_end_and_one_that
     assert dead == [(3, "not kept any more"), (2, "HTTP 422")]
 
 
-async def test_replays_alone_find_out_that_a_sink_is_back(store: SqliteStore, desk: Desk) -> None:
+async def test_replays_alone_find_out_that_a_sink_is_back(store: SqliteStore, command_store: CommandStore) -> None:
     await change_keys(store, "ab")
     await drain(store, FakeSink())
-    await desk.offer("screen", FEED, [(1, "a"), (2, "b")], NOON)
+    await command_store.offer("screen", FEED, [(1, "a"), (2, "b")], NOON)
     clock = Clock()
     sink = FakeSink(window=1, answer=lambda _: UNREACHABLE if clock() == NOON else DELIVERED)
     async with relaying(store, sink, clock) as relay:
@@ -487,12 +491,12 @@ async def test_a_slow_key_with_many_events_makes_room_for_others(
 
 
 @pytest.mark.parametrize("state", ["idle", "blocked", "on hold", "paused", "down", "replays later", "replay in flight"])
-async def test_a_relay_that_can_do_nothing_sleeps(store: SqliteStore, desk: Desk, state: str) -> None:
+async def test_a_relay_that_can_do_nothing_sleeps(store: SqliteStore, command_store: CommandStore, state: str) -> None:
     await change_keys(store, "ab")
     answers = {"blocked": FAILED, "on hold": REFUSED, "paused": CLOSED, "down": UNREACHABLE, "replays later": FAILED}
     if state.startswith("replay"):
         await drain(store, FakeSink())
-        await desk.offer("screen", FEED, [(1, "a"), (2, "b")], NOON)
+        await command_store.offer("screen", FEED, [(1, "a"), (2, "b")], NOON)
     sink = PatientSink(
         window=1, is_left=lambda _: state == "replay in flight", answer=lambda _: answers.get(state, DELIVERED)
     )

@@ -14,7 +14,7 @@ from dockbell.core.model import DELIVERED, Delivery, Outcome, OutcomeKind
 from dockbell.core.publishing.settlement import Settlement
 from dockbell.delivery.relay import Relay
 from dockbell.stores.sqlite import SqliteStore
-from dockbell.stores.sqlite.desk import SqliteDesk
+from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from dockbell.telemetry import AgentFails, EventDied
 from tests.fakes import NOON, Clock, Ear, FakeSink
 from tests.relaying import FAILED, FEED, UNREACHABLE, change, change_keys, drain, make_relay, opened, relaying, until
@@ -161,9 +161,9 @@ async def test_a_sink_that_was_narrowed_gets_nothing_more_of_what_it_was_owed(st
     clock = Clock()
     await change_keys(store, "aab")
     assert not await drain(store, FakeSink(answer=lambda each: FAILED if each.event.key == "a" else DELIVERED), clock)
-    desk = await SqliteDesk.open(store.path)
-    await desk.offer("screen", FEED, [(3, "b")], NOON)
-    await desk.aclose()
+    command_store = await SqliteCommandStore.open(store.path)
+    await command_store.offer("screen", FEED, [(3, "b")], NOON)
+    await command_store.aclose()
     clock.pass_(10)
     sink, ear = FakeSink(), Ear()
     relay = make_relay(store, sink, clock, ear, resources=["stock"])
@@ -176,18 +176,18 @@ async def test_a_sink_that_was_narrowed_gets_nothing_more_of_what_it_was_owed(st
 
 async def test_an_operator_who_resumes_a_sink_need_not_wait_for_its_next_probe(store: SqliteStore) -> None:
     await change_keys(store, "ab")
-    desk = await SqliteDesk.open(store.path)
+    command_store = await SqliteCommandStore.open(store.path)
     clock, is_down = Clock(), True
     busy = Outcome(OutcomeKind.FAILED, "HTTP 429", timedelta(hours=20))
     sink = FakeSink(answer=lambda _: busy if is_down else DELIVERED)
     async with relaying(store, sink, clock) as relay:
         await until(lambda: relay._queue.breaker.is_open)
-        await desk.pause("screen", "a break", NOON)
+        await command_store.pause("screen", "a break", NOON)
         await until(lambda: relay._is_paused, seconds=1)
         is_down = False
-        await desk.resume("screen", NOON)
+        await command_store.resume("screen", NOON)
         await until(lambda: sorted({each.event.sequence for each in sink.got[-2:]}) == [1, 2], seconds=1.5)
-    await desk.aclose()
+    await command_store.aclose()
 
 
 async def test_a_relay_that_is_stopped_while_its_sink_breaks_does_not_wait_to_begin_again(store: SqliteStore) -> None:

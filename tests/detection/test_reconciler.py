@@ -24,7 +24,7 @@ from dockbell.detection.guarded import tend
 from dockbell.detection.reconciler import describe
 from dockbell.errors import CursorExpired, PageUnreadable, SchemaMismatch, SourceError, SourceUnavailable
 from dockbell.ports import Checkpoint, Failing
-from dockbell.stores.sqlite import SqliteView
+from dockbell.stores.sqlite import SqliteReadStore
 from dockbell.telemetry import RunEnded
 from tests.fakes import FakeSource
 from tests.rig import SHIPMENTS, CountedAlarm, Rig, open_rig, open_stock, run_until_quiet
@@ -1229,7 +1229,7 @@ async def test_passes_that_fail_are_counted_until_one_is_complete_whatever_polls
     failing = (await rig.reader.state()).failing
     assert failing == Failing(4, rig.clock() - timedelta(seconds=3 * 600 + 15), "HTTP 500")
     status = await load_status(
-        await SqliteView.open(rig.store.path),
+        await SqliteReadStore.open(rig.store.path),
         [FeedSettings("main", "packages", rig.reader.settings)],
         (),
         at=rig.clock(),

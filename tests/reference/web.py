@@ -52,7 +52,7 @@ async def _ask() -> Any:
     stand_ins = {
         each.name: MagicMock() for each in needed if each.kind is each.KEYWORD_ONLY and each.default is each.empty
     }
-    stand_ins["view"].epoch = "of a store"
+    stand_ins["read_store"].epoch = "of a store"
     with socket.create_server(("127.0.0.1", 0)) as listener:
         site = Site(WebSettings(), listener=listener, **stand_ins)
         transport = httpx.ASGITransport(site._app, client=("127.0.0.1", 1))

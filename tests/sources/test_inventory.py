@@ -31,7 +31,7 @@ from dockbell.errors import (
     SourceUnavailable,
 )
 from dockbell.ports import Source
-from dockbell.sources.gatekeeper import now
+from dockbell.sources.request_queue import now
 from dockbell.telemetry import Fact, RequestSent, SourceWaits, Telemetry
 
 BASE = "https://api.example.com"

@@ -10,7 +10,7 @@ import pytest
 
 from dockbell import InventoryClient
 from dockbell.sandbox import Sandbox, SandboxOptions
-from dockbell.sources import lanes
+from dockbell.sources import connection_pool
 from tests.acceptance.deployment import SMALL, Clock, SkippingLoop, Wire
 
 DAY = timedelta(days=1)
@@ -25,8 +25,8 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(lanes, "time", clock)
-    monkeypatch.setattr(lanes, "datetime", clock)
+    monkeypatch.setattr(connection_pool, "time", clock)
+    monkeypatch.setattr(connection_pool, "datetime", clock)
     return clock
 
 

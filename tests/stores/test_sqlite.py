@@ -19,7 +19,7 @@ from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.publishing.settlement import Blocked, Settlement
 from dockbell.errors import StoreError, StoreFull, StoreIncompatible, StoreInUse
 from dockbell.ports import Checkpoint, Reached
-from dockbell.stores.sqlite import SqliteStore, SqliteView
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 from dockbell.stores.sqlite.schema import MIGRATIONS
 from tests.fakes import NOON
 from tests.stores.pages import FEED, OTHER, commit, told
@@ -81,7 +81,7 @@ async def test_a_store_of_a_newer_dockbell_is_refused_and_left_alone(tmp_path: P
     with pytest.raises(StoreIncompatible, match="upgrade dockbell"):
         await SqliteStore.open(path, now=now)
     with pytest.raises(StoreIncompatible, match="upgrade dockbell"):
-        await SqliteView.open(path)
+        await SqliteReadStore.open(path)
 
 
 async def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -111,13 +111,13 @@ async def test_a_store_can_be_looked_at_while_it_is_held(tmp_path: Path) -> None
     store = await SqliteStore.open(tmp_path / "a.db", now=now)
     await store.open_feed(FEED)
     await store.enroll("screen", "now")
-    view = await SqliteView.open(tmp_path / "a.db")
-    assert await view.load_feeds() == [await store.open_feed(FEED)]
-    assert [(sink.name, sink.owed) for sink in await view.load_sinks()] == [("screen", 0)]
-    assert await view.count_records() == {FEED: 0}
-    assert await view.read_latest(-10, 10) == []
-    assert view.epoch == store.epoch
-    await view.aclose()
+    read_store = await SqliteReadStore.open(tmp_path / "a.db")
+    assert await read_store.load_feeds() == [await store.open_feed(FEED)]
+    assert [(sink.name, sink.owed) for sink in await read_store.load_sinks()] == [("screen", 0)]
+    assert await read_store.count_records() == {FEED: 0}
+    assert await read_store.read_latest(-10, 10) == []
+    assert read_store.epoch == store.epoch
+    await read_store.aclose()
     await store.aclose()
 
 
@@ -128,10 +128,10 @@ async def test_a_blocked_key_owes_its_events_though_the_position_has_passed_them
     for record in ({"id": "a"}, {"id": "a", "n": 1}, {"id": "b"}):
         await commit(store, state, record)
     await store.settle("erp", Settlement({FEED: 2}, {(FEED, "a"): Blocked(FEED, "a", 1, 1, now(), "HTTP 500")}))
-    view = await SqliteView.open(tmp_path / "a.db")
-    (sink,) = await view.load_sinks()
+    read_store = await SqliteReadStore.open(tmp_path / "a.db")
+    (sink,) = await read_store.load_sinks()
     assert (sink.owed, sink.blocked, sink.error) == (3, 1, "HTTP 500")
-    await view.aclose()
+    await read_store.aclose()
     await store.aclose()
 
 
@@ -139,18 +139,18 @@ async def test_the_latest_events_are_told_in_the_order_in_which_they_were_record
     store = await SqliteStore.open(tmp_path / "a.db", now=now)
     for feed in (FEED, OTHER, FEED):
         await commit(store, await store.open_feed(feed), {"id": "a", "n": store.outbox.rings})
-    view = await SqliteView.open(tmp_path / "a.db")
-    latest = await view.read_latest(-2, 10)
+    read_store = await SqliteReadStore.open(tmp_path / "a.db")
+    latest = await read_store.read_latest(-2, 10)
     assert [(place, event.feed, event.sequence) for place, event in latest] == [(2, OTHER, 1), (3, FEED, 2)]
-    assert await view.read_latest(2, 10) == latest[1:]
-    await view.aclose()
+    assert await read_store.read_latest(2, 10) == latest[1:]
+    await read_store.aclose()
     await store.aclose()
 
 
 async def test_a_store_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.db").write_bytes(b"SQLite format 3\0" + bytes(100))
     with pytest.raises(StoreError, match="not a database"):
-        await SqliteView.open(tmp_path / "a.db")
+        await SqliteReadStore.open(tmp_path / "a.db")
 
 
 async def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ async def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path, monkeypatch
     (tmp_path / "a.db").touch()
     monkeypatch.setattr(sqlite3, "connect", refuse)  # as for who may not read it; root may read everything
     with pytest.raises(StoreError, match="unable to open database file; check its permissions"):
-        await SqliteView.open(tmp_path / "a.db")
+        await SqliteReadStore.open(tmp_path / "a.db")
 
 
 async def test_only_its_owner_can_read_a_store(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ async def test_only_its_owner_can_read_a_store(tmp_path: Path) -> None:
 
 async def test_looking_at_no_store_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="dockbell run"):
-        await SqliteView.open(tmp_path / "a.db")
+        await SqliteReadStore.open(tmp_path / "a.db")
     assert not (tmp_path / "a.db").exists()
 
 
@@ -257,12 +257,12 @@ async def test_how_far_a_pass_has_come_is_seen_from_beside(tmp_path: Path) -> No
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
     state = await store.open_feed(FEED)
     await store.open_feed(OTHER)
-    view = await SqliteView.open(tmp_path / "a.db")
-    assert await view.load_reached() == {}
+    read_store = await SqliteReadStore.open(tmp_path / "a.db")
+    assert await read_store.load_reached() == {}
     walk = b'{"pages": 100, "records": 20000, "events": 3}'
     await store.save_checkpoint(state.id, Checkpoint("c", walk, SeenRows(3), SeenRows(3), NOON))
-    assert await view.load_reached() == {FEED: Reached(100, 20_000, 3, NOON)}
-    await view.aclose()
+    assert await read_store.load_reached() == {FEED: Reached(100, 20_000, 3, NOON)}
+    await read_store.aclose()
     await store.aclose()
 
 

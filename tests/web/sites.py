@@ -18,8 +18,8 @@ from dockbell.config import Config, validate
 from dockbell.core.model import Event, Feed
 from dockbell.ports import FeedState
 from dockbell.sinks import load_sink_type
-from dockbell.stores.sqlite import SqliteStore, SqliteView
-from dockbell.stores.sqlite.desk import SqliteDesk
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
+from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from dockbell.telemetry import Telemetry
 from dockbell.telemetry.metrics import Metrics
 from dockbell.telemetry.recent import Recent
@@ -102,8 +102,8 @@ class Served:
     """
 
     store: SqliteStore
-    view: SqliteView
-    desk: SqliteDesk
+    read_store: SqliteReadStore
+    command_store: SqliteCommandStore
     config: Config
     recent: Recent
     clock: Callable[[], datetime]
@@ -152,11 +152,11 @@ async def serve(
     async with AsyncExitStack() as stack:
         store = await SqliteStore.open(path, now=clock)
         stack.push_async_callback(store.aclose)
-        view, page_view = await SqliteView.open(path), await SqliteView.open(path)
-        stack.push_async_callback(view.aclose)
+        read_store, page_view = await SqliteReadStore.open(path), await SqliteReadStore.open(path)
+        stack.push_async_callback(read_store.aclose)
         stack.push_async_callback(page_view.aclose)
-        desk = await SqliteDesk.open(path)
-        stack.push_async_callback(desk.aclose)
+        command_store = await SqliteCommandStore.open(path)
+        stack.push_async_callback(command_store.aclose)
         config, recent = configure(settings, **(tables or {})), Recent(clock, lambda: clock().timestamp())
         telemetry = telemetry or Ear().telemetry
         telemetry.listen(recent.hear)
@@ -166,9 +166,9 @@ async def serve(
         site = Site(
             config.web,
             config=lambda: served.config,
-            view=view,
+            read_store=read_store,
             page_view=page_view,
-            desk=desk,
+            command_store=command_store,
             recent=recent,
             metrics=metrics,
             check_store=store.check,
@@ -182,7 +182,7 @@ async def serve(
         limits = httpx.Limits(max_connections=None)
         client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{site.port}", limits=limits, timeout=10)
         await stack.enter_async_context(client)
-        served = Served(store, view, desk, config, recent, clock, site, client)
+        served = Served(store, read_store, command_store, config, recent, clock, site, client)
         async with anyio.create_task_group() as group:
             group.start_soon(_run, served)
             try:

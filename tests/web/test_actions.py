@@ -10,7 +10,7 @@ import pytest
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import StatementKind
 from dockbell.core.publishing.settlement import Blocked, Settlement
-from dockbell.ports import SinkState, Wish
+from dockbell.ports import CommandKind, SinkState
 from dockbell.web.actions import Acted
 from tests.fakes import NOON, Ear
 from tests.stores import pages
@@ -44,7 +44,7 @@ async def act(served: Served, place: str, body: Any = None) -> httpx.Response:
 
 
 async def look(served: Served, sink: str) -> SinkState:
-    (state,) = [state for state in await served.view.load_sinks() if state.name == sink]
+    (state,) = [state for state in await served.read_store.load_sinks() if state.name == sink]
     return state
 
 
@@ -141,36 +141,36 @@ async def test_which_dead_letters_must_be_said(acting: Served, filled: Filled) -
 async def test_what_the_daemon_has_to_do_is_left_for_it(acting: Served, filled: Filled, ear: Ear) -> None:
     answer = await act(acting, "/feeds/main/shipments/reconcile")
     assert (answer.status_code, answer.json()) == (202, {"wish": 1})
-    (wished,) = await acting.store.take_wishes()
-    assert (wished.wish, wished.feed) == (Wish.RECONCILE, filled.feed)
+    (command,) = await acting.store.take_commands()
+    assert (command.kind, command.feed) == (CommandKind.RECONCILE, filled.feed)
 
     async def outcome() -> Any:
         return (await acting.client.get("/wishes/1")).json()
 
     assert await outcome() == {"wish": "reconcile", "feed": "main/shipments", "outcome": None}
-    await acting.store.fulfil(wished, "complete: 3 pages")
+    await acting.store.finish_command(command, "complete: 3 pages")
     assert await outcome() == {"wish": "reconcile", "feed": "main/shipments", "outcome": "complete: 3 pages"}
     assert told(ear) == ["web: main/shipments: reconcile, asked by 127.0.0.1"]
 
 
-@pytest.mark.parametrize(("decision", "wish"), [("approve", Wish.APPROVE), ("reject", Wish.REJECT)])
-async def test_held_deletions_are_decided(acting: Served, filled: Filled, decision: str, wish: Wish) -> None:
+@pytest.mark.parametrize(("decision", "kind"), [("approve", CommandKind.APPROVE), ("reject", CommandKind.REJECT)])
+async def test_held_deletions_are_decided(acting: Served, filled: Filled, decision: str, kind: CommandKind) -> None:
     place, body = "/feeds/main/shipments/deletions", {"decision": decision}
     assert (await act(acting, place, body)).json() == {"outcome": "no deletions are held"}
     statement = pages.a_statement(StatementKind.HELD, reason="mass_deletion", count=1, since="2026-11-21T12:00:00Z")
     await pages.close_pass(acting.store, filled.state, suspected=[1], held=1, statements=[statement])
     assert (await act(acting, place, body)).status_code == 202
-    assert [wished.wish for wished in await acting.store.take_wishes()] == [wish]
+    assert [command.kind for command in await acting.store.take_commands()] == [kind]
 
 
-@pytest.mark.parametrize(("decision", "wish"), [("absorb", Wish.ABSORB), ("publish", Wish.PUBLISH)])
-async def test_held_drift_is_decided(acting: Served, filled: Filled, decision: str, wish: Wish) -> None:
+@pytest.mark.parametrize(("decision", "kind"), [("absorb", CommandKind.ABSORB), ("publish", CommandKind.PUBLISH)])
+async def test_held_drift_is_decided(acting: Served, filled: Filled, decision: str, kind: CommandKind) -> None:
     place, body = "/feeds/main/shipments/drift", {"decision": decision}
     assert (await act(acting, place, body)).json() == {"outcome": "no drift is held"}
     await filled.put(*(f"k{n:02}" for n in range(20)))
     await pages.commit(acting.store, filled.state, *({"id": f"k{n:02}", "n": 0, "eta": n} for n in range(20)))
     assert (await act(acting, place, body)).status_code == 202
-    assert [wished.wish for wished in await acting.store.take_wishes()] == [wish]
+    assert [command.kind for command in await acting.store.take_commands()] == [kind]
     await acting.store.decide_drift(filled.state.id, Decision.ABSORB)
     assert (await act(acting, place, body)).json() == {"outcome": "no drift is held"}
 

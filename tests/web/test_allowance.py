@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from dockbell.errors import StoreError
-from dockbell.stores.sqlite import SqliteView
+from dockbell.stores.sqlite import SqliteReadStore
 from dockbell.web.allowance import Allowance
 from dockbell.web.portions import cut
 from dockbell.web.problem import Problem
@@ -116,23 +116,23 @@ async def test_beyond_what_may_wait_large_answers_are_refused_until_there_is_roo
 async def test_events_that_are_gone_in_the_midst_of_an_answer_end_the_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    read_events = SqliteView.read_events
+    read_events = SqliteReadStore.read_events
     gone: list[int] = []
 
-    async def read_some(view: SqliteView, feed: Any, after: int, limit: int) -> Any:
-        found = await read_events(view, feed, after, limit)
+    async def read_some(read_store: SqliteReadStore, feed: Any, after: int, limit: int) -> Any:
+        found = await read_events(read_store, feed, after, limit)
         return found[1:] if after and gone else found
 
-    async def fail_later(view: SqliteView, feed: Any, after: int, limit: int) -> Any:
+    async def fail_later(read_store: SqliteReadStore, feed: Any, after: int, limit: int) -> Any:
         if after:
             raise StoreError("store: the disk is gone")
-        return await read_events(view, feed, after, limit)
+        return await read_events(read_store, feed, after, limit)
 
     async with serve(tmp_path) as served:
         filled = await fill(served)
         gone.append(1)
         for reads in (read_some, fail_later):
-            monkeypatch.setattr(SqliteView, "read_events", reads)
+            monkeypatch.setattr(SqliteReadStore, "read_events", reads)
             async with slow_reader(served, f"{filled.events_url}?limit=100") as reader:
                 got = await read_on(reader)
             assert got.startswith(b"HTTP/1.1 200 ")
@@ -141,16 +141,16 @@ async def test_events_that_are_gone_in_the_midst_of_an_answer_end_the_connection
 
 
 async def test_nothing_is_read_for_whoever_has_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read_events = SqliteView.read_events
+    read_events = SqliteReadStore.read_events
     reads: list[int] = []
 
-    async def count_and_read(view: SqliteView, feed: Any, after: int, limit: int) -> Any:
+    async def count_and_read(read_store: SqliteReadStore, feed: Any, after: int, limit: int) -> Any:
         reads.append(after)
-        return await read_events(view, feed, after, limit)
+        return await read_events(read_store, feed, after, limit)
 
     async with serve(tmp_path) as served:
         filled = await fill(served)
-        monkeypatch.setattr(SqliteView, "read_events", count_and_read)
+        monkeypatch.setattr(SqliteReadStore, "read_events", count_and_read)
         async with slow_reader(served, f"{filled.events_url}?limit=1000"):
             with anyio.fail_after(10):
                 while not reads:  # noqa: ASYNC110  # nobody rings

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 
-from dockbell.stores.sqlite import SqliteView
+from dockbell.stores.sqlite import SqliteReadStore
 from tests.stores import pages
 from tests.web.sites import Filled, Served, serve
 
@@ -234,14 +234,14 @@ async def test_events_that_are_pruned_while_they_are_read_are_not_left_out_in_si
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled = await served.fill(*"abcdef")
-    read_events = SqliteView.read_events
+    read_events = SqliteReadStore.read_events
 
     async def prune_and_read(*args: Any) -> Any:
         if len(await filled.events()) > 2:
             await filled.prune(2)
         return await read_events(*args)
 
-    monkeypatch.setattr(SqliteView, "read_events", prune_and_read)
+    monkeypatch.setattr(SqliteReadStore, "read_events", prune_and_read)
     assert (await filled.ask(after=position(filled, 1))).status_code == 410
     assert sequences(await filled.ask()) == [5, 6]
 

@@ -61,7 +61,7 @@ async def test_it_is_ready_while_its_feeds_are_read_and_its_sinks_reached(site: 
 
 
 async def test_a_blind_feed_hinders(site: Served) -> None:
-    state = await site.store.open_feed((await site.view.load_feeds())[0].feed)
+    state = await site.store.open_feed((await site.read_store.load_feeds())[0].feed)
     await site.store.save_problem(state.id, "source main: HTTP 401")
     response = await site.client.get("/readyz")
     assert response.status_code == 503

@@ -136,7 +136,7 @@ async def test_what_was_counted_is_told_although_the_store_does_not_answer(
     scraper: Scraper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "_PATIENCE", timedelta(seconds=0.05))
-    monkeypatch.setattr(type(scraper.site.view), "find_last_changes", lambda _: anyio.sleep_forever())
+    monkeypatch.setattr(type(scraper.site.read_store), "find_last_changes", lambda _: anyio.sleep_forever())
     scraper.telemetry.emit(SinkFails("erp", "connection refused", timedelta(seconds=1)))
     assert await scraper.find("status_complete") == [0]
     assert await scraper.find("feed_records") == []
@@ -147,7 +147,7 @@ async def test_a_store_that_fails_leaves_its_numbers_out(scraper: Scraper, monke
     async def fail(_: object) -> None:
         raise StoreError("store: is damaged")
 
-    monkeypatch.setattr(type(scraper.site.view), "load_feeds", fail)
+    monkeypatch.setattr(type(scraper.site.read_store), "load_feeds", fail)
     assert await scraper.find("status_complete") == [0]
 
 

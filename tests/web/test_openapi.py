@@ -15,7 +15,7 @@ from schemathesis import BaseSchema
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi import checks
 
-from dockbell.ports import Wish
+from dockbell.ports import CommandKind
 from tests.fakes import NOON
 from tests.web.sites import Served, serve
 from tests.web.stories import bury_letters
@@ -60,7 +60,7 @@ async def _fill(site: Served) -> None:
     filled = await site.fill("a", "b", resource="shipments")
     await filled.put("a", n=1)
     await bury_letters(site, "erp", filled.feed, (1, "a"), (2, "b"))
-    await site.desk.make_wish(filled.feed, Wish.RECONCILE, NOON)
+    await site.command_store.make_command(filled.feed, CommandKind.RECONCILE, NOON)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from dockbell import __version__
 from dockbell.app.scheduler import next_time
 from dockbell.config import Secret, WebSettings
 from dockbell.errors import ConfigError
-from dockbell.stores.sqlite import SqliteView
+from dockbell.stores.sqlite import SqliteReadStore
 from dockbell.web import Site
 from tests.fakes import Ear
 from tests.stores import pages
@@ -29,9 +29,9 @@ def open_site(served: Served, listen: str, ear: Ear | None = None) -> Site:
     return Site(
         settings,
         config=lambda: served.config,
-        view=served.view,
-        page_view=served.view,
-        desk=served.desk,
+        read_store=served.read_store,
+        page_view=served.read_store,
+        command_store=served.command_store,
         recent=served.recent,
         outbox=served.store.outbox,
         telemetry=telemetry,
@@ -85,7 +85,7 @@ async def test_an_error_that_nobody_foresaw_is_a_problem_too(
     async def fail(*_: object) -> None:
         raise RuntimeError("the disk is gone")
 
-    monkeypatch.setattr(SqliteView, "load_feeds", fail)
+    monkeypatch.setattr(SqliteReadStore, "load_feeds", fail)
     answer = await shared.client.get("/feeds")
     assert answer.status_code == 500
     assert answer.json()["detail"] == "dockbell met an error of its own, RuntimeError; its log has more"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dockbell.core import key
 from dockbell.core.model import Feed
-from dockbell.stores.sqlite import SqliteView
+from dockbell.stores.sqlite import SqliteReadStore
 from tests.stores import pages
 from tests.web.sites import Filled, Served
 
@@ -91,7 +91,7 @@ async def test_records_that_were_read_as_the_feed_began_to_be_read_differently_a
 ) -> None:
     filled = await shared.fill("a", "b")
     await pages.close_pass(filled.store, filled.state)
-    read_records = SqliteView.read_records
+    read_records = SqliteReadStore.read_records
 
     async def rebaseline() -> None:
         statement = pages.a_statement(parts=["key"])
@@ -105,7 +105,7 @@ async def test_records_that_were_read_as_the_feed_began_to_be_read_differently_a
             await rebaseline()
         return found
 
-    monkeypatch.setattr(SqliteView, "read_records", read_meanwhile)
+    monkeypatch.setattr(SqliteReadStore, "read_records", read_meanwhile)
     page = (await filled.client.get(filled.state_url)).json()
     assert page["complete"] is False
 
@@ -114,7 +114,7 @@ async def test_records_that_were_read_before_the_first_pass_ended_are_not_comple
     shared: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled = await shared.fill("a")
-    read_records = SqliteView.read_records
+    read_records = SqliteReadStore.read_records
 
     async def read_and_close(*args: Any) -> Any:
         found = await read_records(*args)
@@ -122,7 +122,7 @@ async def test_records_that_were_read_before_the_first_pass_ended_are_not_comple
         await pages.close_pass(filled.store, filled.state)
         return found
 
-    monkeypatch.setattr(SqliteView, "read_records", read_and_close)
+    monkeypatch.setattr(SqliteReadStore, "read_records", read_and_close)
     page = (await filled.client.get(filled.state_url)).json()
     assert ([each["key"] for each in page["records"]], page["complete"]) == (["a"], False)
 
@@ -177,7 +177,7 @@ async def test_a_record_is_answered_with_its_revision_and_the_position(shared: S
 
 async def test_a_deleted_record_is_gone_and_an_unknown_one_was_never_there(shared: Served) -> None:
     filled = await shared.fill("a")
-    _, record = await shared.view.read_record(filled.feed, "a")
+    _, record = await shared.read_store.read_record(filled.feed, "a")
     assert record is not None
     await filled.delete(record.row)
     gone = await filled.client.get(f"{filled.state_url}/a")
@@ -280,7 +280,7 @@ async def test_a_reader_of_state_and_feed_ends_up_with_what_is_stored(
     filled = await shared.fill(*"abcd")
     copy = Copy(filled)
     for what, text, n in steps:
-        _, record = await shared.view.read_record(filled.feed, text)
+        _, record = await shared.read_store.read_record(filled.feed, text)
         if what == "read":
             await copy.read_page()
         elif what == "put":
@@ -290,5 +290,5 @@ async def test_a_reader_of_state_and_feed_ends_up_with_what_is_stored(
     copy.is_done = False
     while not copy.is_done:
         await copy.read_page()
-    _, stored = await shared.view.read_records(filled.feed, 0, 100)
+    _, stored = await shared.read_store.read_records(filled.feed, 0, 100)
     assert copy.records == {record.key: json.loads(record.body or b"") for record in stored}

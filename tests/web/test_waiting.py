@@ -7,7 +7,7 @@ import pytest
 
 from dockbell.core.model import Feed
 from dockbell.ports import Bell, Extent
-from dockbell.stores.sqlite import SqliteView
+from dockbell.stores.sqlite import SqliteReadStore
 from dockbell.web.problem import Problem
 from dockbell.web.waiting import WaitingRoom
 from tests.web.sites import Served
@@ -17,13 +17,13 @@ from tests.web.sites import Served
 def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[Feed]:
     """Count how often the store is asked how far a feed goes."""
     counted: Counter[Feed] = Counter()
-    find_extent = SqliteView.find_extent
+    find_extent = SqliteReadStore.find_extent
 
-    async def find_and_count(view: SqliteView, feed: Feed) -> Extent | None:
+    async def find_and_count(read_store: SqliteReadStore, feed: Feed) -> Extent | None:
         counted[feed] += 1
-        return await find_extent(view, feed)
+        return await find_extent(read_store, feed)
 
-    monkeypatch.setattr(SqliteView, "find_extent", find_and_count)
+    monkeypatch.setattr(SqliteReadStore, "find_extent", find_and_count)
     return counted
 
 
@@ -34,7 +34,7 @@ async def _listen_for_ever() -> dict[str, str]:
 
 async def test_however_many_wait_the_store_is_asked_once_per_commit(served: Served, looks: Counter[Feed]) -> None:
     filled, other = await served.fill("a"), await served.fill("a")
-    room = WaitingRoom(served.view, served.store.outbox)
+    room = WaitingRoom(served.read_store, served.store.outbox)
     woken = []
 
     async def wait() -> None:
@@ -57,7 +57,7 @@ async def test_however_many_wait_the_store_is_asked_once_per_commit(served: Serv
 
 async def test_a_closed_room_sends_everybody_away_at_once(served: Served) -> None:
     filled = await served.fill("a")
-    room = WaitingRoom(served.view, served.store.outbox)
+    room = WaitingRoom(served.read_store, served.store.outbox)
 
     async def wait() -> None:
         async with room.attend(_listen_for_ever):
@@ -76,7 +76,7 @@ async def test_a_closed_room_sends_everybody_away_at_once(served: Served) -> Non
 
 
 async def test_a_full_room_takes_the_next_when_one_leaves(served: Served) -> None:
-    room = WaitingRoom(served.view, Bell(), most=1)
+    room = WaitingRoom(served.read_store, Bell(), most=1)
     for _ in range(2):
         async with room.attend(_listen_for_ever):
             with pytest.raises(Problem, match="1 wait already"):

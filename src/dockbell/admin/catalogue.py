@@ -12,7 +12,7 @@ from dockbell.config import Config
 from dockbell.core.document import decode
 from dockbell.core.model import Feed
 from dockbell.core.publishing.catalogue.document import Catalogue
-from dockbell.ports import View
+from dockbell.ports import ReadStore
 
 _RECORDS_MOST: Final = 2000
 _EVENTS_MOST: Final = 1000
@@ -29,33 +29,33 @@ class _Event(msgspec.Struct):
     data: _Data
 
 
-async def find_catalogue(config: Config, view: View | None) -> Catalogue:
+async def find_catalogue(config: Config, read_store: ReadStore | None) -> Catalogue:
     """Return the catalogue of a configuration.
 
     Args:
         config: The configuration.
-        view: Of the store; without one the schemas of records stay open.
+        read_store: Of the store; without one the schemas of records stay open.
     """
     feeds = [Feed(each.source, each.resource) for each in config.feeds()]
-    records = {feed: [] if view is None else await _sample(view, feed) for feed in feeds}
+    records = {feed: [] if read_store is None else await _sample(read_store, feed) for feed in feeds}
     contract = decode((files("dockbell.core.publishing") / "event.schema.json").read_bytes())
     return Catalogue(config, contract=contract, records=records, version=__version__)
 
 
-async def _sample(view: View, feed: Feed) -> list[bytes]:
+async def _sample(read_store: ReadStore, feed: Feed) -> list[bytes]:
     """Return records as they are stored, and as the last events show them: before the change, and the deleted ones."""
     records: list[bytes] = []
     row = 0
     while len(records) < _RECORDS_MOST:
-        _, found = await view.read_records(feed, row, _AT_ONCE)
+        _, found = await read_store.read_records(feed, row, _AT_ONCE)
         records += [record.body for record in found if record.body is not None]
         if len(found) < _AT_ONCE:
             break
         row = found[-1].row
-    extent = await view.find_extent(feed)
+    extent = await read_store.find_extent(feed)
     if extent is not None:
         after = max(extent.pruned, extent.last - _EVENTS_MOST)
-        for event in await view.read_events(feed, after, _EVENTS_MOST):
+        for event in await read_store.read_events(feed, after, _EVENTS_MOST):
             data = msgspec.json.decode(event.body, type=_Event).data
             records += [raw for raw in (bytes(data.before), bytes(data.after)) if raw != _NULL]
     return records

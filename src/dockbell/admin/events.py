@@ -11,7 +11,7 @@ import anyio
 
 from dockbell.config import Config
 from dockbell.core.model import RESOURCES, ChangeKind, Event, NoticeKind, StatementKind
-from dockbell.ports import View
+from dockbell.ports import ReadStore
 
 CHANGES: Final = tuple(kind.value for kinds in (ChangeKind, StatementKind, NoticeKind) for kind in kinds)
 """What an event may tell of: a change of a record, what is said of a feed, a notice to the operator."""
@@ -52,24 +52,24 @@ def find_types(config: Config) -> Sequence[str]:
     return [f"dockbell.{name}" for name in dict.fromkeys(names)]
 
 
-async def find_last(view: View, choice: Choice, count: int) -> tuple[Sequence[Event], int]:
+async def find_last(read_store: ReadStore, choice: Choice, count: int) -> tuple[Sequence[Event], int]:
     """Return the last ``count`` events that are asked for, oldest first, and the place after which others will come."""
-    newest = await view.read_latest(-1, 1)
+    newest = await read_store.read_latest(-1, 1)
     end = newest[-1][0] if newest else 0
     found: list[Event] = []
     top = end
     while top > 0 and len(found) < count:
         start = max(0, top - _AT_ONCE)
-        events = [event for place, event in await view.read_latest(start, top - start) if place <= top]
+        events = [event for place, event in await read_store.read_latest(start, top - start) if place <= top]
         found[:0] = filter(choice.takes, events)
         top = start
     return found[max(0, len(found) - count) :], end
 
 
-async def follow(view: View, choice: Choice, after: int) -> AsyncIterator[Event]:
+async def follow(read_store: ReadStore, choice: Choice, after: int) -> AsyncIterator[Event]:
     """Yield the events that are asked for as they are recorded after a place, for ever."""
     while True:
-        events = await view.read_latest(after, _AT_ONCE)
+        events = await read_store.read_latest(after, _AT_ONCE)
         for place, event in events:
             after = place
             if choice.takes(event):

@@ -9,7 +9,7 @@ from dockbell.admin.why import read_key
 from dockbell.core.comparing.purge import purge
 from dockbell.core.model import RESOURCES, Feed
 from dockbell.core.publishing.event import Composer
-from dockbell.ports import Store, StoredRecord, View
+from dockbell.ports import ReadStore, Store, StoredRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +32,20 @@ class Target:
         return self.record is not None and self.record.gone_at is None
 
 
-async def find_target(view: View, feed: Feed, given: str) -> Target | None:
+async def find_target(read_store: ReadStore, feed: Feed, given: str) -> Target | None:
     """Return the record that is meant by a key, as events or the API write it; None where nothing is stored of it.
 
     Raises:
         ValueError: What is given can be no key.
     """
-    state = next((state for state in await view.load_feeds() if state.feed == feed), None)
+    state = next((state for state in await read_store.load_feeds() if state.feed == feed), None)
     for key in read_key(given) if state is not None else ():
         assert state is not None
-        record = await view.find_record(state.id, key)
+        record = await read_store.find_record(state.id, key)
         if (
             record is not None
-            or await view.read_events_of(state.id, key, 1)
-            or await view.find_quarantined(state.id, 1, key=key)
+            or await read_store.read_events_of(state.id, key, 1)
+            or await read_store.find_quarantined(state.id, 1, key=key)
         ):
             return Target(feed, key, record)
     return None

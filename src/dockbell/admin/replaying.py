@@ -16,7 +16,7 @@ from dockbell.core.model import Event, Feed
 from dockbell.core.moment import parse_moment
 from dockbell.core.publishing.filters import Filter
 from dockbell.host.evaluator import SHARED
-from dockbell.ports import Candidate, Desk, Reach, Selection, Undelivered
+from dockbell.ports import Candidate, CommandStore, Reach, Selection, Undelivered
 
 SAMPLE: Final = 5
 """How many of the chosen events a dry run shows."""
@@ -130,7 +130,7 @@ class Replaying:
     """Chooses kept events that a sink's filters let through, and has them sent to it again.
 
     Args:
-        desk: Of the store.
+        command_store: Of the store.
         sink: The sink's name.
         settings: The sink's settings.
         reaches: How far it has come in each feed.
@@ -138,9 +138,14 @@ class Replaying:
     """
 
     def __init__(
-        self, desk: Desk, sink: str, settings: SinkSettings, reaches: Mapping[Feed, Reach], selection: Selection
+        self,
+        command_store: CommandStore,
+        sink: str,
+        settings: SinkSettings,
+        reaches: Mapping[Feed, Reach],
+        selection: Selection,
     ) -> None:
-        self._desk = desk
+        self._command_store = command_store
         self._sink = sink
         self._filter = Filter(settings)
         self._reaches = reaches
@@ -187,7 +192,7 @@ class Replaying:
         reach = self._reaches[feed]
         while begin < end:
             through = min(end, begin + _LOOK_AT_ONCE)
-            found = await self._desk.read_candidates(
+            found = await self._command_store.read_candidates(
                 self._sink, feed, reach, self._selection, within=(begin, through), limit=_AT_ONCE
             )
             begin = found[-1].event.sequence if len(found) == _AT_ONCE else through
@@ -204,7 +209,7 @@ class Replaying:
         """Offer events, those that wait already as well: they may have been delivered in this moment."""
         if not dry:
             async for portion in _paced([(each.event.sequence, each.event.key) for each in events]):
-                await self._desk.offer(self._sink, feed, portion, now)
+                await self._command_store.offer(self._sink, feed, portion, now)
         count.chosen += sum(not each.is_waiting for each in events)
 
     def _find_pruned(self) -> list[str]:
@@ -221,10 +226,10 @@ class Replaying:
         return lines
 
 
-async def forget_replays(desk: Desk, sink: str) -> int:
+async def forget_replays(command_store: CommandStore, sink: str) -> int:
     """Delete all replays of a sink that wait, in portions; return how many."""
     forgotten = 0
-    while count := await desk.forget_replays(sink, _WRITE_AT_ONCE):
+    while count := await command_store.forget_replays(sink, _WRITE_AT_ONCE):
         forgotten += count
         await anyio.sleep(_PAUSE.total_seconds())
     return forgotten
@@ -277,15 +282,17 @@ class Retried:
         ]
 
 
-async def retry_dead(desk: Desk, sink: str, settings: SinkSettings, selection: Selection, now: datetime) -> Retried:
+async def retry_dead(
+    command_store: CommandStore, sink: str, settings: SinkSettings, selection: Selection, now: datetime
+) -> Retried:
     """Have dead letters offered to their sink again, in portions; return what came of them."""
     came = Retried()
-    reaches = await desk.load_reaches(sink, settings.start)
+    reaches = await command_store.load_reaches(sink, settings.start)
     passing = Filter(settings)
-    async for feed, letters in _read_dead(desk, sink, selection):
+    async for feed, letters in _read_dead(command_store, sink, selection):
         # What the relay would leave out must not be lost on the way.
         within = (letters[0][0] - 1, letters[-1][0])
-        found = await desk.read_candidates(
+        found = await command_store.read_candidates(
             sink, feed, reaches[feed], replace(selection, failed=True), within=within, limit=len(letters)
         )
         held_back = {
@@ -295,34 +302,34 @@ async def retry_dead(desk: Desk, sink: str, settings: SinkSettings, selection: S
         }
         came.filtered += len(held_back)
         async for portion in _paced([letter for letter in letters if letter not in held_back]):
-            offered = await desk.offer(sink, feed, portion, now)
+            offered = await command_store.offer(sink, feed, portion, now)
             came.entered += offered.entered
             came.released += offered.released
             came.missing += offered.missing
     return came
 
 
-async def discard_dead(desk: Desk, sink: str, selection: Selection, now: datetime) -> tuple[int, int]:
+async def discard_dead(command_store: CommandStore, sink: str, selection: Selection, now: datetime) -> tuple[int, int]:
     """Delete dead letters, in portions; return how many, and how many keys go on because of it."""
     letters = released = 0
-    async for feed, events in _read_dead(desk, sink, selection):
+    async for feed, events in _read_dead(command_store, sink, selection):
         async for portion in _paced(events):
-            released += await desk.discard(sink, feed, portion, now)
+            released += await command_store.discard(sink, feed, portion, now)
         letters += len(events)
     return letters, released
 
 
-async def find_sinks_with_dead(desk: Desk) -> Sequence[str]:
+async def find_sinks_with_dead(command_store: CommandStore) -> Sequence[str]:
     """Return the names of sinks that have dead letters, also those that have left the configuration."""
-    return list(dict.fromkeys(group.sink for group in await desk.count_dead(None, Selection())))
+    return list(dict.fromkeys(group.sink for group in await command_store.count_dead(None, Selection())))
 
 
 async def _read_dead(
-    desk: Desk, sink: str, selection: Selection
+    command_store: CommandStore, sink: str, selection: Selection
 ) -> AsyncIterator[tuple[Feed, Sequence[tuple[int, str]]]]:
     """Yield the chosen dead letters by feed in portions, each a sequence and a key."""
     last: Undelivered | None = None
-    while found := await desk.read_dead(sink, selection, _AT_ONCE, last):
+    while found := await command_store.read_dead(sink, selection, _AT_ONCE, last):
         last = found[-1]
         for feed in dict.fromkeys(each.letter.feed for each in found):
             yield feed, [(each.letter.sequence, each.letter.key) for each in found if each.letter.feed == feed]

@@ -16,7 +16,7 @@ from dockbell.config import SinkSettings, format_duration
 from dockbell.core.model import NOTICES, Event, Feed
 from dockbell.core.publishing.filters import Filter
 from dockbell.host.evaluator import SHARED, Judge, Ration
-from dockbell.ports import Condition, SinkState, View
+from dockbell.ports import Condition, ReadStore, SinkState
 
 QUIET_AFTER: Final = timedelta(hours=1)
 _JUDGED_MOST: Final = 10
@@ -102,11 +102,11 @@ class Silences:
     """Finds them again and again, and judges the last events of a feed anew only where there are others.
 
     Args:
-        view: Of the store.
+        read_store: Of the store.
     """
 
-    def __init__(self, view: View) -> None:
-        self._view = view
+    def __init__(self, read_store: ReadStore) -> None:
+        self._read_store = read_store
         self._judge = Ration(SHARED)
         self._sinks: Mapping[str, SinkSettings] = {}
         self._filters: Mapping[str, Filter] = {}
@@ -117,7 +117,7 @@ class Silences:
         if sinks is not self._sinks:  # they were configured anew
             self._sinks, self._sifted = sinks, {}
             self._filters = {name: Filter(settings) for name, settings in sinks.items()}
-        changed_at = await self._view.find_last_changes()
+        changed_at = await self._read_store.find_last_changes()
         sifted = {each.feed: await self._sift(each) for each in status.feeds}
         silent = {
             each.feed: judge_feed_silence(each, changed_at.get(each.feed), sifted[each.feed], status.at)
@@ -137,7 +137,7 @@ class Silences:
         last = status.state.sequence if status.state is not None else 0
         known, sifted = self._sifted.get(status.feed, (-1, Sifted()))
         if known != last:
-            events = await self._view.read_events(status.feed, max(0, last - _JUDGED_MOST), _JUDGED_MOST)
+            events = await self._read_store.read_events(status.feed, max(0, last - _JUDGED_MOST), _JUDGED_MOST)
             changes = [event for event in events if event.key]
             sifted = await sift(status.feed, changes, self._filters, self._judge)
             self._sifted[status.feed] = last, sifted

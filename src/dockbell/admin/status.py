@@ -16,7 +16,7 @@ from dockbell.core.moment import parse_moment
 from dockbell.core.reading.listing_profile import ListingProfile
 from dockbell.core.reading.shape import is_own_id
 from dockbell.core.reading.window import choose_lookback
-from dockbell.ports import Condition, FeedState, Footprint, Quarantined, SinkState, View
+from dockbell.ports import Condition, FeedState, Footprint, Quarantined, ReadStore, SinkState
 
 OWED_MOST: Final = timedelta(minutes=5)
 """A sink that owes an event for longer is worth a look."""
@@ -207,7 +207,7 @@ class Reason:
 
 
 async def load_status(
-    view: View,
+    read_store: ReadStore,
     feeds: Iterable[FeedSettings],
     sinks: Iterable[str],
     *,
@@ -218,23 +218,25 @@ async def load_status(
     """Return how the feeds and sinks of a configuration stand in a store; what has left the configuration is left out.
 
     Args:
-        view: Of the store.
+        read_store: Of the store.
         feeds: Those that are configured.
         sinks: The names of those that are configured.
         at: The time.
         holder: Who works on the store; empty when nobody does.
         next_time: When something is due that happens at an interval or by a cron line, and happened at a given time.
     """
-    states = {state.feed: state for state in await view.load_feeds()}
-    records = await view.count_records()
-    known = {state.name: state for state in await view.load_sinks()}
+    states = {state.feed: state for state in await read_store.load_feeds()}
+    records = await read_store.count_records()
+    known = {state.name: state for state in await read_store.load_sinks()}
     return Status(
         at=at,
         holder=holder,
-        feeds=tuple([await _load_feed(view, each, states, records, at=at, next_time=next_time) for each in feeds]),
+        feeds=tuple(
+            [await _load_feed(read_store, each, states, records, at=at, next_time=next_time) for each in feeds]
+        ),
         sinks=tuple(known.get(name, SinkState(name, 0, 0, 0, None, "")) for name in sinks),
-        footprint=await view.measure(),
-        crowding=await _find_crowding(view, states, at),
+        footprint=await read_store.measure(),
+        crowding=await _find_crowding(read_store, states, at),
     )
 
 
@@ -298,7 +300,7 @@ def describe_feed(status: FeedStatus, at: datetime) -> Iterator[str]:
 
 
 async def _load_feed(
-    view: View,
+    read_store: ReadStore,
     each: FeedSettings,
     states: Mapping[Feed, FeedState],
     records: Mapping[Feed, int],
@@ -323,8 +325,8 @@ async def _load_feed(
         expected_at,
         _find_pass_expectation(each.settings, state, next_time) if RESOURCES[feed.resource].polled else None,
         _find_lookback(each.settings, state, at) if RESOURCES[feed.resource].polled else None,
-        await _find_gap(view, state),
-        tuple(await view.find_quarantined(state.id, _BAD_MOST)),
+        await _find_gap(read_store, state),
+        tuple(await read_store.find_quarantined(state.id, _BAD_MOST)),
         tuple(place for place in each.settings.drop if place not in state.dropped),
     )
 
@@ -348,8 +350,8 @@ def _find_lookback(settings: ResourceSettings, state: FeedState, at: datetime) -
     return choose_lookback(settings.lookback, clock, state.lateness.lookback(at))
 
 
-async def _find_gap(view: View, state: FeedState) -> Gap | None:
-    for _, event in await view.read_events_of(state.id, "", 1, change=StatementKind.GAP):
+async def _find_gap(read_store: ReadStore, state: FeedState) -> Gap | None:
+    for _, event in await read_store.read_events_of(state.id, "", 1, change=StatementKind.GAP):
         data = decode(event.body)["data"]
         ended_at = parse_moment(data["to"])
         assert ended_at is not None, "a gap has an end"
@@ -357,10 +359,10 @@ async def _find_gap(view: View, state: FeedState) -> Gap | None:
     return None
 
 
-async def _find_crowding(view: View, states: Mapping[Feed, FeedState], at: datetime) -> Crowding | None:
+async def _find_crowding(read_store: ReadStore, states: Mapping[Feed, FeedState], at: datetime) -> Crowding | None:
     if NOTICES not in states:
         return None
-    for told_at, event in await view.read_events_of(states[NOTICES].id, "", 1, change=NoticeKind.CROWDED):
+    for told_at, event in await read_store.read_events_of(states[NOTICES].id, "", 1, change=NoticeKind.CROWDED):
         if at - told_at <= CROWDED_FOR:
             return Crowding(told_at, decode(event.body)["data"]["reason"])
     return None

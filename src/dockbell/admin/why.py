@@ -19,7 +19,7 @@ from dockbell.core.model import Event, Feed
 from dockbell.core.publishing.filters import Filter
 from dockbell.core.reading.shape import is_own_id
 from dockbell.host.evaluator import SHARED, Judge, Ration
-from dockbell.ports import FeedState, Noted, Quarantined, RunRecord, Standing, StoredRecord, View
+from dockbell.ports import FeedState, Noted, Quarantined, ReadStore, RunRecord, Standing, StoredRecord
 
 _NOTES_MOST: Final = 100
 _EVENTS_MOST: Final = 100
@@ -150,7 +150,7 @@ class RecordHistory:
 
 
 async def find_account(
-    view: View,
+    read_store: ReadStore,
     feed: Feed,
     given: str,
     *,
@@ -161,7 +161,7 @@ async def find_account(
     """Return all that is known of a record.
 
     Args:
-        view: Of the store.
+        read_store: Of the store.
         feed: Where the record is.
         given: Its key string, or what it may be taken for: the key as the API writes it.
         feeds: Those that are configured.
@@ -172,29 +172,31 @@ async def find_account(
         ValueError: What is given can be no key.
     """
     settings = next((each for each in feeds if Feed(each.source, each.resource) == feed), None)
-    state = next((state for state in await view.load_feeds() if state.feed == feed), None)
+    state = next((state for state in await read_store.load_feeds() if state.feed == feed), None)
     keys = read_key(given)
-    accounts = [await _find_account(view, RecordHistory(at, feed, key, settings, state), sinks) for key in keys]
+    accounts = [await _find_account(read_store, RecordHistory(at, feed, key, settings, state), sinks) for key in keys]
     return next((account for account in accounts if account.is_known), accounts[0])
 
 
-async def find_told(view: View, feed: Feed, sequence: int, *, sinks: Mapping[str, SinkSettings]) -> EventTrace | None:
+async def find_told(
+    read_store: ReadStore, feed: Feed, sequence: int, *, sinks: Mapping[str, SinkSettings]
+) -> EventTrace | None:
     """Return one event, and where it is; None where it is not kept.
 
     Args:
-        view: Of the store.
+        read_store: Of the store.
         feed: Its feed.
         sequence: Its number there.
         sinks: Those that are configured, by name.
     """
-    state = next((state for state in await view.load_feeds() if state.feed == feed), None)
-    found = None if state is None else await view.find_event(feed, sequence)
+    state = next((state for state in await read_store.load_feeds() if state.feed == feed), None)
+    found = None if state is None else await read_store.find_event(feed, sequence)
     if state is None or found is None:
         return None
     # Whether an event is tried or waits behind another is told by those before it.
-    last = await view.read_events_of(state.id, found[1].key, _EVENTS_MOST)
+    last = await read_store.read_events_of(state.id, found[1].key, _EVENTS_MOST)
     events = [*(each for each in last if each[1].sequence < sequence), found]
-    standings = {standing.sink: standing for standing in await view.load_standings(state.id, found[1].key)}
+    standings = {standing.sink: standing for standing in await read_store.load_standings(state.id, found[1].key)}
     return (await _tell_events(events, standings, sinks))[-1]
 
 
@@ -222,16 +224,18 @@ def _is_key(text: str) -> bool:
     return True
 
 
-async def _find_account(view: View, account: RecordHistory, sinks: Mapping[str, SinkSettings]) -> RecordHistory:
+async def _find_account(
+    read_store: ReadStore, account: RecordHistory, sinks: Mapping[str, SinkSettings]
+) -> RecordHistory:
     state, key, at = account.state, account.key, account.at
     if state is None:
         return account
-    record = await view.find_record(state.id, key)
-    notes = await view.read_notes(state.id, key, _NOTES_MOST)
+    record = await read_store.find_record(state.id, key)
+    notes = await read_store.read_notes(state.id, key, _NOTES_MOST)
     dated = record.modified if record is not None else notes[-1].modified if notes else None
     after = at if dated is None else min(dated, at) - _SLACK
-    events = await view.read_events_of(state.id, key, _EVENTS_MOST)
-    standings = {standing.sink: standing for standing in await view.load_standings(state.id, key)}
+    events = await read_store.read_events_of(state.id, key, _EVENTS_MOST)
+    standings = {standing.sink: standing for standing in await read_store.load_standings(state.id, key)}
     return RecordHistory(
         at,
         account.feed,
@@ -239,8 +243,8 @@ async def _find_account(view: View, account: RecordHistory, sinks: Mapping[str, 
         account.settings,
         state,
         record,
-        tuple(await view.find_quarantined(state.id, 2, key=key)),
-        tuple(await view.read_covering_runs(state.id, dated, after, _RUNS_MOST)),
+        tuple(await read_store.find_quarantined(state.id, 2, key=key)),
+        tuple(await read_store.read_covering_runs(state.id, dated, after, _RUNS_MOST)),
         tuple(notes),
         await _tell_events(events, standings, sinks),
     )

@@ -14,8 +14,8 @@ from dockbell.core.model import Feed
 from dockbell.detection.reader import Reader
 from dockbell.detection.reconciler import Reconciler, describe
 from dockbell.errors import StoreError, StoreUnavailable, is_due_to
-from dockbell.ports import REWRITE_MOST, Alarm, Store, Wish, Wished
-from dockbell.telemetry import Telemetry, WishFulfilled
+from dockbell.ports import REWRITE_MOST, Alarm, Command, CommandKind, Store
+from dockbell.telemetry import CommandFinished, Telemetry
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class _Errand:
     ended: anyio.Event = field(default_factory=anyio.Event)
 
 
-class Attendant:
+class CommandRunner:
     """Looks for wishes, and sees to each."""
 
     def __init__(
@@ -64,26 +64,26 @@ class Attendant:
             while True:
                 await alarm.wait()
                 try:
-                    wishes = await self._store.take_wishes()
+                    commands = await self._store.take_commands()
                 except StoreError as error:  # the wishes are still there when it is mended
                     if told != str(error):  # it is looked at twice a second
                         self._telemetry.emit_failure("attendant", error)
                     told = str(error)
                     continue
                 told = ""
-                for wished in wishes:
-                    if wished.id not in self._busy:
-                        self._busy[wished.id] = _Errand(wished.feed)
-                        group.start_soon(self.see_to, wished, reload)
+                for command in commands:
+                    if command.id not in self._busy:
+                        self._busy[command.id] = _Errand(command.feed)
+                        group.start_soon(self.see_to, command, reload)
 
-    async def see_to(self, wished: Wished, reload: Callable[[], Awaitable[str]] | None = None) -> None:
+    async def see_to(self, command: Command, reload: Callable[[], Awaitable[str]] | None = None) -> None:
         """Do what is wished, and store what came of it."""
-        errand = self._busy.setdefault(wished.id, _Errand(wished.feed))
+        errand = self._busy.setdefault(command.id, _Errand(command.feed))
         try:
             with errand.scope:
-                await self._see_to(wished, reload)
+                await self._see_to(command, reload)
         finally:
-            del self._busy[wished.id]
+            del self._busy[command.id]
             errand.ended.set()
 
     async def leave(self, feeds: Collection[Feed]) -> None:
@@ -93,28 +93,28 @@ class Attendant:
                 errand.scope.cancel()
                 await errand.ended.wait()
 
-    async def _see_to(self, wished: Wished, reload: Callable[[], Awaitable[str]] | None) -> None:
+    async def _see_to(self, command: Command, reload: Callable[[], Awaitable[str]] | None) -> None:
         try:
-            if wished.wish is Wish.RELOAD:
+            if command.kind is CommandKind.RELOAD:
                 outcome = "complete: no daemon runs, nothing to reload" if reload is None else await reload()
-            elif wished.wish is Wish.PURGE and wished.feed is not None:
-                outcome = await self._purge(wished.feed, wished.key)
-            elif wished.feed is not None and wished.feed in self._readers:
-                outcome = await self._do(wished.wish, self._readers[wished.feed], self._reconcilers[wished.feed])
+            elif command.kind is CommandKind.PURGE and command.feed is not None:
+                outcome = await self._purge(command.feed, command.key)
+            elif command.feed is not None and command.feed in self._readers:
+                outcome = await self._do(command.kind, self._readers[command.feed], self._reconcilers[command.feed])
             else:
                 outcome = "failed: the feed is not configured"
         except Exception as error:  # noqa: BLE001  # whatever it is, other wishes are seen to
             if is_due_to(error, StoreUnavailable):
                 return  # told by the store; the wish is still there when it is mended
-            self._telemetry.emit_failure(f"{wished.feed or 'dockbell'}: {wished.wish}", error)
+            self._telemetry.emit_failure(f"{command.feed or 'dockbell'}: {command.kind}", error)
             outcome = f"failed: {type(error).__name__}: {error}; the log has more"
         try:
-            await self._store.fulfil(wished, outcome)
+            await self._store.finish_command(command, outcome)
         except Exception as error:  # noqa: BLE001  # it will be seen to again
-            self._telemetry.emit_failure(f"{wished.feed or 'dockbell'}: {wished.wish}", error)
+            self._telemetry.emit_failure(f"{command.feed or 'dockbell'}: {command.kind}", error)
         else:
-            if wished.feed is not None:
-                self._telemetry.emit(WishFulfilled(wished.feed, f"{wished.wish} {wished.key}".strip(), outcome))
+            if command.feed is not None:
+                self._telemetry.emit(CommandFinished(command.feed, f"{command.kind} {command.key}".strip(), outcome))
 
     async def _purge(self, feed: Feed, key: str) -> str:
         outcome = await purge_record(self._store, feed, key, name=self._name, rewrite_most=REWRITE_MOST)
@@ -123,13 +123,13 @@ class Attendant:
             await self._reconcilers[feed].look()
         return outcome
 
-    async def _do(self, wish: Wish, reader: Reader, reconciler: Reconciler) -> str:
-        match wish:
-            case Wish.RECONCILE:
+    async def _do(self, kind: CommandKind, reader: Reader, reconciler: Reconciler) -> str:
+        match kind:
+            case CommandKind.RECONCILE:
                 return await describe(reconciler)
-            case Wish.APPROVE:
+            case CommandKind.APPROVE:
                 return await describe(reconciler, approve=True)
-            case Wish.REJECT:
+            case CommandKind.REJECT:
                 state = await reader.state()
                 rows = await self._store.find_suspected(state.id) if state.held else ()
                 await self._store.keep(state.id, rows, Finding.KEPT, ignored_until_seen=True)
@@ -137,7 +137,7 @@ class Attendant:
                 await reconciler.look()
                 return f"complete: {len(rows)} records are kept until they are seen again"
             case _:
-                decision = Decision.ABSORB if wish is Wish.ABSORB else Decision.PUBLISH
+                decision = Decision.ABSORB if kind is CommandKind.ABSORB else Decision.PUBLISH
                 await self._store.decide_drift((await reader.state()).id, decision)
                 await reader.reload()
                 return await describe(reconciler)

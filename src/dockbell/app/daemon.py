@@ -18,8 +18,8 @@ from anyio.abc import TaskGroup
 from dockbell.admin.looking import Outlook
 from dockbell.admin.status import Status, find_reasons, load_status
 from dockbell.app import opening
-from dockbell.app.crew import Changes, Crew, assemble, open_news
-from dockbell.app.post import Post
+from dockbell.app.agent_task import AgentTask
+from dockbell.app.agents import Agents, Changes, assemble, open_news
 from dockbell.app.scheduler import Alarm, Scheduler, next_time
 from dockbell.app.systemd import Supervisor
 from dockbell.config import Config, WebSettings
@@ -27,7 +27,7 @@ from dockbell.core.model import Feed
 from dockbell.detection.poller import trailing_every
 from dockbell.errors import ConfigError, DockbellError, StoreUnavailable
 from dockbell.host.descriptors import raise_limit
-from dockbell.ports import Bell, View
+from dockbell.ports import Bell, ReadStore
 from dockbell.telemetry import AgentFails, Reloaded, ReloadRefused, Started, Stopping, Telemetry
 from dockbell.telemetry.recent import STEP, STEPS, Recent
 
@@ -64,7 +64,7 @@ class Daemon:
     """A crew at work, each feed and each sink at a post of its own.
 
     Args:
-        crew: Who works.
+        agents: Who works.
         scheduler: Says when.
         read_again: Returns the configuration as it is written now; None where it cannot have changed.
         supervisor: Is told how the daemon stands.
@@ -72,14 +72,14 @@ class Daemon:
 
     def __init__(
         self,
-        crew: Crew,
+        agents: Agents,
         scheduler: Scheduler,
         *,
         read_again: Callable[[], Config] | None = None,
         supervisor: Supervisor,
     ) -> None:
-        self._crew = crew
-        self._telemetry = crew.telemetry
+        self._crew = agents
+        self._telemetry = agents.telemetry
         self._recent = Recent(opening.now)
         self._telemetry.listen(self._recent.hear)
         self._metrics: Metrics | None = None
@@ -88,12 +88,12 @@ class Daemon:
         self._supervisor = supervisor
         self._outlook = Outlook(self._load_status)
         self._turn = anyio.Lock()
-        self._feeds: dict[Feed, Post] = {}
-        self._relays: dict[str, Post] = {}
-        self._janitor: Post | None = None
+        self._feeds: dict[Feed, AgentTask] = {}
+        self._relays: dict[str, AgentTask] = {}
+        self._janitor: AgentTask | None = None
         self._site: _OpenSite | None = None
         self._served: WebSettings | None = None
-        self._serving: Post | None = None
+        self._serving: AgentTask | None = None
         self._detecting: TaskGroup
         self._delivering: TaskGroup
 
@@ -106,29 +106,29 @@ class Daemon:
             ConfigError: The address of ``[web]`` cannot be listened on; nothing was begun.
             StoreError: The store cannot be looked at.
         """
-        crew = self._crew
-        site = await self._open_site(crew.config)
+        agents = self._crew
+        site = await self._open_site(agents.config)
         async with anyio.create_task_group() as telling:
-            telling.start_soon(crew.notifier.run)
+            telling.start_soon(agents.notifier.run)
             async with anyio.create_task_group() as self._delivering:
                 async with anyio.create_task_group() as self._detecting:
-                    self._serve(site, crew.config.web)
-                    self._man()
+                    self._serve(site, agents.config.web)
+                    self._start_missing()
                     self._detecting.start_soon(self._recover)
                     self._detecting.start_soon(self._attend)
                     self._detecting.start_soon(self._reload_whenever, reloads)
                     self._detecting.start_soon(self._outlook.run)
                     self._detecting.start_soon(self._supervisor.watch, self._look)
-                    self._telemetry.emit(Started(crew.config.name, len(crew.readers), tuple(crew.relays)))
+                    self._telemetry.emit(Started(agents.config.name, len(agents.readers), tuple(agents.relays)))
                     self._supervisor.ready(self._describe())
                     await stop.wait()
                     self._detecting.cancel_scope.cancel()
                 self._telemetry.emit(Stopping())
                 self._supervisor.stopping(str(Stopping()))
-                for relay in crew.relays.values():
+                for relay in agents.relays.values():
                     relay.stop()
             telling.cancel_scope.cancel()
-        await crew.notifier.finish()
+        await agents.notifier.finish()
 
     async def reload(self) -> str:
         """Read the configuration again and follow it; return what came of it: ``complete: …`` or ``failed: …``."""
@@ -163,13 +163,13 @@ class Daemon:
             ConfigError: It cannot be used, or not without a restart; nothing was changed.
             StoreError: The store cannot be read; some of it was changed.
         """
-        crew = self._crew
-        changes = crew.find_changes(config)
+        agents = self._crew
+        changes = agents.find_changes(config)
         moves = config.web != self._served
         site = await self._open_site(config) if moves else None
         try:
             opened = await open_news(config, changes, self._telemetry)
-            await crew.store.recovered()
+            await agents.store.recovered()
         except BaseException:
             if site is not None:
                 await site.aclose()
@@ -181,18 +181,18 @@ class Daemon:
         try:
             while True:
                 try:
-                    await crew.attendant.leave(left.feeds.ending)
-                    await crew.adopt(config, opened, left)
+                    await agents.command_runner.leave(left.feeds.ending)
+                    await agents.adopt(config, opened, left)
                     break
                 except StoreUnavailable:
-                    self._man()
-                    await crew.store.recovered()
-                    left = crew.find_changes(config)
+                    self._start_missing()
+                    await agents.store.recovered()
+                    left = agents.find_changes(config)
         finally:
-            self._man()
-            self._recent.keep(crew.readers, crew.relays)
+            self._start_missing()
+            self._recent.keep(agents.readers, agents.relays)
             if self._metrics is not None:
-                self._metrics.expect(crew.readers, crew.relays)
+                self._metrics.expect(agents.readers, agents.relays)
         return changes
 
     async def _end(self, changes: Changes, config: Config, *, moves: bool) -> None:
@@ -213,19 +213,19 @@ class Daemon:
 
     # Posts ------------------------------------------------------------------------------------------------------------
 
-    def _man(self) -> None:
+    def _start_missing(self) -> None:
         """Begin the work of all that have none."""
         for feed in self._crew.readers:
             if feed not in self._feeds:
-                self._feeds[feed] = Post(self._detecting, partial(self._read, feed))
+                self._feeds[feed] = AgentTask(self._detecting, partial(self._read, feed))
         for name, relay in self._crew.relays.items():
             if name not in self._relays:
-                self._relays[name] = Post(self._delivering, relay.run)
+                self._relays[name] = AgentTask(self._delivering, relay.run)
         if self._janitor is None:
-            self._janitor = Post(self._detecting, self._prune)
+            self._janitor = AgentTask(self._detecting, self._prune)
 
     async def _read(self, feed: Feed) -> None:
-        crew = self._crew
+        agents = self._crew
         self._recent.forget_progress([feed])  # of a run that was cut short when it was configured otherwise
         with ExitStack() as stack:
 
@@ -233,15 +233,17 @@ class Daemon:
                 return stack.enter_context(self._scheduler.repeat(f"{name} {feed}", every))
 
             async with anyio.create_task_group() as group:
-                group.start_soon(crew.reconcilers[feed].run, stack.enter_context(self._scheduler.alarm(f"pass {feed}")))
-                if feed in crew.pollers:
-                    settings = crew.readers[feed].settings
-                    group.start_soon(crew.pollers[feed].run, repeat("poll", settings.schedule))
-                    group.start_soon(crew.pollers[feed].run_trailing, repeat("trail", trailing_every(settings)))
-                if crew.readers[feed].resource.addressable:
-                    group.start_soon(crew.reconcilers[feed].inquirer.run)
-                if feed in crew.detailers:
-                    group.start_soon(crew.detailers[feed].run)
+                group.start_soon(
+                    agents.reconcilers[feed].run, stack.enter_context(self._scheduler.alarm(f"pass {feed}"))
+                )
+                if feed in agents.pollers:
+                    settings = agents.readers[feed].settings
+                    group.start_soon(agents.pollers[feed].run, repeat("poll", settings.schedule))
+                    group.start_soon(agents.pollers[feed].run_trailing, repeat("trail", trailing_every(settings)))
+                if agents.readers[feed].resource.addressable:
+                    group.start_soon(agents.reconcilers[feed].inquirer.run)
+                if feed in agents.detailers:
+                    group.start_soon(agents.detailers[feed].run)
 
     async def _prune(self) -> None:
         with self._scheduler.repeat("prune", _PRUNE_EVERY) as alarm:
@@ -249,7 +251,7 @@ class Daemon:
 
     async def _attend(self) -> None:
         with self._scheduler.repeat("wishes", _LOOK_EVERY) as alarm:
-            await self._crew.attendant.run(alarm, self.reload)
+            await self._crew.command_runner.run(alarm, self.reload)
 
     async def _reload_whenever(self, reloads: Bell) -> None:
         rings = 0
@@ -267,19 +269,19 @@ class Daemon:
 
         is_there = self._site is not None and self._served is not None and self._served.listen == config.web.listen
         async with AsyncExitStack() as stack:
-            view, page_view = await opening.open_view(config), await opening.open_view(config)
-            stack.push_async_callback(view.aclose)
+            read_store, page_view = await opening.open_read_store(config), await opening.open_read_store(config)
+            stack.push_async_callback(read_store.aclose)
             stack.push_async_callback(page_view.aclose)
-            desk = await opening.open_desk(config)
-            stack.push_async_callback(desk.aclose)
+            command_store = await opening.open_command_store(config)
+            stack.push_async_callback(command_store.aclose)
             if self._metrics is None:
-                await self._recall(view)
+                await self._recall(read_store)
             site = Site(
                 config.web,
                 config=lambda: self._crew.config,
-                view=view,
+                read_store=read_store,
                 page_view=page_view,
-                desk=desk,
+                command_store=command_store,
                 recent=self._recent,
                 outbox=self._crew.store.outbox,
                 telemetry=self._telemetry,
@@ -292,11 +294,11 @@ class Daemon:
             stack.callback(site.close)
             return _OpenSite(site, stack.pop_all())
 
-    async def _recall(self, view: View) -> None:
+    async def _recall(self, read_store: ReadStore) -> None:
         """Let the page begin with what is stored of the hours before the start."""
-        readings = await view.read_readings(opening.now() - STEPS * STEP)
-        changed_at = await view.find_last_changes()
-        for state in await view.load_feeds():
+        readings = await read_store.read_readings(opening.now() - STEPS * STEP)
+        changed_at = await read_store.find_last_changes()
+        for state in await read_store.load_feeds():
             runs = [(run.known_at, run.ended_at) for run in (state.poll, state.full) if run is not None]
             self._recent.recall(
                 state.feed,
@@ -317,7 +319,7 @@ class Daemon:
 
     def _serve(self, opened: _OpenSite | None, settings: WebSettings | None) -> None:
         self._site, self._served = opened, settings
-        self._serving = None if opened is None else Post(self._detecting, opened.run)
+        self._serving = None if opened is None else AgentTask(self._detecting, opened.run)
 
     # How it stands ----------------------------------------------------------------------------------------------------
 
@@ -350,10 +352,10 @@ class Daemon:
 
     async def _load_status(self) -> Status:
         config = self._crew.config
-        view = await opening.open_view(config)
+        read_store = await opening.open_read_store(config)
         try:
             return await load_status(
-                view,
+                read_store,
                 config.feeds(),
                 config.sinks,
                 at=opening.now(),
@@ -361,7 +363,7 @@ class Daemon:
                 next_time=next_time,
             )
         finally:
-            await view.aclose()
+            await read_store.aclose()
 
     def _describe(self) -> str:
         return f"{len(self._crew.readers)} feeds, {len(self._crew.relays)} sinks"
@@ -378,11 +380,11 @@ async def run(
     """Run the daemon until ``stop`` is set; see :class:`Daemon`.
 
     Raises:
-        ConfigError, StoreError: See :func:`dockbell.app.crew.assemble`; nothing was started.
+        ConfigError, StoreError: See :func:`dockbell.app.agents.assemble`; nothing was started.
     """
     supervisor = Supervisor.from_environment(os.environ)
-    async with assemble(config, telemetry) as crew, Scheduler() as scheduler:
-        daemon = Daemon(crew, scheduler, read_again=read_again, supervisor=supervisor)
+    async with assemble(config, telemetry) as agents, Scheduler() as scheduler:
+        daemon = Daemon(agents, scheduler, read_again=read_again, supervisor=supervisor)
         await daemon.run(stop, reloads or Bell())
 
 

@@ -10,12 +10,12 @@ import anyio
 
 from dockbell.admin.purging import purge_record
 from dockbell.app import opening
-from dockbell.app.crew import Crew, assemble
+from dockbell.app.agents import Agents, assemble
 from dockbell.config import Config
 from dockbell.core.model import Feed
 from dockbell.delivery.relay import Relay
 from dockbell.detection.guarded import tend
-from dockbell.ports import RunRecord, Wish, Wished
+from dockbell.ports import Command, CommandKind, RunRecord
 from dockbell.telemetry import Telemetry
 
 _PATIENCE: Final = timedelta(seconds=20)
@@ -26,34 +26,36 @@ async def run_once(config: Config, telemetry: Telemetry) -> bool:
 
     A polled feed is polled; a feed is read whole where its last pass is older than its interval.
     """
-    async with assemble(config, telemetry) as crew:
+    async with assemble(config, telemetry) as agents:
         read: list[bool] = []
-        for reconciler in crew.reconcilers.values():
+        for reconciler in agents.reconcilers.values():
             reconciler.rewrite_most = None  # nobody waits but who called
         async with anyio.create_task_group() as group:
-            for feed in crew.readers:
-                group.start_soon(_read_once, crew, feed, read)
-        await crew.notifier.finish()  # before the deliveries: what reading gave to tell goes with them
+            for feed in agents.readers:
+                group.start_soon(_read_once, agents, feed, read)
+        await agents.notifier.finish()  # before the deliveries: what reading gave to tell goes with them
         settled: list[bool] = []
         async with anyio.create_task_group() as group:
-            for relay in crew.relays.values():
+            for relay in agents.relays.values():
                 group.start_soon(_drain, relay, settled)
-        await crew.notifier.finish()
+        await agents.notifier.finish()
         return all(read) and all(settled)
 
 
-async def run_wishes(config: Config, telemetry: Telemetry, wishes: Sequence[tuple[Feed, Wish]]) -> Sequence[Wished]:
+async def run_commands(
+    config: Config, telemetry: Telemetry, commands: Sequence[tuple[Feed, CommandKind]]
+) -> Sequence[Command]:
     """See to wishes while no daemon holds the store, and to those that were left for it; return these with outcomes."""
-    async with assemble(config, telemetry) as crew:
-        desk = await opening.open_desk(config)
+    async with assemble(config, telemetry) as agents:
+        command_store = await opening.open_command_store(config)
         try:
-            numbers = [await desk.make_wish(feed, wish, opening.now()) for feed, wish in wishes]
+            numbers = [await command_store.make_command(feed, kind, opening.now()) for feed, kind in commands]
             async with anyio.create_task_group() as group:
-                for wished in await crew.store.take_wishes():
-                    group.start_soon(crew.attendant.see_to, wished)
-            return [await desk.load_wish(number) for number in numbers]
+                for command in await agents.store.take_commands():
+                    group.start_soon(agents.command_runner.see_to, command)
+            return [await command_store.load_command(number) for number in numbers]
         finally:
-            await desk.aclose()
+            await command_store.aclose()
 
 
 async def run_purge(config: Config, feed: Feed, key: str) -> str:
@@ -69,20 +71,20 @@ async def run_purge(config: Config, feed: Feed, key: str) -> str:
         await store.aclose()
 
 
-async def _read_once(crew: Crew, feed: Feed, read: list[bool]) -> None:
+async def _read_once(agents: Agents, feed: Feed, read: list[bool]) -> None:
     async def read_feed() -> RunRecord | None:
         runs: list[RunRecord | None] = []
-        if await crew.reconcilers[feed].delay() <= timedelta(0):
-            runs.append(await crew.reconcilers[feed].run_once())
-        if feed in crew.pollers:
-            runs.append(await crew.pollers[feed].run_once())
-        waits = feed in crew.detailers and await crew.detailers[feed].run_once()
-        await crew.reconcilers[feed].inquirer.run_once()  # what was not found is asked for again by the next pass
+        if await agents.reconcilers[feed].delay() <= timedelta(0):
+            runs.append(await agents.reconcilers[feed].run_once())
+        if feed in agents.pollers:
+            runs.append(await agents.pollers[feed].run_once())
+        waits = feed in agents.detailers and await agents.detailers[feed].run_once()
+        await agents.reconcilers[feed].inquirer.run_once()  # what was not found is asked for again by the next pass
         complete.append(not waits and all(run is not None and not run.problem for run in runs))
         return next((run for run in runs if run is not None), None)
 
     complete: list[bool] = []
-    await tend(crew.readers[feed], read_feed, pause=False)
+    await tend(agents.readers[feed], read_feed, pause=False)
     read.append(bool(complete) and complete[0])
 
 

@@ -10,12 +10,12 @@ from anyio import to_thread
 
 from dockbell.app.scheduler import elapsed
 from dockbell.config import Config, SinkSettings, WebSettings, check_secrets, load, validate
-from dockbell.ports import Desk, Sink, View
+from dockbell.ports import CommandStore, ReadStore, Sink
 from dockbell.sinks import load_sink_type
 from dockbell.sources import InventoryClient
-from dockbell.stores.sqlite import SqliteStore, SqliteView, backup, probe
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore, backup, probe
+from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from dockbell.stores.sqlite.copying import Copy, Progress
-from dockbell.stores.sqlite.desk import SqliteDesk
 from dockbell.telemetry import Telemetry
 
 
@@ -98,13 +98,13 @@ async def back_up(config: Config, target: Path, *, force: bool, progress: Progre
     return await backup.back_up(config.store.path, target, at=now(), force=force, progress=progress)
 
 
-async def open_view(config: Config) -> View:
+async def open_read_store(config: Config) -> ReadStore:
     """Return a look at the store; the caller closes it.
 
     Raises:
         StoreError: There is none yet, it is another program's, or it cannot be opened.
     """
-    return await SqliteView.open(config.store.path)
+    return await SqliteReadStore.open(config.store.path)
 
 
 def find_holder(config: Config) -> str:
@@ -116,13 +116,13 @@ def find_holder(config: Config) -> str:
     return probe.find_holder(config.store.path)
 
 
-async def open_desk(config: Config) -> Desk:
+async def open_command_store(config: Config) -> CommandStore:
     """Return where wishes are left for the daemon; the caller closes it.
 
     Raises:
         StoreError: There is no store yet, it is another program's, or it cannot be opened.
     """
-    return await SqliteDesk.open(config.store.path)
+    return await SqliteCommandStore.open(config.store.path)
 
 
 async def probe_store(config: Config) -> str:

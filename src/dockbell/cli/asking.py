@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from dockbell.config import Config
     from dockbell.core.model import Feed
-    from dockbell.ports import Desk, Selection, SinkState
+    from dockbell.ports import CommandStore, Selection, SinkState
 
 _T = TypeVar("_T")
 
@@ -55,8 +55,8 @@ def read_selection(config: Config, feed_names: Sequence[str], keys: Sequence[str
     """
     import anyio
 
+    from dockbell.admin.commands import UnknownFeed, find_feeds
     from dockbell.admin.replaying import read_keys, read_span
-    from dockbell.admin.wishing import UnknownFeed, find_feeds
     from dockbell.ports import Selection
 
     known = anyio.run(_load_feeds, config) if feed_names or span is not None else ()
@@ -78,11 +78,11 @@ async def _load_feeds(config: Config) -> Sequence[Feed]:
     from dockbell import app
     from dockbell.core.model import Feed
 
-    view = await app.open_view(config)
+    read_store = await app.open_read_store(config)
     try:
-        stored = [state.feed for state in await view.load_feeds()]
+        stored = [state.feed for state in await read_store.load_feeds()]
     finally:
-        await view.aclose()
+        await read_store.aclose()
     return list(dict.fromkeys([*(Feed(each.source, each.resource) for each in config.feeds()), *stored]))
 
 
@@ -99,15 +99,15 @@ def read_option(option: str, read: Callable[[], _T]) -> _T:
 
 
 @asynccontextmanager
-async def opened_desk(config: Config) -> AsyncIterator[Desk]:
+async def opened_command_store(config: Config) -> AsyncIterator[CommandStore]:
     """Open the desk of the store, and close it again."""
     from dockbell import app
 
-    desk = await app.open_desk(config)
+    command_store = await app.open_command_store(config)
     try:
-        yield desk
+        yield command_store
     finally:
-        await desk.aclose()
+        await command_store.aclose()
 
 
 async def load_sink(config: Config, name: str) -> SinkState:
@@ -115,11 +115,11 @@ async def load_sink(config: Config, name: str) -> SinkState:
     from dockbell import app
     from dockbell.ports import SinkState
 
-    view = await app.open_view(config)
+    read_store = await app.open_read_store(config)
     try:
-        states = {state.name: state for state in await view.load_sinks()}
+        states = {state.name: state for state in await read_store.load_sinks()}
     finally:
-        await view.aclose()
+        await read_store.aclose()
     return states.get(name, SinkState(name, 0, 0, 0, None, ""))
 
 

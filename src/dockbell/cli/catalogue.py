@@ -95,11 +95,11 @@ async def _find(config: Config) -> Catalogue:
     from dockbell.errors import StoreError
 
     try:
-        view = await app.open_view(config)
+        read_store = await app.open_read_store(config)
     except StoreError as error:
         click.echo(f"{error}; the schemas of records stay open", err=True)
         return await find_catalogue(config, None)
     try:
-        return await find_catalogue(config, view)
+        return await find_catalogue(config, read_store)
     finally:
-        await view.aclose()
+        await read_store.aclose()

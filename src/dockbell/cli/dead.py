@@ -14,7 +14,7 @@ from dockbell.cli.asking import (
     find_obstacles,
     key_option,
     load_sink,
-    opened_desk,
+    opened_command_store,
     read_selection,
     sequence_option,
     write_time,
@@ -250,21 +250,21 @@ async def _load(
 ) -> tuple[Sequence[DeadGroup], Sequence[Undelivered]]:
     from dockbell.admin.replaying import find_sinks_with_dead
 
-    async with opened_desk(config) as desk:
+    async with opened_command_store(config) as command_store:
         if sink is not None:
-            choose_sink(config, sink, await find_sinks_with_dead(desk))
-        return await desk.count_dead(sink, selection), await desk.read_dead(sink, selection, most)
+            choose_sink(config, sink, await find_sinks_with_dead(command_store))
+        return await command_store.count_dead(sink, selection), await command_store.read_dead(sink, selection, most)
 
 
 async def _load_event(config: Config, found: Undelivered) -> Event | None:
     from dockbell import app
 
     letter = found.letter
-    view = await app.open_view(config)
+    read_store = await app.open_read_store(config)
     try:
-        events = await view.read_events(letter.feed, letter.sequence - 1, 1)
+        events = await read_store.read_events(letter.feed, letter.sequence - 1, 1)
     finally:
-        await view.aclose()
+        await read_store.aclose()
     is_it = events and (events[0].sequence, events[0].key) == (letter.sequence, letter.key)
     return events[0] if is_it else None
 
@@ -273,11 +273,11 @@ async def _retry(config: Config, sink: str, selection: Selection) -> tuple[Retri
     from dockbell import app
     from dockbell.admin.replaying import find_sinks_with_dead, retry_dead
 
-    async with opened_desk(config) as desk:
-        choose_sink(config, sink, await find_sinks_with_dead(desk))
+    async with opened_command_store(config) as command_store:
+        choose_sink(config, sink, await find_sinks_with_dead(command_store))
         if sink not in config.sinks:
             raise click.UsageError(f"sink {sink} is not configured any more; its dead letters can only be discarded")
-        came = await retry_dead(desk, sink, config.sinks[sink], selection, app.now())
+        came = await retry_dead(command_store, sink, config.sinks[sink], selection, app.now())
     return came, await load_sink(config, sink)
 
 
@@ -285,9 +285,9 @@ async def _discard(config: Config, sink: str, selection: Selection) -> tuple[int
     from dockbell import app
     from dockbell.admin.replaying import discard_dead, find_sinks_with_dead
 
-    async with opened_desk(config) as desk:
-        choose_sink(config, sink, await find_sinks_with_dead(desk))
-        return await discard_dead(desk, sink, selection, app.now())
+    async with opened_command_store(config) as command_store:
+        choose_sink(config, sink, await find_sinks_with_dead(command_store))
+        return await discard_dead(command_store, sink, selection, app.now())
 
 
 # For people ----------------------------------------------------------------------------------------------------------

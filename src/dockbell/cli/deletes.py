@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from dockbell.cli.completing import complete_feeds
+from dockbell.cli.feed_commands import choose_feeds, run_feed_commands, wait_option
 from dockbell.cli.group import PROBLEM
 from dockbell.cli.options import config_option, json_option, read_config
 from dockbell.cli.printing import print_json, print_table
-from dockbell.cli.wishing import choose_feeds, fulfil, wait_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dockbell.admin.wishing import HeldDeletions
+    from dockbell.admin.commands import HeldDeletions
     from dockbell.config import Config
     from dockbell.core.model import Feed
 
@@ -53,7 +53,7 @@ def deletes(
     """
     import anyio
 
-    from dockbell.ports import Wish
+    from dockbell.ports import CommandKind
 
     config = read_config(config_path)
     feeds = choose_feeds(config, [feed] if feed else [])
@@ -65,20 +65,20 @@ def deletes(
     elif not held and not as_json:
         click.echo("no deletions are held")
     else:
-        wish = Wish.APPROVE if action == "approve" else Wish.REJECT
-        if not fulfil(config, [each.feed for each in held], wish, wait=wait, as_json=as_json):
+        kind = CommandKind.APPROVE if action == "approve" else CommandKind.REJECT
+        if not run_feed_commands(config, [each.feed for each in held], kind, wait=wait, as_json=as_json):
             ctx.exit(PROBLEM)
 
 
 async def _load(config: Config, feeds: Sequence[Feed], most: int) -> Sequence[HeldDeletions]:
     from dockbell import app
-    from dockbell.admin.wishing import list_deletions
+    from dockbell.admin.commands import list_deletions
 
-    view = await app.open_view(config)
+    read_store = await app.open_read_store(config)
     try:
-        return await list_deletions(view, feeds, most=most)
+        return await list_deletions(read_store, feeds, most=most)
     finally:
-        await view.aclose()
+        await read_store.aclose()
 
 
 def _print(held: Sequence[HeldDeletions]) -> None:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import click
 
 from dockbell.cli.completing import complete_feeds
+from dockbell.cli.feed_commands import choose_feeds, run_feed_commands, wait_option
 from dockbell.cli.group import PROBLEM
 from dockbell.cli.options import config_option, json_option, read_config
 from dockbell.cli.printing import print_json, print_table
-from dockbell.cli.wishing import choose_feeds, fulfil, wait_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dockbell.admin.wishing import HeldDrift
+    from dockbell.admin.commands import HeldDrift
     from dockbell.config import Config
     from dockbell.core.model import Feed
 
@@ -49,7 +49,7 @@ def drift(
     import anyio
 
     from dockbell.core.comparing.drift import Decision
-    from dockbell.ports import Wish
+    from dockbell.ports import CommandKind
 
     config = read_config(config_path)
     found = anyio.run(_load, config, choose_feeds(config, [feed] if feed else []))
@@ -59,23 +59,23 @@ def drift(
         else:
             _print(found)
         return
-    wish = Wish.ABSORB if action == "absorb" else Wish.PUBLISH
+    kind = CommandKind.ABSORB if action == "absorb" else CommandKind.PUBLISH
     waiting = [each.feed for each in found if each.decision is Decision.HOLD]
     if not waiting and not as_json:
         click.echo("no drift is held")
-    elif not fulfil(config, waiting, wish, wait=wait, as_json=as_json):
+    elif not run_feed_commands(config, waiting, kind, wait=wait, as_json=as_json):
         ctx.exit(PROBLEM)
 
 
 async def _load(config: Config, feeds: Sequence[Feed]) -> Sequence[HeldDrift]:
     from dockbell import app
-    from dockbell.admin.wishing import list_drift
+    from dockbell.admin.commands import list_drift
 
-    view = await app.open_view(config)
+    read_store = await app.open_read_store(config)
     try:
-        return await list_drift(view, feeds)
+        return await list_drift(read_store, feeds)
     finally:
-        await view.aclose()
+        await read_store.aclose()
 
 
 def _print(found: Sequence[HeldDrift]) -> None:

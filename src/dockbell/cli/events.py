@@ -112,13 +112,13 @@ async def _print(config: Config, choice: Choice, last: int, follow: bool, as_jso
         else:
             click.echo(format_event(event, width=width, with_source=len(config.sources) > 1))
 
-    view = await app.open_view(config)
+    read_store = await app.open_read_store(config)
     try:
-        found, end = await operation.find_last(view, choice, last)
+        found, end = await operation.find_last(read_store, choice, last)
         for event in found:
             echo(event)
         if follow:
-            async for event in operation.follow(view, choice, end):
+            async for event in operation.follow(read_store, choice, end):
                 echo(event)
     finally:
-        await view.aclose()
+        await read_store.aclose()

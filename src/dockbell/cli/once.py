@@ -65,13 +65,13 @@ def once(ctx: click.Context, config_path: str | None, *, as_json: bool, verbose:
 
 
 async def _load_sinks(config: Config) -> Mapping[str, SinkState]:
-    from dockbell.app import open_view
+    from dockbell.app import open_read_store
 
-    view = await open_view(config)
+    read_store = await open_read_store(config)
     try:
-        return {state.name: state for state in await view.load_sinks()}
+        return {state.name: state for state in await read_store.load_sinks()}
     finally:
-        await view.aclose()
+        await read_store.aclose()
 
 
 def _describe(tally: Tally, states: Mapping[str, SinkState]) -> dict[str, object]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dockbell.cli.asking import choose_sink, find_obstacles, load_sink, opened_desk, write_time
+from dockbell.cli.asking import choose_sink, find_obstacles, load_sink, opened_command_store, write_time
 from dockbell.cli.completing import complete_sinks
 from dockbell.cli.options import config_option, json_option, read_config
 from dockbell.cli.printing import print_json, print_lines
@@ -50,8 +50,8 @@ def pause(config_path: str | None, *, sink: str, reason: str, as_json: bool) -> 
 async def _pause(config: Config, sink: str, reason: str) -> tuple[bool, SinkState]:
     from dockbell import app
 
-    async with opened_desk(config) as desk:
-        is_new = await desk.pause(sink, reason, app.now())
+    async with opened_command_store(config) as command_store:
+        is_new = await command_store.pause(sink, reason, app.now())
     return is_new, await load_sink(config, sink)
 
 
@@ -89,8 +89,8 @@ def resume(config_path: str | None, *, sink: str, as_json: bool) -> None:
 async def _resume(config: Config, sink: str) -> tuple[bool, SinkState]:
     from dockbell import app
 
-    async with opened_desk(config) as desk:
-        was_paused = await desk.resume(sink, app.now())
+    async with opened_command_store(config) as command_store:
+        was_paused = await command_store.resume(sink, app.now())
     return was_paused, await load_sink(config, sink)
 
 
@@ -129,6 +129,6 @@ def retry(config_path: str | None, *, sink: str, as_json: bool) -> None:
 async def _retry(config: Config, sink: str) -> tuple[Hurried, SinkState]:
     from dockbell import app
 
-    async with opened_desk(config) as desk:
-        hurried = await desk.hurry(sink, app.now())
+    async with opened_command_store(config) as command_store:
+        hurried = await command_store.hurry(sink, app.now())
     return hurried, await load_sink(config, sink)

@@ -177,13 +177,13 @@ async def load_expected(config: Config) -> Mapping[Feed, int]:
     from dockbell.errors import StoreError
 
     try:
-        view = await app.open_view(config)
+        read_store = await app.open_read_store(config)
     except StoreError:
         return {}
     try:
-        return {state.feed: state.full.pages for state in await view.load_feeds() if state.full is not None}
+        return {state.feed: state.full.pages for state in await read_store.load_feeds() if state.full is not None}
     finally:
-        await view.aclose()
+        await read_store.aclose()
 
 
 async def watch_passes(config: Config, lines: Lines, feeds: Sequence[Feed]) -> None:
@@ -193,10 +193,10 @@ async def watch_passes(config: Config, lines: Lines, feeds: Sequence[Feed]) -> N
     from dockbell import app
 
     expected = await load_expected(config)
-    view = await app.open_view(config)
+    read_store = await app.open_read_store(config)
     try:
         while True:
-            reached = await view.load_reached()
+            reached = await read_store.load_reached()
             for feed in feeds:
                 if feed in reached:
                     found = reached[feed]
@@ -206,4 +206,4 @@ async def watch_passes(config: Config, lines: Lines, feeds: Sequence[Feed]) -> N
                     lines.tell(str(feed), "waiting for the daemon", of=expected.get(feed))
             await anyio.sleep(_LOOK_EVERY)
     finally:
-        await view.aclose()
+        await read_store.aclose()

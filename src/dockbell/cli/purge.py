@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dockbell.cli.asking import opened_desk, read_selection
+from dockbell.cli.asking import opened_command_store, read_selection
 from dockbell.cli.group import PROBLEM
 from dockbell.cli.options import config_option, json_option, read_config
 from dockbell.cli.printing import print_json
 
 if TYPE_CHECKING:
+    from dockbell.admin.commands import Result
     from dockbell.admin.purging import Target
-    from dockbell.admin.wishing import Result
     from dockbell.config import Config
     from dockbell.core.model import Feed
 
@@ -96,31 +96,31 @@ async def _find(config: Config, feed: Feed, key: str) -> Target | None:
     from dockbell import app
     from dockbell.admin.purging import find_target
 
-    view = await app.open_view(config)
+    read_store = await app.open_read_store(config)
     try:
-        return await find_target(view, feed, key)
+        return await find_target(read_store, feed, key)
     finally:
-        await view.aclose()
+        await read_store.aclose()
 
 
 async def _purge(config: Config, target: Target) -> Result:
     """Have it done by the daemon, or do it here."""
     from dockbell import app
-    from dockbell.admin.wishing import await_wishes, read_result
-    from dockbell.ports import Wish, Wished
+    from dockbell.admin.commands import await_commands, read_result
+    from dockbell.ports import Command, CommandKind
 
     if not app.find_holder(config):
         outcome = await app.run_purge(config, target.feed, target.key)
-        return read_result(Wished(0, Wish.PURGE, target.feed, outcome))
-    async with opened_desk(config) as desk:
-        number = await desk.make_wish(target.feed, Wish.PURGE, app.now(), target.key)
-        (wished,) = await await_wishes(
-            desk,
-            [Wished(number, Wish.PURGE, target.feed)],
+        return read_result(Command(0, CommandKind.PURGE, target.feed, outcome))
+    async with opened_command_store(config) as command_store:
+        number = await command_store.make_command(target.feed, CommandKind.PURGE, app.now(), target.key)
+        (command,) = await await_commands(
+            command_store,
+            [Command(number, CommandKind.PURGE, target.feed)],
             is_held=lambda: bool(app.find_holder(config)),
             tell=lambda _: None,
         )
-    return read_result(wished)
+    return read_result(command)
 
 
 def _tell(target: Target, result: Result, *, as_json: bool) -> None:

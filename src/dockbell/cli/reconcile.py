@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from dockbell.cli.completing import complete_feeds
+from dockbell.cli.feed_commands import choose_feeds, run_feed_commands, wait_option
 from dockbell.cli.group import PROBLEM
 from dockbell.cli.options import config_option, json_option, read_config
-from dockbell.cli.wishing import choose_feeds, fulfil, wait_option
 
 
 @click.command()
@@ -33,8 +33,8 @@ def reconcile(
       dockbell reconcile shipments stock
       dockbell reconcile main/items --no-wait
     """
-    from dockbell.ports import Wish
+    from dockbell.ports import CommandKind
 
     config = read_config(config_path)
-    if not fulfil(config, choose_feeds(config, feeds), Wish.RECONCILE, wait=wait, as_json=as_json):
+    if not run_feed_commands(config, choose_feeds(config, feeds), CommandKind.RECONCILE, wait=wait, as_json=as_json):
         ctx.exit(PROBLEM)

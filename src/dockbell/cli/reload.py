@@ -11,7 +11,7 @@ from dockbell.cli.options import config_option, json_option, read_config
 from dockbell.cli.printing import print_json, print_lines
 
 if TYPE_CHECKING:
-    from dockbell.admin.wishing import Result
+    from dockbell.admin.commands import Result
     from dockbell.config import Config
 
 
@@ -46,15 +46,17 @@ def reload(ctx: click.Context, config_path: str | None, *, as_json: bool) -> Non
 
 async def _reload(config: Config) -> Result:
     from dockbell import app
-    from dockbell.admin.wishing import Result, await_wishes, leave_wishes, read_result
-    from dockbell.ports import Wish
+    from dockbell.admin.commands import Result, await_commands, enqueue_commands, read_result
+    from dockbell.ports import CommandKind
 
     if not app.find_holder(config):
         return Result(None, "failed", detail='no daemon runs; "dockbell run" reads the configuration when it starts')
-    desk = await app.open_desk(config)
+    command_store = await app.open_command_store(config)
     try:
-        wishes = await leave_wishes(desk, [None], Wish.RELOAD, app.now())
-        (wished,) = await await_wishes(desk, wishes, is_held=lambda: bool(app.find_holder(config)), tell=lambda _: None)
-        return read_result(wished)
+        commands = await enqueue_commands(command_store, [None], CommandKind.RELOAD, app.now())
+        (command,) = await await_commands(
+            command_store, commands, is_held=lambda: bool(app.find_holder(config)), tell=lambda _: None
+        )
+        return read_result(command)
     finally:
-        await desk.aclose()
+        await command_store.aclose()

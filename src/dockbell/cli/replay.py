@@ -16,7 +16,7 @@ from dockbell.cli.asking import (
     find_obstacles,
     key_option,
     load_sink,
-    opened_desk,
+    opened_command_store,
     read_option,
     read_selection,
     sequence_option,
@@ -132,8 +132,8 @@ def _read_time(option: str, text: str | None) -> datetime | None:
 async def _cancel(config: Config, sink: str) -> int:
     from dockbell.admin.replaying import forget_replays
 
-    async with opened_desk(config) as desk:
-        return await forget_replays(desk, sink)
+    async with opened_command_store(config) as command_store:
+        return await forget_replays(command_store, sink)
 
 
 async def _replay(config: Config, sink: str, selection: Selection, dry: bool) -> tuple[Replayed, SinkState]:
@@ -141,8 +141,10 @@ async def _replay(config: Config, sink: str, selection: Selection, dry: bool) ->
     from dockbell.admin.replaying import Replaying
 
     settings = config.sinks[sink]
-    async with opened_desk(config) as desk:
-        replaying = Replaying(desk, sink, settings, await desk.load_reaches(sink, settings.start), selection)
+    async with opened_command_store(config) as command_store:
+        replaying = Replaying(
+            command_store, sink, settings, await command_store.load_reaches(sink, settings.start), selection
+        )
         if replaying.unwanted:
             feeds = ", ".join(map(str, replaying.unwanted))
             raise click.UsageError(f"sink {sink} takes nothing of {feeds}; see its sources and resources")

@@ -68,19 +68,19 @@ async def _load(config: Config) -> Status:
     from dockbell.admin.status import load_status
     from dockbell.app.scheduler import next_time
 
-    view = await app.open_view(config)
+    read_store = await app.open_read_store(config)
     try:
         found = await load_status(
-            view,
+            read_store,
             config.feeds(),
             config.sinks,
             at=app.now(),
             holder=app.find_holder(config),
             next_time=next_time,
         )
-        return await Silences(view).listen(found, config.sinks)
+        return await Silences(read_store).listen(found, config.sinks)
     finally:
-        await view.aclose()
+        await read_store.aclose()
 
 
 def _print(found: Status, *, verbose: bool) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from dockbell.cli.completing import complete_resources, complete_sources
+from dockbell.cli.feed_commands import choose_feeds
 from dockbell.cli.options import config_option, json_option, read_config
 from dockbell.cli.printing import print_json, print_lines, print_table
-from dockbell.cli.wishing import choose_feeds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,11 +79,11 @@ async def _load(config: Config, feed: Feed, key: str) -> RecordHistory:
     from dockbell import app
     from dockbell.admin.why import find_account
 
-    view = await app.open_view(config)
+    read_store = await app.open_read_store(config)
     try:
-        return await find_account(view, feed, key, feeds=config.feeds(), sinks=config.sinks, at=app.now())
+        return await find_account(read_store, feed, key, feeds=config.feeds(), sinks=config.sinks, at=app.now())
     finally:
-        await view.aclose()
+        await read_store.aclose()
 
 
 def _print(account: RecordHistory) -> None:

@@ -2,13 +2,25 @@
 
 - ``source``: an API account that is read. ``sink``: where events go.
 - ``store``: where snapshots, events and progress are kept; ``runs`` and ``delivery`` are its nouns.
-- ``view``: a look at a store from beside. ``desk``: what operators ask of a daemon, by way of its store.
+- ``read_store``: a look at a store from beside. ``command_store``: what operators ask of a daemon, by way of its store.
 - ``bell``: who waits, and what wakes them.
 """
 
 from __future__ import annotations
 
 from dockbell.ports.bell import Alarm, Bell
+from dockbell.ports.command_store import (
+    Candidate,
+    Command,
+    CommandKind,
+    CommandStore,
+    DeadGroup,
+    Hurried,
+    Offered,
+    Reach,
+    Selection,
+    Undelivered,
+)
 from dockbell.ports.delivery import (
     BackfillRecord,
     Condition,
@@ -20,18 +32,7 @@ from dockbell.ports.delivery import (
     Standing,
     StoredState,
 )
-from dockbell.ports.desk import (
-    Candidate,
-    DeadGroup,
-    Desk,
-    Hurried,
-    Offered,
-    Reach,
-    Selection,
-    Undelivered,
-    Wish,
-    Wished,
-)
+from dockbell.ports.read_store import Noted, Quarantined, ReadStore, StoredRecord
 from dockbell.ports.runs import (
     Absentees,
     Awaited,
@@ -47,7 +48,6 @@ from dockbell.ports.runs import (
 from dockbell.ports.sink import RetainedState, Sink, StateKeeper
 from dockbell.ports.source import BetweenTries, Source
 from dockbell.ports.store import REWRITE_MOST, Compose, Store
-from dockbell.ports.view import Noted, Quarantined, StoredRecord, View
 
 __all__ = [
     "REWRITE_MOST",
@@ -59,12 +59,14 @@ __all__ = [
     "BetweenTries",
     "Candidate",
     "Checkpoint",
+    "Command",
+    "CommandKind",
+    "CommandStore",
     "Committed",
     "Compose",
     "Condition",
     "Controls",
     "DeadGroup",
-    "Desk",
     "Extent",
     "Failing",
     "FeedState",
@@ -77,6 +79,7 @@ __all__ = [
     "Quarantined",
     "Reach",
     "Reached",
+    "ReadStore",
     "RetainedState",
     "RunRecord",
     "Selection",
@@ -90,7 +93,4 @@ __all__ = [
     "StoredState",
     "Tally",
     "Undelivered",
-    "View",
-    "Wish",
-    "Wished",
 ]

@@ -25,8 +25,8 @@ from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
 from dockbell.errors import StoreUnavailable
 from dockbell.ports.bell import Bell
+from dockbell.ports.command_store import Command
 from dockbell.ports.delivery import BackfillRecord, Controls, Extent, Footprint, Found, StoredState
-from dockbell.ports.desk import Wished
 from dockbell.ports.runs import Absentees, Awaited, Checkpoint, Committed, FeedState, Purged, RunRecord
 
 Compose: TypeAlias = Callable[[Change | Statement, int], Sequence[Event]]
@@ -350,11 +350,11 @@ class Store(Protocol):
         """Return when whoever writes has an ear: those before us are done; at once during a :meth:`wipe`."""
         ...
 
-    async def take_wishes(self) -> Sequence[Wished]:
+    async def take_commands(self) -> Sequence[Command]:
         """Return the wishes that wait; cheap to ask again and again."""
         ...
 
-    async def fulfil(self, wish: Wished, outcome: str) -> None:
+    async def finish_command(self, wish: Command, outcome: str) -> None:
         """Store what came of a wish."""
         ...
 

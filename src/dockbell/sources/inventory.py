@@ -40,7 +40,7 @@ from dockbell.core.reading.response import (
 )
 from dockbell.core.running.backoff import delay
 from dockbell.core.running.budget import Budget, Usage
-from dockbell.core.running.refusal import Refusals
+from dockbell.core.running.key_gate import KeyGate
 from dockbell.errors import (
     ConfigError,
     CursorExpired,
@@ -52,10 +52,10 @@ from dockbell.errors import (
     SourceUnavailable,
 )
 from dockbell.ports import BetweenTries
-from dockbell.sources.discretion import Discretion
-from dockbell.sources.gatekeeper import Gatekeeper, now
-from dockbell.sources.lanes import Lanes, Unreached
-from dockbell.sources.remembered import RememberedPages
+from dockbell.sources.connection_pool import ConnectionPool, Unreached
+from dockbell.sources.etag_cache import EtagCache
+from dockbell.sources.redactor import Redactor
+from dockbell.sources.request_queue import RequestQueue, now
 from dockbell.telemetry import RequestSent, SourceWaits, Telemetry
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class InventoryClient:
     Every request waits for the key's budget, the most urgent first, and is asked again (five times in all, with
     growing random waits) when the answer did not come; twice in all when it came and was unreadable, four times when it
     was of another shape than a page. Of what is refused (401, 403) one request a minute finds out whether it still is,
-    and the others fail at once; what is not refused goes on (:class:`~dockbell.core.running.refusal.Refusals`). May be
+    and the others fail at once; what is not refused goes on (:class:`~dockbell.core.running.key_gate.KeyGate`). May be
     used by many coroutines at once::
 
         async with InventoryClient("https://api.example.com", "KEY") as client:
@@ -146,10 +146,10 @@ class InventoryClient:
         )
         self._budget = Budget(requests_per_minute, share)
         self._orders = Budget(orders_per_minute, share)
-        self._gatekeeper = Gatekeeper(_LANES)
-        self._discretion = Discretion()
+        self._queue = RequestQueue(_LANES)
+        self._redactor = Redactor()
         self._proxy = proxy
-        self._lanes = Lanes(
+        self._pool = ConnectionPool(
             base_url,
             timeout=timeout,
             max_body=max_body,
@@ -163,11 +163,11 @@ class InventoryClient:
         self._clock = ServiceClock()
         self._window = WindowClock()
         self._asked_the_time_again = False
-        self._remembered = RememberedPages()
-        self._refusals = Refusals()  # the key, or what it may see: 401, 403
-        self._throttles = Refusals()  # how often it may ask: 429
+        self._etags = EtagCache()
+        self._key_gate = KeyGate()  # the key, or what it may see: 401, 403
+        self._throttles = KeyGate()  # how often it may ask: 429
         self._throttled = 0  # so many 429 since anything was accepted
-        self._probes: dict[tuple[Refusals, str], anyio.Event] = {}  # under way; each is set when it comes to an end
+        self._probes: dict[tuple[KeyGate, str], anyio.Event] = {}  # under way; each is set when it comes to an end
 
     @classmethod
     def from_settings(cls, name: str, settings: SourceSettings, telemetry: Telemetry | None = None) -> Self:
@@ -197,7 +197,7 @@ class InventoryClient:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._lanes.aclose()
+        await self._pool.aclose()
 
     def inherit(self, before: InventoryClient) -> None:
         """Count what another client has asked with the same key; it is closed, and this one has asked nothing yet."""
@@ -300,7 +300,7 @@ class InventoryClient:
                 self._asked_the_time_again = True
                 page = await self._ask_for_page(resource, request, urgency, between_tries)
         except CursorExpired:
-            self._remembered.clear()  # a remembered page may have given the cursor
+            self._etags.clear()  # a remembered page may have given the cursor
             raise
         if page.records:
             self._envelopes.setdefault(resource, (page.envelope,))
@@ -327,7 +327,7 @@ class InventoryClient:
         if page.envelope in known or not page.records or not are_alike(self._samples[resource], page.records[0]):
             return False
         self._envelopes[resource] = (page.envelope, *known)[:_ENVELOPES_MOST]
-        self._remembered.clear()
+        self._etags.clear()
         return True
 
     def _read_page(self, resource: str, response: Response) -> Page:
@@ -346,7 +346,7 @@ class InventoryClient:
     ) -> Page:
         """Ask for a page, not to be sent again where it is remembered: the pages of passes are, polls always differ."""
         repeats = not request.narrows
-        remembered = self._remembered.recall(request.target, now()) if repeats else None
+        remembered = self._etags.recall(request.target, now()) if repeats else None
 
         def read(response: Response) -> Page:
             if response.status == NOT_MODIFIED and remembered is not None:
@@ -355,7 +355,7 @@ class InventoryClient:
                 judge_status(request, response)
                 page = self._read_page(resource, response)
                 if repeats:
-                    self._remembered.remember(request.target, response.headers.get("etag"), page, now())
+                    self._etags.remember(request.target, response.headers.get("etag"), page, now())
             time = self._clock.judge(response)
             return replace(
                 page,
@@ -436,7 +436,7 @@ class InventoryClient:
             SourceUnavailable: No complete answer came.
         """
         response, _ = await self._send(request, Urgency.OPERATOR, self._current_key(), gated=False)
-        return self._discretion.hush_answer(response)
+        return self._redactor.redact_answer(response)
 
     async def _ask(
         self,
@@ -472,7 +472,7 @@ class InventoryClient:
         try:
             return read(response)
         except SourceError as error:
-            error.args = (self._discretion.hush(str(error)),)
+            error.args = (self._redactor.redact(str(error)),)
             raise
 
     async def _exchange(self, request: Request, urgency: Urgency) -> Response:
@@ -490,17 +490,17 @@ class InventoryClient:
         try:
             return await self._exchange_with_key(request, urgency, probe=False)
         except _ClosedMeanwhile:
-            if self._refusals.is_closed(request.collection):
-                raise self._turned_away(request, self._refusals) from None
+            if self._key_gate.is_closed(request.collection):
+                raise self._turned_away(request, self._key_gate) from None
             return await self._exchange(request, urgency)
 
-    async def _exchange_as_probe(self, request: Request, refusals: Refusals, place: str) -> Response:
+    async def _exchange_as_probe(self, request: Request, refusals: KeyGate, place: str) -> Response:
         """Return the answer to a request that finds out whether it is still refused, ahead of all others."""
         probe = self._probes[refusals, place] = anyio.Event()
         refusals.probing(request.collection, now())
-        if refusals is self._refusals:
+        if refusals is self._key_gate:
             self._key = None  # it may have been replaced meanwhile
-            self._remembered.clear()  # and another key may be shown something else
+            self._etags.clear()  # and another key may be shown something else
         try:
             return await self._exchange_with_key(request, Urgency.OPERATOR, probe=True)
         finally:
@@ -508,15 +508,15 @@ class InventoryClient:
             refusals.ended(request.collection, now())
             probe.set()
 
-    def _closed_gate(self, request: Request) -> tuple[Refusals, str] | None:
+    def _closed_gate(self, request: Request) -> tuple[KeyGate, str] | None:
         """Return what keeps a request back, and where; None where nothing does."""
-        for refusals in (self._refusals, self._throttles):
+        for refusals in (self._key_gate, self._throttles):
             if (place := refusals.place(request.collection)) is not None:
                 return refusals, place
         return None
 
-    def _turned_away(self, request: Request, refusals: Refusals) -> SourceError:
-        if refusals is self._refusals:
+    def _turned_away(self, request: Request, refusals: KeyGate) -> SourceError:
+        if refusals is self._key_gate:
             return SourceRefused(refusals.reason(request.collection))
         wait = max(refusals.wait(request.collection, now()), _SHORTEST_WAIT)
         return RateLimited(f"{request}: not asked for {wait.total_seconds():.0f} s: the API wants peace", wait)
@@ -526,7 +526,7 @@ class InventoryClient:
         key = self._current_key()
         response, sent_at = await self._send(request, urgency, key, gated=not probe)
         if response.status == _UNAUTHORIZED and (renewed := self._current_key()) != key:
-            self._remembered.clear()
+            self._etags.clear()
             if request.method != "GET":
                 return response
             response, sent_at = await self._send(request, urgency, renewed, gated=False)
@@ -547,14 +547,14 @@ class InventoryClient:
             except SourceRefused as error:
                 # An order may be forbidden for what stands in it.
                 if response.status == _UNAUTHORIZED or request.method == "GET":
-                    self._refusals.refused(collection, str(error), now(), asked_at=sent_at)
+                    self._key_gate.refused(collection, str(error), now(), asked_at=sent_at)
                 raise
         elif response.status == _TOO_MANY:
-            self._refusals.accepted(collection, now(), asked_at=sent_at)
+            self._key_gate.accepted(collection, now(), asked_at=sent_at)
             self._throttle(request, response, sent_at)
         elif response.status < _ERRORS or response.status in NOT_FOUND:
             self._throttled = 0
-            for refusals in (self._refusals, self._throttles):
+            for refusals in (self._key_gate, self._throttles):
                 refusals.accepted(collection, now(), asked_at=sent_at)
 
     def _throttle(self, request: Request, response: Response, sent_at: timedelta) -> None:
@@ -586,13 +586,13 @@ class InventoryClient:
             gated: Unless it is known to be refused by then.
         """
         budgets = self._charged(request)
-        async with self._gatekeeper.turn(urgency, *budgets):
+        async with self._queue.turn(urgency, *budgets):
             if gated and self._closed_gate(request) is not None:
                 raise _ClosedMeanwhile  # the refusal became known while this waited
             started, status, allowance = now(), None, None
-            self._discretion.show(key)
+            self._redactor.show(key)
             try:
-                response = await self._lanes.exchange(request, self._headers(request, key))
+                response = await self._pool.exchange(request, self._headers(request, key))
                 status, allowance = response.status, self._window.read(response)
             finally:
                 told = (allowance.remaining, allowance.limit, allowance.resets_in) if allowance else (None, None, None)
@@ -614,7 +614,7 @@ class InventoryClient:
                 budgets[-1].learned(allowance, now())
         if status == _UNAUTHORIZED and self._key == key:
             self._key = None  # it is looked up again before the next request
-        return (response if status < _ERRORS else self._discretion.hush_answer(response)), started
+        return (response if status < _ERRORS else self._redactor.redact_answer(response)), started
 
     def _charged(self, request: Request) -> tuple[Budget, ...]:
         """Return the budgets that a request counts in, the narrowest last: that is the one an answer speaks of."""
@@ -631,7 +631,7 @@ class InventoryClient:
     def _look_up_proxy(self) -> str | None:
         url = self._proxy() if callable(self._proxy) else self._proxy
         if url is not None:
-            self._discretion.show_proxy(url)
+            self._redactor.show_proxy(url)
         return url
 
     def _current_key(self) -> str:

@@ -42,6 +42,7 @@ from dockbell.telemetry.facts.reading import (
 )
 from dockbell.telemetry.facts.running import (
     AgentFails,
+    CommandFinished,
     Crowded,
     FileExposed,
     Reloaded,
@@ -51,12 +52,12 @@ from dockbell.telemetry.facts.running import (
     StoreFails,
     StoreMended,
     StoreUpgraded,
-    WishFulfilled,
 )
 
 __all__ = [
     "AgentFails",
     "ChangesStored",
+    "CommandFinished",
     "Crowded",
     "DeliverySettled",
     "EventDied",
@@ -93,7 +94,6 @@ __all__ = [
     "StoreMended",
     "StoreUpgraded",
     "Telemetry",
-    "WishFulfilled",
 ]
 
 

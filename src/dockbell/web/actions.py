@@ -15,13 +15,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dockbell.admin.commands import list_deletions, list_drift
 from dockbell.admin.replaying import Retried, discard_dead, find_sinks_with_dead, retry_dead
-from dockbell.admin.wishing import list_deletions, list_drift
 from dockbell.config import Config
 from dockbell.config.values import show
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import Feed
-from dockbell.ports import Desk, View, Wish
+from dockbell.ports import CommandKind, CommandStore, ReadStore
 from dockbell.telemetry import Fact, Telemetry
 from dockbell.web import question
 from dockbell.web.caller import Caller
@@ -66,8 +66,8 @@ class Actions:
     """The endpoints.
 
     Args:
-        desk: Where acts are left.
-        view: Of the store.
+        command_store: Where acts are left.
+        read_store: Of the store.
         config: Returns the configuration that is followed.
         telemetry: Is told what was done, and for whom.
         now: Our clock.
@@ -75,15 +75,15 @@ class Actions:
 
     def __init__(
         self,
-        desk: Desk,
-        view: View,
+        command_store: CommandStore,
+        read_store: ReadStore,
         config: Callable[[], Config],
         *,
         telemetry: Telemetry,
         now: Callable[[], datetime],
     ) -> None:
-        self._desk = desk
-        self._view = view
+        self._command_store = command_store
+        self._read_store = read_store
         self._config = config
         self._telemetry = telemetry
         self._now = now
@@ -97,7 +97,7 @@ class Actions:
         reason = (await question.read_body(request, Pause)).reason.strip()
         if not reason or not reason.isprintable():
             raise question.bad(f"reason: must be one line of text, got {show(reason)}")
-        is_new = await self._desk.pause(sink, reason, self._now())
+        is_new = await self._command_store.pause(sink, reason, self._now())
         if is_new:
             return self._tell(request, f"sink {sink}", f"paused: {reason}", "it is paused; its events wait")
         return _answer({"outcome": "it was paused already"})
@@ -107,7 +107,7 @@ class Actions:
         question.read_parameters(request)
         sink = self._read_sink(request)
         await question.read_body(request, Nothing)
-        if await self._desk.resume(sink, self._now()):
+        if await self._command_store.resume(sink, self._now()):
             return self._tell(request, f"sink {sink}", "resumed", "it goes on, with all that it is owed")
         return _answer({"outcome": "it was not paused"})
 
@@ -119,17 +119,17 @@ class Actions:
         settings = self._config().sinks[sink]
         came = Retried()
         for selection in letters.select():
-            came += await retry_dead(self._desk, sink, settings, selection, self._now())
+            came += await retry_dead(self._command_store, sink, settings, selection, self._now())
         return self._tell(request, f"sink {sink}", f"retry of dead letters: {came}", str(came))
 
     async def discard(self, request: Request) -> Response:
         """Delete dead letters."""
         question.read_parameters(request)
-        sink = self._read_sink(request, *await find_sinks_with_dead(self._desk))
+        sink = self._read_sink(request, *await find_sinks_with_dead(self._command_store))
         letters = await question.read_body(request, Letters)
         count = released = 0
         for selection in letters.select():
-            gone, going_on = await discard_dead(self._desk, sink, selection, self._now())
+            gone, going_on = await discard_dead(self._command_store, sink, selection, self._now())
             count, released = count + gone, released + going_on
         words = f"{count} dead letters are discarded"
         if released:
@@ -143,41 +143,41 @@ class Actions:
         question.read_parameters(request)
         feed = self._read_feed(request)
         await question.read_body(request, Nothing)
-        return await self._wish(request, feed, Wish.RECONCILE)
+        return await self._kind(request, feed, CommandKind.RECONCILE)
 
     async def decide_deletions(self, request: Request) -> Response:
         """Have held deletions published, or dropped."""
         question.read_parameters(request)
         feed = self._read_feed(request)
         decision = (await question.read_body(request, Deletions)).decision
-        if not await list_deletions(self._view, [feed], most=1):
+        if not await list_deletions(self._read_store, [feed], most=1):
             return _answer({"outcome": "no deletions are held"})
-        return await self._wish(request, feed, Wish.APPROVE if decision == "approve" else Wish.REJECT)
+        return await self._kind(request, feed, CommandKind.APPROVE if decision == "approve" else CommandKind.REJECT)
 
     async def decide_drift(self, request: Request) -> Response:
         """Have held drift stored silently, or published."""
         question.read_parameters(request)
         feed = self._read_feed(request)
         decision = (await question.read_body(request, Drift)).decision
-        if not any(held.decision is Decision.HOLD for held in await list_drift(self._view, [feed])):
+        if not any(held.decision is Decision.HOLD for held in await list_drift(self._read_store, [feed])):
             return _answer({"outcome": "no drift is held"})
-        return await self._wish(request, feed, Wish.ABSORB if decision == "absorb" else Wish.PUBLISH)
+        return await self._kind(request, feed, CommandKind.ABSORB if decision == "absorb" else CommandKind.PUBLISH)
 
-    async def answer_wish(self, request: Request) -> Response:
+    async def answer_command(self, request: Request) -> Response:
         """Answer what came of a wish."""
         question.read_parameters(request)
         number = question.read_path_number(request, "number", 10**18 - 1)
-        wished = await self._desk.find_wish(number)
-        if wished is None:
+        command = await self._command_store.find_command(number)
+        if command is None:
             raise Problem(HTTPStatus.NOT_FOUND, "unknown-wish", f"wish {number}: was never left")
-        feed = None if wished.feed is None else str(wished.feed)
-        return _answer({"wish": wished.wish.value, "feed": feed, "outcome": wished.outcome})
+        feed = None if command.feed is None else str(command.feed)
+        return _answer({"wish": command.kind.value, "feed": feed, "outcome": command.outcome})
 
     # What they share --------------------------------------------------------------------------------------------------
 
-    async def _wish(self, request: Request, feed: Feed, wish: Wish) -> Response:
-        number = await self._desk.make_wish(feed, wish, self._now())
-        self._emit(request, str(feed), wish.value)
+    async def _kind(self, request: Request, feed: Feed, kind: CommandKind) -> Response:
+        number = await self._command_store.make_command(feed, kind, self._now())
+        self._emit(request, str(feed), kind.value)
         return _answer({"wish": number}, HTTPStatus.ACCEPTED)
 
     def _tell(self, request: Request, subject: str, done: str, outcome: str) -> Response:

@@ -19,7 +19,7 @@ from dockbell.core import pointer
 from dockbell.core.document import decode
 from dockbell.core.leaves import Difference, compare
 from dockbell.core.model import JSON, Event
-from dockbell.ports import View
+from dockbell.ports import ReadStore
 from dockbell.web import question
 from dockbell.web.problem import Problem
 from dockbell.web.summary import summarise
@@ -48,12 +48,12 @@ class Events:
     """The endpoints.
 
     Args:
-        view: Of the store.
+        read_store: Of the store.
         config: Returns the configuration that is followed.
     """
 
-    def __init__(self, view: View, config: Callable[[], Config]) -> None:
-        self._view = view
+    def __init__(self, read_store: ReadStore, config: Callable[[], Config]) -> None:
+        self._read_store = read_store
         self._config = config
 
     async def answer_list(self, request: Request) -> Response:
@@ -70,11 +70,11 @@ class Events:
         if "source" in given or "resource" in given:
             feeds = [
                 state.feed
-                for state in await self._view.load_feeds()
+                for state in await self._read_store.load_feeds()
                 if given.get("source") in (None, state.feed.source)
                 and given.get("resource") in (None, state.feed.resource)
             ]
-        found, following = await self._view.read_earlier(
+        found, following = await self._read_store.read_earlier(
             before, limit, feeds=feeds, keys=keys, type_=given.get("type"), change=given.get("change")
         )
         return _answer({"events": [summarise(place, event) for place, event in found], "next": following})
@@ -87,9 +87,9 @@ class Events:
         """
         question.read_parameters(request)
         feed = question.read_feed(request)
-        await question.find_extent(self._view, feed)
+        await question.find_extent(self._read_store, feed)
         sequence = question.read_path_number(request, "sequence", PLACE_MOST)
-        told = await find_told(self._view, feed, sequence, sinks=self._config().sinks)
+        told = await find_told(self._read_store, feed, sequence, sinks=self._config().sinks)
         if told is None:
             detail = f"event {feed} #{sequence}: is not kept, or was never recorded; /events lists those that are"
             raise Problem(HTTPStatus.NOT_FOUND, "unknown-event", detail)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from dockbell.config import format_duration
 from dockbell.core.model import Feed
-from dockbell.ports import Extent, View
+from dockbell.ports import Extent, ReadStore
 from dockbell.web import question
 from dockbell.web.allowance import Allowance
 from dockbell.web.portions import Batch, Sizes, add_up
@@ -48,14 +48,16 @@ class Feeds:
     """The endpoint.
 
     Args:
-        view: Of the store.
+        read_store: Of the store.
         room: For those who wait.
         allowance: What answers may hold.
         keep_alive: After how much silence a stream says that it is still there.
     """
 
-    def __init__(self, view: View, room: WaitingRoom, allowance: Allowance, *, keep_alive: timedelta) -> None:
-        self._view = view
+    def __init__(
+        self, read_store: ReadStore, room: WaitingRoom, allowance: Allowance, *, keep_alive: timedelta
+    ) -> None:
+        self._read_store = read_store
         self._room = room
         self._allowance = allowance
         self._keep_alive = keep_alive
@@ -77,7 +79,7 @@ class Feeds:
         waits = request.method != "HEAD"
         if streams and waits:
             return EventStream(
-                self._view, self._room, self._allowance, feed, portion.after, keep_alive=self._keep_alive
+                self._read_store, self._room, self._allowance, feed, portion.after, keep_alive=self._keep_alive
             )
         if not portion.sizes and wait and waits:
             async with self._room.attend(request.receive):
@@ -87,7 +89,7 @@ class Feeds:
         headers = _describe(portion, limit, wait)
         begin = portion.after.sequence
         return Batch(
-            self._view,
+            self._read_store,
             feed,
             begin,
             portion.sizes,
@@ -98,12 +100,12 @@ class Feeds:
 
     async def _read(self, feed: Feed, start: Position | None, limit: int) -> Portion:
         while True:
-            oldest = 0 if start else (await question.find_extent(self._view, feed)).pruned
-            after = start or Position(self._view.epoch, oldest)
-            sizes = _take(await self._view.measure_events(feed, after.sequence, limit))
-            extent = await question.find_extent(self._view, feed)  # not before: they may be pruned meanwhile
+            oldest = 0 if start else (await question.find_extent(self._read_store, feed)).pruned
+            after = start or Position(self._read_store.epoch, oldest)
+            sizes = _take(await self._read_store.measure_events(feed, after.sequence, limit))
+            extent = await question.find_extent(self._read_store, feed)  # not before: they may be pruned meanwhile
             if start is not None:
-                question.check_position(feed, self._view.epoch, extent, start)
+                question.check_position(feed, self._read_store.epoch, extent, start)
             if after.sequence >= extent.pruned:
                 return Portion(after, sizes, extent)
 

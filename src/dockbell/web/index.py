@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from dockbell._version import __version__
 from dockbell.config import Config
-from dockbell.ports import View
+from dockbell.ports import ReadStore
 from dockbell.web import question
 from dockbell.web.assets import wants_page
 from dockbell.web.position import Position
@@ -21,24 +21,24 @@ class Index:
 
     Args:
         config: Returns the configuration that is followed.
-        view: Of the store.
+        read_store: Of the store.
     """
 
-    def __init__(self, config: Callable[[], Config], view: View) -> None:
+    def __init__(self, config: Callable[[], Config], read_store: ReadStore) -> None:
         self._config = config
-        self._view = view
+        self._read_store = read_store
 
     async def answer(self, request: Request) -> Response:
         """Answer with the feeds, and how far each reaches."""
         question.read_parameters(request)
         feeds = []
-        for state in await self._view.load_feeds():
-            extent = await question.find_extent(self._view, state.feed)
+        for state in await self._read_store.load_feeds():
+            extent = await question.find_extent(self._read_store, state.feed)
             feeds.append(
                 {
                     "name": str(state.feed),
-                    "oldest": str(Position(self._view.epoch, extent.pruned)),
-                    "last": str(Position(self._view.epoch, extent.last)),
+                    "oldest": str(Position(self._read_store.epoch, extent.pruned)),
+                    "last": str(Position(self._read_store.epoch, extent.last)),
                     "feed": f"feeds/{state.feed}",
                     "state": f"state/{state.feed}",
                 }

@@ -17,7 +17,7 @@ from dockbell.config import Config
 from dockbell.config.values import show
 from dockbell.core.model import JSON, Feed
 from dockbell.core.publishing.settlement import DeadLetter
-from dockbell.ports import Desk, Selection, Undelivered
+from dockbell.ports import CommandStore, Selection, Undelivered
 from dockbell.web import question
 
 CHOSEN_MOST: Final = 200
@@ -58,12 +58,12 @@ class DeadLetters:
     """The endpoint.
 
     Args:
-        desk: Where they can be read.
+        command_store: Where they can be read.
         config: Returns the configuration that is followed.
     """
 
-    def __init__(self, desk: Desk, config: Callable[[], Config]) -> None:
-        self._desk = desk
+    def __init__(self, command_store: CommandStore, config: Callable[[], Config]) -> None:
+        self._command_store = command_store
         self._config = config
 
     async def answer(self, request: Request) -> Response:
@@ -73,11 +73,11 @@ class DeadLetters:
             Problem: 400, 404.
         """
         given = question.read_parameters(request, "limit", "after")
-        sink = question.read_sink(request, [*self._config().sinks, *await find_sinks_with_dead(self._desk)])
+        sink = question.read_sink(request, [*self._config().sinks, *await find_sinks_with_dead(self._command_store)])
         limit = question.read_limit(given, default=question.LIST_LIMIT, most=question.LIST_LIMIT_MOST)
         after = question.read("after", given["after"], lambda text: _parse(text, sink)) if "after" in given else None
-        total = sum(group.letters for group in await self._desk.count_dead(sink, Selection()))
-        found = await self._desk.read_dead(sink, Selection(), limit + 1, after)
+        total = sum(group.letters for group in await self._command_store.count_dead(sink, Selection()))
+        found = await self._command_store.read_dead(sink, Selection(), limit + 1, after)
         following = _write(found[limit - 1]) if len(found) > limit else None
         body = {"letters": [_describe(each) for each in found[:limit]], "next": following, "total": total}
         return Response(msgspec.json.encode(body), media_type="application/json")

@@ -18,7 +18,7 @@ from dockbell.admin.silence import Silences
 from dockbell.admin.status import FeedStatus, Reason, Silence, Status, describe_feed, find_reasons, load_status
 from dockbell.config import Config, SourceSettings, format_duration
 from dockbell.core.model import JSON, RESOURCES
-from dockbell.ports import SinkState, StoredRecord, View
+from dockbell.ports import ReadStore, SinkState, StoredRecord
 from dockbell.telemetry.recent import LEFT, STEP, Recent
 from dockbell.telemetry.rings import Delay
 from dockbell.web.board import EVENTS_MOST, FIRST_EVENTS, News
@@ -31,7 +31,7 @@ class Lookout:
     """Looks at everything that the page shows.
 
     Args:
-        view: Of the store, for this alone: it may take its time.
+        read_store: Of the store, for this alone: it may take its time.
         config: Returns the configuration that is followed.
         recent: What it was like lately.
         now: Our clock.
@@ -41,7 +41,7 @@ class Lookout:
 
     def __init__(
         self,
-        view: View,
+        read_store: ReadStore,
         config: Callable[[], Config],
         recent: Recent,
         *,
@@ -49,21 +49,21 @@ class Lookout:
         next_time: Callable[[timedelta | str, datetime], datetime],
         holder: str,
     ) -> None:
-        self._view = view
+        self._read_store = read_store
         self._config = config
         self._recent = recent
         self._now = now
         self._next_time = next_time
         self._holder = holder
         self._started_at = now()
-        self._silences = Silences(view)
+        self._silences = Silences(read_store)
         self._place: int | None = None
 
     async def load(self) -> Status:
         """Return how everything stands."""
         config = self._config()
         status = await load_status(
-            self._view,
+            self._read_store,
             config.feeds(),
             config.sinks,
             at=self._now(),
@@ -81,7 +81,7 @@ class Lookout:
         for each in status.feeds:
             absent: Sequence[StoredRecord] = ()
             if each.state is not None and each.state.held:
-                absent = await self._view.find_suspected(each.state.id, _DELETIONS_MOST)
+                absent = await self._read_store.find_suspected(each.state.id, _DELETIONS_MOST)
             words = [reason.words for reason in reasons if reason.about == f"feed:{each.feed}"]
             parts[f"feed:{each.feed}"] = {
                 **self._describe_feed(each, status.at),
@@ -106,12 +106,12 @@ class Lookout:
 
     async def hear(self) -> News:
         """Return what was recorded since this was called last; the last events at the first time."""
-        newest = await self._view.read_latest(-1, 1)
+        newest = await self._read_store.read_latest(-1, 1)
         end = newest[-1][0] if newest else 0
         if self._place is None or self._place > end:
             self._place = max(0, end - FIRST_EVENTS)
         after = max(self._place, end - EVENTS_MOST)
-        found = await self._view.read_latest(after, EVENTS_MOST) if after < end else ()
+        found = await self._read_store.read_latest(after, EVENTS_MOST) if after < end else ()
         skipped = after - self._place
         self._place = found[-1][0] if found else end
         return News([summarise(place, event) for place, event in found], skipped)

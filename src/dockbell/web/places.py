@@ -191,7 +191,7 @@ def list_status_places(standing: Standing, events: Events, letters: DeadLetters,
         ),
         Place(
             "/wishes/{number}",
-            actions.answer_wish,
+            actions.answer_command,
             "What came of something that was left for the daemon to do.",
             {200: Answer("It; `outcome` is null until it is done.", schemas.WISH)},
         ),

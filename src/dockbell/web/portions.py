@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from dockbell.core.model import Feed
 from dockbell.errors import StoreError
-from dockbell.ports import View
+from dockbell.ports import ReadStore
 from dockbell.web.allowance import Allowance, announce_portions
 from dockbell.web.connection import CONNECTION, Connection
 
@@ -47,7 +47,7 @@ class Batch(Response):
     """Some events of a feed, as a JSON array, byte for byte as they are stored.
 
     Args:
-        view: Of the store.
+        read_store: Of the store.
         feed: The feed.
         after: The sequence after which they begin.
         sizes: Which events they are, and how many bytes each has; none left out.
@@ -58,7 +58,7 @@ class Batch(Response):
 
     def __init__(
         self,
-        view: View,
+        read_store: ReadStore,
         feed: Feed,
         after: int,
         sizes: Sizes,
@@ -69,7 +69,7 @@ class Batch(Response):
     ) -> None:
         length = len(b"[]") + add_up(sizes) + max(0, len(sizes) - 1)
         super().__init__(headers={**headers, "Content-Length": str(length)}, media_type=_MEDIA_TYPE)
-        self._view = view
+        self._read_store = read_store
         self._feed = feed
         self._after = after
         self._sizes = sizes
@@ -128,7 +128,7 @@ class Batch(Response):
             StoreError: They cannot be read, and that may be.
         """
         try:
-            events = await self._view.read_events(self._feed, after, len(sizes))
+            events = await self._read_store.read_events(self._feed, after, len(sizes))
         except StoreError:
             if may_fail:
                 raise

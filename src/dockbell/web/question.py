@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from dockbell.config import Config, format_duration, parse_duration, suggest
 from dockbell.config.values import show
 from dockbell.core.model import Feed
-from dockbell.ports import Extent, View
+from dockbell.ports import Extent, ReadStore
 from dockbell.web.caller import Caller
 from dockbell.web.position import Position
 from dockbell.web.problem import Problem
@@ -80,15 +80,15 @@ def read_path_number(request: Request, name: str, most: int) -> int:
     return read_number(name, request.path_params[name], 0, most)
 
 
-async def find_extent(view: View, feed: Feed) -> Extent:
+async def find_extent(read_store: ReadStore, feed: Feed) -> Extent:
     """Return which events of a feed there are.
 
     Raises:
         Problem: 404, there is no such feed.
     """
-    extent = await view.find_extent(feed)
+    extent = await read_store.find_extent(feed)
     if extent is None:
-        known = [str(state.feed) for state in await view.load_feeds()]
+        known = [str(state.feed) for state in await read_store.load_feeds()]
         hint = suggest(str(feed), known) if known else "none has been read yet"
         raise Problem(HTTPStatus.NOT_FOUND, "unknown-feed", f"feed {show(str(feed))}: is not known; {hint}")
     return extent

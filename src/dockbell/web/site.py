@@ -23,7 +23,7 @@ from dockbell.errors import ConfigError, StoreError
 from dockbell.host.descriptors import find_limit
 from dockbell.net.listening import listening
 from dockbell.net.network import explain
-from dockbell.ports import Bell, Desk, View
+from dockbell.ports import Bell, CommandStore, ReadStore
 from dockbell.telemetry import Crowded, Fact, Telemetry
 from dockbell.telemetry.metrics import Metrics
 from dockbell.telemetry.recent import Recent
@@ -91,9 +91,9 @@ class Site:
     Args:
         settings: ``[web]``.
         config: Returns the configuration that is followed.
-        view: Of the store; for the site alone, so that a long look delays nobody else.
+        read_store: Of the store; for the site alone, so that a long look delays nobody else.
         page_view: Another one, for the status page: it may take its time.
-        desk: Where an operator's acts are left.
+        command_store: Where an operator's acts are left.
         recent: What it was like lately.
         outbox: The store's bell.
         telemetry: Is told where the site is.
@@ -113,9 +113,9 @@ class Site:
         settings: WebSettings,
         *,
         config: Callable[[], Config],
-        view: View,
-        page_view: View,
-        desk: Desk,
+        read_store: ReadStore,
+        page_view: ReadStore,
+        command_store: CommandStore,
         recent: Recent,
         outbox: Bell,
         telemetry: Telemetry,
@@ -127,8 +127,8 @@ class Site:
         check_store: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
     ) -> None:
         self._telemetry = telemetry
-        self.room = WaitingRoom(view, outbox)
-        self.audience = WaitingRoom(view, outbox, most=_PAGES_MOST)
+        self.room = WaitingRoom(read_store, outbox)
+        self.audience = WaitingRoom(read_store, outbox, most=_PAGES_MOST)
         lookout = Lookout(page_view, config, recent, now=now, next_time=next_time, holder=f"process {os.getpid()}")
         self.board = Board(lookout, outbox, telemetry)
 
@@ -143,19 +143,19 @@ class Site:
         self._shortage = ""
         allowance = Allowance(relieve=self.crowd.relieve)
         tokens = Tokens(settings.token, telemetry)
-        sessions = Sessions(tokens, view.epoch)
-        assets, index = Assets(), Index(config, view)
-        feeds = Feeds(view, self.room, allowance, keep_alive=keep_alive)
-        actions = Actions(desk, page_view, config, telemetry=telemetry, now=now)
+        sessions = Sessions(tokens, read_store.epoch)
+        assets, index = Assets(), Index(config, read_store)
+        feeds = Feeds(read_store, self.room, allowance, keep_alive=keep_alive)
+        actions = Actions(command_store, page_view, config, telemetry=telemetry, now=now)
         document = Document()
         places = Places(
             [
                 *list_page_places(assets, Live(self.board, self.audience), Session(tokens, sessions)),
-                *list_pull_places(index, assets, feeds, State(view, allowance)),
+                *list_pull_places(index, assets, feeds, State(read_store, allowance)),
                 *list_status_places(
                     Standing(page_view, config, lookout.load, now),
                     Events(page_view, config),
-                    DeadLetters(desk, config),
+                    DeadLetters(command_store, config),
                     actions,
                 ),
                 *list_acts(actions),

@@ -14,7 +14,7 @@ from dockbell.admin.as_json import describe_account, describe_status
 from dockbell.admin.status import Status
 from dockbell.admin.why import find_account
 from dockbell.config import Config
-from dockbell.ports import View
+from dockbell.ports import ReadStore
 from dockbell.web import question
 
 
@@ -22,7 +22,7 @@ class Standing:
     """The endpoints.
 
     Args:
-        view: Of the store.
+        read_store: Of the store.
         config: Returns the configuration that is followed.
         load: Returns how everything stands.
         now: Our clock.
@@ -30,12 +30,12 @@ class Standing:
 
     def __init__(
         self,
-        view: View,
+        read_store: ReadStore,
         config: Callable[[], Config],
         load: Callable[[], Awaitable[Status]],
         now: Callable[[], datetime],
     ) -> None:
-        self._view = view
+        self._read_store = read_store
         self._config = config
         self._load = load
         self._now = now
@@ -56,7 +56,9 @@ class Standing:
         config = self._config()
         question.check_configured(feed, config)
         given = unquote(request.path_params["key"])
-        account = await find_account(self._view, feed, given, feeds=config.feeds(), sinks=config.sinks, at=self._now())
+        account = await find_account(
+            self._read_store, feed, given, feeds=config.feeds(), sinks=config.sinks, at=self._now()
+        )
         return _answer(describe_account(account, given))
 
 

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from dockbell.config.values import show
 from dockbell.core import key
 from dockbell.core.model import JSON, NOTICES, Feed
-from dockbell.ports import StoredState, View
+from dockbell.ports import ReadStore, StoredState
 from dockbell.web import question
 from dockbell.web.allowance import Allowance
 from dockbell.web.portions import COPIES
@@ -34,12 +34,12 @@ class State:
     """The endpoints.
 
     Args:
-        view: Of the store.
+        read_store: Of the store.
         allowance: What answers may hold.
     """
 
-    def __init__(self, view: View, allowance: Allowance) -> None:
-        self._view = view
+    def __init__(self, read_store: ReadStore, allowance: Allowance) -> None:
+        self._read_store = read_store
         self._allowance = allowance
 
     async def answer_page(self, request: Request) -> Response:
@@ -52,16 +52,16 @@ class State:
         limit = question.read_limit(given)
         feed = question.read_feed(request)
         cursor = question.read("cursor", given["cursor"], Cursor.parse) if "cursor" in given else None
-        extent = await question.find_extent(self._view, feed)
+        extent = await question.find_extent(self._read_store, feed)
         if cursor is not None:
-            question.check_position(feed, self._view.epoch, extent, cursor.position)
+            question.check_position(feed, self._read_store.epoch, extent, cursor.position)
         is_complete = await self._is_complete(feed)
         row = 0 if cursor is None else cursor.row
-        count, size, has_more = _take(await self._view.measure_records(feed, row, limit + 1), limit)
+        count, size, has_more = _take(await self._read_store.measure_records(feed, row, limit + 1), limit)
         with self._allowance.hold(COPIES * size):
-            sequence, records = await self._view.read_records(feed, row, count)
+            sequence, records = await self._read_store.read_records(feed, row, count)
             is_complete &= await self._is_complete(feed)  # the feed may be read differently from this very moment on
-            position = Position(self._view.epoch, sequence) if cursor is None else cursor.position
+            position = Position(self._read_store.epoch, sequence) if cursor is None else cursor.position
             follow = f"../../feeds/{feed}?after={position}"
             is_more = has_more and bool(records)
             following = f"?cursor={Cursor(position, records[-1].row)}&limit={limit}" if is_more else None
@@ -85,16 +85,16 @@ class State:
         """
         question.read_parameters(request)
         feed = question.read_feed(request)
-        await question.find_extent(self._view, feed)
+        await question.find_extent(self._read_store, feed)
         part = request.path_params["key"]
         for text in _possible_keys(part):
-            sequence, record = await self._view.read_record(feed, text)
+            sequence, record = await self._read_store.read_record(feed, text)
             if record is not None:
                 break
         else:
             detail = f"record {show(unquote(part))}: nothing is known of it in {feed}; /state/{feed} has them all"
             raise Problem(HTTPStatus.NOT_FOUND, "unknown-record", detail)
-        position = Position(self._view.epoch, sequence)
+        position = Position(self._read_store.epoch, sequence)
         if record.body is None:
             members = {"key": record.key, "revision": record.revision, "position": str(position)}
             detail = f"record {show(record.key)}: was deleted"
@@ -103,7 +103,7 @@ class State:
 
     async def _is_complete(self, feed: Feed) -> bool:
         """Return whether a whole pass stands behind the records: until then they come and change without an event."""
-        extent = await self._view.find_extent(feed)
+        extent = await self._read_store.find_extent(feed)
         return feed == NOTICES or (extent is not None and extent.is_complete)
 
 

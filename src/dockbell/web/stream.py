@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from dockbell.core.model import Event, Feed
 from dockbell.errors import StoreError
-from dockbell.ports import View
+from dockbell.ports import ReadStore
 from dockbell.web.allowance import Allowance
 from dockbell.web.portions import COPIES, add_up, cut
 from dockbell.web.position import Position
@@ -41,7 +41,7 @@ class EventStream(Response):
 
     def __init__(
         self,
-        view: View,
+        read_store: ReadStore,
         room: WaitingRoom,
         allowance: Allowance,
         feed: Feed,
@@ -51,7 +51,7 @@ class EventStream(Response):
     ) -> None:
         super().__init__(headers={"Content-Type": MEDIA_TYPE, "Dockbell-Position": str(after)})
         del self.headers["content-length"]
-        self._view = view
+        self._read_store = read_store
         self._room = room
         self._allowance = allowance
         self._feed = feed
@@ -82,10 +82,10 @@ class EventStream(Response):
 
     async def _send_some(self, send: Send, otherwise: bytes) -> bool:
         """Send the next events, a portion of them at a time, or something else; return whether none was pruned."""
-        sizes = next(cut(await self._view.measure_events(self._feed, self._sequence, _AT_ONCE)), ())
+        sizes = next(cut(await self._read_store.measure_events(self._feed, self._sequence, _AT_ONCE)), ())
         async with self._allowance.wait_to_hold(COPIES * add_up(sizes)):
-            events = await self._view.read_events(self._feed, self._sequence, len(sizes))
-            extent = await self._view.find_extent(self._feed)
+            events = await self._read_store.read_events(self._feed, self._sequence, len(sizes))
+            extent = await self._read_store.find_extent(self._feed)
             if extent is None or extent.pruned > self._sequence:
                 return False
             if text := self._write(events) or otherwise:

@@ -12,7 +12,7 @@ import anyio
 from starlette.types import Receive
 
 from dockbell.core.model import Feed
-from dockbell.ports import Bell, Extent, View
+from dockbell.ports import Bell, Extent, ReadStore
 from dockbell.web.problem import Problem
 
 READERS_MOST: Final = 200
@@ -24,14 +24,14 @@ class WaitingRoom:
     However many wait for one feed, the store is asked once whenever events were added.
 
     Args:
-        view: Of the store.
+        read_store: Of the store.
         outbox: Rings when events were added.
         most: How many readers may wait at a time.
     """
 
-    def __init__(self, view: View, outbox: Bell, *, most: int = READERS_MOST) -> None:
+    def __init__(self, read_store: ReadStore, outbox: Bell, *, most: int = READERS_MOST) -> None:
         self.readers = 0
-        self._view = view
+        self._read_store = read_store
         self._outbox = outbox
         self._most = most
         self._closing = anyio.Event()
@@ -80,7 +80,7 @@ class WaitingRoom:
             rings = self._outbox.rings
             found_at, extent = self._extents.get(feed, (-1, None))
             if found_at != rings:
-                extent = await self._view.find_extent(feed)
+                extent = await self._read_store.find_extent(feed)
                 self._extents[feed] = rings, extent
             return extent
 

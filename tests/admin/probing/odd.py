@@ -10,7 +10,7 @@ from email.utils import format_datetime
 from typing import Any
 
 from dockbell.admin.probing import Report, probe
-from dockbell.admin.probing.telling import Finding
+from dockbell.admin.probing.findings import Finding
 from dockbell.config import validate
 from dockbell.core.moment import parse_moment
 from dockbell.core.reading.request import Request

@@ -15,7 +15,7 @@ import pytest
 from dockbell.core.model import Feed
 from dockbell.core.publishing.settlement import Place
 from dockbell.ports import StoredState
-from dockbell.sinks.mqtt import MqttSettings, MqttSink, flow, keeper, patience
+from dockbell.sinks.mqtt import MqttSettings, MqttSink, flow, reconnect_backoff, retained_repair
 from tests.brokers import MOSQUITTO, Broker, Iotcore, Mosquitto, started
 from tests.sinks.conftest import Facts
 
@@ -51,16 +51,16 @@ def each_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Brok
 def quick_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dial again within a moment, and soon take a connection for one that lasts."""
     monkeypatch.setattr(flow, "_PROVEN", timedelta(milliseconds=50))
-    monkeypatch.setattr(patience, "_BACKOFF_FIRST", timedelta(milliseconds=20))
-    monkeypatch.setattr(patience, "_BACKOFF_MOST", timedelta(milliseconds=200))
+    monkeypatch.setattr(reconnect_backoff, "_BACKOFF_FIRST", timedelta(milliseconds=20))
+    monkeypatch.setattr(reconnect_backoff, "_BACKOFF_MOST", timedelta(milliseconds=200))
 
 
 @pytest.fixture
 def quick_sentinel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write the sentinel often, and wait for it no longer than a broker on the same machine takes."""
-    monkeypatch.setattr(keeper, "_WRITE_EVERY", timedelta(milliseconds=20))
-    monkeypatch.setattr(keeper, "_LATE", timedelta(0))
-    monkeypatch.setattr(keeper, "_ECHO_LIMIT", timedelta(milliseconds=500))
+    monkeypatch.setattr(retained_repair, "_WRITE_EVERY", timedelta(milliseconds=20))
+    monkeypatch.setattr(retained_repair, "_LATE", timedelta(0))
+    monkeypatch.setattr(retained_repair, "_ECHO_LIMIT", timedelta(milliseconds=500))
 
 
 @dataclass
@@ -126,8 +126,8 @@ class Records:
         return {f"dockbell/state/main/shipments/{key}": body for key, body in self.bodies.items() if body is not None}
 
 
-async def until(holds: Any, patience: float = 10) -> None:
+async def until(holds: Any, backoff: float = 10) -> None:
     """Wait until something holds."""
-    with anyio.fail_after(patience):
+    with anyio.fail_after(backoff):
         while not holds():  # noqa: ASYNC110  # brokers know no events
             await anyio.sleep(0.005)

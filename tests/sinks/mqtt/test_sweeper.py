@@ -15,7 +15,7 @@ from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
 from dockbell.core.model import Feed
-from dockbell.sinks.mqtt import keeper, sweeper
+from dockbell.sinks.mqtt import retained_repair, sweeper
 from dockbell.sinks.mqtt.sentinel import Sentinel, Tree
 from dockbell.telemetry import StateRepaired
 from dockbell.testing.outbox import SHIPMENTS, STOCK, open_outbox
@@ -40,8 +40,8 @@ FOREIGN = {
 @pytest.fixture
 def quick_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clear at once, and wait no longer than a broker on the same machine takes."""
-    monkeypatch.setattr(keeper, "_SWEEP_AFTER", timedelta(0))
-    monkeypatch.setattr(keeper, "_SWEEP_AGAIN", timedelta(milliseconds=50))
+    monkeypatch.setattr(retained_repair, "_SWEEP_AFTER", timedelta(0))
+    monkeypatch.setattr(retained_repair, "_SWEEP_AGAIN", timedelta(milliseconds=50))
     monkeypatch.setattr(sweeper, "_QUIET", timedelta(milliseconds=200))
     monkeypatch.setattr(sweeper, "_TRY_AGAIN", timedelta(milliseconds=50))
 
@@ -224,14 +224,14 @@ async def test_what_is_to_be_cleared_is_remembered_by_the_sentinel(
         await old.outbox.change(*keys(5))
         await old.settled()
         await old.marked()
-    monkeypatch.setattr(keeper, "_SWEEP_AFTER", timedelta(hours=1))
+    monkeypatch.setattr(retained_repair, "_SWEEP_AFTER", timedelta(hours=1))
     async with whole(tmp_path / "new", broker) as new:
         async with new.relaying():
             await new.outbox.change("shp_9")
             await new.settled()
             await new.marked()
         assert {tree.feed for tree in (await read_sentinel(broker)).owed} == {SHIPMENTS, STOCK}
-        monkeypatch.setattr(keeper, "_SWEEP_AFTER", timedelta(0))
+        monkeypatch.setattr(retained_repair, "_SWEEP_AFTER", timedelta(0))
         async with new.relaying():
             await until_retained(broker, states_of(SHIPMENTS, "shp_9") | FOREIGN.keys())
             await nothing_owed(broker)

@@ -15,7 +15,7 @@ import pytest
 
 from dockbell.core.moment import to_micros
 from dockbell.errors import StoreError, StoreIncompatible
-from dockbell.stores.sqlite import SqliteStore, SqliteView, copying
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore, copying
 from dockbell.stores.sqlite.backup import back_up
 from tests.fakes import NOON
 from tests.stores.pages import FEED, commit, told
@@ -287,7 +287,7 @@ async def test_a_damaged_store_gives_no_backup(path: Path, target: Path) -> None
 
 async def test_a_copy_can_be_looked_at_where_it_is(store: SqliteStore, path: Path, target: Path) -> None:
     await back_up(path, target, at=NOON, force=False)
-    view = await SqliteView.open(target)
-    assert await view.count_records() == {FEED: 600}
-    await view.aclose()
+    read_store = await SqliteReadStore.open(target)
+    assert await read_store.count_records() == {FEED: 600}
+    await read_store.aclose()
     assert names(path.parent) == {"backup.db"}

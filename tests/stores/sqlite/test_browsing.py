@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dockbell.core.model import Feed
-from dockbell.stores.sqlite import SqliteStore, SqliteView, browsing
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore, browsing
 from tests.fakes import NOON, Clock
 from tests.stores import pages
 
@@ -26,10 +26,10 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 @pytest.fixture
-async def view(store: SqliteStore, tmp_path: Path) -> AsyncIterator[SqliteView]:
-    view = await SqliteView.open(tmp_path / "dockbell.db")
-    yield view
-    await view.aclose()
+async def read_store(store: SqliteStore, tmp_path: Path) -> AsyncIterator[SqliteReadStore]:
+    read_store = await SqliteReadStore.open(tmp_path / "dockbell.db")
+    yield read_store
+    await read_store.aclose()
 
 
 async def put(store: SqliteStore, feed: Feed, *keys: str, n: int = 0) -> None:
@@ -37,22 +37,25 @@ async def put(store: SqliteStore, feed: Feed, *keys: str, n: int = 0) -> None:
 
 
 async def read(
-    view: SqliteView, before: int | None = None, limit: int = 100, **wanted: Any
+    read_store: SqliteReadStore, before: int | None = None, limit: int = 100, **wanted: Any
 ) -> tuple[list[str], int | None]:
     """Return what is found, as text, and from where to go on."""
-    found, following = await view.read_earlier(before, limit, **wanted)
+    found, following = await read_store.read_earlier(before, limit, **wanted)
     assert [place for place, _ in found] == sorted((place for place, _ in found), reverse=True)
     return [f"{event.feed.source}/{event.key}#{event.sequence} {event.change}" for _, event in found], following
 
 
-async def test_events_are_found_newest_first(store: SqliteStore, view: SqliteView) -> None:
-    assert await read(view) == ([], None)
+async def test_events_are_found_newest_first(store: SqliteStore, read_store: SqliteReadStore) -> None:
+    assert await read(read_store) == ([], None)
     await put(store, STOCK, "a", "b")
     await put(store, OTHER, "a")
     await put(store, STOCK, "a", n=1)
-    assert await read(view) == (["main/a#3 updated", "spare/a#1 created", "main/b#2 created", "main/a#1 created"], None)
-    assert await read(view, limit=3) == (["main/a#3 updated", "spare/a#1 created", "main/b#2 created"], 2)
-    assert await read(view, before=2, limit=3) == (["main/a#1 created"], None)
+    assert await read(read_store) == (
+        ["main/a#3 updated", "spare/a#1 created", "main/b#2 created", "main/a#1 created"],
+        None,
+    )
+    assert await read(read_store, limit=3) == (["main/a#3 updated", "spare/a#1 created", "main/b#2 created"], 2)
+    assert await read(read_store, before=2, limit=3) == (["main/a#1 created"], None)
 
 
 @pytest.mark.parametrize(
@@ -69,28 +72,28 @@ async def test_events_are_found_newest_first(store: SqliteStore, view: SqliteVie
     ],
 )
 async def test_only_what_is_asked_for_is_found(
-    store: SqliteStore, view: SqliteView, wanted: dict[str, Any], expected: list[str]
+    store: SqliteStore, read_store: SqliteReadStore, wanted: dict[str, Any], expected: list[str]
 ) -> None:
     await put(store, STOCK, "a", "b")
     await put(store, OTHER, "a")
     await put(store, STOCK, "a", n=1)
-    assert (await read(view, **wanted))[0] == expected
+    assert (await read(read_store, **wanted))[0] == expected
 
 
-async def test_an_event_is_found_by_its_number(store: SqliteStore, view: SqliteView) -> None:
+async def test_an_event_is_found_by_its_number(store: SqliteStore, read_store: SqliteReadStore) -> None:
     await put(store, STOCK, "a", "b")
-    found = await view.find_event(STOCK, 2)
+    found = await read_store.find_event(STOCK, 2)
     assert found is not None
     assert (found[0], found[1].key, found[1].sequence) == (NOON, "b", 2)
-    assert await view.find_event(STOCK, 3) is None
-    assert await view.find_event(OTHER, 1) is None
+    assert await read_store.find_event(STOCK, 3) is None
+    assert await read_store.find_event(OTHER, 1) is None
 
 
-async def test_the_last_change_of_a_record_is_no_statement(store: SqliteStore, view: SqliteView) -> None:
+async def test_the_last_change_of_a_record_is_no_statement(store: SqliteStore, read_store: SqliteReadStore) -> None:
     await put(store, STOCK, "a")
     state = await store.open_feed(OTHER)
     await pages.close_pass(store, state, statements=[pages.a_statement()])
-    assert await view.find_last_changes() == {STOCK: NOON}
+    assert await read_store.find_last_changes() == {STOCK: NOON}
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -17,7 +17,7 @@ import anyio
 
 from dockbell.app import now
 from dockbell.stores.sqlite import SqliteStore
-from dockbell.stores.sqlite.life import LifeFile
+from dockbell.stores.sqlite.epoch_file import LifeFile
 from tests.stores.pages import FEED, OTHER, commit, told
 
 ROOT = Path(__file__).parents[3]

@@ -20,7 +20,7 @@ from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.settlement import Blocked, DeadLetter, Settlement
 from dockbell.core.publishing.statement import GapReason, gap
 from dockbell.ports import FeedState, Quarantined, RunRecord, Standing
-from dockbell.stores.sqlite import SqliteStore, SqliteView
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 from tests.fakes import NOON
 
 FEED = Feed("main", "shipments")
@@ -32,11 +32,11 @@ READING = ReadContext(Via.POLL, NOON, stale_window=MINUTE)
 
 
 @dataclass
-class Desk:
+class CommandStore:
     """A store at work, and a look at it."""
 
     store: SqliteStore
-    view: SqliteView
+    read_store: SqliteReadStore
     state: FeedState
     detect: ChangeDetector = DETECTOR
 
@@ -49,11 +49,11 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def command_store(tmp_path: Path) -> AsyncIterator[CommandStore]:
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON, epoch="epoch")
-    view = await SqliteView.open(tmp_path / "a.db")
-    yield Desk(store, view, await store.open_feed(FEED))
-    await view.aclose()
+    read_store = await SqliteReadStore.open(tmp_path / "a.db")
+    yield CommandStore(store, read_store, await store.open_feed(FEED))
+    await read_store.aclose()
     await store.aclose()
 
 
@@ -61,35 +61,35 @@ def shipment(key: str, at: str = "11:59:00", **fields: str) -> dict[str, str]:
     return {"id": key, "updated_at": f"2026-11-21T{at}Z"} | fields
 
 
-async def test_a_record_is_found_as_it_is_stored(desk: Desk) -> None:
-    await desk.show(shipment("a"), shipment("b"))
-    record = await desk.view.find_record(desk.state.id, "a")
+async def test_a_record_is_found_as_it_is_stored(command_store: CommandStore) -> None:
+    await command_store.show(shipment("a"), shipment("b"))
+    record = await command_store.read_store.find_record(command_store.state.id, "a")
     assert record is not None
     assert (record.key, record.modified, record.revision) == ("a", NOON - MINUTE, 1)
     assert (record.gone_at, record.suspected_at, record.is_dormant, record.held_at) == (None, None, False, None)
     assert len(record.fingerprint) == 16
-    assert await desk.view.find_record(desk.state.id, "c") is None
+    assert await command_store.read_store.find_record(command_store.state.id, "c") is None
 
 
-async def test_a_reading_that_is_held_shows_at_its_record_and_in_its_findings(desk: Desk) -> None:
-    await desk.show(shipment("a"))
-    await desk.show(shipment("a", "11:58:00", status="old"))
-    record = await desk.view.find_record(desk.state.id, "a")
+async def test_a_reading_that_is_held_shows_at_its_record_and_in_its_findings(command_store: CommandStore) -> None:
+    await command_store.show(shipment("a"))
+    await command_store.show(shipment("a", "11:58:00", status="old"))
+    record = await command_store.read_store.find_record(command_store.state.id, "a")
     assert record is not None
     assert record.held_at == NOON
-    notes = await desk.view.read_notes(desk.state.id, "a", 10)
+    notes = await command_store.read_store.read_notes(command_store.state.id, "a", 10)
     assert [(note.finding, note.via, note.sequence) for note in notes] == [
         (Finding.CREATED, Via.POLL, 1),
         (Finding.HELD, Via.POLL, None),
     ]
     assert (notes[1].at, notes[1].modified) == (NOON, NOON - 2 * MINUTE)
     assert notes[1].fingerprint != notes[0].fingerprint == record.fingerprint
-    assert await desk.view.read_notes(desk.state.id, "a", 1) == notes[1:]
+    assert await command_store.read_store.read_notes(command_store.state.id, "a", 1) == notes[1:]
 
 
-async def test_a_change_that_waits_for_its_detail_shows_at_its_record(desk: Desk) -> None:
-    await desk.show(shipment("a"))
-    desk.detect = ChangeDetector(
+async def test_a_change_that_waits_for_its_detail_shows_at_its_record(command_store: CommandStore) -> None:
+    await command_store.show(shipment("a"))
+    command_store.detect = ChangeDetector(
         FEED,
         key=("/id",),
         updated_at="/updated_at",
@@ -97,92 +97,97 @@ async def test_a_change_that_waits_for_its_detail_shows_at_its_record(desk: Desk
         canon=Canon(updated_at="/updated_at"),
         detail=("packages",),
     )
-    await desk.show(shipment("a", "11:59:30", status="packed"))
-    record = await desk.view.find_record(desk.state.id, "a")
+    await command_store.show(shipment("a", "11:59:30", status="packed"))
+    record = await command_store.read_store.find_record(command_store.state.id, "a")
     assert record is not None
     assert (record.awaited_at, record.modified) == (NOON, NOON - MINUTE / 2)
-    notes = await desk.view.read_notes(desk.state.id, "a", 10)
+    notes = await command_store.read_store.read_notes(command_store.state.id, "a", 10)
     assert [note.finding for note in notes] == [Finding.CREATED, Finding.AWAITED]
 
 
-async def test_suspected_records_are_listed_first_missed_first(desk: Desk) -> None:
-    await desk.show(shipment("a"), shipment("b"), shipment("c"))
-    await desk.store.suspect(desk.state.id, [3], NOON)
-    await desk.store.suspect(desk.state.id, [1], NOON + MINUTE)
-    found = await desk.view.find_suspected(desk.state.id, 10)
+async def test_suspected_records_are_listed_first_missed_first(command_store: CommandStore) -> None:
+    await command_store.show(shipment("a"), shipment("b"), shipment("c"))
+    await command_store.store.suspect(command_store.state.id, [3], NOON)
+    await command_store.store.suspect(command_store.state.id, [1], NOON + MINUTE)
+    found = await command_store.read_store.find_suspected(command_store.state.id, 10)
     assert [(record.key, record.suspected_at) for record in found] == [("c", NOON), ("a", NOON + MINUTE)]
-    assert [record.key for record in await desk.view.find_suspected(desk.state.id, 1)] == ["c"]
-    await desk.store.keep(desk.state.id, [3], Finding.KEPT, ignored_until_seen=True)
-    spared = await desk.view.find_record(desk.state.id, "c")
+    assert [record.key for record in await command_store.read_store.find_suspected(command_store.state.id, 1)] == ["c"]
+    await command_store.store.keep(command_store.state.id, [3], Finding.KEPT, ignored_until_seen=True)
+    spared = await command_store.read_store.find_record(command_store.state.id, "c")
     assert spared is not None
     assert (spared.is_dormant, spared.suspected_at) == (True, None)
 
 
-async def test_records_in_quarantine_are_found_by_key_too(desk: Desk) -> None:
-    await desk.show(b'{"id": "a", "n": 1e9999999999999999999}', b'{"no": "key"}')
-    found = await desk.view.find_quarantined(desk.state.id, 10)
+async def test_records_in_quarantine_are_found_by_key_too(command_store: CommandStore) -> None:
+    await command_store.show(b'{"id": "a", "n": 1e9999999999999999999}', b'{"no": "key"}')
+    found = await command_store.read_store.find_quarantined(command_store.state.id, 10)
     assert {bad.key for bad in found} == {"a", ""}
-    (one,) = await desk.view.find_quarantined(desk.state.id, 10, key="a")
+    (one,) = await command_store.read_store.find_quarantined(command_store.state.id, 10, key="a")
     assert one == Quarantined(
         "a", "key a: not usable JSON: a number has an exponent of more than 18 digits", NOON, NOON
     )
-    assert len(await desk.view.find_quarantined(desk.state.id, 1)) == 1
+    assert len(await command_store.read_store.find_quarantined(command_store.state.id, 1)) == 1
 
 
-async def test_runs_that_cover_a_date_are_all_passes_and_the_polls_whose_window_holds_it(desk: Desk) -> None:
+async def test_runs_that_cover_a_date_are_all_passes_and_the_polls_whose_window_holds_it(
+    command_store: CommandStore,
+) -> None:
     whole = RunRecord(RunKind.PASS, NOON, None, NOON, pages=1, records=1, events=0)
     poll = replace(whole, kind=RunKind.POLL, asked_at=NOON + MINUTE, since=NOON - MINUTE)
     before = replace(poll, asked_at=NOON - 9 * MINUTE, since=NOON - 10 * MINUTE)
     after = replace(poll, asked_at=NOON + 9 * MINUTE, since=NOON + 8 * MINUTE, problem="cut short")
     for run in (before, whole, poll, after):
-        await desk.store.close_run(desk.state.id, run)
+        await command_store.store.close_run(command_store.state.id, run)
 
     async def cover(minutes: int, limit: int = 10) -> list[RunRecord]:
         date = NOON + minutes * MINUTE
-        return list(await desk.view.read_covering_runs(desk.state.id, date, date, limit))
+        return list(await command_store.read_store.read_covering_runs(command_store.state.id, date, date, limit))
 
     assert await cover(0) == [whole, poll]
     assert await cover(0, limit=1) == [poll]
     assert await cover(8) == [whole, after]
     assert await cover(-10) == [before, whole]
-    assert await desk.view.read_covering_runs(desk.state.id, None, NOON, 10) == [whole]
+    assert await command_store.read_store.read_covering_runs(command_store.state.id, None, NOON, 10) == [whole]
 
 
-async def test_events_of_a_key_come_in_order_with_when_they_were_recorded(desk: Desk) -> None:
-    await desk.show(shipment("a"), shipment("b"))
-    await desk.show(shipment("a", "11:59:30", status="packed"))
-    found = await desk.view.read_events_of(desk.state.id, "a", 10)
+async def test_events_of_a_key_come_in_order_with_when_they_were_recorded(command_store: CommandStore) -> None:
+    await command_store.show(shipment("a"), shipment("b"))
+    await command_store.show(shipment("a", "11:59:30", status="packed"))
+    found = await command_store.read_store.read_events_of(command_store.state.id, "a", 10)
     assert [(at, event.sequence, event.change) for at, event in found] == [(NOON, 1, "created"), (NOON, 3, "updated")]
     assert found[0][1].feed == FEED
-    assert await desk.view.read_events_of(desk.state.id, "a", 1) == found[1:]
+    assert await command_store.read_store.read_events_of(command_store.state.id, "a", 1) == found[1:]
 
 
-async def test_events_about_the_feed_have_the_empty_key(desk: Desk) -> None:
+async def test_events_about_the_feed_have_the_empty_key(command_store: CommandStore) -> None:
     compose = Composer(FEED, name="acme", singular="shipment", epoch="epoch")
     stated = gap(FEED, NOON, began_at=None, ended_at=NOON, reason=GapReason.DOWN)
-    await desk.store.publish(desk.state.id, [stated], compose)
-    ((_, event),) = await desk.view.read_events_of(desk.state.id, "", 5, change="gap")
+    await command_store.store.publish(command_store.state.id, [stated], compose)
+    ((_, event),) = await command_store.read_store.read_events_of(command_store.state.id, "", 5, change="gap")
     assert event.type == "dockbell.feed.gap"
-    assert await desk.view.read_events_of(desk.state.id, "", 5, change="held") == []
+    assert await command_store.read_store.read_events_of(command_store.state.id, "", 5, change="held") == []
 
 
-async def test_each_sink_stands_somewhere_with_the_events_of_a_key(desk: Desk) -> None:
-    await desk.show(shipment("a"), shipment("b"))
+async def test_each_sink_stands_somewhere_with_the_events_of_a_key(command_store: CommandStore) -> None:
+    await command_store.show(shipment("a"), shipment("b"))
     for sink in ("floor", "erp"):
-        await desk.store.enroll(sink, "beginning")
+        await command_store.store.enroll(sink, "beginning")
     blocked = Blocked(FEED, "a", 1, 2, NOON, "HTTP 503")
     letters = [DeadLetter(FEED, "a", sequence, 9, NOON, "HTTP 400") for sequence in (1, 2)]
-    await desk.store.settle("floor", Settlement({FEED: 2}, {(FEED, "a"): blocked}))
-    await desk.store.settle("erp", Settlement(dead=letters))
-    assert await desk.view.load_standings(desk.state.id, "a") == [
+    await command_store.store.settle("floor", Settlement({FEED: 2}, {(FEED, "a"): blocked}))
+    await command_store.store.settle("erp", Settlement(dead=letters))
+    assert await command_store.read_store.load_standings(command_store.state.id, "a") == [
         Standing("erp", 0, None, tuple(letters)),
         Standing("floor", 2, blocked),
     ]
-    assert await desk.view.load_standings(desk.state.id, "b") == [Standing("erp", 0), Standing("floor", 2)]
+    assert await command_store.read_store.load_standings(command_store.state.id, "b") == [
+        Standing("erp", 0),
+        Standing("floor", 2),
+    ]
 
 
-async def test_complete_readings_are_told_by_feed_after_a_time(desk: Desk) -> None:
-    stock = await desk.store.open_feed(Feed("main", "stock"))
+async def test_complete_readings_are_told_by_feed_after_a_time(command_store: CommandStore) -> None:
+    stock = await command_store.store.open_feed(Feed("main", "stock"))
     for minutes, kind, problem in (
         (0, RunKind.PASS, ""),
         (5, RunKind.POLL, ""),
@@ -193,9 +198,9 @@ async def test_complete_readings_are_told_by_feed_after_a_time(desk: Desk) -> No
         at = NOON + minutes * MINUTE
         asked_at = at + 60 * MINUTE  # by the service's clock
         run = RunRecord(kind, asked_at, None, at + MINUTE, pages=1, records=1, events=0, problem=problem, sent_at=at)
-        await desk.store.close_run(desk.state.id, run)
-    await desk.store.close_run(stock.id, RunRecord(RunKind.PASS, NOON, None, NOON + 3 * MINUTE, 1, 1, 0))
-    assert await desk.view.read_readings(NOON + MINUTE) == {
+        await command_store.store.close_run(command_store.state.id, run)
+    await command_store.store.close_run(stock.id, RunRecord(RunKind.PASS, NOON, None, NOON + 3 * MINUTE, 1, 1, 0))
+    assert await command_store.read_store.read_readings(NOON + MINUTE) == {
         FEED: [(NOON + 5 * MINUTE, NOON + 6 * MINUTE), (NOON + 8 * MINUTE, NOON + 9 * MINUTE)],
         Feed("main", "stock"): [(NOON, NOON + 3 * MINUTE)],
     }

@@ -111,7 +111,7 @@ async def test_a_store_that_was_full_goes_on_once_there_is_room(
     assert reserve_of(reserve) == 8 * 1024 * 1024
     monkeypatch.setattr("dockbell.stores.sqlite.outage._FIRST", 0.01)
     monkeypatch.setattr("dockbell.stores.sqlite.store.find_room", lambda _: 0)
-    monkeypatch.setattr("dockbell.stores.sqlite.reserve.os.posix_fallocate", refuse)
+    monkeypatch.setattr("dockbell.stores.sqlite.disk_reserve.os.posix_fallocate", refuse)
     store._writer.execute("PRAGMA max_page_count = 100")
     with pytest.raises(StoreFull, match=r"a\.db: disk full; free some space"):
         await commit(store, state, {"id": "a", "x": 1, "y": "y" * 500_000})
@@ -136,7 +136,7 @@ async def test_a_store_that_was_full_goes_on_once_there_is_room(
 
 async def test_room_in_the_store_itself_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dockbell.stores.sqlite.store.find_room", lambda _: 0)
-    monkeypatch.setattr("dockbell.stores.sqlite.reserve.os.posix_fallocate", refuse)
+    monkeypatch.setattr("dockbell.stores.sqlite.disk_reserve.os.posix_fallocate", refuse)
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
     assert store.trouble is not None
     monkeypatch.setattr(store._outage, "_pause", 0.01)

@@ -12,7 +12,7 @@ import pytest
 from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.model import Via
 from dockbell.ports import FeedState
-from dockbell.stores.sqlite import SqliteStore, SqliteView
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 from tests.fakes import NOON
 from tests.stores.pages import DETAILED, FEED, close_pass, commit, complete, delete_records, make_composer, told
 
@@ -23,11 +23,11 @@ class Shelf:
 
     store: SqliteStore
     state: FeedState
-    view: SqliteView
+    read_store: SqliteReadStore
 
     async def notes(self, key: str) -> list[tuple[Finding, Via, int | None]]:
         """Return what readings of a record came to, with the number of the event."""
-        notes = await self.view.read_notes(self.state.id, key, 100)
+        notes = await self.read_store.read_notes(self.state.id, key, 100)
         return [(note.finding, note.via, note.sequence) for note in notes]
 
 
@@ -35,9 +35,9 @@ class Shelf:
 async def shelf(tmp_path: Path) -> AsyncIterator[Shelf]:
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
     state = await store.open_feed(FEED)
-    view = await SqliteView.open(store.path)
-    yield Shelf(store, state, view)
-    await view.aclose()
+    read_store = await SqliteReadStore.open(store.path)
+    yield Shelf(store, state, read_store)
+    await read_store.aclose()
     await store.aclose()
 
 

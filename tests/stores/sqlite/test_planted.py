@@ -8,8 +8,8 @@ import pytest
 
 from dockbell.errors import StoreError
 from dockbell.stores.sqlite import SqliteStore
+from dockbell.stores.sqlite.disk_reserve import Reserve
 from dockbell.stores.sqlite.probe import find_holder
-from dockbell.stores.sqlite.reserve import Reserve
 from tests.fakes import NOON
 from tests.strangers import act, needs_root, share
 

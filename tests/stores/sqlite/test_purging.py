@@ -23,7 +23,7 @@ from dockbell.core.model import Feed, Key, Via
 from dockbell.core.publishing.settlement import StartOffset
 from dockbell.core.reading.shape import Shape
 from dockbell.ports import FeedState, Purged
-from dockbell.stores.sqlite import SqliteStore, SqliteView, cleaning
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore, cleaning
 from tests.fakes import NOON
 from tests.stores.pages import COMPOSE, DETAILED, FEED, OTHER, close_pass, commit, delete_records, later
 from tests.stores.standings import read
@@ -223,12 +223,12 @@ async def test_a_sink_that_begins_with_the_state_is_not_told_what_was_purged_sin
 async def test_why_shows_that_a_record_was_purged(store: SqliteStore, state: FeedState) -> None:
     await commit(store, state, {"id": "a"})
     await erase(store)
-    view = await SqliteView.open(store.path)
+    read_store = await SqliteReadStore.open(store.path)
     try:
-        record = await view.find_record(state.id, "a")
-        notes = await view.read_notes(state.id, "a", 10)
+        record = await read_store.find_record(state.id, "a")
+        notes = await read_store.read_notes(state.id, "a", 10)
     finally:
-        await view.aclose()
+        await read_store.aclose()
     assert record is not None
     assert record.is_purged
     assert (notes[-1].finding, notes[-1].via, notes[-1].sequence) == (Finding.PURGED, Via.OPERATOR, 2)

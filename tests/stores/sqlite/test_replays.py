@@ -13,8 +13,8 @@ from dockbell.core.model import Feed
 from dockbell.core.moment import to_micros
 from dockbell.core.publishing.settlement import Settlement
 from dockbell.ports import Extent, Hurried, Offered, Reach, Selection
-from dockbell.stores.sqlite import SqliteStore, SqliteView
-from dockbell.stores.sqlite.desk import SqliteDesk
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
+from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from tests.fakes import NOON, Clock
 from tests.stores.pages import FEED, OTHER, commit
 from tests.stores.standings import block, kill, read, stand, waiting, write
@@ -28,12 +28,12 @@ class Rig:
     """A store with six events of three keys, a minute apart; and a desk at it."""
 
     path: Path
-    desk: SqliteDesk
+    command_store: SqliteCommandStore
     reach: Reach = Reach(Extent(0, 6), 0, 6)  # noqa: RUF009  # frozen
 
     async def choose(self, selection: Selection = ALL, *, within: tuple[int, int] = (0, 6), limit: int = 9) -> str:
         """Return the sequences of the candidates, those that are owed in brackets, those that wait marked."""
-        found = await self.desk.read_candidates("erp", FEED, self.reach, selection, within=within, limit=limit)
+        found = await self.command_store.read_candidates("erp", FEED, self.reach, selection, within=within, limit=limit)
         words = [f"{each.event.sequence}{'w' if each.is_waiting else ''}" for each in found]
         return " ".join(f"({word})" if each.is_owed else word for word, each in zip(words, found, strict=True))
 
@@ -54,9 +54,9 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         clock.time = NOON + number * MINUTE
         await commit(store, state, {"id": key, "number": number})
     await store.aclose()
-    desk = await SqliteDesk.open(store.path)
-    yield Rig(store.path, desk)
-    await desk.aclose()
+    command_store = await SqliteCommandStore.open(store.path)
+    yield Rig(store.path, command_store)
+    await command_store.aclose()
 
 
 # Reaches -------------------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 @pytest.mark.parametrize(("start", "begins"), [("now", 6), ("state", 6), ("beginning", 0)])
 async def test_a_sink_that_is_new_would_begin_where_it_is_told_to(rig: Rig, start: str, begins: int) -> None:
-    reaches = await rig.desk.load_reaches("erp", start)  # type: ignore[arg-type]
+    reaches = await rig.command_store.load_reaches("erp", start)  # type: ignore[arg-type]
     assert reaches == {
         FEED: Reach(Extent(0, 6), begins, begins),
         OTHER: Reach(Extent(0, 0), 0, 0),
@@ -75,7 +75,7 @@ async def test_a_sink_stands_where_it_has_come_and_takes_all_of_a_feed_that_is_n
     stand(rig.path, "erp", 4, origin=2)
     write(rig.path, "UPDATE feeds SET pruned = 1 WHERE resource = 'shipments'")
     write(rig.path, "UPDATE feeds SET sequence = 9 WHERE resource = 'stock'")
-    reaches = await rig.desk.load_reaches("erp", "now")
+    reaches = await rig.command_store.load_reaches("erp", "now")
     assert reaches == {FEED: Reach(Extent(1, 6), 2, 4), OTHER: Reach(Extent(0, 9), 0, 0)}
 
 
@@ -108,7 +108,7 @@ async def test_events_are_chosen_by_what_every_part_of_a_selection_says(
 
 
 async def test_events_are_chosen_by_their_ids(rig: Rig) -> None:
-    found = await rig.desk.read_candidates("erp", FEED, rig.reach, ALL, within=(0, 6), limit=9)
+    found = await rig.command_store.read_candidates("erp", FEED, rig.reach, ALL, within=(0, 6), limit=9)
     ids = tuple(each.event.id for each in found)
     assert await rig.choose(Selection(ids=(ids[4], ids[1], "evt_none"))) == "2 5"
 
@@ -132,8 +132,8 @@ async def test_a_dead_letter_is_not_owed_even_where_its_key_is_on_hold_for_it(ri
 
 
 async def test_what_waits_already_is_marked(rig: Rig) -> None:
-    await rig.desk.offer("erp", FEED, [(2, "b")], NOON)
-    await rig.desk.offer("another", FEED, [(3, "c")], NOON)
+    await rig.command_store.offer("erp", FEED, [(2, "b")], NOON)
+    await rig.command_store.offer("another", FEED, [(3, "c")], NOON)
     assert await rig.choose() == "1 2w 3 4 5 6"
 
 
@@ -144,17 +144,17 @@ async def test_a_replay_waits_for_each_event_once_and_no_dead_letter_is_left(rig
     kill(rig.path, "erp", "b", 2)
     kill(rig.path, "erp", "c", 3)
     kill(rig.path, "another", "b", 2)
-    assert await rig.desk.offer("erp", FEED, [(2, "b"), (1, "a")], NOON) == Offered(entered=2)
-    assert await rig.desk.offer("erp", FEED, [(1, "a"), (4, "a")], NOON) == Offered(entered=2)
+    assert await rig.command_store.offer("erp", FEED, [(2, "b"), (1, "a")], NOON) == Offered(entered=2)
+    assert await rig.command_store.offer("erp", FEED, [(1, "a"), (4, "a")], NOON) == Offered(entered=2)
     assert waiting(rig.path, "erp") == [("main/shipments", 2), ("main/shipments", 1), ("main/shipments", 4)]
     assert read(rig.path, "SELECT sink, sequence FROM dead_letters") == [("another", 2), ("erp", 3)]
 
 
 async def test_an_event_that_is_offered_again_before_its_delivery_was_saved_waits_for_another(rig: Rig) -> None:
     store = await SqliteStore.open(rig.path, now=Clock())
-    await rig.desk.offer("erp", FEED, [(2, "b")], NOON)
+    await rig.command_store.offer("erp", FEED, [(2, "b")], NOON)
     (delivered,) = await store.load_replays("erp", NOON, 9)
-    await rig.desk.offer("erp", FEED, [(2, "b")], NOON)
+    await rig.command_store.offer("erp", FEED, [(2, "b")], NOON)
     await store.settle("erp", Settlement(replayed=[delivered.id]))
     await store.aclose()
     assert waiting(rig.path, "erp") == [("main/shipments", 2)]
@@ -164,7 +164,9 @@ async def test_a_key_on_hold_goes_on_with_its_dead_letter_instead(rig: Rig) -> N
     block(rig.path, "erp", "a", 4, held=True)
     kill(rig.path, "erp", "a", 4)
     kill(rig.path, "erp", "a", 1)
-    assert await rig.desk.offer("erp", FEED, [(1, "a"), (4, "a")], NOON + MINUTE) == Offered(entered=1, released=1)
+    assert await rig.command_store.offer("erp", FEED, [(1, "a"), (4, "a")], NOON + MINUTE) == Offered(
+        entered=1, released=1
+    )
     assert rig.blocked() == [("a", 4, 0, to_micros(NOON + MINUTE), 0)]
     assert waiting(rig.path, "erp") == [("main/shipments", 1)]
     assert rig.letters() == []
@@ -173,22 +175,22 @@ async def test_a_key_on_hold_goes_on_with_its_dead_letter_instead(rig: Rig) -> N
 async def test_a_key_that_waits_for_its_next_attempt_keeps_its_attempts(rig: Rig) -> None:
     block(rig.path, "erp", "b", 5)
     kill(rig.path, "erp", "b", 2)
-    await rig.desk.offer("erp", FEED, [(2, "b")], NOON + MINUTE)
+    await rig.command_store.offer("erp", FEED, [(2, "b")], NOON + MINUTE)
     assert rig.blocked() == [("b", 5, 3, to_micros(NOON), 0)]
 
 
 @pytest.mark.parametrize("key", ["b", "gone"])
 async def test_a_dead_letter_whose_event_is_not_kept_stays(rig: Rig, key: str) -> None:
     kill(rig.path, "erp", key, 7)
-    assert await rig.desk.offer("erp", FEED, [(7, key)], NOON) == Offered(missing=1)
+    assert await rig.command_store.offer("erp", FEED, [(7, key)], NOON) == Offered(missing=1)
     assert rig.letters() == [7]
     assert waiting(rig.path, "erp") == []
 
 
 async def test_a_dead_letter_of_another_key_than_the_event_of_its_number_is_not_that_event(rig: Rig) -> None:
     kill(rig.path, "erp", "z", 3)
-    assert await rig.desk.offer("erp", FEED, [(3, "z")], NOON) == Offered(missing=1)
-    assert await rig.desk.offer("erp", FEED, [(3, "c")], NOON) == Offered(entered=1)
+    assert await rig.command_store.offer("erp", FEED, [(3, "z")], NOON) == Offered(missing=1)
+    assert await rig.command_store.offer("erp", FEED, [(3, "c")], NOON) == Offered(entered=1)
     assert rig.letters() == [3]
 
 
@@ -196,25 +198,25 @@ async def test_records_that_a_sink_was_told_of_have_the_number_of_its_origin(rig
     stand(rig.path, "erp", 6, origin=3)
     for key in ("b", "z"):
         kill(rig.path, "erp", key, 3)
-    found = await rig.desk.read_dead("erp", ALL, 9)
+    found = await rig.command_store.read_dead("erp", ALL, 9)
     assert [(each.letter.key, each.type) for each in found] == [
         ("b", "dockbell.shipment.snapshot"),
         ("z", "dockbell.shipment.snapshot"),
     ]
-    assert await rig.desk.read_dead("erp", ALL, 9, found[0]) == found[1:]
-    assert await rig.desk.offer("erp", FEED, [(3, "b"), (3, "z")], NOON) == Offered(entered=2)
+    assert await rig.command_store.read_dead("erp", ALL, 9, found[0]) == found[1:]
+    assert await rig.command_store.offer("erp", FEED, [(3, "b"), (3, "z")], NOON) == Offered(entered=2)
     assert read(rig.path, "SELECT sequence, key FROM replays ORDER BY key") == [(3, "b"), (3, "z")]
     assert rig.letters() == []
 
 
 async def test_events_of_a_feed_that_nobody_knows_are_missing(rig: Rig) -> None:
-    assert await rig.desk.offer("erp", Feed("main", "none"), [(1, "a")], NOON) == Offered(missing=1)
+    assert await rig.command_store.offer("erp", Feed("main", "none"), [(1, "a")], NOON) == Offered(missing=1)
 
 
 async def test_replays_of_one_sink_are_forgotten_in_portions(rig: Rig) -> None:
-    await rig.desk.offer("erp", FEED, [(1, "a"), (2, "b"), (3, "c")], NOON)
-    await rig.desk.offer("another", FEED, [(1, "a")], NOON)
-    assert [await rig.desk.forget_replays("erp", 2) for _ in range(3)] == [2, 1, 0]
+    await rig.command_store.offer("erp", FEED, [(1, "a"), (2, "b"), (3, "c")], NOON)
+    await rig.command_store.offer("another", FEED, [(1, "a")], NOON)
+    assert [await rig.command_store.forget_replays("erp", 2) for _ in range(3)] == [2, 1, 0]
     assert waiting(rig.path, "another") == [("main/shipments", 1)]
 
 
@@ -231,13 +233,13 @@ def bury_some(path: Path) -> None:
 
 
 async def find(rig: Rig, sink: str | None, selection: Selection = ALL) -> list[str]:
-    found = await rig.desk.read_dead(sink, selection, 9)
+    found = await rig.command_store.read_dead(sink, selection, 9)
     return [f"{each.sink} {each.letter.key}{each.letter.sequence}" for each in found]
 
 
 async def test_dead_letters_are_listed_with_what_their_event_is_and_what_they_hold(rig: Rig) -> None:
     bury_some(rig.path)
-    found = await rig.desk.read_dead(None, ALL, 9)
+    found = await rig.command_store.read_dead(None, ALL, 9)
     assert [(each.sink, each.letter.sequence, each.type, each.holds) for each in found] == [
         ("another", 3, "dockbell.shipment.created", False),
         ("erp", 1, "dockbell.shipment.created", False),
@@ -265,20 +267,20 @@ async def test_dead_letters_are_narrowed_down(
 ) -> None:
     bury_some(rig.path)
     assert await find(rig, sink, selection) == found
-    assert sum(group.letters for group in await rig.desk.count_dead(sink, selection)) == len(found)
+    assert sum(group.letters for group in await rig.command_store.count_dead(sink, selection)) == len(found)
 
 
 async def test_dead_letters_are_read_in_portions_over_all_feeds_and_sinks(rig: Rig) -> None:
     bury_some(rig.path)
-    everything = await rig.desk.read_dead(None, ALL, 9)
+    everything = await rig.command_store.read_dead(None, ALL, 9)
     for place, each in enumerate(everything):
-        assert await rig.desk.read_dead(None, ALL, 2, each) == everything[place + 1 : place + 3]
+        assert await rig.command_store.read_dead(None, ALL, 2, each) == everything[place + 1 : place + 3]
 
 
 async def test_dead_letters_are_counted_by_sink_feed_and_error(rig: Rig) -> None:
     bury_some(rig.path)
     write(rig.path, "UPDATE dead_letters SET died_at = died_at + 60000000 WHERE sequence = 4")
-    found = await rig.desk.count_dead(None, ALL)
+    found = await rig.command_store.count_dead(None, ALL)
     assert [(each.sink, each.feed, each.error, each.letters, each.keys) for each in found] == [
         ("another", FEED, "x", 1, 1),
         ("erp", FEED, "x", 2, 1),
@@ -290,7 +292,7 @@ async def test_dead_letters_are_counted_by_sink_feed_and_error(rig: Rig) -> None
 
 async def test_what_is_discarded_is_gone_and_a_key_on_hold_goes_on_behind_it(rig: Rig) -> None:
     bury_some(rig.path)
-    assert await rig.desk.discard("erp", FEED, [(1, "a"), (4, "a")], NOON + MINUTE) == 1
+    assert await rig.command_store.discard("erp", FEED, [(1, "a"), (4, "a")], NOON + MINUTE) == 1
     assert await find(rig, None) == ["another c3", "erp b2", "erp q9"]
     assert rig.blocked() == [("a", 5, 0, to_micros(NOON + MINUTE), 0), ("b", 5, 3, to_micros(NOON), 0)]
     assert waiting(rig.path, "erp") == []
@@ -300,21 +302,21 @@ async def test_what_is_discarded_is_gone_and_a_key_on_hold_goes_on_behind_it(rig
 
 
 async def test_a_sink_is_paused_once_and_keeps_the_first_reason(rig: Rig) -> None:
-    assert await rig.desk.pause("erp", "HTTP 410", NOON)
-    assert not await rig.desk.pause("erp", "moving house", NOON + MINUTE)
+    assert await rig.command_store.pause("erp", "HTTP 410", NOON)
+    assert not await rig.command_store.pause("erp", "moving house", NOON + MINUTE)
     assert read(rig.path, "SELECT * FROM pauses") == [("erp", to_micros(NOON), "HTTP 410")]
-    assert await rig.desk.resume("erp", NOON)
-    assert not await rig.desk.resume("erp", NOON)
+    assert await rig.command_store.resume("erp", NOON)
+    assert not await rig.command_store.resume("erp", NOON)
 
 
 async def test_what_waits_for_its_next_attempt_is_due_at_once_when_the_sink_is_hurried(rig: Rig) -> None:
     block(rig.path, "erp", "a", 4)
     block(rig.path, "erp", "b", 5, held=True)
     block(rig.path, "another", "a", 4)
-    await rig.desk.offer("erp", FEED, [(3, "c")], NOON)
+    await rig.command_store.offer("erp", FEED, [(3, "c")], NOON)
     write(rig.path, "UPDATE replays SET due = ?", to_micros(NOON + MINUTE))
     write(rig.path, "UPDATE blocked SET due = ?", to_micros(NOON + MINUTE))
-    assert await rig.desk.hurry("erp", NOON) == Hurried(keys=1, replays=1)
+    assert await rig.command_store.hurry("erp", NOON) == Hurried(keys=1, replays=1)
     assert read(rig.path, "SELECT sink, key FROM blocked WHERE due <= ?", to_micros(NOON)) == [("erp", "a")]
     assert read(rig.path, "SELECT count(*) FROM replays WHERE due <= ?", to_micros(NOON)) == [(1,)]
 
@@ -322,8 +324,8 @@ async def test_what_waits_for_its_next_attempt_is_due_at_once_when_the_sink_is_h
 async def test_a_sink_that_is_resumed_is_hurried_too(rig: Rig) -> None:
     block(rig.path, "erp", "a", 4)
     write(rig.path, "UPDATE blocked SET due = ?", to_micros(NOON + MINUTE))
-    await rig.desk.pause("erp", "HTTP 410", NOON)
-    await rig.desk.resume("erp", NOON)
+    await rig.command_store.pause("erp", "HTTP 410", NOON)
+    await rig.command_store.resume("erp", NOON)
     assert read(rig.path, "SELECT count(*) FROM blocked WHERE due <= ?", to_micros(NOON)) == [(1,)]
     assert read(rig.path, "SELECT * FROM pauses") == []
 
@@ -332,11 +334,11 @@ async def test_what_an_operator_decided_shows_at_the_sink_even_before_it_begins(
     stand(rig.path, "erp", 5)
     block(rig.path, "erp", "a", 4, held=True)
     block(rig.path, "erp", "b", 5)
-    await rig.desk.offer("floor", FEED, [(1, "a"), (2, "b")], NOON)
-    await rig.desk.pause("shop", "HTTP 410", NOON)
-    view = await SqliteView.open(rig.path)
-    states = {state.name: state for state in await view.load_sinks()}
-    await view.aclose()
+    await rig.command_store.offer("floor", FEED, [(1, "a"), (2, "b")], NOON)
+    await rig.command_store.pause("shop", "HTTP 410", NOON)
+    read_store = await SqliteReadStore.open(rig.path)
+    states = {state.name: state for state in await read_store.load_sinks()}
+    await read_store.aclose()
     assert {name: (state.held, state.replays, state.paused) for name, state in states.items()} == {
         "erp": (1, 0, ""),
         "floor": (0, 2, ""),

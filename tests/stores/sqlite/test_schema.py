@@ -19,8 +19,8 @@ from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
 from dockbell.errors import StoreError, StoreIncompatible
 from dockbell.ports import RunRecord, Selection
-from dockbell.stores.sqlite import SqliteStore, SqliteView, schema
-from dockbell.stores.sqlite.desk import SqliteDesk
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore, schema
+from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from tests.fakes import NOON
 from tests.stores.pages import FEED, OTHER, commit, datas, later, told
 
@@ -141,15 +141,15 @@ async def test_an_old_store_is_not_looked_at_before_it_is_brought_up_to_date(tmp
     remedy = '"dockbell run" brings it up to date'
     versions = f"has schema version 1, this dockbell works with {len(schema.MIGRATIONS)}"
     with pytest.raises(StoreIncompatible, match=f"{versions}; {remedy}"):
-        await SqliteView.open(path)
+        await SqliteReadStore.open(path)
     with pytest.raises(StoreIncompatible, match=remedy):
-        await SqliteDesk.open(path)
+        await SqliteCommandStore.open(path)
     assert path.read_bytes() == before
     await (await SqliteStore.open(path, now=lambda: NOON)).aclose()
-    await (await SqliteDesk.open(path)).aclose()
-    view = await SqliteView.open(path)
-    assert await view.count_records() == {FEED: 2, OTHER: 0, Feed("main", "items"): 0}
-    await view.aclose()
+    await (await SqliteCommandStore.open(path)).aclose()
+    read_store = await SqliteReadStore.open(path)
+    assert await read_store.count_records() == {FEED: 2, OTHER: 0, Feed("main", "items"): 0}
+    await read_store.aclose()
 
 
 async def test_a_migration_that_breaks_leaves_the_store_as_it_was(
@@ -188,7 +188,7 @@ async def test_what_sinks_had_settled_and_owed_stays_as_it_was_and_no_event_coun
     controls = await store.load_controls("erp")
     assert (controls.paused, controls.held, controls.replay_at) == (None, 0, None)
     await store.aclose()
-    desk = await SqliteDesk.open(path)
-    ((sink, letter),) = [(each.sink, each.letter) for each in await desk.read_dead(None, Selection(), 10)]
+    command_store = await SqliteCommandStore.open(path)
+    ((sink, letter),) = [(each.sink, each.letter) for each in await command_store.read_dead(None, Selection(), 10)]
     assert (sink, letter) == ("erp", DeadLetter(FEED, "a", 1, 10, NOON, "HTTP 422"))
-    await desk.aclose()
+    await command_store.aclose()

@@ -11,9 +11,9 @@ import pytest
 
 from dockbell.core.moment import to_micros
 from dockbell.errors import StoreError, StoreFull, StoreIncompatible
-from dockbell.stores.sqlite import SqliteStore, SqliteView, schema, upgrading
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore, schema, upgrading
 from dockbell.stores.sqlite.backup import back_up
-from dockbell.stores.sqlite.desk import SqliteDesk
+from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from dockbell.stores.sqlite.probe import probe
 from tests.fakes import NOON, Ear
 from tests.stores.pages import FEED, told
@@ -190,8 +190,8 @@ async def test_the_store_of_a_newer_dockbell_is_refused_by_all_and_left_as_it_is
     before = dump(path)
     for look in (
         SqliteStore.open(path, now=lambda: NOON),
-        SqliteView.open(path),
-        SqliteDesk.open(path),
+        SqliteReadStore.open(path),
+        SqliteCommandStore.open(path),
         probe(path),
         back_up(path, path.with_name("backup.db"), at=NOON, force=False),
     ):

@@ -117,7 +117,7 @@ class Shop:
         """Be there while inside."""
         shop = self
 
-        class Desk(BaseHTTPRequestHandler):
+        class CommandStore(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
@@ -145,7 +145,7 @@ class Shop:
             def log_message(self, *_: object) -> None:
                 pass
 
-        server = _Server(("127.0.0.1", 0), Desk)
+        server = _Server(("127.0.0.1", 0), CommandStore)
         self.url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()

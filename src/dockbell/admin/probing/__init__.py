@@ -15,8 +15,8 @@ from typing import Final
 
 from dockbell.admin.probing.advising import KEY_VARIABLE, Advice, advise
 from dockbell.admin.probing.asking import Asker, Line
+from dockbell.admin.probing.findings import Finding, State, is_problem, tell_feed, tell_source
 from dockbell.admin.probing.measuring import Measured, measure
-from dockbell.admin.probing.telling import Finding, State, is_problem, tell_feed, tell_source
 from dockbell.config import FeedSettings, SourceSettings
 from dockbell.core.model import Feed
 

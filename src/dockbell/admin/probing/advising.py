@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Final
 
 from dockbell.admin.probing.asking import Asker
+from dockbell.admin.probing.findings import Finding, State, count_pages, reread, tell_feed
 from dockbell.admin.probing.measuring import Measured
-from dockbell.admin.probing.telling import Finding, State, count_pages, reread, tell_feed
 from dockbell.config import SourceSettings, format_duration
 from dockbell.config.places import write_keys, write_text
 from dockbell.core.model import RESOURCES

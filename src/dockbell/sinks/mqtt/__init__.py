@@ -1,9 +1,10 @@
 """MQTT: events as they happen, the latest state of each record retained, and a status with a will.
 
-``wire`` is one connection and ``greeting`` what the broker says first, ``protocol`` finds the version to speak and
-``patience`` the time to dial again; ``flow`` holds what is owed and finds the culprit when a broker drops connections,
-``words`` the culprits among our own words; ``repairs`` and ``keeper`` mend what the broker retains; ``omissions`` tells
-what it does not take.
+- ``wire``: one connection. ``connack``: the broker's first answer. ``protocol``: which version to speak.
+  ``reconnect_backoff``: when to dial again.
+- ``flow``: what is owed, and which message makes a broker drop connections. ``status_messages``: the same for messages
+  about ourselves. ``omissions``: reports what a broker does not take.
+- ``retained_repair``, ``repairs``, ``sweeper``, ``sentinel``: keep what the broker retains equal to the store.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from dockbell.core.publishing.topic import MAX_BYTES, check_topic, render_topic
 from dockbell.errors import ConfigError, SinkError
 from dockbell.net.network import make_trust
 from dockbell.ports import RetainedState, StoredState
+from dockbell.sinks.mqtt.connack import Protocol, RetainRefused
 from dockbell.sinks.mqtt.flow import Flow
-from dockbell.sinks.mqtt.greeting import Protocol, RetainRefused
-from dockbell.sinks.mqtt.keeper import Keeper
 from dockbell.sinks.mqtt.omissions import Omissions
-from dockbell.sinks.mqtt.patience import End, Patience
 from dockbell.sinks.mqtt.protocol import Negotiation
 from dockbell.sinks.mqtt.publication import EVENT_TYPE, STATE_TYPE, Publication
+from dockbell.sinks.mqtt.reconnect_backoff import End, ReconnectBackoff
+from dockbell.sinks.mqtt.retained_repair import RetainedRepair
 from dockbell.sinks.mqtt.settings import PORTS, MqttSettings
 from dockbell.sinks.mqtt.wire import Ending, Login, Wire, answers
 from dockbell.telemetry import SinkConnected, SinkFails, Telemetry
@@ -72,13 +73,13 @@ class MqttSink:
             name, telemetry, {self._status_topic: "status_topic", self._positions_topic: "positions_topic"}
         )
         self._negotiation = Negotiation(settings.protocol)
-        self._keeper: Keeper | None = None
+        self._retained_repair: RetainedRepair | None = None
         self._make_login()
 
     def attach(self, retained_state: RetainedState) -> None:
         """Take the stored records, to repair with them what the broker retains."""
         if self.keeps_state and self._positions_topic:
-            self._keeper = Keeper(
+            self._retained_repair = RetainedRepair(
                 retained_state,
                 topic=self._positions_topic,
                 claims=self._claims_filter(),
@@ -169,7 +170,7 @@ class MqttSink:
         return self._state_publication(kept.feed, kept.key, kept.body)
 
     async def _keep_connected(self, flow: Flow) -> None:
-        patience, is_renewed = Patience(), False
+        backoff, is_renewed = ReconnectBackoff(), False
         while not flow.is_done:
             end = await self._connect_once(flow, is_renewed=is_renewed)
             is_renewed = end is None
@@ -179,8 +180,8 @@ class MqttSink:
             if flow.ended.is_set():
                 flow.abandon(problem)
                 return
-            pause = patience.pause(end, random.random())  # noqa: S311  # spreads those that failed together
-            if patience.is_contested:
+            pause = backoff.pause(end, random.random())  # noqa: S311  # spreads those that failed together
+            if backoff.is_contested:
                 others = (
                     "another client has" if end.ending is Ending.TAKEN_OVER else "again and again; has another client"
                 )
@@ -188,7 +189,7 @@ class MqttSink:
             self._telemetry.emit(SinkFails(self.name, problem, pause))
             with anyio.move_on_after(pause.total_seconds()):
                 await flow.ended.wait()
-            if patience.is_contested and flow.ended.is_set():
+            if backoff.is_contested and flow.ended.is_set():
                 flow.abandon(problem)  # to dial now would throw the other client out
 
     async def _connect_once(self, flow: Flow, *, is_renewed: bool) -> End | None:
@@ -219,8 +220,8 @@ class MqttSink:
         finally:
             wire.close()
             is_owed = flow.recall(wire, is_up=is_up)
-            if self._keeper is not None:
-                self._keeper.note_end(wire)
+            if self._retained_repair is not None:
+                self._retained_repair.note_end(wire)
         return End(wire.lost, wire.ending, wire.age, flow.has_delivered, blameless=is_up and not is_owed)
 
     async def _dial(self, login: Login, flow: Flow) -> Wire:
@@ -234,15 +235,15 @@ class MqttSink:
 
     async def _use(self, wire: Wire, flow: Flow, *, is_renewed: bool) -> None:
         async with anyio.create_task_group() as tasks:
-            if self._keeper is not None and wire.retains:
-                tasks.start_soon(partial(self._keeper.run, wire, flow, is_renewed=is_renewed))
+            if self._retained_repair is not None and wire.retains:
+                tasks.start_soon(partial(self._retained_repair.run, wire, flow, is_renewed=is_renewed))
             await flow.run_on(wire)
             tasks.cancel_scope.cancel()
 
     async def _say_goodbye(self, wire: Wire, flow: Flow) -> None:
         with anyio.move_on_after(_GOODBYE_LIMIT.total_seconds()):
-            if self._keeper is not None and wire.retains:
-                flow.tell(await self._keeper.write())
+            if self._retained_repair is not None and wire.retains:
+                flow.tell(await self._retained_repair.write())
             flow.tell(self._status(online=False, at=datetime.now(UTC), retain=wire.retains))
             await flow.run_on(wire)
             wire.disconnect()

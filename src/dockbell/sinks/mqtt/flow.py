@@ -39,8 +39,8 @@ from dockbell.core.publishing.settlement import Place
 from dockbell.sinks.mqtt.omissions import Omissions
 from dockbell.sinks.mqtt.publication import Publication
 from dockbell.sinks.mqtt.repairs import Repairs
+from dockbell.sinks.mqtt.status_messages import FORBIDDEN, StatusMessages
 from dockbell.sinks.mqtt.wire import Ack, Ending, Wire
-from dockbell.sinks.mqtt.words import FORBIDDEN, Words
 
 _SOON: Final = timedelta(seconds=5)
 _LULL_LIMIT: Final = timedelta(seconds=1)
@@ -130,7 +130,7 @@ class Flow:
         self.ended = asyncio.Event()
         self.has_delivered = False
         self.repairs = Repairs()
-        self.words = Words(omissions.tell_word)
+        self.words = StatusMessages(omissions.tell_word)
         self._omissions = omissions
         self._window = window
         self._words: deque[_Sending] = deque()

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import anyio
 
 from dockbell.errors import SinkError, SinkRejected
-from dockbell.sinks.mqtt.greeting import Protocol, VersionRefused, VersionUnclear
+from dockbell.sinks.mqtt.connack import Protocol, VersionRefused, VersionUnclear
 from dockbell.sinks.mqtt.wire import Login, Wire, dial
 
 _LOOK_AGAIN: Final = timedelta(hours=1)

@@ -26,7 +26,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from dockbell.errors import SinkError, SinkRejected, SinkUnavailable
 from dockbell.net.network import explain
-from dockbell.sinks.mqtt.greeting import Protocol, VersionUnclear, describe, find_refusal
+from dockbell.sinks.mqtt.connack import Protocol, VersionUnclear, describe, find_refusal
 from dockbell.sinks.mqtt.publication import MOST_REMAINING, Publication, packet_size, properties_of, remaining_length
 
 _DIAL_LIMIT: Final = timedelta(seconds=10)

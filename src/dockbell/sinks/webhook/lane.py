@@ -15,7 +15,7 @@ from typing import Any, Final
 import anyio
 import httpcore
 
-from dockbell.sinks.webhook.dialling import Dialler
+from dockbell.sinks.webhook.ssrf_guard import Dialler
 
 _AGE_MOST: Final = timedelta(minutes=5)
 """After it the receiver is looked up again, and dialled where it is now."""

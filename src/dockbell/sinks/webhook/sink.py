@@ -23,10 +23,10 @@ from dockbell.net.network import explain, find_cause, make_trust
 from dockbell.ports import Bell
 from dockbell.sinks.webhook.answer import judge
 from dockbell.sinks.webhook.credentials import Headers, make_headers, reveal_keys
-from dockbell.sinks.webhook.dialling import AddressRefused, Dialler, to_core
 from dockbell.sinks.webhook.lane import Lane
-from dockbell.sinks.webhook.renewal import Renewable
+from dockbell.sinks.webhook.secret_reload import Renewable
 from dockbell.sinks.webhook.settings import Way, WebhookSettings
+from dockbell.sinks.webhook.ssrf_guard import AddressRefused, Dialler, to_core
 from dockbell.telemetry import Fact, SinkConnected, Telemetry
 
 CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"

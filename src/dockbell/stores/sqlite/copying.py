@@ -21,8 +21,8 @@ from typing import Final, TypeAlias
 
 from dockbell.errors import StoreError
 from dockbell.host.ownership import PRIVATE, check_own, make_own_folder, open_own
-from dockbell.stores.sqlite.blaming import find_room
-from dockbell.stores.sqlite.life import mark_copy
+from dockbell.stores.sqlite.epoch_file import mark_copy
+from dockbell.stores.sqlite.store_errors import find_room
 from dockbell.stores.sqlite.transaction import reading
 
 Progress: TypeAlias = Callable[[int, int], None]

@@ -12,7 +12,7 @@ from dockbell.core.model import Event, Feed
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.publishing.settlement import Blocked, Pause, Place, Replay, Settlement, StartOffset
 from dockbell.ports import Controls, Extent, Found
-from dockbell.stores.sqlite.life import STORE_LOST
+from dockbell.stores.sqlite.epoch_file import STORE_LOST
 from dockbell.stores.sqlite.transaction import moment, reading, transaction
 
 _FEED_ID: Final = "(SELECT id FROM feeds WHERE source = ? AND resource = ?)"

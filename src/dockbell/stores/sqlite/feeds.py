@@ -18,7 +18,7 @@ from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.read_settings import keeps_records, keeps_shape
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
-from dockbell.ports import Checkpoint, Compose, Failing, FeedState, Reached, RunRecord, Tally, Wish, Wished
+from dockbell.ports import Checkpoint, Command, CommandKind, Compose, Failing, FeedState, Reached, RunRecord, Tally
 from dockbell.stores.sqlite.outbox import append_events
 from dockbell.stores.sqlite.transaction import micros, moment, transaction
 
@@ -368,27 +368,29 @@ def drop_checkpoint(connection: sqlite3.Connection, feed_id: int) -> None:
 # Wishes --------------------------------------------------------------------------------------------------------------
 
 
-def make_wish(connection: sqlite3.Connection, feed_id: int | None, wish: Wish, now: datetime, key: str = "") -> int:
+def make_command(
+    connection: sqlite3.Connection, feed_id: int | None, kind: CommandKind, now: datetime, key: str = ""
+) -> int:
     """Note what an operator asks, of a feed or of one of its records; return its number."""
     cursor = connection.execute(
-        "INSERT INTO wishes (wish, feed, key, made_at) VALUES (?, ?, ?, ?)", (wish.name, feed_id, key, to_micros(now))
+        "INSERT INTO wishes (wish, feed, key, made_at) VALUES (?, ?, ?, ?)", (kind.name, feed_id, key, to_micros(now))
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid
 
 
-def load_wishes(connection: sqlite3.Connection, only: int | None = None) -> list[Wished]:
+def load_commands(connection: sqlite3.Connection, only: int | None = None) -> list[Command]:
     """Return the wishes that wait, or one, whatever came of it."""
     where, values = ("done_at IS NULL", ()) if only is None else ("wishes.id = ?", (only,))
     return [
-        Wished(
+        Command(
             number,
-            Wish[wish],
+            CommandKind[kind],
             None if source is None else Feed(source, resource),
             None if done_at is None else outcome,
             key,
         )
-        for number, wish, source, resource, done_at, outcome, key in connection.execute(
+        for number, kind, source, resource, done_at, outcome, key in connection.execute(
             "SELECT wishes.id, wish, source, resource, done_at, outcome, wishes.key FROM wishes"
             f" LEFT JOIN feeds ON feeds.id = feed WHERE {where} ORDER BY wishes.id",
             values,
@@ -396,6 +398,6 @@ def load_wishes(connection: sqlite3.Connection, only: int | None = None) -> list
     ]
 
 
-def fulfil(connection: sqlite3.Connection, wish: Wished, outcome: str, now: datetime) -> None:
+def finish_command(connection: sqlite3.Connection, command: Command, outcome: str, now: datetime) -> None:
     """Store what came of a wish."""
-    connection.execute("UPDATE wishes SET done_at = ?, outcome = ? WHERE id = ?", (to_micros(now), outcome, wish.id))
+    connection.execute("UPDATE wishes SET done_at = ?, outcome = ? WHERE id = ?", (to_micros(now), outcome, command.id))

@@ -10,7 +10,7 @@ from anyio import to_thread
 
 from dockbell.errors import StoreError
 from dockbell.host.ownership import look_into
-from dockbell.stores.sqlite import SqliteView
+from dockbell.stores.sqlite import SqliteReadStore
 
 
 def find_holder(path: Path) -> str:
@@ -45,7 +45,7 @@ async def probe(path: Path) -> str:
         StoreError: It cannot be opened, or not be made.
     """
     if await to_thread.run_sync(path.exists):
-        await (await SqliteView.open(path)).aclose()
+        await (await SqliteReadStore.open(path)).aclose()
         holder = find_holder(path)
         return f"{path}, held by {holder}" if holder else f"{path}, free"
     if not os.access(path.parent, os.W_OK):

@@ -36,6 +36,7 @@ from dockbell.ports import (
     BackfillRecord,
     Bell,
     Checkpoint,
+    Command,
     Committed,
     Compose,
     Controls,
@@ -46,7 +47,6 @@ from dockbell.ports import (
     Purged,
     RunRecord,
     StoredState,
-    Wished,
 )
 from dockbell.stores.sqlite import (
     absence,
@@ -60,13 +60,13 @@ from dockbell.stores.sqlite import (
     replays,
     snapshots,
 )
-from dockbell.stores.sqlite.blaming import blame, blame_reading, find_room, translating
+from dockbell.stores.sqlite.disk_reserve import RESERVED
+from dockbell.stores.sqlite.epoch_file import Life, last_entry
 from dockbell.stores.sqlite.files import Files, open_files
-from dockbell.stores.sqlite.life import Life, last_entry
 from dockbell.stores.sqlite.outage import Outage
 from dockbell.stores.sqlite.pruning import find_free
-from dockbell.stores.sqlite.reserve import RESERVED
 from dockbell.stores.sqlite.schema import MIGRATIONS
+from dockbell.stores.sqlite.store_errors import blame, blame_reading, find_room, translating
 from dockbell.stores.sqlite.transaction import transaction
 from dockbell.telemetry import StoreUpgraded, Telemetry
 
@@ -99,7 +99,7 @@ class SqliteStore:
         self._reader = files.reader
         self._writing = anyio.CapacityLimiter(1)
         self._reading = anyio.CapacityLimiter(1)
-        self._wishes_version = 0
+        self._commands_version = 0
         self._controls: dict[str, tuple[int, Controls]] = {}
         self._wipes = 0  # that are under way, or next
         self.purges = 0
@@ -498,22 +498,22 @@ class SqliteStore:
         if not self._wipes:  # a daemon that writes its store anew for minutes is well, although nobody else can write
             await self._write(_check)
 
-    async def take_wishes(self) -> Sequence[Wished]:
+    async def take_commands(self) -> Sequence[Command]:
         """See the port."""
-        return await self._read(self._look_for_wishes)
+        return await self._read(self._look_for_commands)
 
-    def _look_for_wishes(self, reader: sqlite3.Connection) -> Sequence[Wished]:
+    def _look_for_commands(self, reader: sqlite3.Connection) -> Sequence[Command]:
         # https://www.sqlite.org/pragma.html#pragma_data_version moves when somebody else has written.
         (version,) = reader.execute("PRAGMA data_version").fetchone()
-        if version == self._wishes_version:
+        if version == self._commands_version:
             return ()
-        wishes = feeds.load_wishes(reader)
-        self._wishes_version = version
-        return wishes
+        commands = feeds.load_commands(reader)
+        self._commands_version = version
+        return commands
 
-    async def fulfil(self, wish: Wished, outcome: str) -> None:
+    async def finish_command(self, command: Command, outcome: str) -> None:
         """See the port."""
-        await self._write(feeds.fulfil, wish, outcome, self._now())
+        await self._write(feeds.finish_command, command, outcome, self._now())
 
     async def _note_events(self) -> None:
         """Wake those who wait for events, and say beside the store how far it is."""

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from dockbell.errors import StoreError, StoreFull
-from dockbell.stores.sqlite.blaming import blame, find_room
 from dockbell.stores.sqlite.copying import find_size, write_copy
-from dockbell.stores.sqlite.reserve import RESERVED
+from dockbell.stores.sqlite.disk_reserve import RESERVED
 from dockbell.stores.sqlite.schema import MIGRATIONS, check_version, migrate
+from dockbell.stores.sqlite.store_errors import blame, find_room
 
 _ROOM: Final = 2
 """How many times the size of a store must be free: for the copy, and for what a migration may write anew."""

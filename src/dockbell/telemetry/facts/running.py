@@ -12,16 +12,16 @@ from dockbell.telemetry.facts import Fact
 
 
 @dataclass(frozen=True, slots=True)
-class WishFulfilled(Fact):
+class CommandFinished(Fact):
     """What an operator asked for was done, or could not be."""
 
     feed: Feed
-    wish: str
+    command: str
     outcome: str
 
     def __str__(self) -> str:
         """Return the log line."""
-        return f"{self.feed}: {self.wish}: {self.outcome}"
+        return f"{self.feed}: {self.command}: {self.outcome}"
 
 
 @dataclass(frozen=True, slots=True)

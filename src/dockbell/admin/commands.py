@@ -1,0 +1,196 @@
+"""What an operator asks of feeds: to be read whole now, and what becomes of deletions and drift that are held."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+import anyio
+
+from dockbell.config import suggest
+from dockbell.core.comparing.drift import Decision
+from dockbell.core.model import Feed
+from dockbell.errors import StoreError
+from dockbell.ports import Command, CommandKind, CommandStore, FeedState, ReadStore, StoredRecord
+
+_LOOK_EVERY: Final = timedelta(seconds=0.2)
+_ASK_EVERY: Final = 10
+"""So many looks between two questions whether anybody is there to do it."""
+_COUNT: Final = re.compile(r"(\d+) ([a-z]+)")
+_COMPLETE: Final = "complete"
+
+
+class UnknownFeed(ValueError):
+    """No feed of the configuration is meant by a name, or several are."""
+
+
+def find_feeds(names: Iterable[str], known: Sequence[Feed]) -> tuple[Feed, ...]:
+    """Return the feeds that are named; all where none is.
+
+    Args:
+        names: Each ``source/resource``, or only the resource where one source has it.
+        known: Those that are configured.
+
+    Raises:
+        UnknownFeed: A name means none of them, or several.
+    """
+    found = [_find_feed(name, known) for name in names]
+    return tuple(dict.fromkeys(found)) or tuple(known)
+
+
+def _find_feed(name: str, known: Sequence[Feed]) -> Feed:
+    meant = [feed for feed in known if name in (str(feed), feed.resource)]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        raise UnknownFeed(f'"{name}" is read from several sources; name one of {", ".join(map(str, meant))}')
+    names: Collection[str] = [str(feed) for feed in known]
+    if "/" not in name:
+        names = dict.fromkeys(feed.resource for feed in known)
+    raise UnknownFeed(f'feed "{name}" is not configured; {suggest(name, names)}')
+
+
+# Wishes --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a wish.
+
+    Attributes:
+        feed: Of which feed something was wished; None where it was of the daemon as such.
+        verdict: ``complete``, ``incomplete``, ``failed``; ``waiting`` where nothing came of it yet.
+        counts: What was counted, by name: pages, records, created …
+        detail: Why it is not complete; what was done, where that is not told by counts.
+    """
+
+    feed: Feed | None
+    verdict: str
+    counts: Mapping[str, int] = field(default_factory=dict)
+    detail: str = ""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was done, and well."""
+        return self.verdict == _COMPLETE
+
+
+def read_result(command: Command) -> Result:
+    """Return what came of a wish, taken from the words for it: ``complete: 3 pages, 600 records, 1 created``."""
+    if command.outcome is None:
+        return Result(command.feed, "waiting", detail="the daemon has not done it yet")
+    verdict, _, words = command.outcome.partition(": ")
+    parts = words.split(", ")
+    counts = {match[2]: int(match[1]) for part in parts if (match := _COUNT.fullmatch(part))}
+    is_counted = verdict == _COMPLETE and len(counts) == len(parts)
+    return Result(command.feed, verdict, counts if is_counted else {}, "" if is_counted else words)
+
+
+async def enqueue_commands(
+    command_store: CommandStore, feeds: Iterable[Feed | None], kind: CommandKind, now: datetime
+) -> Sequence[Command]:
+    """Leave the same wish for several feeds; one that cannot be left comes back with its outcome."""
+    commands = []
+    for feed in feeds:
+        try:
+            commands.append(Command(await command_store.make_command(feed, kind, now), kind, feed))
+        except StoreError as error:
+            commands.append(Command(0, kind, feed, f"failed: {error}"))
+    return commands
+
+
+async def await_commands(
+    command_store: CommandStore,
+    commands: Sequence[Command],
+    *,
+    is_held: Callable[[], bool],
+    tell: Callable[[Sequence[Command]], None],
+) -> Sequence[Command]:
+    """Return wishes with their outcomes once each has one, or once nobody is there any more to see to them.
+
+    Args:
+        command_store: Where they were left.
+        commands: As they were left.
+        is_held: Whether a daemon works on the store.
+        tell: Is told again and again which of them wait.
+    """
+    looks = 0
+    while waiting := [command for command in commands if command.outcome is None]:
+        tell(waiting)
+        found = {command.id: await command_store.load_command(command.id) for command in waiting}
+        commands = [found.get(command.id, command) if command.outcome is None else command for command in commands]
+        looks += 1
+        if looks % _ASK_EVERY == 0 and not is_held():
+            break
+        await anyio.sleep(_LOOK_EVERY.total_seconds())
+    return [
+        command
+        if command.outcome is not None
+        else replace(command, outcome=(await command_store.load_command(command.id)).outcome)
+        for command in commands
+    ]
+
+
+# What is held --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HeldDeletions:
+    """Absent records of a feed, too many to believe that they were deleted.
+
+    Attributes:
+        feed: Which.
+        count: How many.
+        since: When a complete pass did not show the first of them, by our clock; None where that is over meanwhile.
+        sample: Some of them, those that were missed first before the others.
+    """
+
+    feed: Feed
+    count: int
+    since: datetime | None
+    sample: tuple[StoredRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldDrift:
+    """Readings of a feed that differ by members that came or went in many records at once.
+
+    Attributes:
+        feed: Which.
+        paths: Pointers to these members.
+        count: How many readings the last run held.
+        since: When it was found, by our clock.
+        decision: What becomes of it.
+    """
+
+    feed: Feed
+    paths: tuple[str, ...]
+    count: int
+    since: datetime | None
+    decision: Decision
+
+
+async def list_deletions(read_store: ReadStore, feeds: Collection[Feed], *, most: int) -> Sequence[HeldDeletions]:
+    """Return the deletions that these feeds hold back, with at most so many examples of each."""
+    held = []
+    for state in await _load(read_store, feeds):
+        if state.held:
+            sample = tuple(await read_store.find_suspected(state.id, most))
+            held.append(HeldDeletions(state.feed, state.held, sample[0].suspected_at if sample else None, sample))
+    return held
+
+
+async def list_drift(read_store: ReadStore, feeds: Collection[Feed]) -> Sequence[HeldDrift]:
+    """Return the drift that is known of these feeds."""
+    return [
+        HeldDrift(state.feed, tuple(sorted(state.drift.paths)), state.drifted, state.drift_at, state.drift.decision)
+        for state in await _load(read_store, feeds)
+        if state.drift is not None
+    ]
+
+
+async def _load(read_store: ReadStore, feeds: Collection[Feed]) -> Sequence[FeedState]:
+    return [state for state in await read_store.load_feeds() if state.feed in feeds]

@@ -1,0 +1,39 @@
+"""A piece of work among others, which ends by itself or when it is told to; the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+from anyio.abc import TaskGroup
+
+
+class AgentTask:
+    """Work that goes on in a task group, with an end of its own.
+
+    Args:
+        group: Where it goes on.
+        work: What is done.
+    """
+
+    def __init__(self, group: TaskGroup, work: Callable[[], Awaitable[None]]) -> None:
+        self._work = work
+        self._scope = anyio.CancelScope()
+        self._ended = anyio.Event()
+        group.start_soon(self._go)
+
+    async def end(self) -> None:
+        """Cancel the work; return when it has ended."""
+        self._scope.cancel()
+        await self._ended.wait()
+
+    async def wait(self) -> None:
+        """Return when the work has ended."""
+        await self._ended.wait()
+
+    async def _go(self) -> None:
+        try:
+            with self._scope:
+                await self._work()
+        finally:
+            self._ended.set()

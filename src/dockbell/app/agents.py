@@ -1,0 +1,287 @@
+"""The agents that a configuration asks for, and how they are brought in line with another one while they work.
+
+Every feed, sink and client of a source is made from a *recipe*: the part of the configuration that matters to it. What
+runs by the recipe that is wanted is left alone; what has another one ends and begins anew; and before anything ends all
+that is new has been opened, so that a configuration that cannot be used changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeAlias
+
+from dockbell.app import opening
+from dockbell.app.command_runner import CommandRunner
+from dockbell.app.config_diff import Difference, compare
+from dockbell.app.janitor import Janitor
+from dockbell.app.scheduler import next_time
+from dockbell.config import Config, ResourceSettings, SinkSettings, check_secrets
+from dockbell.config.tables import Resources, SourceSettings
+from dockbell.config.values import show
+from dockbell.core.model import RESOURCES, Feed
+from dockbell.delivery.notifier import Notifier
+from dockbell.delivery.relay import Relay
+from dockbell.detection.detail_fetcher import Detailer
+from dockbell.detection.poller import Poller
+from dockbell.detection.reader import Reader
+from dockbell.detection.reconciler import Reconciler
+from dockbell.errors import ConfigError
+from dockbell.ports import Sink, Store
+from dockbell.sources import InventoryClient
+from dockbell.telemetry import SinkLeft, SinkOverrun, Telemetry
+
+FeedRecipe: TypeAlias = tuple[SourceSettings, ResourceSettings]
+SinkRecipe: TypeAlias = tuple[SinkSettings, str, frozenset[Feed], timedelta]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a configuration changed.
+
+    Attributes:
+        sources: Clients of sources, by name.
+        feeds: Feeds; all of a source that changed are among the changed ones.
+        sinks: Sinks, by name.
+        others: What else, in words.
+    """
+
+    sources: Difference[str]
+    feeds: Difference[Feed]
+    sinks: Difference[str]
+    others: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        words = [*self.feeds.describe("feed"), *self.sinks.describe("sink"), *self.others]
+        return ", ".join(words) or "nothing changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What is new, and was opened before anything old ends.
+
+    Attributes:
+        clients: Of sources, by name.
+        sinks: Not connected yet, by name.
+    """
+
+    clients: Mapping[str, InventoryClient]
+    sinks: Mapping[str, Sink]
+
+
+class Agents:
+    """The agents of one dockbell; made by :func:`assemble`.
+
+    Attributes:
+        config: What it is in line with.
+        store: Held for as long as the crew is there.
+    """
+
+    def __init__(self, config: Config, store: Store, telemetry: Telemetry) -> None:
+        self.config = config
+        self.store = store
+        self.telemetry = telemetry
+        self.readers: dict[Feed, Reader] = {}
+        self.pollers: dict[Feed, Poller] = {}
+        self.reconcilers: dict[Feed, Reconciler] = {}
+        self.detailers: dict[Feed, Detailer] = {}
+        self.relays: dict[str, Relay] = {}
+        self.notifier = Notifier(store, telemetry, name=config.name, now=opening.now)
+        self.command_runner = CommandRunner(store, self.reconcilers, self.readers, telemetry, name=config.name)
+        self.janitor = self._make_janitor(config)
+        self._configured = frozenset(_list_feeds(config))
+        self._clients: dict[str, InventoryClient] = {}
+        self._source_recipes: dict[str, SourceSettings] = {}
+        self._feed_recipes: dict[Feed, FeedRecipe] = {}
+        self._sink_recipes: dict[str, SinkRecipe] = {}
+
+    def find_changes(self, config: Config) -> Changes:
+        """Return what a configuration would change.
+
+        Raises:
+            ConfigError: It cannot be followed without a restart.
+        """
+        fixed = (("name", self.config.name, config.name), ("[store] url", self.config.store.url, config.store.url))
+        problems = [
+            f"{place}: cannot change while dockbell runs, got {show(wanted)}, it is {show(there)}; restart dockbell"
+            for place, there, wanted in fixed
+            if wanted != there
+        ]
+        if problems:
+            raise ConfigError(*problems)
+        others = (("[store]", self.config.store, config.store), ("[web]", self.config.web, config.web))
+        return Changes(
+            compare(self._source_recipes, _list_sources(config)),
+            compare(self._feed_recipes, _list_feeds(config)),
+            compare(self._sink_recipes, _list_sinks(config)),
+            tuple(f"{place} changed" for place, there, wanted in others if there != wanted),
+        )
+
+    async def adopt(self, config: Config, opened: Opened, changes: Changes) -> None:
+        """Make what a configuration asks for, of what was opened for it; the work of what it replaces has ended.
+
+        Raises:
+            StoreError: The store cannot be read or written; what was made so far stays.
+        """
+        is_first = not self._clients
+        for feed in changes.feeds.ending:
+            self._forget_feed(feed)
+        for name in changes.sinks.ending:
+            del self.relays[name], self._sink_recipes[name]
+        await self._take_clients(config, opened, changes.sources)
+        feeds = _list_feeds(config)
+        for feed in changes.feeds.beginning:
+            await self._make_feed(feed, feeds[feed])
+        if is_first:
+            await self.notifier.open()
+        await self._make_relays(config, opened, changes.sinks, is_first=is_first)
+        self.janitor = self._make_janitor(config)
+        self.notifier.forget(changes.feeds.removed, changes.sinks.removed)
+        self.config, self._configured = config, frozenset(feeds)
+
+    async def _take_clients(self, config: Config, opened: Opened, changes: Difference[str]) -> None:
+        sources = _list_sources(config)
+        for name in changes.ending:
+            recipe, client = self._source_recipes.pop(name), self._clients.pop(name)
+            await client.aclose()
+            if name in sources and _have_one_key(recipe, sources[name]):
+                opened.clients[name].inherit(client)
+        for name in changes.beginning:
+            self._clients[name], self._source_recipes[name] = opened.clients[name], sources[name]
+
+    async def _make_relays(self, config: Config, opened: Opened, changes: Difference[str], *, is_first: bool) -> None:
+        sinks = _list_sinks(config)
+        left = await self.store.find_left(tuple(sinks))
+        for name in left if is_first else changes.removed:
+            if name in left:
+                self.telemetry.emit(SinkLeft(name, left[name]))
+        for name in changes.kept:
+            await self._enroll(name, sinks[name])  # there may be feeds that are new to it
+        for name in changes.beginning:
+            await self._make_relay(opened.sinks[name], sinks[name])
+
+    async def aclose(self) -> None:
+        """Let the sources go."""
+        for client in self._clients.values():
+            await client.aclose()
+
+    async def _make_feed(self, feed: Feed, recipe: FeedRecipe) -> None:
+        source, settings = recipe
+        reader = Reader(
+            feed,
+            settings,
+            name=self.config.name,
+            source=self._clients[feed.source],
+            base_url=source.base_url,
+            store=self.store,
+            telemetry=self.telemetry,
+            now=opening.now,
+            steady=opening.steady,
+            next_time=next_time,
+        )
+        await reader.state()
+        self.readers[feed] = reader
+        self.reconcilers[feed] = Reconciler(reader)
+        if RESOURCES[feed.resource].polled:
+            self.pollers[feed] = Poller(reader)
+        if reader.resource.addressable:
+            self.detailers[feed] = Detailer(reader)
+        self._feed_recipes[feed] = recipe
+
+    def _forget_feed(self, feed: Feed) -> None:
+        del self.readers[feed], self.reconcilers[feed], self._feed_recipes[feed]
+        self.pollers.pop(feed, None)
+        self.detailers.pop(feed, None)
+
+    async def _make_relay(self, sink: Sink, recipe: SinkRecipe) -> None:
+        settings, state_url, unordered, max_owed = recipe
+        await self._enroll(sink.name, recipe)
+        self.relays[sink.name] = Relay(
+            sink,
+            settings,
+            store=self.store,
+            telemetry=self.telemetry,
+            now=opening.now,
+            name=self.config.name,
+            state_url=state_url,
+            unordered=unordered,
+            max_owed=max_owed,
+            steady=opening.steady,
+            feeds=lambda: self._configured,
+        )
+        self._sink_recipes[sink.name] = recipe
+        self.notifier.expect(sink.name)
+
+    async def _enroll(self, sink: str, recipe: SinkRecipe) -> None:
+        """Have a sink begin in the feeds that are new to it."""
+        for feed in await self.store.enroll(sink, recipe[0].start):
+            self.telemetry.emit(SinkOverrun(sink, feed, None))
+
+    def _make_janitor(self, config: Config) -> Janitor:
+        return Janitor(
+            self.store, settings=config.store, sinks=tuple(config.sinks), telemetry=self.telemetry, now=opening.now
+        )
+
+
+async def open_news(config: Config, changes: Changes, telemetry: Telemetry) -> Opened:
+    """Open what a configuration adds or changes, for :meth:`Agents.adopt`.
+
+    Raises:
+        ConfigError: Something that the configuration names cannot be used; nothing is left open.
+    """
+    check_secrets(config)
+    sinks = {name: opening.open_sink(config, name, telemetry) for name in changes.sinks.beginning}
+    async with AsyncExitStack() as stack:
+        clients = {}
+        for name in changes.sources.beginning:
+            clients[name] = opening.open_source(config, name, telemetry)
+            stack.push_async_callback(clients[name].aclose)
+        stack.pop_all()
+    return Opened(clients, sinks)
+
+
+@asynccontextmanager
+async def assemble(config: Config, telemetry: Telemetry) -> AsyncIterator[Agents]:
+    """Open everything that a configuration names, not at work yet, and close it again.
+
+    Raises:
+        ConfigError: Something that the configuration names cannot be used.
+        StoreError: The store is in use, is another program's, or cannot be opened.
+    """
+    everything = Changes(
+        compare({}, _list_sources(config)), compare({}, _list_feeds(config)), compare({}, _list_sinks(config))
+    )
+    async with AsyncExitStack() as stack:
+        opened = await open_news(config, everything, telemetry)
+        for client in opened.clients.values():
+            stack.push_async_callback(client.aclose)
+        store = await opening.open_store(config, telemetry)
+        stack.push_async_callback(store.aclose)
+        agents = Agents(config, store, telemetry)
+        stack.push_async_callback(agents.aclose)
+        await agents.adopt(config, opened, everything)
+        yield agents
+
+
+def _list_sources(config: Config) -> Mapping[str, SourceSettings]:
+    """Return the recipes of clients: what is said of single resources matters to their feeds alone."""
+    return {name: each.model_copy(update={"resources": Resources()}) for name, each in config.sources.items()}
+
+
+def _have_one_key(one: SourceSettings, other: SourceSettings) -> bool:
+    return (one.base_url, one.api_key) == (other.base_url, other.api_key)
+
+
+def _list_feeds(config: Config) -> Mapping[Feed, FeedRecipe]:
+    sources = _list_sources(config)
+    return {Feed(each.source, each.resource): (sources[each.source], each.settings) for each in config.feeds()}
+
+
+def _list_sinks(config: Config) -> Mapping[str, SinkRecipe]:
+    state_url = "" if config.web is None else config.web.public_url
+    unordered = frozenset(Feed(each.source, each.resource) for each in config.feeds() if each.settings.unordered)
+    max_owed = config.store.max_owed
+    return {name: (settings, state_url, unordered, max_owed) for name, settings in config.sinks.items()}

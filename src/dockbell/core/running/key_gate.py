@@ -1,0 +1,171 @@
+"""Which requests may go while the API refuses some: those of other collections, and now and then a probe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+PROBE_EVERY: Final = timedelta(minutes=1)
+"""What is refused is asked for again after this time, by one request."""
+KEY: Final = ""
+"""The place of a refusal that concerns all collections."""
+
+_NEVER: Final = timedelta.min
+
+
+@dataclass(frozen=True, slots=True)
+class _Closed:
+    """What is known of a place that is refused.
+
+    Attributes:
+        reason: What the API said.
+        asked_at: When the request was sent that was refused last.
+        every: The time between probes.
+        due: When the next probe may go.
+        alone: Whether others were accepted meanwhile.
+    """
+
+    reason: str
+    asked_at: timedelta
+    every: timedelta
+    due: timedelta
+    alone: bool = False
+
+
+class KeyGate:
+    """Remembers what of an account is refused, and lets one request at a time find out whether it still is.
+
+    A *collection* is where a request goes, whatever its id and query: ``/v1/shipments``, ``/v1/shipments/{id}``.
+
+    - A refusal closes its own collection, and another probe of it goes a minute later. Where another collection was
+      accepted within the last minute, that is all.
+    - Otherwise, and when a second collection is refused before anything is accepted, the key is in *doubt*: one
+      request at a time goes, of a collection that is not closed, and at once. If it is accepted, the key is good, and
+      only the refused collections stay closed. If it is refused, the *key* is closed: one probe a minute, for which
+      the collections that ask take turns. So a key that dies costs three refused requests at most, beside those that
+      were under way, and a collection that is refused alone can neither close the others nor use up their probes.
+    - An accepted request proves something only about refusals of requests that were sent before it.
+    """
+
+    def __init__(self) -> None:
+        self._closed: dict[str, _Closed] = {}  # collections, and KEY
+        self._accepted: dict[str, timedelta] = {}  # when the last accepted request of a collection was sent
+        self._new: set[str] = set()  # collections closed since anything was accepted
+        self._probed: dict[str, timedelta] = {}
+        self._turned_away: dict[str, timedelta] = {}
+        self._undecided: set[str] = set()
+
+    def place(self, collection: str) -> str | None:
+        """Return what keeps a request to a collection back: its collection or :data:`KEY`; None where nothing does."""
+        return next((place for place in (KEY, collection) if place in self._closed), None)
+
+    def reason(self, collection: str) -> str:
+        """Return why a request to a collection would be refused, as far as is known; empty: it would not be."""
+        place = self.place(collection)
+        return "" if place is None else self._closed[place].reason
+
+    def wait(self, collection: str, now: timedelta) -> timedelta:
+        """Return how long a request to a collection is kept back at least."""
+        dues = [self._closed[place].due for place in (KEY, collection) if place in self._closed]
+        return max([timedelta(0), *(due - now for due in dues)])
+
+    def is_closed(self, collection: str) -> bool:
+        """Tell whether a collection itself is refused, whatever the key is."""
+        return collection in self._closed
+
+    def is_alone(self, collection: str) -> bool:
+        """Tell whether others were accepted while a collection was refused: the refusal is its own, not the key's."""
+        closed = self._closed.get(collection)
+        return closed is not None and (
+            closed.alone or any(at >= closed.asked_at for other, at in self._accepted.items() if other != collection)
+        )
+
+    def may_probe(self, collection: str, now: timedelta) -> bool:
+        """Tell whether a request to a collection may find out whether it still is refused.
+
+        One that may not is remembered as waiting for its turn.
+        """
+        if self.wait(collection, now) == timedelta(0) and self._has_turn(collection, now):
+            return True
+        self._turned_away[collection] = now
+        return False
+
+    def probing(self, collection: str, now: timedelta) -> None:
+        """Take in that a request is being sent to find out; what is closed stays closed to all others."""
+        self._probed[collection] = now
+        self._turned_away.pop(collection, None)
+        self._undecided.add(collection)
+        self._put_off(collection, now)
+
+    def ended(self, collection: str, now: timedelta) -> None:
+        """Take in that a probe is over; where it was neither refused nor accepted, another may go at once."""
+        if collection in self._undecided:
+            self._undecided.discard(collection)
+            for place in (KEY, collection):
+                if place in self._closed:
+                    self._closed[place] = replace(self._closed[place], due=now)
+
+    def refused(
+        self,
+        collection: str,
+        reason: str,
+        now: timedelta,
+        *,
+        asked_at: timedelta | None = None,
+        every: timedelta = PROBE_EVERY,
+        doubts: bool = True,
+    ) -> None:
+        """Take in a refusal.
+
+        Args:
+            collection: What is refused.
+            reason: What the API said.
+            now: When it did.
+            asked_at: When the request was sent; None: just now.
+            every: The time until the next probe.
+            doubts: Whether the refusal may concern the key as a whole.
+        """
+        asked_at = now if asked_at is None else asked_at
+        is_new = collection not in self._closed
+        self._accepted.pop(collection, None)
+        is_good = any(now - at <= PROBE_EVERY for at in self._accepted.values())
+        closed = _Closed(reason, asked_at, every, now + every, self.is_alone(collection))
+        self._closed[collection] = closed
+        self._probed[collection] = now
+        self._undecided.discard(collection)
+        if is_new:
+            self._new.add(collection)
+        if KEY in self._closed:
+            self._closed[KEY] = closed
+        elif doubts and is_new and (not is_good or len(self._new) > 1):
+            self._closed[KEY] = replace(closed, due=now)
+
+    def accepted(self, collection: str, now: timedelta, *, asked_at: timedelta | None = None) -> None:
+        """Take in that a request was accepted, which was sent at a given time; None: just now."""
+        asked_at = now if asked_at is None else asked_at
+        self._undecided.discard(collection)
+        self._accepted[collection] = max(asked_at, self._accepted.get(collection, asked_at))
+        for place in (KEY, collection):
+            if place in self._closed and asked_at >= self._closed[place].asked_at:
+                del self._closed[place]
+        self._new = {new for new in self._new if new in self._closed and self._closed[new].asked_at > asked_at}
+        if KEY not in self._closed:
+            self._turned_away.clear()
+
+    def _put_off(self, collection: str, now: timedelta) -> None:
+        for place in (KEY, collection):
+            if place in self._closed:
+                self._closed[place] = replace(self._closed[place], due=now + self._closed[place].every)
+
+    def _has_turn(self, collection: str, now: timedelta) -> bool:
+        """Tell whether no other that waits for the key has waited longer; who does not come in time loses its turn."""
+        closed = self._closed.get(KEY)
+        if closed is None or now >= closed.due + closed.every:
+            return True
+        mine = self._probed.get(collection, _NEVER)
+        return all(
+            self._probed.get(other, _NEVER) >= mine
+            for other, at in self._turned_away.items()
+            if other != collection and now - at <= 2 * closed.every and self.wait(other, now) == timedelta(0)
+        )

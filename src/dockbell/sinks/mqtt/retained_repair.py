@@ -1,0 +1,300 @@
+"""Keeps the retained state at a broker equal to the stored records, also when the broker has lost some of it.
+
+A retained *sentinel* says how far the states at the broker go. Whatever a broker forgets when it is killed, it forgets
+the sentinel written after it too: an old one, or none, on connect tells what to publish again. It says besides where
+the states are, and from which life of the store. What may be left there of records that nobody knows any more is
+cleared a while later, until when the sentinel says so. Without one nothing is cleared: nobody knows whose it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from hashlib import blake2b
+from math import inf
+from typing import Final
+
+import anyio
+
+from dockbell.core.model import OutcomeKind
+from dockbell.core.publishing.settlement import Place
+from dockbell.ports import RetainedState, StoredState
+from dockbell.sinks.mqtt.flow import Flow
+from dockbell.sinks.mqtt.publication import Publication
+from dockbell.sinks.mqtt.sentinel import Sentinel, Tree
+from dockbell.sinks.mqtt.sweeper import Sweeper
+from dockbell.sinks.mqtt.wire import Ending, Wire
+from dockbell.telemetry import StateRepaired, Telemetry
+
+_WRITE_EVERY: Final = timedelta(seconds=10)
+_ECHO_LIMIT: Final = timedelta(seconds=10)
+_LATE: Final = timedelta(seconds=0.5)
+"""How much later than the echo of our own words a cluster of brokers may deliver what it retains."""
+_SWEEP_AFTER: Final = timedelta(minutes=5)
+"""How long a connection lasts before anything is cleared: whoever takes over what was ours says so meanwhile."""
+_SWEEP_AGAIN: Final = timedelta(minutes=10)
+_OWED_MOST: Final = 1000
+_DROPS_MOST: Final = 2
+
+
+class RetainedRepair:
+    """Repairs the retained states at one broker, and keeps the sentinel.
+
+    Args:
+        retained_state: The stored records.
+        topic: The sentinel's.
+        claims: A filter for the sentinels of all clients.
+        client_id: Our own.
+        template: Of the states' topics.
+        form: What the states' contents depend on: with another one no state is as it should be.
+        render: Makes the publication of a record's state; ValueError where there can be none.
+        name: The sink's.
+        telemetry: Told what an operator may want to know.
+    """
+
+    def __init__(
+        self,
+        retained_state: RetainedState,
+        *,
+        topic: str,
+        claims: str,
+        client_id: str,
+        template: str,
+        form: Sequence[object],
+        render: Callable[[StoredState], Publication],
+        name: str,
+        telemetry: Telemetry,
+    ) -> None:
+        self._name = name
+        self._telemetry = telemetry
+        self._retained_state = retained_state
+        self._topic = topic
+        self._client_id = client_id
+        self._template = template
+        self._label = blake2b(repr((template, *form)).encode(), digest_size=4).hexdigest()
+        self._render = render
+        self._sweeper = Sweeper(
+            retained_state, template=template, claims=claims, client_id=client_id, name=name, telemetry=telemetry
+        )
+        self._drops: Counter[str] = Counter()
+        self._asks_for = ""
+        self._is_blind = False
+        self._obstacle = ""
+        """Why the sentinel cannot be read."""
+        self._known = ""
+        """The mark up to which the broker has the states; empty where that is unknown."""
+        self._remembered = ""
+        """The mark that this process has come to with a broker whose sentinel it cannot read."""
+        self._there = Sentinel("", "")
+        """What the broker retains."""
+        self._may_write = False
+        """Unset while it must stay as it is: states that another one would vouch for are missing."""
+        self._owed: dict[Tree, None] = {}
+        """The trees that are to be cleared."""
+        self._sweeps_at = inf
+        self._repaired: str | None = None
+        """The mark up to which this connection, and those that it renews, have repaired; None while they have not."""
+        self._has_ended = False
+        """Nothing more can be done on this connection, nor on those that renew it."""
+
+    async def run(self, wire: Wire, flow: Flow, *, is_renewed: bool = False) -> None:
+        """Repair what the broker lacks, then keep the sentinel, for as long as the connection lasts.
+
+        Args:
+            wire: The connection.
+            flow: What publishes on it.
+            is_renewed: It replaces one that we have ended ourselves: nothing was forgotten meanwhile.
+        """
+        if is_renewed and self._has_ended:
+            return
+        is_resumed = is_renewed and self._repaired is not None
+        if not is_resumed:
+            self._repaired = None
+            self._may_write = self._has_ended = False
+        try:
+            await flow.calm()
+            if not is_resumed:
+                await self._begin(wire, flow)
+            await self._keep(wire, flow)
+        except Exception as error:  # noqa: BLE001  # deliveries go on; the old sentinel tells the next connection
+            self._may_write = False
+            self._telemetry.emit_failure(f"sink {self._name}: state", error)
+        self._has_ended = True
+
+    async def write(self) -> Publication | None:
+        """Return the sentinel as it should be at the end; None where it is so, or must stay as it is."""
+        if not self._may_write:
+            return None
+        mark, must_read = await self._retained_state.mark(self._there.mark)
+        sentinel = await self._make_sentinel(mark)
+        return None if must_read or sentinel == self._there else self._publication(sentinel)
+
+    async def _begin(self, wire: Wire, flow: Flow) -> None:
+        """Learn from the sentinel how far the states at the broker go, and which of them may be nobody's."""
+        sentinel = await self._read_sentinel(wire, flow)
+        self._is_blind = sentinel is None
+        self._known, self._owed = "", {}
+        if sentinel is None:
+            self._known = self._remembered
+        elif sentinel.client_id in (self._client_id, ""):  # an older version did not say whose it was
+            if sentinel.label == self._label:
+                self._known = sentinel.mark
+            self._owed = dict.fromkeys(sentinel.owed)
+            await self._note_strays(sentinel)
+        self._there = sentinel or Sentinel("", "")
+        self._put_off(_SWEEP_AFTER)
+
+    async def _note_strays(self, sentinel: Sentinel) -> None:
+        """Note the trees of a sentinel where states may be that no record is published to any more."""
+        feeds = await self._retained_state.feeds()
+        trees = sentinel.trees
+        if not sentinel.client_id:  # of an older version: its label tells whether its topics were those of today
+            trees = tuple(Tree(self._template, tree.feed) for tree in trees if sentinel.label == self._label)
+        for tree in trees:
+            is_ours = (
+                sentinel.epoch == self._retained_state.epoch and tree.template == self._template and tree.feed in feeds
+            )
+            if not is_ours and tree not in self._owed and len(self._owed) < _OWED_MOST:
+                self._owed[tree] = None
+                self._put_off(_SWEEP_AFTER)
+
+    async def _keep(self, wire: Wire, flow: Flow) -> None:
+        """Publish what the broker lacks, and again when states come without events; clear what is owed."""
+        while True:
+            # Taken before the states are read: whatever happens meanwhile is behind it, and is read the next time.
+            mark, must_read = await self._retained_state.mark(self._known)
+            if must_read or self._repaired is None:
+                count = await self._publish_since(self._known, flow)
+                is_blind = self._is_blind and self._repaired is None and not self._known
+                self._tell_repaired(count, flow.repairs.refused, is_blind=is_blind)
+                if flow.repairs.has_failed:
+                    # The old sentinel tells the next connection.
+                    self._may_write, self._has_ended = False, True
+                    await self._sweep_often(wire, flow)
+                    return
+            if self._is_blind:
+                self._remembered = mark
+            elif not await self._write(mark, flow):
+                return
+            self._known = self._repaired = mark
+            if self._owed and anyio.current_time() >= self._sweeps_at:
+                await self._sweep(wire, flow)
+            await anyio.sleep(_WRITE_EVERY.total_seconds())
+
+    async def _write(self, mark: str, flow: Flow) -> bool:
+        """Bring the sentinel up to date; return whether the broker takes it."""
+        if self._repaired is not None:
+            await self._note_strays(self._there)  # feeds may have left the configuration
+        sentinel = await self._make_sentinel(mark)
+        if sentinel != self._there:
+            outcome = await flow.say(self._publication(sentinel))
+            if outcome.kind is not OutcomeKind.DELIVERED:
+                self._tell(f"{self._topic}: {outcome.reason}; what the broker forgets is published again at each start")
+                self._may_write = False
+                return False
+        self._there, self._may_write = sentinel, True
+        return True
+
+    async def _sweep_often(self, wire: Wire, flow: Flow) -> None:
+        while self._owed:
+            await anyio.sleep_until(self._sweeps_at)
+            await self._sweep(wire, flow)
+
+    async def _sweep(self, wire: Wire, flow: Flow) -> None:
+        self._asks_for = "sweep"
+        if self._drops[self._asks_for] < _DROPS_MOST:
+            for tree in await self._sweeper.sweep(tuple(self._owed), wire, flow):
+                del self._owed[tree]
+        self._put_off(_SWEEP_AGAIN)
+
+    def _put_off(self, pause: timedelta) -> None:
+        self._sweeps_at = anyio.current_time() + pause.total_seconds()
+
+    async def _make_sentinel(self, mark: str) -> Sentinel:
+        trees = tuple(Tree(self._template, feed) for feed in await self._retained_state.feeds())
+        return Sentinel(self._label, mark, self._client_id, self._retained_state.epoch, trees, tuple(self._owed))
+
+    def _publication(self, sentinel: Sentinel) -> Publication:
+        return Publication(self._topic, sentinel.dump(), retain=True)
+
+    def _tell_repaired(self, count: int, refused: int, *, is_blind: bool) -> None:
+        words = f"all {count} states are published again at each start: cannot read {self._topic}, {self._obstacle}"
+        if not is_blind:
+            words = f"{count} states were not as stored and are published again"
+        if is_blind or count:
+            self._tell(words + (f"; {refused} of them refused" if refused else ""))
+
+    def note_end(self, wire: Wire) -> None:
+        """Note how a connection ended: there are brokers that close it on a subscription that they refuse."""
+        self._drops[self._asks_for] += wire.is_asking and wire.ending is Ending.DROPPED
+
+    def _tell(self, words: str) -> None:
+        self._telemetry.emit(StateRepaired(self._name, words))
+
+    async def _read_sentinel(self, wire: Wire, flow: Flow) -> Sentinel | None:
+        """Return what the broker retains, one without a mark where it is nothing; None where it lets us read nothing.
+
+        What the broker retains comes before whatever is published after the subscription: our own words come back to
+        tell that nothing more will come. Should that ever be wrong, all is published again in vain.
+        """
+        self._asks_for = "sentinel"
+        if self._drops[self._asks_for] >= _DROPS_MOST:
+            self._obstacle = "the broker closes the connection on a subscription"
+            return None
+        nonce, found, echoed = secrets.token_hex(8).encode(), asyncio.Event(), asyncio.Event()
+        retained: list[bytes] = []
+
+        def hear(_: str, payload: bytes, is_retained: bool) -> None:
+            if is_retained:
+                retained.append(payload)
+                found.set()
+            elif payload == nonce:
+                echoed.set()
+
+        self._obstacle = "the broker does not answer the subscription"
+        with anyio.move_on_after(_ECHO_LIMIT.total_seconds()):
+            self._obstacle = await wire.subscribe(self._topic, hear)
+            if not self._obstacle:
+                del self._drops[self._asks_for]
+                self._obstacle = (await flow.say(Publication(self._topic, nonce))).reason
+            if not self._obstacle:
+                await echoed.wait()
+        with anyio.move_on_after(_LATE.total_seconds() if echoed.is_set() else 0):
+            await found.wait()
+        wire.unsubscribe(self._topic)
+        if self._obstacle:
+            return None
+        if not retained and not echoed.is_set():
+            self._obstacle = "the broker delivers nothing"
+            return None
+        return Sentinel.load(retained[-1] if retained else b"")
+
+    async def _publish_since(self, mark: str, flow: Flow) -> int:
+        """Publish what has changed since a mark; return how many states that were."""
+        repairs, count = flow.repairs, 0
+        repairs.reset()
+        portions = self._retained_state.read_since(mark)
+        try:
+            while True:
+                await flow.lull()  # what is delivered has its own state with it, and most of it need not be read
+                repairs.watch()
+                portion = await anext(portions, None)
+                if portion is None:
+                    break
+                count += await repairs.offer(self._publications(portion), flow.news.set)
+        finally:
+            if isinstance(portions, AsyncGenerator):
+                await portions.aclose()
+        repairs.must_be_alone = False
+        return count
+
+    def _publications(self, portion: Sequence[StoredState]) -> dict[Place, Publication]:
+        publications = {}
+        for kept in portion:
+            with suppress(ValueError):  # a topic that is too long: its deliveries are dead letters
+                publications[kept.feed, kept.key] = self._render(kept)
+        return publications

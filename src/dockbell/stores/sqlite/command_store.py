@@ -1,0 +1,128 @@
+"""Where an operator leaves wishes for the daemon that holds the store, and decides about events and sinks."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import anyio
+from anyio import to_thread
+
+from dockbell.core.model import Feed
+from dockbell.errors import StoreError, StoreFull
+from dockbell.ports import Candidate, Command, CommandKind, DeadGroup, Hurried, Offered, Reach, Selection, Undelivered
+from dockbell.stores.sqlite import feeds, replays
+from dockbell.stores.sqlite.connection import connect, look
+from dockbell.stores.sqlite.store_errors import blame
+
+_T = TypeVar("_T")
+
+
+class SqliteCommandStore:
+    """Writes what an operator wants, and reads what came of it; the store may be held by a daemon."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        self._turn = anyio.CapacityLimiter(1)
+
+    @classmethod
+    async def open(cls, path: Path) -> SqliteCommandStore:
+        """Open a store to leave something in it.
+
+        Raises:
+            StoreIncompatible: It is not a store, or one of another dockbell.
+            StoreError: There is none, or it cannot be opened.
+        """
+        (await to_thread.run_sync(look, path)).close()
+        return cls(await to_thread.run_sync(connect, path), path)
+
+    async def _do(self, do: Callable[[sqlite3.Connection], _T]) -> _T:
+        try:
+            return await to_thread.run_sync(do, self._connection, limiter=self._turn)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # the statement's own fault
+                raise
+            if isinstance(blamed := blame(error, self._path), StoreFull):
+                raise blamed from error
+            reason = f"{error}; try again, as the user that runs the daemon"
+            raise StoreError(f"store {self._path}: {reason}") from error
+
+    async def make_command(self, feed: Feed | None, kind: CommandKind, now: datetime, key: str = "") -> int:
+        """Leave a wish, about a record where a key is given; return its number.
+
+        Raises:
+            StoreError: The feed was never read.
+        """
+        return await self._do(partial(_make_command, feed=feed, kind=kind, now=now, key=key))
+
+    async def load_command(self, number: int) -> Command:
+        """Return a wish, and what came of it."""
+        (command,) = await self._do(partial(feeds.load_commands, only=number))
+        return command
+
+    async def find_command(self, number: int) -> Command | None:
+        """See the port."""
+        return next(iter(await self._do(partial(feeds.load_commands, only=number))), None)
+
+    async def load_reaches(self, sink: str, start: Literal["now", "beginning", "state"]) -> Mapping[Feed, Reach]:
+        """See the port."""
+        return await self._do(partial(replays.load_reaches, sink=sink, start=start))
+
+    async def read_candidates(
+        self, sink: str, feed: Feed, reach: Reach, selection: Selection, *, within: tuple[int, int], limit: int
+    ) -> Sequence[Candidate]:
+        """See the port."""
+        reading = partial(replays.read_candidates, sink=sink, feed=feed, reach=reach, selection=selection)
+        return await self._do(partial(reading, within=within, limit=limit))
+
+    async def offer(self, sink: str, feed: Feed, events: Sequence[tuple[int, str]], now: datetime) -> Offered:
+        """See the port."""
+        return await self._do(partial(replays.offer, sink=sink, feed=feed, events=events, now=now))
+
+    async def forget_replays(self, sink: str, limit: int) -> int:
+        """See the port."""
+        return await self._do(partial(replays.forget_replays, sink=sink, limit=limit))
+
+    async def count_dead(self, sink: str | None, selection: Selection) -> Sequence[DeadGroup]:
+        """See the port."""
+        return await self._do(partial(replays.count_dead, sink=sink, selection=selection))
+
+    async def read_dead(
+        self, sink: str | None, selection: Selection, limit: int, after: Undelivered | None = None
+    ) -> Sequence[Undelivered]:
+        """See the port."""
+        return await self._do(partial(replays.read_dead, sink=sink, selection=selection, limit=limit, after=after))
+
+    async def discard(self, sink: str, feed: Feed, events: Sequence[tuple[int, str]], now: datetime) -> int:
+        """See the port."""
+        return await self._do(partial(replays.discard, sink=sink, feed=feed, events=events, now=now))
+
+    async def pause(self, sink: str, reason: str, now: datetime) -> bool:
+        """See the port."""
+        return await self._do(partial(replays.pause, sink=sink, reason=reason, now=now))
+
+    async def resume(self, sink: str, now: datetime) -> bool:
+        """See the port."""
+        return await self._do(partial(replays.resume, sink=sink, now=now))
+
+    async def hurry(self, sink: str, now: datetime) -> Hurried:
+        """See the port."""
+        return await self._do(partial(replays.hurry, sink=sink, now=now))
+
+    async def aclose(self) -> None:
+        """Close it."""
+        await to_thread.run_sync(self._connection.close, limiter=self._turn)
+
+
+def _make_command(connection: sqlite3.Connection, feed: Feed | None, kind: CommandKind, now: datetime, key: str) -> int:
+    if feed is None:
+        return feeds.make_command(connection, None, kind, now)
+    states = feeds.load_feeds(connection, feed)
+    if not states:
+        raise StoreError(f'feed {feed}: was never read; "dockbell run" reads it first')
+    return feeds.make_command(connection, states[0].id, kind, now, key)

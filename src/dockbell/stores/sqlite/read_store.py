@@ -1,0 +1,166 @@
+"""A look at the store's file, from beside whoever works on it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar, TypeVarTuple
+
+import anyio
+import anyio.to_thread
+
+from dockbell.core.model import Event, Feed
+from dockbell.ports import (
+    Extent,
+    FeedState,
+    Footprint,
+    Noted,
+    Quarantined,
+    Reached,
+    RunRecord,
+    SinkState,
+    Standing,
+    StoredRecord,
+    StoredState,
+)
+from dockbell.stores.sqlite import browsing, delivery, feeds, inspection, pruning
+from dockbell.stores.sqlite.connection import look
+from dockbell.stores.sqlite.store_errors import blame_reading, translating
+
+_T = TypeVar("_T")
+_Args = TypeVarTuple("_Args")
+
+
+class SqliteReadStore:
+    """A look at the file, for which nothing is locked and nothing written."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        (self.epoch,) = connection.execute("SELECT epoch FROM life").fetchone()
+        self._reading = anyio.CapacityLimiter(1)
+
+    @classmethod
+    async def open(cls, path: Path) -> SqliteReadStore:
+        """Open a store to look at it.
+
+        Raises:
+            StoreIncompatible: It is not a store, or one of a newer dockbell.
+            StoreError: There is none, or it cannot be opened.
+        """
+        return cls(await anyio.to_thread.run_sync(look, path), path)
+
+    async def _read(self, function: Callable[[sqlite3.Connection, *_Args], _T], *args: *_Args) -> _T:
+        with translating(self._path, blame_reading):
+            return await anyio.to_thread.run_sync(function, self._connection, *args, limiter=self._reading)
+
+    async def load_feeds(self) -> Sequence[FeedState]:
+        """See the port."""
+        return await self._read(feeds.load_feeds)
+
+    async def load_reached(self) -> Mapping[Feed, Reached]:
+        """See the port."""
+        return await self._read(feeds.load_reached)
+
+    async def load_sinks(self) -> Sequence[SinkState]:
+        """See the port."""
+        return await self._read(inspection.load_sinks)
+
+    async def count_records(self) -> Mapping[Feed, int]:
+        """See the port."""
+        return await self._read(inspection.count_records)
+
+    async def read_latest(self, after: int, limit: int) -> Sequence[tuple[int, Event]]:
+        """See the port."""
+        return await self._read(inspection.read_latest, after, limit)
+
+    async def read_earlier(
+        self,
+        before: int | None,
+        limit: int,
+        *,
+        feeds: Sequence[Feed] | None = None,
+        keys: Sequence[str] | None = None,
+        type_: str | None = None,
+        change: str | None = None,
+    ) -> tuple[Sequence[tuple[int, Event]], int | None]:
+        """See the port."""
+        return await self._read(browsing.read_earlier, before, limit, browsing.Wanted(feeds, keys, type_, change))
+
+    async def find_event(self, feed: Feed, sequence: int) -> tuple[datetime, Event] | None:
+        """See the port."""
+        return await self._read(browsing.find_event, feed, sequence)
+
+    async def find_last_changes(self) -> Mapping[Feed, datetime]:
+        """See the port."""
+        return await self._read(browsing.find_last_changes)
+
+    async def find_extent(self, feed: Feed) -> Extent | None:
+        """See the port."""
+        return await self._read(inspection.find_extent, feed)
+
+    async def read_events(self, feed: Feed, after: int, limit: int) -> Sequence[Event]:
+        """See the port."""
+        return await self._read(delivery.read_events, feed, after, limit)
+
+    async def measure_events(self, feed: Feed, after: int, limit: int) -> Sequence[tuple[int, int]]:
+        """See the port."""
+        return await self._read(inspection.measure_events, feed, after, limit)
+
+    async def read_records(self, feed: Feed, after: int, limit: int) -> tuple[int, Sequence[StoredState]]:
+        """See the port."""
+        return await self._read(inspection.read_records, feed, after, limit)
+
+    async def measure_records(self, feed: Feed, after: int, limit: int) -> Sequence[int]:
+        """See the port."""
+        return await self._read(inspection.measure_records, feed, after, limit)
+
+    async def read_record(self, feed: Feed, key: str) -> tuple[int, StoredState | None]:
+        """See the port."""
+        return await self._read(inspection.read_record, feed, key)
+
+    async def find_record(self, feed_id: int, key: str) -> StoredRecord | None:
+        """See the port."""
+        return await self._read(inspection.find_record, feed_id, key)
+
+    async def find_suspected(self, feed_id: int, limit: int) -> Sequence[StoredRecord]:
+        """See the port."""
+        return await self._read(inspection.find_suspected, feed_id, limit)
+
+    async def find_quarantined(self, feed_id: int, limit: int, *, key: str | None = None) -> Sequence[Quarantined]:
+        """See the port."""
+        return await self._read(inspection.find_quarantined, feed_id, limit, key)
+
+    async def read_notes(self, feed_id: int, key: str, limit: int) -> Sequence[Noted]:
+        """See the port."""
+        return await self._read(inspection.read_notes, feed_id, key, limit)
+
+    async def read_covering_runs(
+        self, feed_id: int, modified: datetime | None, after: datetime, limit: int
+    ) -> Sequence[RunRecord]:
+        """See the port."""
+        return await self._read(inspection.read_covering_runs, feed_id, modified, after, limit)
+
+    async def read_readings(self, after: datetime) -> Mapping[Feed, Sequence[tuple[datetime, datetime]]]:
+        """See the port."""
+        return await self._read(inspection.read_readings, after)
+
+    async def read_events_of(
+        self, feed_id: int, key: str, limit: int, *, change: str | None = None
+    ) -> Sequence[tuple[datetime, Event]]:
+        """See the port."""
+        return await self._read(inspection.read_events_of, feed_id, key, limit, change)
+
+    async def load_standings(self, feed_id: int, key: str) -> Sequence[Standing]:
+        """See the port."""
+        return await self._read(inspection.load_standings, feed_id, key)
+
+    async def measure(self) -> Footprint:
+        """See the port."""
+        return await self._read(pruning.measure)
+
+    async def aclose(self) -> None:
+        """See the port."""
+        await self._read(sqlite3.Connection.close)

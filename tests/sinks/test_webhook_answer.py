@@ -16,7 +16,7 @@ DAY = timedelta(hours=24)
 
 
 @pytest.mark.parametrize(
-    ("status", "fate"),
+    ("status", "kind"),
     [
         ("200 OK", OutcomeKind.DELIVERED),
         ("202 Accepted", OutcomeKind.DELIVERED),

@@ -190,7 +190,7 @@ async def test_a_broker_that_closes_everything_again_and_again_costs_only_whom_i
     )
 
 
-@pytest.mark.parametrize(("crashes", "fate"), [(3, OutcomeKind.DELIVERED), (5, OutcomeKind.REFUSED)])
+@pytest.mark.parametrize(("crashes", "kind"), [(3, OutcomeKind.DELIVERED), (5, OutcomeKind.REFUSED)])
 async def test_a_broker_that_goes_down_on_an_event_is_given_more_chances(crashes: int, kind: OutcomeKind) -> None:
     broker = HandMade(crashes=True)
     broker.poison = lambda topic: topic == event(1) and broker.topics.count(event(1)) <= crashes

@@ -90,7 +90,7 @@ async def test_an_event_is_delivered_also_when_the_topic_of_its_state_is_too_lon
 
 
 @pytest.mark.parametrize(
-    ("code", "fate"),
+    ("code", "kind"),
     [
         (0x00, OutcomeKind.DELIVERED),
         (0x10, OutcomeKind.DELIVERED),

@@ -102,7 +102,7 @@ async def test_nothing_is_waited_for_when_all_of_it_was_overtaken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fate", "refused", "has_failed"),
+    ("kind", "refused", "has_failed"),
     [
         (OutcomeKind.DELIVERED, 0, False),
         (OutcomeKind.FAILED, 0, True),

@@ -19,7 +19,7 @@ def test_a_subscriber_loads_nothing_of_the_daemon_and_no_client() -> None:
     loaded = modules_after("import dockbell.subscriber")
     assert loaded.isdisjoint({"anyio", "asyncio", "httpx", "paho", "pydantic", "starlette"})
     ours = {name.split(".")[1] for name in loaded if name.startswith("dockbell.")}
-    assert ours == {"core", "errors", "subscriber"}
+    assert ours == {"_version", "core", "errors", "subscriber"}
 
 
 def test_only_repair_needs_a_client() -> None:

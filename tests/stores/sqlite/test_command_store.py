@@ -24,12 +24,12 @@ import pathlib, sys
 import anyio
 from dockbell.app import now
 from dockbell.core.model import Feed
-from dockbell.ports import Wish
-from dockbell.stores.sqlite.command_store import SqliteDesk
+from dockbell.ports import CommandKind
+from dockbell.stores.sqlite.command_store import SqliteCommandStore
 
 async def wish():
-    desk = await SqliteDesk.open(pathlib.Path(sys.argv[1]))
-    print(await desk.make_wish(Feed("main", "shipments"), Wish.RECONCILE, now()))
+    desk = await SqliteCommandStore.open(pathlib.Path(sys.argv[1]))
+    print(await desk.make_command(Feed("main", "shipments"), CommandKind.RECONCILE, now()))
     await desk.aclose()
 
 anyio.run(wish)

@@ -24,7 +24,7 @@ FACTS = [
 def test_a_fact_is_taken_from_telemetry_and_has_a_line_of_its_own(fact: type[Fact]) -> None:
     assert getattr(telemetry, fact.__name__) is fact
     assert fact.__name__ in telemetry.__all__
-    assert "__str__" in vars(fact)
+    assert {"__str__", "line"} & {*vars(fact)}
     assert not {"fact", "time", "level", "text", "trace"} & {field.name for field in fields(fact)}  # the log's own
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from dockbell.config import Secret
 from dockbell.errors import ConfigError
@@ -23,23 +23,19 @@ class Renewed(Fact):
     sink: str
     what: str
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"sink {self.sink}: {self.what} changed; the new is in use"
+    line = "sink {sink}: {what} changed; the new is in use"
 
 
 @dataclass(frozen=True, slots=True)
 class NotRenewed(Fact):
     """What a sink was given has changed into something that cannot be used; the old stays in use."""
 
-    weight: ClassVar[int] = logging.ERROR
+    weight = logging.ERROR
     sink: str
     what: str
     problem: str
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"sink {self.sink}: {self.what} changed and cannot be used, the old stays in use: {self.problem}"
+    line = "sink {sink}: {what} changed and cannot be used, the old stays in use: {problem}"
 
 
 class Renewable(Generic[_T]):

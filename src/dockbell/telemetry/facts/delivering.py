@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import ClassVar
 
 from dockbell.config import Answer
 from dockbell.core.model import Delivery, Feed, Outcome
-from dockbell.telemetry.facts import Fact, count
+from dockbell.telemetry.facts import Fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class DeliverySettled(Fact):
         age: How long before its change was made, as the record says; None where it does not say, and for replays.
     """
 
-    weight: ClassVar[int] = logging.DEBUG
+    weight = logging.DEBUG
     sink: str
     delivery: Delivery
     outcome: Outcome
@@ -32,7 +31,6 @@ class DeliverySettled(Fact):
     age: timedelta | None = None
 
     def __str__(self) -> str:
-        """Return the log line."""
         event = self.delivery.event
         reason = f" ({self.outcome.reason})" if self.outcome.reason else ""
         return (
@@ -45,73 +43,63 @@ class DeliverySettled(Fact):
 class EventDied(Fact):
     """An event became a dead letter."""
 
-    weight: ClassVar[int] = logging.ERROR
+    weight = logging.ERROR
     sink: str
     feed: Feed
     key: str
     sequence: int
     reason: str
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"sink {self.sink}: {self.feed} {self.key} #{self.sequence} is a dead letter: {self.reason}"
+    line = "sink {sink}: {feed} {key} #{sequence} is a dead letter: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class EventsTakenBack(Fact):
     """Dead letters are owed again: the receiver refuses whatever it is offered."""
 
-    weight: ClassVar[int] = logging.WARNING
+    weight = logging.WARNING
     sink: str
     count: int
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"sink {self.sink}: {count(self.count, 'dead letter')} taken back: it refuses whatever it is offered"
+    line = "sink {sink}: {count:# dead letter} taken back: it refuses whatever it is offered"
 
 
 @dataclass(frozen=True, slots=True)
 class SinkLeft(Fact):
     """A sink that was owed events is no longer configured."""
 
-    weight: ClassVar[int] = logging.WARNING
+    weight = logging.WARNING
     sink: str
     owed: int
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return (
-            f"sink {self.sink}: is no longer configured; {count(self.owed, 'event')} that it had not taken are kept"
-            " for keep_events only; under its old name it would go on with them"
-        )
+    line = (
+        "sink {sink}: is no longer configured; {owed:# event} that it had not taken are kept for keep_events only;"
+        " under its old name it would go on with them"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class LettersForgotten(Fact):
     """Dead letters that no operator has looked after are deleted; what was held behind them goes on."""
 
-    weight: ClassVar[int] = logging.WARNING
+    weight = logging.WARNING
     sink: str
     count: int
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"sink {self.sink}: {count(self.count, 'dead letter')} older than max_owed, deleted"
+    line = "sink {sink}: {count:# dead letter} older than max_owed, deleted"
 
 
 @dataclass(frozen=True, slots=True)
 class EventsSifted(Fact):
     """A sink's filters have looked at events of a feed's records: so many they let through, so many they hold back."""
 
-    weight: ClassVar[int] = logging.DEBUG
+    weight = logging.DEBUG
     sink: str
     feed: Feed
     passed: int
     held_back: int
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"sink {self.sink}: {self.feed}: {count(self.passed, 'event')} let through, {self.held_back} held back"
+    line = "sink {sink}: {feed}: {passed:# event} let through, {held_back} held back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,22 +119,18 @@ class FilterUnanswered(Fact):
         """Return enough to be seen for the first of what is let through unjudged."""
         return logging.WARNING if self.is_first and self.answer == Answer.COSTLY else logging.DEBUG
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"sink {self.sink}: where {self.answer}, for {count(self.count, 'event')}"
+    line = "sink {sink}: where {answer}, for {count:# event}"
 
 
 @dataclass(frozen=True, slots=True)
 class SinkPaused(Fact):
     """A sink takes nothing until an operator resumes it; what it is owed is kept."""
 
-    weight: ClassVar[int] = logging.WARNING
+    weight = logging.WARNING
     sink: str
     reason: str
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f'sink {self.sink}: paused, {self.reason}; "dockbell resume {self.sink}" lets it go on'
+    line = 'sink {sink}: paused, {reason}; "dockbell resume {sink}" lets it go on'
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,22 +139,19 @@ class SinkResumed(Fact):
 
     sink: str
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"sink {self.sink}: resumed"
+    line = "sink {sink}: resumed"
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOverrun(Fact):
     """A sink lost events that it was owed for too long; it will be told of the stored records instead."""
 
-    weight: ClassVar[int] = logging.ERROR
+    weight = logging.ERROR
     sink: str
     feed: Feed
     lost_since: datetime | None
 
     def __str__(self) -> str:
-        """Return the log line."""
         since = "" if self.lost_since is None else f" recorded since {self.lost_since:%Y-%m-%d %H:%M:%S}"
         return f"sink {self.sink}: overrun: has lost the events of {self.feed}{since}; begins again with what is stored"
 
@@ -182,9 +163,7 @@ class SinkConnected(Fact):
     sink: str
     detail: str
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"sink {self.sink}: connected, {self.detail}"
+    line = "sink {sink}: connected, {detail}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,34 +173,28 @@ class StateRepaired(Fact):
     sink: str
     detail: str
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"sink {self.sink}: state, {self.detail}"
+    line = "sink {sink}: state, {detail}"
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOmits(Fact):
     """A sink publishes nothing to a topic, because the receiver does not take it; deliveries go on."""
 
-    weight: ClassVar[int] = logging.WARNING
+    weight = logging.WARNING
     sink: str
     topic: str
     reason: str
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"sink {self.sink}: leaves out {self.topic}, {self.reason}"
+    line = "sink {sink}: leaves out {topic}, {reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class SinkFails(Fact):
     """A sink cannot reach its receiver, or is refused by it; it goes on trying."""
 
-    weight: ClassVar[int] = logging.WARNING
+    weight = logging.WARNING
     sink: str
     reason: str
     delay: timedelta
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"sink {self.sink}: {self.reason}; trying again in {self.delay.total_seconds():.1f} s"
+    line = "sink {sink}: {reason}; trying again in {delay:.1f} s"

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import ClassVar
 
 from dockbell.core.model import ChangeKind, Feed, RunKind, Statement, StatementKind, Urgency
 from dockbell.ports import Tally
@@ -21,7 +20,7 @@ class RequestSent(Fact):
     where the answer did not say so.
     """
 
-    weight: ClassVar[int] = logging.DEBUG
+    weight = logging.DEBUG
     source: str
     urgency: Urgency
     path: str
@@ -33,7 +32,6 @@ class RequestSent(Fact):
     resets_in: timedelta | None = None
 
     def __str__(self) -> str:
-        """Return the log line."""
         answer = "no answer" if self.status is None else f"HTTP {self.status}"
         return f"{self.source}: {self.method} {self.path}: {answer} in {self.round_trip.total_seconds():.3f} s"
 
@@ -42,14 +40,12 @@ class RequestSent(Fact):
 class SourceWaits(Fact):
     """A request failed and will be tried again."""
 
-    weight: ClassVar[int] = logging.WARNING
+    weight = logging.WARNING
     source: str
     reason: str
     delay: timedelta
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"source {self.source}: {self.reason}; asking again in {self.delay.total_seconds():.1f} s"
+    line = "source {source}: {reason}; asking again in {delay:.1f} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ class PageRead(Fact):
     A pass that goes on after a crash counts what it had read before.
     """
 
-    weight: ClassVar[int] = logging.DEBUG
+    weight = logging.DEBUG
     feed: Feed
     kind: RunKind
     began_at: datetime
@@ -67,9 +63,7 @@ class PageRead(Fact):
     records: int
     events: int
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"{self.feed}: {self.kind}: {count(self.pages, 'page')}, {count(self.records, 'record')} so far"
+    line = "{feed}: {kind}: {pages:# page}, {records:# record} so far"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +95,6 @@ class RunEnded(Fact):
         return logging.INFO if self.kind is RunKind.PASS else logging.DEBUG
 
     def __str__(self) -> str:
-        """Return the log line."""
         state = f"incomplete, {self.problem}" if self.problem else "complete"
         return (
             f"{self.feed}: {self.kind} {state}: {count(self.pages, 'page')}, {count(self.records, 'record')}, "
@@ -121,14 +114,13 @@ class ChangesStored(Fact):
         took: From that answer until they were stored.
     """
 
-    weight: ClassVar[int] = logging.DEBUG
+    weight = logging.DEBUG
     feed: Feed
     kinds: Mapping[ChangeKind, int]
     ages: tuple[timedelta, ...] = ()
     took: timedelta = timedelta(0)
 
     def __str__(self) -> str:
-        """Return the log line."""
         return f"{self.feed}: stored " + ", ".join(f"{count} {kind}" for kind, count in self.kinds.items())
 
 
@@ -136,13 +128,12 @@ class ChangesStored(Fact):
 class FeedFails(Fact):
     """A feed cannot be read; it goes on trying, the others are not concerned."""
 
-    weight: ClassVar[int] = logging.ERROR
+    weight = logging.ERROR
     feed: Feed
     reason: str
     delay: timedelta | None = None
 
     def __str__(self) -> str:
-        """Return the log line."""
         again = "" if self.delay is None else f"; asking again in {self.delay.total_seconds():.0f} s"
         return f"{self.feed}: {self.reason}{again}"
 
@@ -153,9 +144,7 @@ class FeedMended(Fact):
 
     feed: Feed
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"{self.feed}: can be read again"
+    line = "{feed}: can be read again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +159,6 @@ class Stated(Fact):
         return _WEIGHTS.get(self.statement.kind, logging.INFO)
 
     def __str__(self) -> str:
-        """Return the log line."""
         details = ", ".join(f"{name} {value}" for name, value in self.statement.details.items() if value is not None)
         return f"{self.statement.feed}: {self.statement.kind}: {details}"
 
@@ -199,7 +187,6 @@ class FeedCleaned(Fact):
         return logging.WARNING if self.problem else logging.INFO
 
     def __str__(self) -> str:
-        """Return the log line."""
         found = f"{count(self.records, 'record')} and {count(self.events, 'event')}"
         problem = f'; but {self.problem}; the next pass, or "dockbell once", tries again' if self.problem else ""
         return f"{self.feed}: {', '.join(self.places)} dropped from {found}{problem}"
@@ -209,30 +196,26 @@ class FeedCleaned(Fact):
 class HabitChanged(Fact):
     """The API behaves otherwise than it did."""
 
-    weight: ClassVar[int] = logging.WARNING
+    weight = logging.WARNING
     feed: Feed
     words: str
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"{self.feed}: the API behaves differently: {self.words}"
+    line = "{feed}: the API behaves differently: {words}"
 
 
 @dataclass(frozen=True, slots=True)
 class LookbackNarrow(Fact):
     """Records become visible nearly later than polls look back."""
 
-    weight: ClassVar[int] = logging.WARNING
+    weight = logging.WARNING
     feed: Feed
     lookback: timedelta
     lateness: timedelta
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return (
-            f"{self.feed}: records become visible up to {self.lateness.total_seconds():.0f} s after their timestamps,"
-            f" polls look back {self.lookback.total_seconds():.0f} s; raise lookback, or leave it out"
-        )
+    line = (
+        "{feed}: records become visible up to {lateness:.0f} s after their timestamps, polls look back"
+        " {lookback:.0f} s; raise lookback, or leave it out"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +236,4 @@ class NamedEventUnanswered(Fact):
         """Return enough to be seen for the first of its kind: it may be a slip in the condition."""
         return logging.WARNING if self.is_first else logging.DEBUG
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"{self.feed}: named event {self.name}: {self.answer}, for {count(self.count, 'change')}"
+    line = "{feed}: named event {name}: {answer}, for {count:# change}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import ClassVar
 
 from dockbell.core.model import Feed
 from dockbell.telemetry.facts import Fact
@@ -19,21 +18,18 @@ class CommandFinished(Fact):
     command: str
     outcome: str
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"{self.feed}: {self.command}: {self.outcome}"
+    line = "{feed}: {command}: {outcome}"
 
 
 @dataclass(frozen=True, slots=True)
 class AgentFails(Fact):
     """An agent met an error that nobody foresaw; it begins again."""
 
-    weight: ClassVar[int] = logging.ERROR
+    weight = logging.ERROR
     agent: str
     error: BaseException
 
     def __str__(self) -> str:
-        """Return the log line."""
         error = self.error
         while isinstance(error, BaseExceptionGroup):  # of several the first: it ended the others
             error = error.exceptions[0]
@@ -44,12 +40,10 @@ class AgentFails(Fact):
 class StoreFails(Fact):
     """The store cannot be written: nothing is read, and nothing delivered that could not be noted, until it can."""
 
-    weight: ClassVar[int] = logging.ERROR
+    weight = logging.ERROR
     reason: str
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"{self.reason}; reading and delivering wait, and go on by themselves"
+    line = "{reason}; reading and delivering wait, and go on by themselves"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +52,7 @@ class StoreMended(Fact):
 
     after: timedelta
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"store: can be written again after {self.after.total_seconds():.0f} s; reading and delivering go on"
+    line = "store: can be written again after {after:.0f} s; reading and delivering go on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +66,7 @@ class Crowded(Fact):
         reason: Why nobody could be let in for a while; empty where that was not so.
     """
 
-    weight: ClassVar[int] = logging.WARNING
+    weight = logging.WARNING
     count: int
     places: int
     peer: str
@@ -89,7 +81,6 @@ class Crowded(Fact):
         return words
 
     def __str__(self) -> str:
-        """Return the log line."""
         return f"web: {self.describe()}"
 
 
@@ -101,21 +92,17 @@ class StoreUpgraded(Fact):
     now: int
     copy: str
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"store: brought from version {self.version} to {self.now}; as it was before: {self.copy}"
+    line = "store: brought from version {version} to {now}; as it was before: {copy}"
 
 
 @dataclass(frozen=True, slots=True)
 class FileExposed(Fact):
     """A file can be read or written by those who should not."""
 
-    weight: ClassVar[int] = logging.WARNING
+    weight = logging.WARNING
     problem: str
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return self.problem
+    line = "{problem}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +114,6 @@ class Started(Fact):
     sinks: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the log line."""
         return f"dockbell {self.name} runs: {self.feeds} feeds, sinks {', '.join(self.sinks) or 'none'}"
 
 
@@ -135,9 +121,7 @@ class Started(Fact):
 class Stopping(Fact):
     """The daemon was told to stop."""
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return "stopping: delivering what is in flight"
+    line = "stopping: delivering what is in flight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,18 +130,15 @@ class Reloaded(Fact):
 
     words: str
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"reloaded: {self.words}"
+    line = "reloaded: {words}"
 
 
 @dataclass(frozen=True, slots=True)
 class ReloadRefused(Fact):
     """The configuration was read again and cannot be followed; what runs goes on by the old one."""
 
-    weight: ClassVar[int] = logging.ERROR
+    weight = logging.ERROR
     problems: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the log line."""
         return f"not reloaded: {'; '.join(self.problems)}"

@@ -13,7 +13,7 @@ import pytest
 
 from dockbell import InventoryClient
 from dockbell.errors import PageUnreadable
-from dockbell.sources import inventory
+from dockbell.sources import account
 from tests.sources.conftest import Conversation, Serve
 
 JSON_HEAD = "content-type: application/json\r\n"
@@ -25,7 +25,7 @@ MIB = 1024 * 1024
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask again at once."""
-    monkeypatch.setattr(inventory, "_SHORTEST_WAIT", timedelta(milliseconds=1))
+    monkeypatch.setattr(account, "_SHORTEST_WAIT", timedelta(milliseconds=1))
 
 
 def answering(head: str, body: bytes, asked: list[bytes], *, length: int | None = None) -> Conversation:

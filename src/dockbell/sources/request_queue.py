@@ -1,4 +1,4 @@
-"""Lets requests through a key's budgets one by one: the most urgent first, nobody for ever last."""
+"""Lets requests through a key's budgets one by one: the most urgent first, and none waits for ever."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import anyio
 from dockbell.core.model import Urgency
 from dockbell.core.running.budget import Budget
 
-# Who waits is due later by this for each step down in urgency. So a poll overtakes the pass pages that came within the
-# last minute, and a pass page that has waited longer is overtaken no more.
+# Each step down in urgency makes a request due later by this. So a poll overtakes the pass pages that came within the
+# last minute, and none that has waited longer.
 _STEP: Final = timedelta(seconds=15)
 _RANKS: Final = {urgency: rank for rank, urgency in enumerate(Urgency)}
 
@@ -36,7 +36,7 @@ class RequestQueue:
     """Makes each request wait for its turn.
 
     A request is charged to one budget or to several. Of those that all their budgets admit, the one that is due first
-    has its turn; one that must wait holds up nobody else. At most ``places`` turns go on at once.
+    has its turn; one that must wait delays no other. At most ``places`` turns go on at once.
     """
 
     def __init__(self, places: int) -> None:
@@ -46,7 +46,7 @@ class RequestQueue:
 
     @asynccontextmanager
     async def turn(self, urgency: Urgency, *budgets: Budget) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it; who is cancelled while waiting has spent nothing."""
+        """Wait for a turn, and own it until the end; a request that is cancelled while it waits spends nothing."""
         await self._enter(urgency, budgets)
         try:
             yield
@@ -73,7 +73,7 @@ class RequestQueue:
             self._call_next()
 
     def _wait_of(self, ticket: _Ticket) -> float:
-        """Return for how many seconds a ticket should sleep unless it is called; only the next one keeps the time."""
+        """Return for how many seconds a ticket sleeps unless it is called; only the next one keeps the time."""
         wait, following = self._next()
         if following is ticket:
             return wait
@@ -86,7 +86,7 @@ class RequestQueue:
             following.called.set()
 
     def _next(self) -> tuple[float, _Ticket | None]:
-        """Return whose turn comes next, and in how many seconds."""
+        """Return the ticket whose turn is next, and in how many seconds it is."""
         moment = now()
         heads = [
             (max(budget.admit(moment, urgency) for budget in budgets), line[0].due, line[0])

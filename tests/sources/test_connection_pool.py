@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import gzip
+import os
 import socket
 import ssl
 import struct
@@ -618,6 +619,18 @@ def test_a_file_without_authorities_is_refused(tmp_path: Path, content: str | No
 
     with pytest.raises(ConfigError, match=f"^source: ca_file cannot be used, {reason}.*, got {path}"):
         make_pool("https://127.0.0.1", ca_file=str(path))
+
+
+def test_sources_with_the_same_authorities_share_a_context_until_their_file_changes(
+    tmp_path: Path, certificate: Path
+) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_bytes(certificate.read_bytes())
+    one, other, usual = (make_pool("https://127.0.0.1", ca_file=file) for file in (str(path), str(path), None))
+    assert one._tls is other._tls is not usual._tls
+    assert make_pool("https://127.0.0.1")._tls is usual._tls
+    os.utime(path, (0, 0))
+    assert make_pool("https://127.0.0.1", ca_file=str(path))._tls is not one._tls
 
 
 async def test_a_transport_takes_the_place_of_connections() -> None:

@@ -23,7 +23,7 @@ async def mend():
 
 
 class Receiver(BaseHTTPRequestHandler):
-    timeout = 10  # seconds for which a client may be silent; it holds up nobody else
+    timeout = 10  # seconds for which a client may be silent; it delays no other
 
     def do_POST(self):
         size = self.headers["content-length"] or ""

@@ -111,7 +111,7 @@ class ConnectionPool:
         finally:
             if intact:
                 self._free.append(lane)
-            else:  # whatever state the connection is in, nobody meets it again
+            else:  # the connection's state is unknown: no request meets it again
                 await self._close(lane)
                 if self._proxy is not None:  # whose password may be another by now, which only new lanes look up
                     await self.aclose()
@@ -151,7 +151,7 @@ class ConnectionPool:
         coding = answer.headers.get("content-encoding", "").lower()
         inflate = zlib.decompressobj(_GZIP) if coding in {"gzip", "x-gzip"} else None
         if inflate is None and coding not in {"", "identity"}:
-            raise PageUnreadable(f"{request}: content coding {clean(coding)!r} that nobody asked for")
+            raise PageUnreadable(f"{request}: content coding {clean(coding)!r} that was not asked for")
         body, whole = bytearray(), True  # of small chunks, a list would hold a multiple of what they hold
         assert isinstance(answer.stream, AsyncIterable)
         async for received in answer.stream:

@@ -1,8 +1,8 @@
 """What a subscriber may run into, typed by who must act.
 
-The sender, or whoever pretends to be one: :class:`NotGenuine`, :class:`NotAnEvent`. The author of the subscriber:
+The sender, or an impostor: :class:`NotGenuine`, :class:`NotAnEvent`. The author of the subscriber:
 :class:`GapsUnknowable`. The subscriber, by reading the stored records again: :class:`PositionLost`. The operator:
-:class:`PullRefused`. Nobody, it passes by itself: :class:`PullUnavailable`.
+:class:`PullRefused`. Nothing has to be done, it passes by itself: :class:`PullUnavailable`.
 """
 
 from __future__ import annotations

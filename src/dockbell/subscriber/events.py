@@ -132,7 +132,7 @@ class Gap(Statement, frozen=True, kw_only=True):
     """Dockbell was blind for a while: versions that came and went meanwhile have no event.
 
     Attributes:
-        began_at: Until when it had seen everything; None where nobody knows.
+        began_at: Until when it had seen everything; None where that is unknown.
         ended_at: From when on it sees again.
         reason: ``down``, ``refused``, ``unavailable``, ``no_budget``, ``store_unavailable``; ``store_lost``: revisions
             begin anew; ``overrun``: this sink alone has lost events, and is told of each record as it is.

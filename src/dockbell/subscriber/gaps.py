@@ -1,7 +1,7 @@
 """What did not arrive, where that can be known.
 
-A record's revisions count up by one, so whoever gets every change of it sees what is missing as soon as the next one
-comes. A feed's sequence does the same for whoever reads it in order, which only pull feeds promise.
+A record's revisions count up by one, so a subscriber that gets every change of it sees what is missing as soon as the
+next one comes. A feed's sequence does the same for a reader in order, which only pull feeds promise.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Taken(NamedTuple):
 
     Attributes:
         effect: What it did to the copy.
-        missing: Changes of the record that did not arrive before it; always None when nobody looks for gaps.
+        missing: Changes of the record that did not arrive before it; always None without ``gaps``.
     """
 
     effect: Effect
@@ -68,7 +68,7 @@ class State(Mapping[str, JSON]):
 
     Args:
         copies: Where the copies are kept: any mapping, such as one on disk; a dict where left out.
-        gaps: Looks for missing changes; nobody does where left out.
+        gaps: Looks for missing changes; None to look for none.
     """
 
     def __init__(self, copies: MutableMapping[str, Copy] | None = None, *, gaps: RevisionGaps | None = None) -> None:

@@ -215,7 +215,7 @@ class SinkConformance:
                 await rig.until_all_arrived()
                 await rig.receiver.stop()
                 await rig.outbox.change(*_EIGHT)
-                await until(lambda count=count: len(rig.troubles) >= count, "it is told that nobody answers")  # type: ignore[misc]
+                await until(lambda count=count: len(rig.troubles) >= count, "the sink reports its receiver")  # type: ignore[misc]
                 await rig.outbox.change(*_EIGHT)
                 await rig.receiver.start()
                 await rig.until_all_arrived()

@@ -340,7 +340,7 @@ class Rig:
 
     @property
     def crashes(self) -> list[BaseException]:
-        """The errors that nobody foresaw."""
+        """The unforeseen errors."""
         failures = [fact.error for fact in self.facts if isinstance(fact, AgentFails)]
         return [error for failure in failures for error in _leaves(failure) if not isinstance(error, _Killed)]
 

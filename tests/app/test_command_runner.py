@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
-from dockbell.app.command_runner import CommandRunner
+from dockbell.app.command_runner import CommandRunner, reconcile
 from dockbell.core.model import Feed, RunKind
-from dockbell.errors import SourceUnavailable, StoreError, StoreUnavailable
+from dockbell.errors import SchemaMismatch, SourceUnavailable, StoreError, StoreUnavailable
 from dockbell.ports import Command, CommandKind
 from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from dockbell.telemetry import AgentFails, CommandFinished
@@ -55,7 +55,8 @@ async def kind(rig: Rig, command_store: SqliteCommandStore, kind: CommandKind) -
     command_runner = attend(rig)
     for command in await rig.store.take_commands():
         await command_runner.see_to(command)
-    return (await command_store.load_command(number)).outcome
+    outcome = (await command_store.load_command(number)).outcome
+    return None if outcome is None else str(outcome)
 
 
 async def test_a_pass_is_made_when_it_is_wished(rig: Rig, command_store: SqliteCommandStore) -> None:
@@ -139,7 +140,7 @@ async def test_a_record_is_purged_when_that_is_wished(rig: Rig, command_store: S
     number = await command_store.make_command(rig.feed, CommandKind.PURGE, rig.clock(), "b")
     (command,) = await rig.store.take_commands()
     await attend(rig).see_to(command)
-    assert (await command_store.load_command(number)).outcome == "complete: 0 emptied, 1 published"
+    assert str((await command_store.load_command(number)).outcome) == "complete: 0 emptied, 1 published"
     assert [fact.command for fact in rig.ear.facts if isinstance(fact, CommandFinished)] == ["purge b"]
     assert await rig.events() == ["b deleted 1"]
     await rig.read_whole(after=120)
@@ -156,7 +157,7 @@ async def test_a_record_of_a_feed_that_has_left_the_configuration_is_purged(
     number = await command_store.make_command(rig.feed, CommandKind.PURGE, rig.clock(), "b")
     (command,) = await rig.store.take_commands()
     await CommandRunner(rig.store, {}, {}, rig.ear.telemetry).see_to(command)
-    assert (await command_store.load_command(number)).outcome == "complete: 0 emptied, 1 published"
+    assert str((await command_store.load_command(number)).outcome) == "complete: 0 emptied, 1 published"
 
 
 async def lose_most(rig: Rig) -> None:
@@ -223,7 +224,7 @@ async def test_a_wish_for_a_feed_that_is_not_configured_is_refused(rig: Rig, com
     await CommandRunner(rig.store, {}, {}, rig.ear.telemetry).see_to(
         Command(number, CommandKind.RECONCILE, Feed("main", "x"))
     )
-    assert (await command_store.load_command(number)).outcome == "failed: the feed is not configured"
+    assert str((await command_store.load_command(number)).outcome) == "failed: the feed is not configured"
 
 
 async def test_wishes_are_seen_to_as_they_come_and_once(rig: Rig, command_store: SqliteCommandStore) -> None:
@@ -309,7 +310,7 @@ async def test_what_is_under_way_for_a_feed_is_left_for_whoever_reads_it_next(
 ) -> None:
     begun = anyio.Event()
 
-    async def describe(_: object) -> str:
+    async def reconcile(_: object) -> str:
         begun.set()
         await anyio.sleep_forever()
         raise AssertionError
@@ -317,7 +318,7 @@ async def test_what_is_under_way_for_a_feed_is_left_for_whoever_reads_it_next(
     number = await command_store.make_command(rig.feed, CommandKind.RECONCILE, rig.clock())
     command_runner, alarm = attend(rig), Rings()
     with monkeypatch.context() as patch:
-        patch.setattr("dockbell.app.command_runner.describe", describe)
+        patch.setattr("dockbell.app.command_runner.reconcile", reconcile)
         async with anyio.create_task_group() as group:
             group.start_soon(command_runner.run, alarm)
             alarm.ring()
@@ -330,15 +331,33 @@ async def test_what_is_under_way_for_a_feed_is_left_for_whoever_reads_it_next(
             group.cancel_scope.cancel()
     assert (await command_store.load_command(number)).outcome is None
     await attend(rig).see_to(await command_store.load_command(number))
-    assert ((await command_store.load_command(number)).outcome or "").startswith("complete")
+    assert str((await command_store.load_command(number)).outcome).startswith("complete")
 
 
 async def test_a_wish_that_meets_a_bug_ends_with_words(
     rig: Rig, command_store: SqliteCommandStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def describe(_: object) -> str:
+    async def reconcile(_: object) -> str:
         raise KeyError("row")
 
-    monkeypatch.setattr("dockbell.app.command_runner.describe", describe)
+    monkeypatch.setattr("dockbell.app.command_runner.reconcile", reconcile)
     assert await kind(rig, command_store, CommandKind.RECONCILE) == "failed: KeyError: 'row'; the log has more"
     assert isinstance(rig.ear.facts[0], AgentFails)
+
+
+async def test_the_outcome_of_a_pass_has_its_counts_or_its_problem(rig: Rig) -> None:
+    rig.clock.pass_(15)
+    outcome = await reconcile(rig.reconciler)
+    assert (outcome.status, outcome.counts["pages"], outcome.counts["records"]) == ("complete", 2, 5)
+    assert str(outcome) == "complete: 2 pages, 5 records, 0 created, 0 updated, 0 deleted, 0 restored"
+    rig.source.before_page = refuse(SourceUnavailable("HTTP 503"))
+    assert str(await reconcile(rig.reconciler)) == "incomplete: HTTP 503"
+    rig.source.before_page = refuse(SchemaMismatch("no records"))
+    assert str(await reconcile(rig.reconciler)) == "failed: no records"
+
+
+def refuse(error: Exception) -> Callable[[int], None]:
+    def fail(_: int) -> None:
+        raise error
+
+    return fail

@@ -74,7 +74,7 @@ async def test_a_full_disk_while_it_reloads_delays_what_is_new_and_ends_nothing(
         write(tmp_path, resources='items = { every = "1h" }', sinks='[sinks.other]\ntype = "stdout"')
         with anyio.fail_after(10):
             outcome = await daemon.reload()
-        assert outcome == "complete: feed main/items added, sink other added"
+        assert str(outcome) == "complete: feed main/items added, sink other added"
         assert not failures
         assert set(agents.readers) == set(daemon._feeds) == {SHIPMENTS, ITEMS}
         assert set(agents.relays) == set(daemon._relays) == {"out", "other"}
@@ -98,7 +98,7 @@ async def test_a_sink_that_is_kept_begins_with_a_feed_that_is_added(tmp_path: Pa
     path = write(tmp_path)
     async with working(path, Ear()) as daemon:
         write(tmp_path, resources='items = { every = "1h" }')
-        assert await daemon.reload() == "complete: feed main/items added"
+        assert str(await daemon.reload()) == "complete: feed main/items added"
         positions, _ = await daemon._crew.store.load_queue("out")
         assert {SHIPMENTS, ITEMS} <= positions.keys()
 
@@ -110,7 +110,7 @@ async def test_a_sink_that_is_kept_mirrors_what_is_configured_now(tmp_path: Path
         relay = daemon._crew.relays["other"]
         assert relay._mirrors(ITEMS)
         write(tmp_path, sinks=other)
-        assert await daemon.reload() == "complete: feed main/items removed"
+        assert str(await daemon.reload()) == "complete: feed main/items removed"
         assert daemon._crew.relays["other"] is relay
         assert not relay._mirrors(ITEMS)
         assert relay._mirrors(SHIPMENTS)
@@ -120,10 +120,10 @@ async def test_a_bug_met_by_a_reload_ends_nothing(tmp_path: Path, monkeypatch: p
     path, ear = write(tmp_path), Ear()
     async with working(path, ear) as daemon:
         monkeypatch.setattr(daemon, "_read_again", lambda: int("x"))
-        assert (await daemon.reload()).startswith("failed: not all was changed, ValueError")
+        assert str(await daemon.reload()).startswith("failed: not all was changed, ValueError")
         path.write_text("[sources")
         monkeypatch.setattr(daemon, "_read_again", lambda: app.load_config(path))
-        assert (await daemon.reload()).startswith("failed: nothing was changed")
+        assert str(await daemon.reload()).startswith("failed: nothing was changed")
         assert set(daemon._feeds) == {SHIPMENTS}
     assert any(isinstance(fact, ReloadRefused) for fact in ear.facts)
 

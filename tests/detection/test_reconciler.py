@@ -21,7 +21,6 @@ from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.model import Page
 from dockbell.core.moment import format_moment
 from dockbell.detection.guarded import tend
-from dockbell.detection.reconciler import describe
 from dockbell.errors import CursorExpired, PageUnreadable, SchemaMismatch, SourceError, SourceUnavailable
 from dockbell.ports import Checkpoint, Failing
 from dockbell.stores.sqlite import SqliteReadStore
@@ -1584,19 +1583,3 @@ async def test_a_feed_that_is_read_differently_states_no_record_again(rig: Rig) 
     rig.restart(expand=("lines",))
     await rig.read_whole()
     assert len(await rig.events()) == 5
-
-
-# For the operator ----------------------------------------------------------------------------------------------------
-
-
-async def test_what_came_of_a_pass_is_described_for_the_operator(rig: Rig) -> None:
-    rig.clock.pass_(15)
-    assert await describe(rig.reconciler) == "complete: 2 pages, 5 records, 0 created, 0 updated, 0 deleted, 0 restored"
-    rig.source.before_page = fail
-    assert await describe(rig.reconciler) == "incomplete: HTTP 503"
-
-    def mismatch(_: int) -> None:
-        raise SchemaMismatch("no records")
-
-    rig.source.before_page = mismatch
-    assert await describe(rig.reconciler) == "failed: no records"

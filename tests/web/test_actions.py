@@ -10,7 +10,7 @@ import pytest
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import StatementKind
 from dockbell.core.publishing.settlement import Blocked, Settlement
-from dockbell.ports import CommandKind, SinkState
+from dockbell.ports import CommandKind, CommandOutcome, SinkState
 from dockbell.web.actions import Acted
 from tests.fakes import NOON, Ear
 from tests.stores import pages
@@ -148,7 +148,7 @@ async def test_what_the_daemon_has_to_do_is_left_for_it(acting: Served, filled: 
         return (await acting.client.get("/wishes/1")).json()
 
     assert await outcome() == {"wish": "reconcile", "feed": "main/shipments", "outcome": None}
-    await acting.store.finish_command(command, "complete: 3 pages")
+    await acting.store.finish_command(command, CommandOutcome("complete", {"pages": 3}))
     assert await outcome() == {"wish": "reconcile", "feed": "main/shipments", "outcome": "complete: 3 pages"}
     assert told(ear) == ["web: main/shipments: reconcile, asked by 127.0.0.1"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -14,13 +13,11 @@ from dockbell.config import suggest
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import Feed
 from dockbell.errors import StoreError
-from dockbell.ports import Command, CommandKind, CommandStore, FeedState, ReadStore, StoredRecord
+from dockbell.ports import Command, CommandKind, CommandOutcome, CommandStore, FeedState, ReadStore, StoredRecord
 
 _LOOK_EVERY: Final = timedelta(seconds=0.2)
 _ASK_EVERY: Final = 10
 """So many looks between two questions whether anybody is there to do it."""
-_COUNT: Final = re.compile(r"(\d+) ([a-z]+)")
-_COMPLETE: Final = "complete"
 
 
 class UnknownFeed(ValueError):
@@ -75,18 +72,15 @@ class Result:
     @property
     def is_done(self) -> bool:
         """Whether it was done, and well."""
-        return self.verdict == _COMPLETE
+        return self.verdict == "complete"
 
 
 def read_result(command: Command) -> Result:
-    """Return what came of a wish, taken from the words for it: ``complete: 3 pages, 600 records, 1 created``."""
-    if command.outcome is None:
+    """Return what came of a command; one that waits has no outcome yet."""
+    outcome = command.outcome
+    if outcome is None:
         return Result(command.feed, "waiting", detail="the daemon has not done it yet")
-    verdict, _, words = command.outcome.partition(": ")
-    parts = words.split(", ")
-    counts = {match[2]: int(match[1]) for part in parts if (match := _COUNT.fullmatch(part))}
-    is_counted = verdict == _COMPLETE and len(counts) == len(parts)
-    return Result(command.feed, verdict, counts if is_counted else {}, "" if is_counted else words)
+    return Result(command.feed, outcome.status, outcome.counts, outcome.detail)
 
 
 async def enqueue_commands(
@@ -98,7 +92,7 @@ async def enqueue_commands(
         try:
             commands.append(Command(await command_store.make_command(feed, kind, now), kind, feed))
         except StoreError as error:
-            commands.append(Command(0, kind, feed, f"failed: {error}"))
+            commands.append(Command(0, kind, feed, CommandOutcome("failed", detail=str(error))))
     return commands
 
 

@@ -9,7 +9,7 @@ from dockbell.admin.why import read_key
 from dockbell.core.comparing.purge import purge
 from dockbell.core.model import RESOURCES, Feed
 from dockbell.core.publishing.event import Composer
-from dockbell.ports import ReadStore, Store, StoredRecord
+from dockbell.ports import CommandOutcome, ReadStore, Store, StoredRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,9 @@ async def find_target(read_store: ReadStore, feed: Feed, given: str) -> Target |
     return None
 
 
-async def purge_record(store: Store, feed: Feed, key: str, *, name: str, rewrite_most: int | None = None) -> str:
+async def purge_record(
+    store: Store, feed: Feed, key: str, *, name: str, rewrite_most: int | None = None
+) -> CommandOutcome:
     """Erase what is stored of a record, tell subscribers, and clear the store's files of it; return what came of it.
 
     Args:
@@ -64,7 +66,10 @@ async def purge_record(store: Store, feed: Feed, key: str, *, name: str, rewrite
     compose = Composer(feed, name=name, singular=RESOURCES[feed.resource].singular, epoch=store.epoch)
     purged = await store.purge(feed, key, partial(purge, feed), compose)
     if not purged.is_known:
-        return "failed: nothing is stored of it"
-    counts = f"{purged.events} emptied, {int(purged.change is not None)} published"
+        return CommandOutcome("failed", detail="nothing is stored of it")
+    done = CommandOutcome("complete", {"emptied": purged.events, "published": int(purged.change is not None)})
     problem = await store.wipe(rewrite_most=rewrite_most)
-    return f"incomplete: {counts}, but {problem}; purge it again" if problem else f"complete: {counts}"
+    if not problem:
+        return done
+    words = f"{purged.events} emptied, {int(purged.change is not None)} published, but {problem}; purge it again"
+    return CommandOutcome("incomplete", detail=words)

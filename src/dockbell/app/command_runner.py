@@ -12,9 +12,9 @@ from dockbell.core.comparing.drift import Decision
 from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.model import Feed
 from dockbell.detection.reader import Reader
-from dockbell.detection.reconciler import Reconciler, describe
-from dockbell.errors import StoreError, StoreUnavailable, is_due_to
-from dockbell.ports import REWRITE_MOST, Alarm, Command, CommandKind, Store
+from dockbell.detection.reconciler import Reconciler
+from dockbell.errors import DockbellError, StoreError, StoreUnavailable, is_due_to
+from dockbell.ports import REWRITE_MOST, Alarm, Command, CommandKind, CommandOutcome, Store
 from dockbell.telemetry import CommandFinished, Telemetry
 
 
@@ -52,7 +52,7 @@ class CommandRunner:
         self._telemetry = telemetry
         self._busy: dict[int, _Errand] = {}
 
-    async def run(self, alarm: Alarm, reload: Callable[[], Awaitable[str]] | None = None) -> None:
+    async def run(self, alarm: Alarm, reload: Callable[[], Awaitable[CommandOutcome]] | None = None) -> None:
         """Look whenever the alarm rings, until cancelled; wishes of several feeds are seen to side by side.
 
         Args:
@@ -76,7 +76,7 @@ class CommandRunner:
                         self._busy[command.id] = _Errand(command.feed)
                         group.start_soon(self.see_to, command, reload)
 
-    async def see_to(self, command: Command, reload: Callable[[], Awaitable[str]] | None = None) -> None:
+    async def see_to(self, command: Command, reload: Callable[[], Awaitable[CommandOutcome]] | None = None) -> None:
         """Do what is wished, and store what came of it."""
         errand = self._busy.setdefault(command.id, _Errand(command.feed))
         try:
@@ -93,51 +93,68 @@ class CommandRunner:
                 errand.scope.cancel()
                 await errand.ended.wait()
 
-    async def _see_to(self, command: Command, reload: Callable[[], Awaitable[str]] | None) -> None:
+    async def _see_to(self, command: Command, reload: Callable[[], Awaitable[CommandOutcome]] | None) -> None:
         try:
             if command.kind is CommandKind.RELOAD:
-                outcome = "complete: no daemon runs, nothing to reload" if reload is None else await reload()
+                outcome = await (reload or _reload_nothing)()
             elif command.kind is CommandKind.PURGE and command.feed is not None:
                 outcome = await self._purge(command.feed, command.key)
             elif command.feed is not None and command.feed in self._readers:
                 outcome = await self._do(command.kind, self._readers[command.feed], self._reconcilers[command.feed])
             else:
-                outcome = "failed: the feed is not configured"
+                outcome = CommandOutcome("failed", detail="the feed is not configured")
         except Exception as error:  # noqa: BLE001  # whatever it is, other wishes are seen to
             if is_due_to(error, StoreUnavailable):
                 return  # told by the store; the wish is still there when it is mended
             self._telemetry.emit_failure(f"{command.feed or 'dockbell'}: {command.kind}", error)
-            outcome = f"failed: {type(error).__name__}: {error}; the log has more"
+            outcome = CommandOutcome("failed", detail=f"{type(error).__name__}: {error}; the log has more")
         try:
             await self._store.finish_command(command, outcome)
         except Exception as error:  # noqa: BLE001  # it will be seen to again
             self._telemetry.emit_failure(f"{command.feed or 'dockbell'}: {command.kind}", error)
         else:
             if command.feed is not None:
-                self._telemetry.emit(CommandFinished(command.feed, f"{command.kind} {command.key}".strip(), outcome))
+                words = f"{command.kind} {command.key}".strip()
+                self._telemetry.emit(CommandFinished(command.feed, words, str(outcome)))
 
-    async def _purge(self, feed: Feed, key: str) -> str:
+    async def _purge(self, feed: Feed, key: str) -> CommandOutcome:
         outcome = await purge_record(self._store, feed, key, name=self._name, rewrite_most=REWRITE_MOST)
         if feed in self._readers:
             await self._readers[feed].reload()
             await self._reconcilers[feed].look()
         return outcome
 
-    async def _do(self, kind: CommandKind, reader: Reader, reconciler: Reconciler) -> str:
+    async def _do(self, kind: CommandKind, reader: Reader, reconciler: Reconciler) -> CommandOutcome:
         match kind:
             case CommandKind.RECONCILE:
-                return await describe(reconciler)
+                return await reconcile(reconciler)
             case CommandKind.APPROVE:
-                return await describe(reconciler, approve=True)
+                return await reconcile(reconciler, approve=True)
             case CommandKind.REJECT:
                 state = await reader.state()
                 rows = await self._store.find_suspected(state.id) if state.held else ()
                 await self._store.keep(state.id, rows, Finding.KEPT, ignored_until_seen=True)
                 await reader.reload()
                 await reconciler.look()
-                return f"complete: {len(rows)} records are kept until they are seen again"
+                return CommandOutcome("complete", detail=f"{len(rows)} records are kept until they are seen again")
             case _:
                 decision = Decision.ABSORB if kind is CommandKind.ABSORB else Decision.PUBLISH
                 await self._store.decide_drift((await reader.state()).id, decision)
                 await reader.reload()
-                return await describe(reconciler)
+                return await reconcile(reconciler)
+
+
+async def reconcile(reconciler: Reconciler, *, approve: bool = False) -> CommandOutcome:
+    """Pass once now; with ``approve``, suspended deletions are published."""
+    try:
+        run = await reconciler.reconcile(approve=approve)
+    except DockbellError as error:
+        return CommandOutcome("failed", detail=str(error))
+    if run.problem:
+        return CommandOutcome("incomplete", detail=run.problem)
+    changes = {name: getattr(run.tally, name) for name in ("created", "updated", "deleted", "restored")}
+    return CommandOutcome("complete", {"pages": run.pages, "records": run.records, **changes})
+
+
+async def _reload_nothing() -> CommandOutcome:
+    return CommandOutcome("complete", detail="no daemon runs, nothing to reload")

@@ -27,7 +27,7 @@ from dockbell.core.model import Feed
 from dockbell.detection.poller import trailing_every
 from dockbell.errors import ConfigError, DockbellError, StoreUnavailable
 from dockbell.host.descriptors import raise_limit
-from dockbell.ports import Bell, ReadStore
+from dockbell.ports import Bell, CommandOutcome, ReadStore
 from dockbell.telemetry import AgentFails, Reloaded, ReloadRefused, Started, Stopping, Telemetry
 from dockbell.telemetry.recent import STEP, STEPS, Recent
 
@@ -130,10 +130,10 @@ class Daemon:
             telling.cancel_scope.cancel()
         await agents.notifier.finish()
 
-    async def reload(self) -> str:
-        """Read the configuration again and follow it; return what came of it: ``complete: …`` or ``failed: …``."""
+    async def reload(self) -> CommandOutcome:
+        """Read the configuration again and follow it; a failure is an outcome."""
         if self._read_again is None:
-            return "complete: nothing changed"
+            return CommandOutcome("complete", detail="nothing changed")
         self._supervisor.reloading()
         try:
             async with self._turn:  # else of two the later could follow an older text
@@ -141,16 +141,17 @@ class Daemon:
                 changes = await self._apply(await to_thread.run_sync(self._read_again))
         except ConfigError as error:
             self._telemetry.emit(ReloadRefused(error.problems))
-            return f"failed: nothing was changed\n{error}"
+            return CommandOutcome("failed", detail=f"nothing was changed\n{error}")
         except DockbellError as error:
             self._telemetry.emit(ReloadRefused((str(error),)))
-            return f"failed: not all was changed, reload again\n{error}"
+            return CommandOutcome("failed", detail=f"not all was changed, reload again\n{error}")
         except Exception as error:  # noqa: BLE001  # what runs goes on
             self._telemetry.emit(AgentFails("reload", error))
-            return f"failed: not all was changed, {type(error).__name__}: {error}; the log has more"
+            words = f"not all was changed, {type(error).__name__}: {error}; the log has more"
+            return CommandOutcome("failed", detail=words)
         else:
             self._telemetry.emit(Reloaded(str(changes)))
-            return f"complete: {changes}"
+            return CommandOutcome("complete", detail=str(changes))
         finally:
             self._supervisor.ready(self._describe())
 

@@ -15,7 +15,7 @@ from dockbell.config import Config
 from dockbell.core.model import Feed
 from dockbell.delivery.relay import Relay
 from dockbell.detection.guarded import tend
-from dockbell.ports import Command, CommandKind, RunRecord
+from dockbell.ports import Command, CommandKind, CommandOutcome, RunRecord
 from dockbell.telemetry import Telemetry
 
 _PATIENCE: Final = timedelta(seconds=20)
@@ -58,7 +58,7 @@ async def run_commands(
             await command_store.aclose()
 
 
-async def run_purge(config: Config, feed: Feed, key: str) -> str:
+async def run_purge(config: Config, feed: Feed, key: str) -> CommandOutcome:
     """Erase what is stored of a record while no daemon holds the store; return what came of it.
 
     Raises:

@@ -478,18 +478,3 @@ def _find_boundary(state: FeedState, walk: Walk) -> datetime | None:
 def _portions(rows: Sequence[int]) -> Iterator[Sequence[int]]:
     """Return rows in parts that keep the store busy for moments only."""
     return (rows[start : start + _SUSPECTED_AT_ONCE] for start in range(0, len(rows), _SUSPECTED_AT_ONCE))
-
-
-async def describe(reconciler: Reconciler, *, approve: bool = False) -> str:
-    """Pass once now and return what came of it, for the operator."""
-    try:
-        run = await reconciler.reconcile(approve=approve)
-    except DockbellError as error:
-        return f"failed: {error}"
-    if run.problem:
-        return f"incomplete: {run.problem}"
-    tally = run.tally
-    return (
-        f"complete: {run.pages} pages, {run.records} records, {tally.created} created, {tally.updated} updated,"
-        f" {tally.deleted} deleted, {tally.restored} restored"
-    )

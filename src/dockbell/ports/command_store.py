@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
-from dockbell.core.model import (
-    Event,
-    Feed,
-)
+import msgspec
+
+from dockbell.core.model import Event, Feed
 from dockbell.core.publishing.settlement import DeadLetter
 from dockbell.ports.delivery import Extent
 
@@ -28,9 +27,30 @@ class CommandKind(StrEnum):
     PURGE = "purge"
 
 
+Status: TypeAlias = Literal["complete", "incomplete", "failed"]
+
+
+class CommandOutcome(msgspec.Struct, frozen=True):
+    """The result of a command, as the daemon stores it; its text is what logs and the web show.
+
+    Attributes:
+        status: ``complete`` where all was done.
+        counts: What was counted, by name: pages, records, created …
+        detail: Why it is not complete; what was done, where no counts say it.
+    """
+
+    status: Status
+    counts: dict[str, int] = {}
+    detail: str = ""
+
+    def __str__(self) -> str:
+        words = self.detail or ", ".join(f"{count} {name}" for name, count in self.counts.items())
+        return f"{self.status}: {words}"
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A wish that waits.
+    """What an operator asks of the daemon.
 
     Attributes:
         id: Its number.
@@ -43,7 +63,7 @@ class Command:
     id: int
     kind: CommandKind
     feed: Feed | None
-    outcome: str | None = None
+    outcome: CommandOutcome | None = None
     key: str = ""
 
 

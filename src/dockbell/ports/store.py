@@ -25,7 +25,7 @@ from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
 from dockbell.errors import StoreUnavailable
 from dockbell.ports.bell import Bell
-from dockbell.ports.command_store import Command
+from dockbell.ports.command_store import Command, CommandOutcome
 from dockbell.ports.delivery import BackfillRecord, Controls, Extent, Footprint, Found, StoredState
 from dockbell.ports.runs import Absentees, Awaited, Checkpoint, Committed, FeedState, Purged, RunRecord
 
@@ -354,8 +354,8 @@ class Store(Protocol):
         """Return the wishes that wait; cheap to ask again and again."""
         ...
 
-    async def finish_command(self, wish: Command, outcome: str) -> None:
-        """Store what came of a wish."""
+    async def finish_command(self, command: Command, outcome: CommandOutcome) -> None:
+        """Store the outcome of a command."""
         ...
 
     async def enroll(self, sink: str, start: Literal["now", "beginning", "state"]) -> Sequence[Feed]:

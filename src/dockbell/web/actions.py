@@ -171,7 +171,8 @@ class Actions:
         if command is None:
             raise Problem(HTTPStatus.NOT_FOUND, "unknown-wish", f"wish {number}: was never left")
         feed = None if command.feed is None else str(command.feed)
-        return _answer({"wish": command.kind.value, "feed": feed, "outcome": command.outcome})
+        outcome = None if command.outcome is None else str(command.outcome)
+        return _answer({"wish": command.kind.value, "feed": feed, "outcome": outcome})
 
     # What they share --------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,12 +14,13 @@ import pytest
 
 from dockbell.core.model import Feed
 from dockbell.errors import StoreError, StoreFull, StoreIncompatible
-from dockbell.ports import Command, CommandKind
+from dockbell.ports import Command, CommandKind, CommandOutcome
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from tests.fakes import NOON
 from tests.stores.pages import FEED, OTHER, commit
 
+DONE = CommandOutcome("complete", detail="done")
 WISH = """
 import pathlib, sys
 import anyio
@@ -58,9 +60,11 @@ async def test_a_wish_of_another_process_is_noticed_and_answered_while_the_store
     number = int(made.stdout)
     (command,) = await store.take_commands()
     assert command == Command(number, CommandKind.RECONCILE, FEED)
-    await store.finish_command(command, "complete: 3 pages")
+    await store.finish_command(command, CommandOutcome("complete", {"pages": 3}))
     command_store = await SqliteCommandStore.open(store.path)
-    assert await command_store.load_command(number) == Command(number, CommandKind.RECONCILE, FEED, "complete: 3 pages")
+    assert await command_store.load_command(number) == Command(
+        number, CommandKind.RECONCILE, FEED, CommandOutcome("complete", {"pages": 3})
+    )
     await command_store.aclose()
 
 
@@ -75,10 +79,10 @@ async def test_wishes_wait_in_their_order_until_they_are_fulfilled(
     ]
     assert await command_store.load_command(numbers[3]) == commands[3]
     for command in commands[1:]:
-        await store.finish_command(command, "done")
+        await store.finish_command(command, DONE)
     assert await store.take_commands() == [commands[0]]
     assert (await command_store.load_command(numbers[0])).outcome is None
-    assert (await command_store.load_command(numbers[1])).outcome == "done"
+    assert (await command_store.load_command(numbers[1])).outcome == DONE
 
 
 async def test_nothing_is_read_again_until_something_was_written(
@@ -113,7 +117,7 @@ async def test_fulfilled_wishes_go_with_the_history_and_waiting_ones_stay(
     store: SqliteStore, command_store: SqliteCommandStore
 ) -> None:
     kept, done = [await command_store.make_command(FEED, CommandKind.RECONCILE, NOON) for _ in range(2)]
-    await store.finish_command(Command(done, CommandKind.RECONCILE, FEED), "done")
+    await store.finish_command(Command(done, CommandKind.RECONCILE, FEED), DONE)
     assert await store.prune_history(NOON, 10) == 0
     assert await store.prune_history(NOON + timedelta(seconds=1), 10) == 1
     assert [command.id for command in await store.take_commands()] == [kept]
@@ -148,3 +152,24 @@ async def test_on_a_full_disk_nothing_can_be_wished_and_that_is_said(tmp_path: P
         await command_store.make_command(FEED, CommandKind.PURGE, NOON, "key" * 10_000)
     await command_store.aclose()
     await store.aclose()
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("complete: 3 pages, 600 records", CommandOutcome("complete", detail="3 pages, 600 records")),
+        (
+            "failed: KeyError: 'row'; the log has more",
+            CommandOutcome("failed", detail="KeyError: 'row'; the log has more"),
+        ),
+    ],
+)
+async def test_an_outcome_that_an_older_version_stored_as_text_reads_as_it_did(
+    store: SqliteStore, command_store: SqliteCommandStore, text: str, outcome: CommandOutcome
+) -> None:
+    number = await command_store.make_command(FEED, CommandKind.RECONCILE, NOON)
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("UPDATE wishes SET done_at = 1, outcome = ?", (text,))
+    found = (await command_store.load_command(number)).outcome
+    assert found == outcome
+    assert str(found) == text

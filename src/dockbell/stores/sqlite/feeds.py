@@ -18,7 +18,18 @@ from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.read_settings import keeps_records, keeps_shape
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
-from dockbell.ports import Checkpoint, Command, CommandKind, Compose, Failing, FeedState, Reached, RunRecord, Tally
+from dockbell.ports import (
+    Checkpoint,
+    Command,
+    CommandKind,
+    CommandOutcome,
+    Compose,
+    Failing,
+    FeedState,
+    Reached,
+    RunRecord,
+    Tally,
+)
 from dockbell.stores.sqlite.outbox import append_events
 from dockbell.stores.sqlite.transaction import micros, moment, transaction
 
@@ -387,7 +398,7 @@ def load_commands(connection: sqlite3.Connection, only: int | None = None) -> li
             number,
             CommandKind[kind],
             None if source is None else Feed(source, resource),
-            None if done_at is None else outcome,
+            None if done_at is None else _read_outcome(outcome),
             key,
         )
         for number, kind, source, resource, done_at, outcome, key in connection.execute(
@@ -398,6 +409,16 @@ def load_commands(connection: sqlite3.Connection, only: int | None = None) -> li
     ]
 
 
-def finish_command(connection: sqlite3.Connection, command: Command, outcome: str, now: datetime) -> None:
-    """Store what came of a wish."""
-    connection.execute("UPDATE wishes SET done_at = ?, outcome = ? WHERE id = ?", (to_micros(now), outcome, command.id))
+def _read_outcome(stored: str) -> CommandOutcome:
+    if stored.startswith("{"):
+        return msgspec.json.decode(stored, type=CommandOutcome)
+    status, _, words = stored.partition(": ")  # older versions stored its text
+    return msgspec.convert({"status": status, "detail": words}, CommandOutcome)
+
+
+def finish_command(connection: sqlite3.Connection, command: Command, outcome: CommandOutcome, now: datetime) -> None:
+    """Store the outcome of a command."""
+    connection.execute(
+        "UPDATE wishes SET done_at = ?, outcome = ? WHERE id = ?",
+        (to_micros(now), msgspec.json.encode(outcome).decode(), command.id),
+    )

@@ -37,6 +37,7 @@ from dockbell.ports import (
     Bell,
     Checkpoint,
     Command,
+    CommandOutcome,
     Committed,
     Compose,
     Controls,
@@ -511,7 +512,7 @@ class SqliteStore:
         self._commands_version = version
         return commands
 
-    async def finish_command(self, command: Command, outcome: str) -> None:
+    async def finish_command(self, command: Command, outcome: CommandOutcome) -> None:
         """See the port."""
         await self._write(feeds.finish_command, command, outcome, self._now())
 

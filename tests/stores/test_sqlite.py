@@ -20,7 +20,7 @@ from dockbell.core.publishing.settlement import Blocked, Settlement
 from dockbell.errors import StoreError, StoreFull, StoreIncompatible, StoreInUse
 from dockbell.ports import Checkpoint, Reached
 from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
-from dockbell.stores.sqlite.schema import MIGRATIONS
+from dockbell.stores.sqlite.migrations import MIGRATIONS
 from tests.fakes import NOON
 from tests.stores.pages import FEED, OTHER, commit, told
 

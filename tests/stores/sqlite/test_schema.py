@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from hashlib import blake2b
@@ -21,6 +22,7 @@ from dockbell.errors import StoreError, StoreIncompatible
 from dockbell.ports import RunRecord, Selection
 from dockbell.stores.sqlite import SqliteReadStore, SqliteStore, schema
 from dockbell.stores.sqlite.command_store import SqliteCommandStore
+from dockbell.stores.sqlite.migrations import MIGRATIONS
 from tests.fakes import NOON
 from tests.stores.pages import FEED, OTHER, commit, datas, later, told
 
@@ -32,7 +34,7 @@ OLD_LIFE = "0123456789abcdef"
 def make_old(path: Path) -> None:
     """Make the store of version 1 of a dockbell that has worked for a while."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript(schema.MIGRATIONS[0])
+        connection.executescript(MIGRATIONS[0])
         connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
         connection.execute("PRAGMA user_version = 1")
         connection.execute("INSERT INTO life VALUES (?, ?)", (OLD_LIFE, AT_NOON))
@@ -88,6 +90,23 @@ def make_old(path: Path) -> None:
         connection.execute("INSERT INTO dead_letters VALUES ('erp', 1, 1, 'a', 10, ?, 'HTTP 422')", (AT_NOON,))
 
 
+def test_a_new_store_has_the_tables_that_the_migrations_come_to() -> None:
+    assert find_tables(schema.read_schema()) == find_tables("".join(MIGRATIONS))
+
+
+def find_tables(script: str) -> dict[str, str]:
+    """Return the statement of each table and index that a script makes, without comments and line breaks."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(script)
+        found = connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
+    return {name: normalise(sql) for name, sql in found}
+
+
+def normalise(sql: str) -> str:
+    words = re.sub(r"--[^\n]*", "", sql)
+    return re.sub(r" ?([(),]) ?", r"\1", " ".join(words.split()))
+
+
 async def test_an_old_store_is_brought_up_to_date_and_nothing_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     make_old(path)
@@ -139,7 +158,7 @@ async def test_an_old_store_is_not_looked_at_before_it_is_brought_up_to_date(tmp
     make_old(path)
     before = path.read_bytes()
     remedy = '"dockbell run" brings it up to date'
-    versions = f"has schema version 1, this dockbell works with {len(schema.MIGRATIONS)}"
+    versions = f"has schema version 1, this dockbell works with {len(MIGRATIONS)}"
     with pytest.raises(StoreIncompatible, match=f"{versions}; {remedy}"):
         await SqliteReadStore.open(path)
     with pytest.raises(StoreIncompatible, match=remedy):
@@ -158,8 +177,8 @@ async def test_a_migration_that_breaks_leaves_the_store_as_it_was(
     path = tmp_path / "a.db"
     make_old(path)
     with monkeypatch.context() as patch:
-        script = schema.MIGRATIONS[1] + "CREATE TABLE broken (x NONSENSE) STRICT;"
-        patch.setattr(schema, "MIGRATIONS", (schema.MIGRATIONS[0], script))
+        script = MIGRATIONS[1] + "CREATE TABLE broken (x NONSENSE) STRICT;"
+        patch.setattr(schema, "MIGRATIONS", (MIGRATIONS[0], script))
         with pytest.raises(StoreError, match="unknown datatype"):
             await SqliteStore.open(path, now=lambda: NOON)
     with closing(sqlite3.connect(path)) as connection:

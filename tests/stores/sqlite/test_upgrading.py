@@ -14,12 +14,13 @@ from dockbell.errors import StoreError, StoreFull, StoreIncompatible
 from dockbell.stores.sqlite import SqliteReadStore, SqliteStore, schema, upgrading
 from dockbell.stores.sqlite.backup import back_up
 from dockbell.stores.sqlite.command_store import SqliteCommandStore
+from dockbell.stores.sqlite.migrations import MIGRATIONS
 from dockbell.stores.sqlite.probe import probe
 from tests.fakes import NOON, Ear
 from tests.stores.pages import FEED, told
 
 AT_NOON = to_micros(NOON)
-NOW = len(schema.MIGRATIONS)
+NOW = len(MIGRATIONS)
 OLDER = range(1, NOW)
 FAILING = "INSERT INTO nowhere VALUES (1);"
 OLD_LIFE = "0123456789abcdef"
@@ -29,7 +30,7 @@ def make(path: Path, version: int) -> None:
     """Make a store as the dockbell of a version would have: two records, three events, a run, a sink that owes one."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript("".join(schema.MIGRATIONS[:version]))
+        connection.executescript("".join(MIGRATIONS[:version]))
         connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {version}")
         connection.execute("INSERT INTO life (epoch, began_at) VALUES (?, ?)", (OLD_LIFE, AT_NOON))
@@ -94,7 +95,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the last migration fail after all that it does."""
-    scripts = (*schema.MIGRATIONS[:-1], schema.MIGRATIONS[-1] + FAILING)
+    scripts = (*MIGRATIONS[:-1], MIGRATIONS[-1] + FAILING)
     monkeypatch.setattr(schema, "MIGRATIONS", scripts)
 
 
@@ -160,7 +161,7 @@ async def test_a_copy_of_an_earlier_try_is_kept_beside_that_of_what_there_is_now
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(path, 3)
-    scripts = schema.MIGRATIONS
+    scripts = MIGRATIONS
     monkeypatch.setattr(schema, "MIGRATIONS", (*scripts[:-1], FAILING))
     with pytest.raises(StoreError):
         await SqliteStore.open(path, now=lambda: NOON)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from dockbell.errors import StoreError, StoreIncompatible
-from dockbell.stores.sqlite.schema import MIGRATIONS, check_version
+from dockbell.stores.sqlite.migrations import MIGRATIONS
+from dockbell.stores.sqlite.schema import check_version
 
 _BUSY_TIMEOUT_SECONDS: Final = 30
 _CACHED_STATEMENTS: Final = 512

@@ -64,9 +64,9 @@ from dockbell.stores.sqlite import (
 from dockbell.stores.sqlite.disk_reserve import RESERVED
 from dockbell.stores.sqlite.epoch_file import Life, last_entry
 from dockbell.stores.sqlite.files import Files, open_files
+from dockbell.stores.sqlite.migrations import MIGRATIONS
 from dockbell.stores.sqlite.outage import Outage
 from dockbell.stores.sqlite.pruning import find_free
-from dockbell.stores.sqlite.schema import MIGRATIONS
 from dockbell.stores.sqlite.store_errors import blame, blame_reading, find_room, translating
 from dockbell.stores.sqlite.transaction import transaction
 from dockbell.telemetry import StoreUpgraded, Telemetry

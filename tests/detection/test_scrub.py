@@ -194,7 +194,7 @@ async def test_a_cleaning_goes_on_where_it_was_interrupted(rig: Rig, monkeypatch
 
 
 async def test_a_cleaning_goes_on_until_no_trace_is_left(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dockbell.stores.sqlite.cleaning._PATIENCE", 20)
+    monkeypatch.setattr("dockbell.stores.sqlite.wiping._PATIENCE", 20)
     rig.restart(**DROP)
     with closing(sqlite3.connect(rig.store.path, isolation_level=None)) as backup:
         backup.execute("BEGIN")

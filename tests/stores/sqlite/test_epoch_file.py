@@ -14,10 +14,11 @@ import pytest
 from dockbell.core.model import Event, Feed, StatementKind
 from dockbell.errors import StoreError
 from dockbell.ports import FeedState
+from dockbell.stores.sql.life import STORE_LOST, STORE_RESTORED
 from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 from dockbell.stores.sqlite.backup import back_up
 from dockbell.stores.sqlite.command_store import SqliteCommandStore
-from dockbell.stores.sqlite.epoch_file import STORE_LOST, STORE_RESTORED, Life, LifeFile
+from dockbell.stores.sqlite.epoch_file import Life, LifeFile
 from tests.fakes import NOON
 from tests.stores.pages import FEED, OTHER, a_statement, commit, make_composer, told
 

@@ -15,7 +15,7 @@ from anyio import to_thread
 from dockbell.core.model import Feed
 from dockbell.errors import StoreError, StoreFull
 from dockbell.ports import Candidate, Command, CommandKind, DeadGroup, Hurried, Offered, Reach, Selection, Undelivered
-from dockbell.stores.sqlite import feeds, replays
+from dockbell.stores.sql import commands, feeds, replays
 from dockbell.stores.sqlite.connection import connect, look
 from dockbell.stores.sqlite.store_errors import blame
 
@@ -62,12 +62,12 @@ class SqliteCommandStore:
 
     async def load_command(self, number: int) -> Command:
         """Return a wish, and what came of it."""
-        (command,) = await self._do(partial(feeds.load_commands, only=number))
+        (command,) = await self._do(partial(commands.load_commands, only=number))
         return command
 
     async def find_command(self, number: int) -> Command | None:
         """See the port."""
-        return next(iter(await self._do(partial(feeds.load_commands, only=number))), None)
+        return next(iter(await self._do(partial(commands.load_commands, only=number))), None)
 
     async def load_reaches(self, sink: str, start: Literal["now", "beginning", "state"]) -> Mapping[Feed, Reach]:
         """See the port."""
@@ -121,8 +121,8 @@ class SqliteCommandStore:
 
 def _make_command(connection: sqlite3.Connection, feed: Feed | None, kind: CommandKind, now: datetime, key: str) -> int:
     if feed is None:
-        return feeds.make_command(connection, None, kind, now)
+        return commands.make_command(connection, None, kind, now)
     states = feeds.load_feeds(connection, feed)
     if not states:
         raise StoreError(f'feed {feed}: was never read; "dockbell run" reads it first')
-    return feeds.make_command(connection, states[0].id, kind, now, key)
+    return commands.make_command(connection, states[0].id, kind, now, key)

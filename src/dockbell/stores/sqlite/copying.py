@@ -21,9 +21,10 @@ from typing import Final, TypeAlias
 
 from dockbell.errors import StoreError
 from dockbell.host.ownership import PRIVATE, check_own, make_own_folder, open_own
+from dockbell.stores.sql.transaction import reading
 from dockbell.stores.sqlite.epoch_file import mark_copy
+from dockbell.stores.sqlite.footprint import find_size
 from dockbell.stores.sqlite.store_errors import find_room
-from dockbell.stores.sqlite.transaction import reading
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Is told how many bytes are copied, and of how many; called from another thread."""
@@ -114,13 +115,6 @@ def _check_room(connection: sqlite3.Connection, target: Path) -> None:
     if size > room:
         mine, there = (f"{each / 1_000_000:,.1f} MB" for each in (size, room))
         raise StoreError(f"backup {target}: needs {mine}, {there} are free; free some space, or name another disk")
-
-
-def find_size(connection: sqlite3.Connection) -> int:
-    """Return how many bytes a store has."""
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    (size,) = connection.execute("PRAGMA page_size").fetchone()
-    return int(pages * size)
 
 
 def _fill(connection: sqlite3.Connection, part: Path, file: int, progress: Progress | None) -> None:

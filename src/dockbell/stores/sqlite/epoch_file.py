@@ -12,14 +12,11 @@ from __future__ import annotations
 import os
 import sqlite3
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from dockbell.host.ownership import open_own
-
-STORE_LOST: Final = "store_lost"
-STORE_RESTORED: Final = "store_restored"
+from dockbell.stores.sql.life import STORE_LOST, STORE_RESTORED
 
 
 class Life(msgspec.Struct):
@@ -71,24 +68,9 @@ def look_back(connection: sqlite3.Connection, known: Life | None, *, is_new: boo
     return STORE_RESTORED if epoch != known.epoch or last_entry(connection) < known.entry else ""
 
 
-def begin_anew(connection: sqlite3.Connection, epoch: str, reason: str, now: int) -> None:
-    """Give the store a new epoch; each feed's first event will state the gap."""
-    connection.execute("UPDATE life SET epoch = ?, began_at = ?, copied_at = NULL", (epoch, now))
-    connection.execute("UPDATE feeds SET blind = ?", (reason,))
-    connection.execute("UPDATE life SET reason = ?", (reason,))
-
-
 def mark_copy(connection: sqlite3.Connection, at: int) -> None:
     """Note in a copy of a store that it is one: whoever works on it begins a new life."""
     connection.execute("UPDATE life SET copied_at = ?", (at,))
-
-
-def end_beginning(connection: sqlite3.Connection) -> None:
-    """Note that the store was opened again: feeds that are new from now on have missed nothing.
-
-    One that knows no feed yet was left by a crash right after it began: its first feeds are still to come.
-    """
-    connection.execute("UPDATE life SET reason = '' WHERE reason <> '' AND EXISTS (SELECT 1 FROM feeds)")
 
 
 def last_entry(connection: sqlite3.Connection) -> int:

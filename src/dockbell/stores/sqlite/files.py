@@ -17,12 +17,13 @@ from typing import Final
 
 from dockbell.errors import StoreError, StoreFull, StoreInUse
 from dockbell.host.ownership import check_own, check_owner, open_own
+from dockbell.stores.sql.life import begin_anew, end_beginning
+from dockbell.stores.sql.transaction import transaction
 from dockbell.stores.sqlite.connection import connect, has_foreign_log
 from dockbell.stores.sqlite.disk_reserve import Reserve
-from dockbell.stores.sqlite.epoch_file import Life, LifeFile, begin_anew, end_beginning, last_entry, look_back
+from dockbell.stores.sqlite.epoch_file import Life, LifeFile, last_entry, look_back
 from dockbell.stores.sqlite.schema import check_version
 from dockbell.stores.sqlite.store_errors import blame
-from dockbell.stores.sqlite.transaction import transaction
 from dockbell.stores.sqlite.upgrading import Upgrade, upgrade
 
 _ASKING_SECONDS: Final = 0.1

@@ -25,7 +25,8 @@ from dockbell.ports import (
     StoredRecord,
     StoredState,
 )
-from dockbell.stores.sqlite import browsing, delivery, feeds, inspection, pruning
+from dockbell.stores.sql import browsing, delivery, feeds, inspection, runs
+from dockbell.stores.sqlite import footprint
 from dockbell.stores.sqlite.connection import look
 from dockbell.stores.sqlite.store_errors import blame_reading, translating
 
@@ -62,7 +63,7 @@ class SqliteReadStore:
 
     async def load_reached(self) -> Mapping[Feed, Reached]:
         """See the port."""
-        return await self._read(feeds.load_reached)
+        return await self._read(runs.load_reached)
 
     async def load_sinks(self) -> Sequence[SinkState]:
         """See the port."""
@@ -159,7 +160,7 @@ class SqliteReadStore:
 
     async def measure(self) -> Footprint:
         """See the port."""
-        return await self._read(pruning.measure)
+        return await self._read(footprint.measure)
 
     async def aclose(self) -> None:
         """See the port."""

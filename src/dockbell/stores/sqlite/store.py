@@ -49,26 +49,29 @@ from dockbell.ports import (
     RunRecord,
     StoredState,
 )
-from dockbell.stores.sqlite import (
+from dockbell.stores.sql import (
     absence,
     backfill,
     cleaning,
+    commands,
     delivery,
     details,
     feeds,
     pruning,
     purging,
     replays,
+    runs,
     snapshots,
 )
+from dockbell.stores.sql.transaction import transaction
+from dockbell.stores.sqlite import footprint, wiping
 from dockbell.stores.sqlite.disk_reserve import RESERVED
 from dockbell.stores.sqlite.epoch_file import Life, last_entry
 from dockbell.stores.sqlite.files import Files, open_files
+from dockbell.stores.sqlite.footprint import find_free
 from dockbell.stores.sqlite.migrations import MIGRATIONS
 from dockbell.stores.sqlite.outage import Outage
-from dockbell.stores.sqlite.pruning import find_free
 from dockbell.stores.sqlite.store_errors import blame, blame_reading, find_room, translating
-from dockbell.stores.sqlite.transaction import transaction
 from dockbell.telemetry import StoreUpgraded, Telemetry
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -289,15 +292,15 @@ class SqliteStore:
 
     async def save_checkpoint(self, feed_id: int, checkpoint: Checkpoint) -> None:
         """See the port."""
-        await self._write(feeds.save_checkpoint, feed_id, checkpoint)
+        await self._write(runs.save_checkpoint, feed_id, checkpoint)
 
     async def load_checkpoint(self, feed_id: int) -> Checkpoint | None:
         """See the port."""
-        return await self._write(feeds.load_checkpoint, feed_id)
+        return await self._write(runs.load_checkpoint, feed_id)
 
     async def drop_checkpoint(self, feed_id: int) -> None:
         """See the port."""
-        await self._write(feeds.drop_checkpoint, feed_id)
+        await self._write(runs.drop_checkpoint, feed_id)
 
     async def find_absent(self, feed_id: int, seen: SeenRows) -> Absentees:
         """See the port."""
@@ -508,13 +511,13 @@ class SqliteStore:
         (version,) = reader.execute("PRAGMA data_version").fetchone()
         if version == self._commands_version:
             return ()
-        commands = feeds.load_commands(reader)
+        waiting = commands.load_commands(reader)
         self._commands_version = version
-        return commands
+        return waiting
 
     async def finish_command(self, command: Command, outcome: CommandOutcome) -> None:
         """See the port."""
-        await self._write(feeds.finish_command, command, outcome, self._now())
+        await self._write(commands.finish_command, command, outcome, self._now())
 
     async def _note_events(self) -> None:
         """Wake those who wait for events, and say beside the store how far it is."""
@@ -539,7 +542,7 @@ class SqliteStore:
 
     async def measure(self) -> Footprint:
         """See the port."""
-        return await self._read(pruning.measure)
+        return await self._read(footprint.measure)
 
     async def find_left(self, sinks: Collection[str]) -> Mapping[str, int]:
         """See the port."""
@@ -671,7 +674,7 @@ class SqliteStore:
         """See the port."""
         self._wipes += 1
         try:
-            return await self._write(cleaning.wipe, rewrite_most)
+            return await self._write(wiping.wipe, rewrite_most)
         finally:
             self._wipes -= 1
 

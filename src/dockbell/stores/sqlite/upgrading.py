@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from dockbell.errors import StoreError, StoreFull
-from dockbell.stores.sqlite.copying import find_size, write_copy
+from dockbell.stores.sqlite.copying import write_copy
 from dockbell.stores.sqlite.disk_reserve import RESERVED
+from dockbell.stores.sqlite.footprint import find_size
 from dockbell.stores.sqlite.migrations import MIGRATIONS
 from dockbell.stores.sqlite.schema import check_version, migrate
 from dockbell.stores.sqlite.store_errors import blame, find_room

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any, Final, TypeAlias
@@ -18,7 +17,8 @@ from dockbell.core.model import NOTICES, ChangeKind, Feed, Key
 from dockbell.core.moment import parse_moment, to_micros
 from dockbell.core.publishing.settlement import StartOffset
 from dockbell.ports import BackfillRecord, StoredState
-from dockbell.stores.sqlite.transaction import reading
+from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.transaction import reading
 
 _Shape: TypeAlias = tuple[str, str | None]
 """Where a feed's records have their key, a JSON array of pointers, and their own timestamp, a pointer."""
@@ -48,7 +48,7 @@ _DECODER: Final = msgspec.json.Decoder(_Body)
 
 
 def read_backfill(
-    connection: sqlite3.Connection, feed: Feed, start: StartOffset, after: int, limit: int
+    connection: Connection, feed: Feed, start: StartOffset, after: int, limit: int
 ) -> tuple[Sequence[BackfillRecord], int, bool] | None:
     """Return records as they were at a sink's beginning, by row, after a row; see the port."""
     with reading(connection):
@@ -70,7 +70,7 @@ def read_backfill(
     return [each for each in told if each is not None], end, len(rows) < limit
 
 
-def find_told(connection: sqlite3.Connection, feed: Feed, start: StartOffset, key: str) -> BackfillRecord | None:
+def find_told(connection: Connection, feed: Feed, start: StartOffset, key: str) -> BackfillRecord | None:
     """Return one record as it was at a sink's beginning; None where there was none."""
     with reading(connection):
         row = connection.execute(
@@ -83,7 +83,7 @@ def find_told(connection: sqlite3.Connection, feed: Feed, start: StartOffset, ke
 
 
 def _look_back(
-    connection: sqlite3.Connection, feed_id: int, shape: _Shape, start: StartOffset, row: Sequence[Any]
+    connection: Connection, feed_id: int, shape: _Shape, start: StartOffset, row: Sequence[Any]
 ) -> BackfillRecord | None:
     """Return the record of a row as it was then: what its first later event tells of it, else as it is now."""
     place, key, revision, gone_at, body, is_unpublished = row
@@ -125,9 +125,7 @@ def _tell(
     return BackfillRecord(row, key, revision, body, modified)
 
 
-def read_stored(
-    connection: sqlite3.Connection, feed: Feed, after: int, limit: int
-) -> tuple[Sequence[StoredState], int]:
+def read_stored(connection: Connection, feed: Feed, after: int, limit: int) -> tuple[Sequence[StoredState], int]:
     """Return records by row, after a row, and the last row that was looked at; see the port."""
     with reading(connection):
         rows = connection.execute(
@@ -141,15 +139,13 @@ def read_stored(
             key = text.rpartition(" ")[2]
             if key == text:
                 kept.append(StoredState(row, feed, key, revision, body))
-            # One that was stored under another key, see feeds.save_signature: it is gone, unless the key is used again.
+            # Stored under another key (feeds.save_read_settings): it is gone, unless the key is used again.
             elif not connection.execute("SELECT 1 FROM records WHERE feed = ? AND key = ?", (feed_id, key)).fetchone():
                 kept.append(StoredState(row, feed, key, revision, None))
     return kept, rows[-1][0] if rows else after
 
 
-def read_changed(
-    connection: sqlite3.Connection, feed: Feed, after: int, limit: int
-) -> tuple[Sequence[StoredState], int]:
+def read_changed(connection: Connection, feed: Feed, after: int, limit: int) -> tuple[Sequence[StoredState], int]:
     """Return the records of the events after a sequence, as they are now, and the number of the last of these."""
     with reading(connection):
         found = connection.execute("SELECT id FROM feeds WHERE source = ? AND resource = ?", astuple(feed)).fetchone()

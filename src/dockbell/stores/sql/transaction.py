@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Final, TypeVar
 
 from dockbell.core.moment import from_micros, to_micros
+from dockbell.stores.sql.connection import Connection
 
 _VALUES_AT_ONCE: Final = 500
 _T = TypeVar("_T")
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+def transaction(connection: Connection) -> Iterator[None]:
     """Commit what is done inside, or nothing of it."""
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -28,7 +28,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def reading(connection: sqlite3.Connection) -> Iterator[None]:
+def reading(connection: Connection) -> Iterator[None]:
     """Show what is read inside as it was at one moment, whatever is committed meanwhile."""
     connection.execute("BEGIN")
     try:

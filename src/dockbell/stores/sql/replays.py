@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -12,7 +11,8 @@ from dockbell.core.model import RESOURCES, ChangeKind, Event, Feed
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.publishing.settlement import DeadLetter
 from dockbell.ports import Candidate, DeadGroup, Extent, Hurried, Offered, Reach, Selection, Undelivered
-from dockbell.stores.sqlite.transaction import transaction
+from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.transaction import transaction
 
 _FEED_ID: Final = "(SELECT id FROM feeds WHERE source = :source AND resource = :resource)"
 
@@ -20,7 +20,7 @@ _FEED_ID: Final = "(SELECT id FROM feeds WHERE source = :source AND resource = :
 
 
 def load_reaches(
-    connection: sqlite3.Connection, sink: str, start: Literal["now", "beginning", "state"]
+    connection: Connection, sink: str, start: Literal["now", "beginning", "state"]
 ) -> Mapping[Feed, Reach]:
     """Return how far a sink has come in each feed; where it has not begun, where it would begin now.
 
@@ -43,7 +43,7 @@ def load_reaches(
 
 
 def read_candidates(
-    connection: sqlite3.Connection,
+    connection: Connection,
     sink: str,
     feed: Feed,
     reach: Reach,
@@ -98,9 +98,7 @@ def read_candidates(
     ]
 
 
-def offer(
-    connection: sqlite3.Connection, sink: str, feed: Feed, events: Sequence[tuple[int, str]], now: datetime
-) -> Offered:
+def offer(connection: Connection, sink: str, feed: Feed, events: Sequence[tuple[int, str]], now: datetime) -> Offered:
     """Have a sink offered events of a feed again, each a sequence and a key; they are dead letters no longer.
 
     A replay waits for each, but a key on hold goes on with its dead letter. A dead letter whose event is not kept any
@@ -127,7 +125,7 @@ def offer(
     return Offered(len(there), len(heads), len(others) - len(there))
 
 
-def forget_replays(connection: sqlite3.Connection, sink: str, limit: int) -> int:
+def forget_replays(connection: Connection, sink: str, limit: int) -> int:
     """Delete replays of a sink that wait; return how many."""
     with transaction(connection):
         return connection.execute(
@@ -138,7 +136,7 @@ def forget_replays(connection: sqlite3.Connection, sink: str, limit: int) -> int
 # Dead letters --------------------------------------------------------------------------------------------------------
 
 
-def count_dead(connection: sqlite3.Connection, sink: str | None, selection: Selection) -> Sequence[DeadGroup]:
+def count_dead(connection: Connection, sink: str | None, selection: Selection) -> Sequence[DeadGroup]:
     """Return what dead letters there are, of one sink or of all, by sink, most first."""
     where, values = _narrow(sink, selection)
     return [
@@ -156,7 +154,7 @@ def count_dead(connection: sqlite3.Connection, sink: str | None, selection: Sele
 
 
 def read_dead(
-    connection: sqlite3.Connection, sink: str | None, selection: Selection, limit: int, after: Undelivered | None
+    connection: Connection, sink: str | None, selection: Selection, limit: int, after: Undelivered | None
 ) -> Sequence[Undelivered]:
     """Return dead letters by sink, feed, sequence and key, after one of them."""
     where, values = _narrow(sink, selection)
@@ -189,9 +187,7 @@ def read_dead(
     ]
 
 
-def discard(
-    connection: sqlite3.Connection, sink: str, feed: Feed, events: Sequence[tuple[int, str]], now: datetime
-) -> int:
+def discard(connection: Connection, sink: str, feed: Feed, events: Sequence[tuple[int, str]], now: datetime) -> int:
     """Delete dead letters of a feed, each a sequence and a key; return how many keys on hold go on without them."""
     with transaction(connection):
         feed_id = _find_feed(connection, feed)
@@ -229,14 +225,14 @@ def _narrow(sink: str | None, selection: Selection) -> tuple[str, dict[str, Any]
     return " AND ".join(conditions), values
 
 
-def _find_feed(connection: sqlite3.Connection, feed: Feed) -> int:
+def _find_feed(connection: Connection, feed: Feed) -> int:
     found = connection.execute(
         "SELECT id FROM feeds WHERE source = ? AND resource = ?", (feed.source, feed.resource)
     ).fetchone()
     return int(found[0]) if found else 0
 
 
-def _find_on_hold(connection: sqlite3.Connection, sink: str, feed_id: int) -> set[tuple[int, str]]:
+def _find_on_hold(connection: Connection, sink: str, feed_id: int) -> set[tuple[int, str]]:
     """Return the dead letters for whose keys an operator must decide."""
     return set(
         connection.execute(
@@ -249,7 +245,7 @@ def _find_on_hold(connection: sqlite3.Connection, sink: str, feed_id: int) -> se
 
 
 def _find_kept(
-    connection: sqlite3.Connection, sink: str, feed_id: int, events: Sequence[tuple[int, str]]
+    connection: Connection, sink: str, feed_id: int, events: Sequence[tuple[int, str]]
 ) -> Sequence[tuple[int, str]]:
     """Return those that can be sent: events that are kept, and stored records that have the number of the origin."""
     found = set(
@@ -264,7 +260,7 @@ def _find_kept(
     return [event for event in events if event in found or event[0] == origin]
 
 
-def _bury_no_longer(connection: sqlite3.Connection, sink: str, feed_id: int, events: Sequence[tuple[int, str]]) -> None:
+def _bury_no_longer(connection: Connection, sink: str, feed_id: int, events: Sequence[tuple[int, str]]) -> None:
     connection.executemany(
         "DELETE FROM dead_letters WHERE sink = ? AND feed = ? AND sequence = ? AND key = ?",
         ((sink, feed_id, *event) for event in events),
@@ -279,14 +275,14 @@ def _bury_no_longer(connection: sqlite3.Connection, sink: str, feed_id: int, eve
 # Pauses --------------------------------------------------------------------------------------------------------------
 
 
-def pause(connection: sqlite3.Connection, sink: str, reason: str, now: datetime) -> bool:
+def pause(connection: Connection, sink: str, reason: str, now: datetime) -> bool:
     """Have a sink take nothing until :func:`resume`; return whether it was not paused already."""
     with transaction(connection):
         values = (sink, to_micros(now), reason)
         return connection.execute("INSERT OR IGNORE INTO pauses VALUES (?, ?, ?)", values).rowcount > 0
 
 
-def resume(connection: sqlite3.Connection, sink: str, now: datetime) -> bool:
+def resume(connection: Connection, sink: str, now: datetime) -> bool:
     """Have a paused sink take events again, at once; return whether it was paused."""
     with transaction(connection):
         was_paused = connection.execute("DELETE FROM pauses WHERE sink = ?", (sink,)).rowcount > 0
@@ -295,13 +291,13 @@ def resume(connection: sqlite3.Connection, sink: str, now: datetime) -> bool:
     return was_paused
 
 
-def hurry(connection: sqlite3.Connection, sink: str, now: datetime) -> Hurried:
+def hurry(connection: Connection, sink: str, now: datetime) -> Hurried:
     """Have a sink attempt at once what waits for its next attempt; see the port."""
     with transaction(connection):
         return _hurry(connection, sink, now)
 
 
-def _hurry(connection: sqlite3.Connection, sink: str, now: datetime) -> Hurried:
+def _hurry(connection: Connection, sink: str, now: datetime) -> Hurried:
     keys = connection.execute(
         "UPDATE blocked SET due = min(due, :now), planned_at = NULL WHERE sink = :sink AND NOT held",
         {"sink": sink, "now": to_micros(now)},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from datetime import datetime
@@ -24,9 +23,10 @@ from dockbell.ports import (
     StoredRecord,
     StoredState,
 )
-from dockbell.stores.sqlite.delivery import find_extents
-from dockbell.stores.sqlite.feeds import RUN, read_run
-from dockbell.stores.sqlite.transaction import micros, moment, reading
+from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.delivery import find_extents
+from dockbell.stores.sql.runs import RUN, read_run
+from dockbell.stores.sql.transaction import micros, moment, reading
 
 _RECORD: Final = (
     "SELECT records.key, records.modified, records.fingerprint, revision, gone_at, suspected_at, there_at, dormant,"
@@ -40,7 +40,7 @@ _THERE: Final = (
 )
 
 
-def load_sinks(connection: sqlite3.Connection) -> Sequence[SinkState]:
+def load_sinks(connection: Connection) -> Sequence[SinkState]:
     """Return how far each sink has come that the store knows, by name."""
     found = {
         sink: Found(Condition(condition), from_micros(since), reason)
@@ -93,7 +93,7 @@ def load_sinks(connection: sqlite3.Connection) -> Sequence[SinkState]:
     ]
 
 
-def count_records(connection: sqlite3.Connection) -> Mapping[Feed, int]:
+def count_records(connection: Connection) -> Mapping[Feed, int]:
     """Return how many records are stored per feed, tombstones left out."""
     return {
         Feed(source, resource): count
@@ -105,7 +105,7 @@ def count_records(connection: sqlite3.Connection) -> Mapping[Feed, int]:
     }
 
 
-def read_latest(connection: sqlite3.Connection, after: int, limit: int) -> Sequence[tuple[int, Event]]:
+def read_latest(connection: Connection, after: int, limit: int) -> Sequence[tuple[int, Event]]:
     """Return events of all feeds in the order in which they were recorded, each with its place in that order.
 
     Args:
@@ -129,12 +129,12 @@ def read_latest(connection: sqlite3.Connection, after: int, limit: int) -> Seque
 # What the pull feeds show ---------------------------------------------------------------------------------------------
 
 
-def find_extent(connection: sqlite3.Connection, feed: Feed) -> Extent | None:
+def find_extent(connection: Connection, feed: Feed) -> Extent | None:
     """Return which events of a feed there are; None where nothing is known of the feed."""
     return find_extents(connection).get(feed)
 
 
-def measure_events(connection: sqlite3.Connection, feed: Feed, after: int, limit: int) -> Sequence[tuple[int, int]]:
+def measure_events(connection: Connection, feed: Feed, after: int, limit: int) -> Sequence[tuple[int, int]]:
     """Return the sequences of a feed's events after a sequence, in order, each with the bytes of its body."""
     return connection.execute(
         "SELECT sequence, length(body) FROM events"
@@ -144,7 +144,7 @@ def measure_events(connection: sqlite3.Connection, feed: Feed, after: int, limit
     ).fetchall()
 
 
-def measure_records(connection: sqlite3.Connection, feed: Feed, after: int, limit: int) -> Sequence[int]:
+def measure_records(connection: Connection, feed: Feed, after: int, limit: int) -> Sequence[int]:
     """Return the bytes of each of the records that :func:`read_records` would return."""
     rows = connection.execute(
         f"SELECT length(body) {_THERE}",
@@ -153,9 +153,7 @@ def measure_records(connection: sqlite3.Connection, feed: Feed, after: int, limi
     return [size for (size,) in rows]
 
 
-def read_records(
-    connection: sqlite3.Connection, feed: Feed, after: int, limit: int
-) -> tuple[int, Sequence[StoredState]]:
+def read_records(connection: Connection, feed: Feed, after: int, limit: int) -> tuple[int, Sequence[StoredState]]:
     """Return records that are there, by place, after a place; and the number of the feed's last event by then."""
     with reading(connection):
         sequence, feed_id = _find_sequence(connection, feed)
@@ -163,7 +161,7 @@ def read_records(
     return sequence, [StoredState(row, feed, key, revision, body) for row, key, revision, body in rows]
 
 
-def read_record(connection: sqlite3.Connection, feed: Feed, key: str) -> tuple[int, StoredState | None]:
+def read_record(connection: Connection, feed: Feed, key: str) -> tuple[int, StoredState | None]:
     """Return one record, if anything was ever stored of it, and the number of the feed's last event by then."""
     with reading(connection):
         sequence, feed_id = _find_sequence(connection, feed)
@@ -175,7 +173,7 @@ def read_record(connection: sqlite3.Connection, feed: Feed, key: str) -> tuple[i
     return sequence, None if found is None else StoredState(found[0], feed, key, found[1], found[2])
 
 
-def _find_sequence(connection: sqlite3.Connection, feed: Feed) -> tuple[int, int]:
+def _find_sequence(connection: Connection, feed: Feed) -> tuple[int, int]:
     found = connection.execute("SELECT sequence, id FROM feeds WHERE source = ? AND resource = ?", astuple(feed))
     return found.fetchone() or (0, 0)
 
@@ -183,7 +181,7 @@ def _find_sequence(connection: sqlite3.Connection, feed: Feed) -> tuple[int, int
 # One record ----------------------------------------------------------------------------------------------------------
 
 
-def find_record(connection: sqlite3.Connection, feed_id: int, key: str) -> StoredRecord | None:
+def find_record(connection: Connection, feed_id: int, key: str) -> StoredRecord | None:
     """Return what is stored of a record; None where nothing is."""
     row = connection.execute(
         f"{_RECORD} WHERE records.feed = ? AND records.key = ?",
@@ -192,7 +190,7 @@ def find_record(connection: sqlite3.Connection, feed_id: int, key: str) -> Store
     return None if row is None else _stored_record(row)
 
 
-def find_suspected(connection: sqlite3.Connection, feed_id: int, limit: int) -> Sequence[StoredRecord]:
+def find_suspected(connection: Connection, feed_id: int, limit: int) -> Sequence[StoredRecord]:
     """Return records that are suspected to be gone, those that were suspected first before the others."""
     return [
         _stored_record(row)
@@ -220,9 +218,7 @@ def _stored_record(row: Sequence[Any]) -> StoredRecord:
     )
 
 
-def find_quarantined(
-    connection: sqlite3.Connection, feed_id: int, limit: int, key: str | None
-) -> Sequence[Quarantined]:
+def find_quarantined(connection: Connection, feed_id: int, limit: int, key: str | None) -> Sequence[Quarantined]:
     """Return records in quarantine, the last met before the others; those of one key where it is given."""
     return [
         Quarantined(key, problem, from_micros(first_at), from_micros(last_at))
@@ -234,7 +230,7 @@ def find_quarantined(
     ]
 
 
-def read_notes(connection: sqlite3.Connection, feed_id: int, key: str, limit: int) -> Sequence[Noted]:
+def read_notes(connection: Connection, feed_id: int, key: str, limit: int) -> Sequence[Noted]:
     """Return the last findings about a record, oldest first."""
     rows = connection.execute(
         "SELECT at, via, finding, modified, fingerprint, sequence FROM notes WHERE feed = ? AND key = ?"
@@ -248,7 +244,7 @@ def read_notes(connection: sqlite3.Connection, feed_id: int, key: str, limit: in
 
 
 def read_covering_runs(
-    connection: sqlite3.Connection, feed_id: int, modified: datetime | None, after: datetime, limit: int
+    connection: Connection, feed_id: int, modified: datetime | None, after: datetime, limit: int
 ) -> Sequence[RunRecord]:
     """Return the last runs whose window held a date, oldest first: every pass, and polls asked after a time of S."""
     rows = connection.execute(
@@ -259,9 +255,7 @@ def read_covering_runs(
     return [read_run(row) for row in reversed(rows)]
 
 
-def read_readings(
-    connection: sqlite3.Connection, after: datetime
-) -> Mapping[Feed, Sequence[tuple[datetime, datetime]]]:
+def read_readings(connection: Connection, after: datetime) -> Mapping[Feed, Sequence[tuple[datetime, datetime]]]:
     """Return the begin and the end, by our clock, of each complete poll and pass that ended after a time, by feed.
 
     The oldest come first.
@@ -277,7 +271,7 @@ def read_readings(
 
 
 def read_events_of(
-    connection: sqlite3.Connection, feed_id: int, key: str, limit: int, change: str | None
+    connection: Connection, feed_id: int, key: str, limit: int, change: str | None
 ) -> Sequence[tuple[datetime, Event]]:
     """Return the last events of a key, oldest first, each with when it was recorded; the empty key is the feed."""
     rows = connection.execute(
@@ -293,7 +287,7 @@ def read_events_of(
     ]
 
 
-def load_standings(connection: sqlite3.Connection, feed_id: int, key: str) -> Sequence[Standing]:
+def load_standings(connection: Connection, feed_id: int, key: str) -> Sequence[Standing]:
     """Return how far each sink has come with the events of a key, by name."""
     source, resource = connection.execute("SELECT source, resource FROM feeds WHERE id = ?", (feed_id,)).fetchone()
     feed, place = Feed(source, resource), (feed_id, key)

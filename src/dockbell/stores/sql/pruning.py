@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +11,9 @@ from itertools import takewhile
 from typing import Final, TypeAlias
 
 from dockbell.core.moment import to_micros
-from dockbell.ports import Footprint
-from dockbell.stores.sqlite.copying import find_size
-from dockbell.stores.sqlite.delivery import OWED
-from dockbell.stores.sqlite.transaction import reading, transaction
+from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.delivery import OWED
+from dockbell.stores.sql.transaction import reading, transaction
 
 Place: TypeAlias = tuple[int, int]
 """A feed and a sequence in it, after which events are looked at."""
@@ -32,7 +29,7 @@ class Prunable:
 
 
 def find_prunable(
-    connection: sqlite3.Connection, before: datetime, sinks: Sequence[str], place: Place, limit: int
+    connection: Connection, before: datetime, sinks: Sequence[str], place: Place, limit: int
 ) -> tuple[Prunable, Place | None]:
     """Look at up to ``limit`` events of one feed from a place on, for those recorded before then that no sink owes.
 
@@ -64,7 +61,7 @@ def find_prunable(
 
 
 def _find_unowed(
-    connection: sqlite3.Connection, feed: int, events: Sequence[tuple[int, str]], sinks: str
+    connection: Connection, feed: int, events: Sequence[tuple[int, str]], sinks: str
 ) -> list[tuple[int, str]]:
     if not events:
         return []
@@ -87,7 +84,7 @@ def _find_unowed(
     return [(sequence, key) for sequence, key in events if sequence not in kept and sequence < owed.get(key, _LAST)]
 
 
-def prune_events(connection: sqlite3.Connection, prunable: Prunable, sinks: Sequence[str]) -> None:
+def prune_events(connection: Connection, prunable: Prunable, sinks: Sequence[str]) -> None:
     """Delete events that were found to be owed by nobody."""
     feed, events = prunable.feed, prunable.events
     with transaction(connection):
@@ -99,7 +96,7 @@ def prune_events(connection: sqlite3.Connection, prunable: Prunable, sinks: Sequ
 
 
 def _take_back_positions(
-    connection: sqlite3.Connection, feed: int, gone: Sequence[tuple[int, str]], sinks: Sequence[str]
+    connection: Connection, feed: int, gone: Sequence[tuple[int, str]], sinks: Sequence[str]
 ) -> None:
     """Let the position of a sink that left show which events of its blocked keys it has lost, should it come back."""
     connection.execute(
@@ -117,7 +114,7 @@ def _take_back_positions(
     )
 
 
-def forget_letters(connection: sqlite3.Connection, before: datetime, now: datetime) -> Mapping[str, int]:
+def forget_letters(connection: Connection, before: datetime, now: datetime) -> Mapping[str, int]:
     """Delete dead letters that died before then, and let keys go on that were held behind one; count by sink."""
     died, counts = to_micros(before), Counter[str]()
     with transaction(connection):
@@ -135,7 +132,7 @@ def forget_letters(connection: sqlite3.Connection, before: datetime, now: dateti
     return counts
 
 
-def prune_history(connection: sqlite3.Connection, before: datetime, limit: int) -> int:
+def prune_history(connection: Connection, before: datetime, limit: int) -> int:
     """Delete up to ``limit`` runs and notes, and as many bodies of tombstones, from before then; return how many.
 
     The last complete run of each kind stays, whatever its age.
@@ -160,22 +157,7 @@ def prune_history(connection: sqlite3.Connection, before: datetime, limit: int) 
         )
 
 
-def measure(connection: sqlite3.Connection) -> Footprint:
-    """Return how much of its disk the store uses, free pages of the file left out."""
-    _, _, path = connection.execute("PRAGMA database_list").fetchone()
-    disk = os.statvfs(path)
-    free = find_free(connection)
-    return Footprint(find_size(connection) - free, disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize, free)
-
-
-def find_free(connection: sqlite3.Connection) -> int:
-    """Return how many bytes of a store are in no use."""
-    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
-    (size,) = connection.execute("PRAGMA page_size").fetchone()
-    return int(free * size)
-
-
-def find_owing(connection: sqlite3.Connection, sinks: Sequence[str], before: datetime) -> Sequence[str]:
+def find_owing(connection: Connection, sinks: Sequence[str], before: datetime) -> Sequence[str]:
     """Return which of the sinks owe events that were recorded before then; the one that owes the oldest first."""
     found = connection.execute(
         f"SELECT sink FROM ({OWED}) WHERE sink IN (SELECT value FROM json_each(?)) AND recorded_at < ?"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -11,13 +10,14 @@ from dockbell.core.comparing.page_diff import Amended, Finding, Note, Pending
 from dockbell.core.model import Change, ChangeKind, Via
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.ports import Awaited, Compose
-from dockbell.stores.sqlite.outbox import append_events, last_sequence, write_notes
-from dockbell.stores.sqlite.transaction import marks, micros, moment, transaction
+from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.outbox import append_events, last_sequence, write_notes
+from dockbell.stores.sql.transaction import marks, micros, moment, transaction
 
 _AWAITED: Final = "key, record, body, kind, since, until, modified, late, via, is_first, made_at, queued_at"
 
 
-def queue_details(connection: sqlite3.Connection, feed_id: int, pending: Sequence[Pending], at: int) -> None:
+def queue_details(connection: Connection, feed_id: int, pending: Sequence[Pending], at: int) -> None:
     """Let changes wait; one more change of a record that waits already joins it, under the kind of the first."""
     connection.executemany(
         "INSERT INTO details (feed, queued_at, key, record, body, kind, since, until, modified, late, via,"
@@ -48,7 +48,7 @@ def queue_details(connection: sqlite3.Connection, feed_id: int, pending: Sequenc
     )
 
 
-def amend_details(connection: sqlite3.Connection, amended: Sequence[Amended]) -> None:
+def amend_details(connection: Connection, amended: Sequence[Amended]) -> None:
     """Let changes that wait come to what the list shows now."""
     connection.executemany(
         "UPDATE details SET body = ?, modified = ? WHERE record = ?",
@@ -56,7 +56,7 @@ def amend_details(connection: sqlite3.Connection, amended: Sequence[Amended]) ->
     )
 
 
-def load_awaited(connection: sqlite3.Connection, feed_id: int, limit: int) -> list[Awaited]:
+def load_awaited(connection: Connection, feed_id: int, limit: int) -> list[Awaited]:
     """Return changes that wait: the least often postponed first, then the oldest."""
     return [
         _read(row)
@@ -66,7 +66,7 @@ def load_awaited(connection: sqlite3.Connection, feed_id: int, limit: int) -> li
     ]
 
 
-def postpone(connection: sqlite3.Connection, record: int) -> None:
+def postpone(connection: Connection, record: int) -> None:
     """Note that the detail of a record was asked for in vain."""
     connection.execute("UPDATE details SET attempts = attempts + 1 WHERE record = ?", (record,))
 
@@ -90,7 +90,7 @@ def _read(row: Sequence[Any]) -> Awaited:
 
 
 def complete(
-    connection: sqlite3.Connection,
+    connection: Connection,
     feed_id: int,
     record: int,
     detect: Callable[[Pending, bytes | None, int], Change | None],
@@ -113,14 +113,14 @@ def complete(
         return _publish(connection, feed_id, [awaited], detect, compose, now=now)
 
 
-def load_waits(connection: sqlite3.Connection, feed_id: int) -> list[datetime]:
+def load_waits(connection: Connection, feed_id: int) -> list[datetime]:
     """Return since when changes wait, each time once."""
     rows = connection.execute("SELECT DISTINCT queued_at FROM details WHERE feed = ?", (feed_id,))
     return [from_micros(at) for (at,) in rows]
 
 
 def complete_overdue(
-    connection: sqlite3.Connection,
+    connection: Connection,
     feed_id: int,
     since: Sequence[datetime],
     detect: Callable[[Pending, bytes | None, int], Change | None],
@@ -144,7 +144,7 @@ def complete_overdue(
 
 
 def _publish(
-    connection: sqlite3.Connection,
+    connection: Connection,
     feed_id: int,
     awaited: Sequence[Awaited],
     detect: Callable[[Pending, bytes | None, int], Change | None],

@@ -6,7 +6,6 @@ records up to a place, then its events up to a sequence; what is in quarantine; 
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, Final
@@ -15,18 +14,16 @@ import msgspec
 
 from dockbell.core.comparing.page_diff import DIGEST_SIZE
 from dockbell.core.publishing.erasure import Erasure
-from dockbell.stores.sqlite.transaction import transaction
+from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.transaction import transaction
 
 _RECORDS: Final = "records"
 _EVENTS: Final = "events"
 _QUARANTINE: Final = ""
 _FILES: Final = "files"
-_LOG_BUSY: Final = "the log beside the store cannot be emptied while somebody reads"
-_PATIENCE: Final = 1000
-"""Milliseconds that the log is waited for, in which nobody writes; who reads for longer is asked again later."""
 
 
-def mark_dropped(connection: sqlite3.Connection, feed_id: int, drop: Sequence[str]) -> bool:
+def mark_dropped(connection: Connection, feed_id: int, drop: Sequence[str]) -> bool:
     """Note which members are never stored from now on; return whether that is another word than before.
 
     Of those that are new something may be stored already: cleaning begins then, or goes on.
@@ -53,7 +50,7 @@ def mark_dropped(connection: sqlite3.Connection, feed_id: int, drop: Sequence[st
 
 
 def clean(
-    connection: sqlite3.Connection,
+    connection: Connection,
     feed_id: int,
     erasure: Erasure,
     fingerprint: Callable[[bytes], bytes] | None,
@@ -84,7 +81,7 @@ def clean(
     return records, events
 
 
-def end_cleaning(connection: sqlite3.Connection, feed_id: int) -> None:
+def end_cleaning(connection: Connection, feed_id: int) -> None:
     """Note that nothing is stored any more of what is never stored, and that all is stored otherwise than before."""
     with transaction(connection):
         (text,) = connection.execute("SELECT cleaning FROM feeds WHERE id = ?", (feed_id,)).fetchone()
@@ -97,7 +94,7 @@ def end_cleaning(connection: sqlite3.Connection, feed_id: int) -> None:
 
 
 def _clean_records(
-    connection: sqlite3.Connection,
+    connection: Connection,
     feed_id: int,
     erasure: Erasure,
     fingerprint: Callable[[bytes], bytes] | None,
@@ -140,7 +137,7 @@ def _find(fingerprint: Callable[[bytes], bytes], body: bytes, otherwise: bytes) 
 
 
 def _clean_events(
-    connection: sqlite3.Connection, feed_id: int, erasure: Erasure, after: int, limit: int
+    connection: Connection, feed_id: int, erasure: Erasure, after: int, limit: int
 ) -> tuple[int | None, int]:
     """Clean the next events; return the number of the last, None when there are no more, and how many held some."""
     rows = connection.execute(
@@ -154,48 +151,9 @@ def _clean_events(
     return rows[-1][0] if rows else None, len(changed)
 
 
-def rewrite_events(connection: sqlite3.Connection, events: Iterable[tuple[bytes, int, int]]) -> None:
+def rewrite_events(connection: Connection, events: Iterable[tuple[bytes, int, int]]) -> None:
     """Give events other bodies; each comes with its feed and its sequence."""
     connection.executemany("UPDATE events SET body = ? WHERE feed = ? AND sequence = ?", events)
-
-
-def wipe(connection: sqlite3.Connection, rewrite_most: int | None) -> str:
-    """Leave nothing in the store's files of what was deleted; return why something may be left, empty when nothing is.
-
-    What is deleted is overwritten with zeros as it is (``secure_delete``), but pages that were divided or joined before
-    may hold old copies of what they held, in parts that they do not use: only writing the whole file anew removes them.
-
-    Args:
-        connection: To the store; no other of this process may be in a transaction.
-        rewrite_most: A larger file, in bytes, is not written anew: nothing else can be written meanwhile. None: any is.
-    """
-    if not _empty_log(connection):
-        return _LOG_BUSY  # before all is written anew in vain
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    (size,) = connection.execute("PRAGMA page_size").fetchone()
-    problem = ""
-    if rewrite_most is not None and pages * size > rewrite_most:
-        problem = (
-            f"the store has {pages * size >> 20} MB, too much to write it anew unless the daemon is stopped: unused"
-            " parts of it may hold traces"
-        )
-    else:
-        try:
-            connection.execute("VACUUM")
-        except sqlite3.Error as error:
-            problem = f"the store could not be written anew ({error}), unused parts of it may hold traces"
-    return problem or ("" if _empty_log(connection) else _LOG_BUSY)
-
-
-def _empty_log(connection: sqlite3.Connection) -> bool:
-    """Return whether the log beside the store is empty now; not while anybody reads what only it holds."""
-    (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
-    connection.execute(f"PRAGMA busy_timeout = {min(patience, _PATIENCE)}")
-    try:
-        is_busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    finally:
-        connection.execute(f"PRAGMA busy_timeout = {patience}")
-    return not is_busy
 
 
 def _write(value: Any) -> str:

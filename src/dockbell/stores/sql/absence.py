@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -14,9 +13,11 @@ from dockbell.core.model import Change, RunKind, Statement, Via
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.reading.lateness import Lateness
 from dockbell.ports import Absentees, Compose, RunRecord
-from dockbell.stores.sqlite.feeds import load_run, save_lateness, save_run, state
-from dockbell.stores.sqlite.outbox import append_events, write_notes
-from dockbell.stores.sqlite.transaction import marks, micros, moment, portions, transaction
+from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.feeds import save_lateness, state
+from dockbell.stores.sql.outbox import append_events, write_notes
+from dockbell.stores.sql.runs import load_run, save_run
+from dockbell.stores.sql.transaction import marks, micros, moment, portions, transaction
 
 _SCAN_ROWS: Final = 20_000
 _DIGEST_SIZE: Final = 16
@@ -30,7 +31,7 @@ _NOTED_MOST: Final = 1000
 """Suspicions of one pass that are noted each; a mass of them is told by the pass itself."""
 
 
-def find_absent(connection: sqlite3.Connection, feed_id: int, seen: SeenRows) -> Absentees:
+def find_absent(connection: Connection, feed_id: int, seen: SeenRows) -> Absentees:
     """Return the rows that ``seen`` does not hold, tombstones and those that nobody misses left out.
 
     The digest is the sum, modulo 2 to the 128th, of the hashes of key and fingerprint of every record that is there.
@@ -64,7 +65,7 @@ def find_absent(connection: sqlite3.Connection, feed_id: int, seen: SeenRows) ->
 
 
 def find_told_apart(
-    connection: sqlite3.Connection,
+    connection: Connection,
     feed_id: int,
     rows: Sequence[int],
     *,
@@ -89,7 +90,7 @@ def find_told_apart(
     ]
 
 
-def count_deleted(connection: sqlite3.Connection, feed_id: int, since: datetime) -> int:
+def count_deleted(connection: Connection, feed_id: int, since: datetime) -> int:
     """Return how many of a feed's records were deleted since then, those that were purged left out."""
     (count,) = connection.execute(
         "SELECT count(*) FROM records WHERE feed = ? AND gone_at >= ? AND fingerprint <> ?",
@@ -98,7 +99,7 @@ def count_deleted(connection: sqlite3.Connection, feed_id: int, since: datetime)
     return int(count)
 
 
-def suspect(connection: sqlite3.Connection, feed_id: int, rows: Sequence[int], at: datetime, now: datetime) -> None:
+def suspect(connection: Connection, feed_id: int, rows: Sequence[int], at: datetime, now: datetime) -> None:
     """Note that a complete pass did not show rows, and when the first did not."""
     if not rows:
         return
@@ -121,14 +122,14 @@ def suspect(connection: sqlite3.Connection, feed_id: int, rows: Sequence[int], a
         _note_rows(connection, feed_id, new[:_NOTED_MOST], Finding.SUSPECTED, to_micros(now))
 
 
-def _find_unclosed(connection: sqlite3.Connection, feed_id: int) -> tuple[int | None, int | None]:
+def _find_unclosed(connection: Connection, feed_id: int) -> tuple[int | None, int | None]:
     """Return by what ``_IS_UNCLOSED`` tells the suspicions of a pass that was not closed."""
     last = load_run(connection, feed_id, RunKind.PASS)
     return (None, None) if last is None else (to_micros(last.asked_at), to_micros(last.ended_at))
 
 
 def end_baseline(
-    connection: sqlite3.Connection, feed_id: int, *, proven: bool, newest: datetime | None, boundary: datetime | None
+    connection: Connection, feed_id: int, *, proven: bool, newest: datetime | None, boundary: datetime | None
 ) -> None:
     """Note that a pass has come to the end of the list."""
     connection.execute(
@@ -141,7 +142,7 @@ def end_baseline(
 
 
 def close_pass(
-    connection: sqlite3.Connection,
+    connection: Connection,
     feed_id: int,
     run: RunRecord,
     *,
@@ -190,7 +191,7 @@ _IS_OLD: Final = "(gone_at IS NOT NULL OR suspected_at IS NOT NULL) AND asked_at
 """A held reading from before a complete pass that has shown nothing of its record: it has not lasted."""
 
 
-def count_holds(connection: sqlite3.Connection, feed_id: int, asked_at: datetime) -> int:
+def count_holds(connection: Connection, feed_id: int, asked_at: datetime) -> int:
     """Return how many held readings are left when a pass ends whose S this was; its end forgets the others."""
     (count,) = connection.execute(
         f"SELECT count(*) FROM holds CROSS JOIN records ON id = record WHERE feed = ? AND NOT ({_IS_OLD})",
@@ -199,7 +200,7 @@ def count_holds(connection: sqlite3.Connection, feed_id: int, asked_at: datetime
     return int(count)
 
 
-def _drop_old_holds(connection: sqlite3.Connection, feed_id: int, run: RunRecord) -> None:
+def _drop_old_holds(connection: Connection, feed_id: int, run: RunRecord) -> None:
     """Forget held readings that have not lasted."""
     old = connection.execute(
         f"SELECT record FROM holds CROSS JOIN records ON id = record WHERE feed = ? AND {_IS_OLD}",
@@ -209,7 +210,7 @@ def _drop_old_holds(connection: sqlite3.Connection, feed_id: int, run: RunRecord
     connection.executemany("UPDATE records SET held = 0 WHERE id = ?", old)
 
 
-def _note_rows(connection: sqlite3.Connection, feed_id: int, rows: Sequence[int], finding: Finding, at: int) -> None:
+def _note_rows(connection: Connection, feed_id: int, rows: Sequence[int], finding: Finding, at: int) -> None:
     notes = [
         Note(key, finding)
         for some in portions(rows)
@@ -221,7 +222,7 @@ def _note_rows(connection: sqlite3.Connection, feed_id: int, rows: Sequence[int]
 
 
 def keep(
-    connection: sqlite3.Connection,
+    connection: Connection,
     feed_id: int,
     rows: Sequence[int],
     finding: Finding,
@@ -243,7 +244,7 @@ def keep(
             connection.execute("UPDATE feeds SET held = 0, confirm_at = NULL WHERE id = ?", (feed_id,))
 
 
-def find_suspected(connection: sqlite3.Connection, feed_id: int) -> list[int]:
+def find_suspected(connection: Connection, feed_id: int) -> list[int]:
     """Return the rows that are suspected to be gone."""
     return [
         row
@@ -253,7 +254,7 @@ def find_suspected(connection: sqlite3.Connection, feed_id: int) -> list[int]:
     ]
 
 
-def note_missing(connection: sqlite3.Connection, rows: Sequence[int], now: datetime) -> None:
+def note_missing(connection: Connection, rows: Sequence[int], now: datetime) -> None:
     """Note that suspected rows were not found when they were asked for; when that was first, stays."""
     with transaction(connection):
         connection.executemany(
@@ -262,7 +263,7 @@ def note_missing(connection: sqlite3.Connection, rows: Sequence[int], now: datet
         )
 
 
-def note_found(connection: sqlite3.Connection, rows: Sequence[int]) -> None:
+def note_found(connection: Connection, rows: Sequence[int]) -> None:
     """Note that suspected rows were found when they were asked for."""
     with transaction(connection):
         connection.executemany(
@@ -271,7 +272,7 @@ def note_found(connection: sqlite3.Connection, rows: Sequence[int]) -> None:
         )
 
 
-def find_missing(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, datetime | None]:
+def find_missing(connection: Connection, rows: Sequence[int]) -> dict[int, datetime | None]:
     """Return those of these rows that are suspected, and since when they are not found; None: not asked for."""
     return {
         row: moment(missing_at)
@@ -284,7 +285,7 @@ def find_missing(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[in
     }
 
 
-def end_suspicion(connection: sqlite3.Connection, feed_id: int) -> bool:
+def end_suspicion(connection: Connection, feed_id: int) -> bool:
     """Forget when absences are to be confirmed, unless some are still suspected; return whether none is."""
     if find_suspected(connection, feed_id):
         return False
@@ -293,7 +294,7 @@ def end_suspicion(connection: sqlite3.Connection, feed_id: int) -> bool:
 
 
 def delete_records(
-    connection: sqlite3.Connection,
+    connection: Connection,
     feed_id: int,
     rows: Sequence[int],
     detect: Callable[[bytes, int, datetime | None], Change],

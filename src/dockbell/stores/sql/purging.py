@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -18,9 +17,10 @@ from dockbell.core.model import Change, Feed, Key, Via
 from dockbell.core.moment import to_micros
 from dockbell.core.publishing.erasure import empty_event
 from dockbell.ports import Compose, Purged
-from dockbell.stores.sqlite.cleaning import rewrite_events
-from dockbell.stores.sqlite.outbox import append_events, write_notes
-from dockbell.stores.sqlite.transaction import transaction
+from dockbell.stores.sql.cleaning import rewrite_events
+from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.outbox import append_events, write_notes
+from dockbell.stores.sql.transaction import transaction
 
 _COLUMNS: Final = "id, key, length(raw_hash), revision, fingerprint, gone_at, body"
 _UNDER_THIS_KEY: Final = "WHERE feed = :feed AND key = :key"
@@ -29,7 +29,7 @@ _UNDER_A_FORMER_KEY: Final = "WHERE feed = :feed AND key > ' ' AND key < '!' AND
 
 
 def purge(
-    connection: sqlite3.Connection,
+    connection: Connection,
     feed: Feed,
     key: str,
     detect: Callable[[Key, int, datetime], Change],
@@ -79,7 +79,7 @@ def purge(
     return Purged(bool(rows or events or quarantined), events, change)
 
 
-def _empty_events(connection: sqlite3.Connection, feed_id: int, key: str) -> int:
+def _empty_events(connection: Connection, feed_id: int, key: str) -> int:
     """Empty the kept events of a record; return how many held something."""
     emptied = [
         (empty, feed_id, sequence)

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dockbell.core.model import Feed
-from dockbell.stores.sqlite import SqliteReadStore, SqliteStore, browsing
+from dockbell.stores.sql import browsing
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 from tests.fakes import NOON, Clock
 from tests.stores import pages
 

@@ -23,7 +23,7 @@ from dockbell.core.model import Feed, Key, Via
 from dockbell.core.publishing.settlement import StartOffset
 from dockbell.core.reading.shape import Shape
 from dockbell.ports import FeedState, Purged
-from dockbell.stores.sqlite import SqliteReadStore, SqliteStore, cleaning
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore, wiping
 from tests.fakes import NOON
 from tests.stores.pages import COMPOSE, DETAILED, FEED, OTHER, close_pass, commit, delete_records, later
 from tests.stores.standings import read
@@ -255,14 +255,14 @@ async def test_while_it_is_written_anew_the_store_says_that_it_is_well(
     """The watchdog kills a daemon whose store does not answer."""
     await commit(store, state, {"id": "a"})
     began, goes_on = threading.Event(), threading.Event()
-    wipe = cleaning.wipe
+    wipe = wiping.wipe
 
     def wipe_slowly(*args: Any) -> str:
         began.set()
         assert goes_on.wait(20)
         return wipe(*args)
 
-    monkeypatch.setattr(cleaning, "wipe", wipe_slowly)
+    monkeypatch.setattr(wiping, "wipe", wipe_slowly)
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(store.wipe)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -12,7 +11,8 @@ from typing import Any, Final
 
 from dockbell.core.model import Event, Feed
 from dockbell.core.moment import from_micros
-from dockbell.stores.sqlite.transaction import reading
+from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.transaction import reading
 
 LOOKED_MOST: Final = 20_000
 """So many events are looked through at once, of each feed where feeds are chosen."""
@@ -32,7 +32,7 @@ class Wanted:
 
 
 def read_earlier(
-    connection: sqlite3.Connection, before: int | None, limit: int, wanted: Wanted
+    connection: Connection, before: int | None, limit: int, wanted: Wanted
 ) -> tuple[Sequence[tuple[int, Event]], int | None]:
     """Return events from before a place, newest first, each with its place; and from where to go on.
 
@@ -58,7 +58,7 @@ def read_earlier(
     return found, floor or None
 
 
-def find_event(connection: sqlite3.Connection, feed: Feed, sequence: int) -> tuple[datetime, Event] | None:
+def find_event(connection: Connection, feed: Feed, sequence: int) -> tuple[datetime, Event] | None:
     """Return an event that is kept, and when it was recorded."""
     row = connection.execute(
         f"SELECT recorded_at, {_EVENT} WHERE source = ? AND resource = ? AND events.sequence = ?",
@@ -67,7 +67,7 @@ def find_event(connection: sqlite3.Connection, feed: Feed, sequence: int) -> tup
     return None if row is None else (from_micros(row[0]), _read(row[1:])[1])
 
 
-def find_last_changes(connection: sqlite3.Connection) -> Mapping[Feed, datetime]:
+def find_last_changes(connection: Connection) -> Mapping[Feed, datetime]:
     """Return when the last change of a record was recorded, by feed, where one is kept."""
     return {
         Feed(source, resource): from_micros(recorded_at)
@@ -82,7 +82,7 @@ _Lane = tuple[list[tuple[int, Event]], int]
 """Events, newest first, and the place down to which all of them were looked through; 0 where that is the beginning."""
 
 
-def _read_all(connection: sqlite3.Connection, before: int, limit: int, wanted: Wanted) -> _Lane:
+def _read_all(connection: Connection, before: int, limit: int, wanted: Wanted) -> _Lane:
     lowest = max(0, before - LOOKED_MOST)
     rows = connection.execute(
         f"SELECT {_EVENT} WHERE entry < :before AND entry >= :lowest AND {_CHOSEN} ORDER BY entry DESC LIMIT :limit",
@@ -92,7 +92,7 @@ def _read_all(connection: sqlite3.Connection, before: int, limit: int, wanted: W
     return _end([_read(row) for row in rows], limit, lowest if lowest > first else 0)
 
 
-def _read_feed(connection: sqlite3.Connection, feed_id: int, before: int, limit: int, wanted: Wanted) -> _Lane:
+def _read_feed(connection: Connection, feed_id: int, before: int, limit: int, wanted: Wanted) -> _Lane:
     # Each by itself is the end of an index; asked for together, they would be looked for in all of it.
     first, end = connection.execute(
         "SELECT (SELECT coalesce(min(sequence), 0) FROM events WHERE feed = :feed),"
@@ -120,7 +120,7 @@ class _Places(Sequence[int]):
     Where an event was pruned, the next one's place stands.
     """
 
-    def __init__(self, connection: sqlite3.Connection, feed_id: int, first: int, end: int) -> None:
+    def __init__(self, connection: Connection, feed_id: int, first: int, end: int) -> None:
         self._connection = connection
         self._feed_id = feed_id
         self._first = first
@@ -153,12 +153,12 @@ def _end(events: list[tuple[int, Event]], limit: int, lowest: int) -> _Lane:
     return events, events[-1][0] if len(events) == limit else lowest
 
 
-def _find_end(connection: sqlite3.Connection) -> int:
+def _find_end(connection: Connection) -> int:
     (last,) = connection.execute("SELECT coalesce(max(entry), 0) FROM events").fetchone()
     return int(last)
 
 
-def _find_feeds(connection: sqlite3.Connection, feeds: Sequence[Feed] | None) -> list[int]:
+def _find_feeds(connection: Connection, feeds: Sequence[Feed] | None) -> list[int]:
     return [
         number
         for number, source, resource in connection.execute("SELECT id, source, resource FROM feeds")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,9 +26,10 @@ from dockbell.core.comparing.page_diff import (
 from dockbell.core.model import Change, Statement, Via
 from dockbell.core.moment import to_micros
 from dockbell.ports import Committed, Compose
-from dockbell.stores.sqlite.details import amend_details, queue_details
-from dockbell.stores.sqlite.outbox import append_events, last_sequence, write_notes
-from dockbell.stores.sqlite.transaction import marks, moment, portions, transaction
+from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.details import amend_details, queue_details
+from dockbell.stores.sql.outbox import append_events, last_sequence, write_notes
+from dockbell.stores.sql.transaction import marks, moment, portions, transaction
 
 _BAD_BODY_MOST: Final = 65_536
 _BAD_MOST: Final = 1000
@@ -42,7 +42,7 @@ _DELETE_HOLD: Final = "DELETE FROM holds WHERE record = ?"
 class FeedSnapshots:
     """Stored snapshots of one feed, as the judge reads them."""
 
-    connection: sqlite3.Connection
+    connection: Connection
     feed_id: int
 
     def find(self, keys: Sequence[str]) -> Mapping[str, Stored]:
@@ -83,7 +83,7 @@ class FeedSnapshots:
         }
 
 
-def read_bodies(connection: sqlite3.Connection, rows: Sequence[int]) -> Mapping[int, bytes]:
+def read_bodies(connection: Connection, rows: Sequence[int]) -> Mapping[int, bytes]:
     """Return the raw JSON of rows."""
     return {
         row: body
@@ -93,7 +93,7 @@ def read_bodies(connection: sqlite3.Connection, rows: Sequence[int]) -> Mapping[
 
 
 def commit_page(
-    connection: sqlite3.Connection,
+    connection: Connection,
     feed_id: int,
     detect: Callable[[Snapshots], PageDiff],
     compose: Compose,
@@ -136,7 +136,7 @@ def commit_page(
     return Committed(page_diff, events, inserted, statement)
 
 
-def _write_snapshots(connection: sqlite3.Connection, feed_id: int, writes: Sequence[Write]) -> range:
+def _write_snapshots(connection: Connection, feed_id: int, writes: Sequence[Write]) -> range:
     first = last_row(connection) + 1
     new = [write for write in writes if write.row is None]
     connection.executemany(
@@ -165,7 +165,7 @@ def _write_snapshots(connection: sqlite3.Connection, feed_id: int, writes: Seque
     return range(first, first + len(new))
 
 
-def _write_holds(connection: sqlite3.Connection, page_diff: PageDiff) -> None:
+def _write_holds(connection: Connection, page_diff: PageDiff) -> None:
     connection.executemany(_DELETE_HOLD, ((row,) for row in page_diff.released))
     connection.executemany("UPDATE records SET held = 0 WHERE id = ?", ((row,) for row in page_diff.released))
     connection.executemany(
@@ -175,7 +175,7 @@ def _write_holds(connection: sqlite3.Connection, page_diff: PageDiff) -> None:
     connection.executemany("UPDATE records SET held = 1 WHERE id = ?", ((held.row,) for held in page_diff.holds))
 
 
-def _write_quarantine(connection: sqlite3.Connection, feed_id: int, bad: Sequence[Bad], at: int) -> None:
+def _write_quarantine(connection: Connection, feed_id: int, bad: Sequence[Bad], at: int) -> None:
     connection.executemany(
         "INSERT INTO quarantine VALUES (:feed, :digest, :key, :problem, :body, :at, :at)"
         " ON CONFLICT DO UPDATE SET last_at = :at, problem = excluded.problem, body = excluded.body",
@@ -199,14 +199,14 @@ def _write_quarantine(connection: sqlite3.Connection, feed_id: int, bad: Sequenc
         )
 
 
-def last_row(connection: sqlite3.Connection) -> int:
+def last_row(connection: Connection) -> int:
     """Return the highest row in use."""
     (row,) = connection.execute("SELECT coalesce(max(id), 0) FROM records").fetchone()
     return int(row)
 
 
 def decide(
-    connection: sqlite3.Connection,
+    connection: Connection,
     feed_id: int,
     detect: Callable[[bytes], Change] | None,
     compose: Compose,
@@ -236,13 +236,13 @@ def decide(
     return len(rows)
 
 
-def begin_emitting(connection: sqlite3.Connection, feed_id: int) -> None:
+def begin_emitting(connection: Connection, feed_id: int) -> None:
     """Note that a snapshot of each stored record is due."""
     connection.execute("UPDATE feeds SET emitted = 0 WHERE id = ? AND emitted IS NULL", (feed_id,))
 
 
 def emit_snapshots(
-    connection: sqlite3.Connection,
+    connection: Connection,
     feed_id: int,
     detect: Callable[[bytes, datetime | None], Change],
     compose: Compose,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -10,17 +9,18 @@ from dockbell.core.comparing.page_diff import Note
 from dockbell.core.model import Change, Event, Statement, Via
 from dockbell.core.moment import to_micros
 from dockbell.ports import Compose
-from dockbell.stores.sqlite.transaction import micros
+from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.transaction import micros
 
 
-def last_sequence(connection: sqlite3.Connection, feed_id: int) -> int:
+def last_sequence(connection: Connection, feed_id: int) -> int:
     """Return the number of a feed's last event."""
     (sequence,) = connection.execute("SELECT sequence FROM feeds WHERE id = ?", (feed_id,)).fetchone()
     return int(sequence)
 
 
 def append_events(
-    connection: sqlite3.Connection,
+    connection: Connection,
     feed_id: int,
     items: Sequence[Change | Statement],
     compose: Compose,
@@ -59,7 +59,7 @@ def append_events(
 
 
 def write_notes(
-    connection: sqlite3.Connection,
+    connection: Connection,
     feed_id: int,
     notes: Sequence[Note],
     numbers: Mapping[int, int],

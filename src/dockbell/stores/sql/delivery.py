@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple
 from datetime import UTC, datetime
@@ -12,8 +11,9 @@ from dockbell.core.model import Event, Feed
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.publishing.settlement import Blocked, Pause, Place, Replay, Settlement, StartOffset
 from dockbell.ports import Controls, Extent, Found
-from dockbell.stores.sqlite.epoch_file import STORE_LOST
-from dockbell.stores.sqlite.transaction import moment, reading, transaction
+from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.life import STORE_LOST
+from dockbell.stores.sql.transaction import moment, reading, transaction
 
 _FEED_ID: Final = "(SELECT id FROM feeds WHERE source = ? AND resource = ?)"
 OWED: Final = """
@@ -46,7 +46,7 @@ _UNKNOWN: Final = datetime.fromtimestamp(0, UTC)
 
 
 def enroll(
-    connection: sqlite3.Connection, sink: str, start: Literal["now", "beginning", "state"], now: datetime
+    connection: Connection, sink: str, start: Literal["now", "beginning", "state"], now: datetime
 ) -> Sequence[Feed]:
     """Give a sink a position in every feed that it has none in: at ``start`` when the sink is new, else at the first.
 
@@ -76,7 +76,7 @@ def enroll(
     return [Feed(source, resource) for _, source, resource in behind]
 
 
-def overrun(connection: sqlite3.Connection, sink: str, before: datetime, now: datetime) -> Mapping[Feed, datetime]:
+def overrun(connection: Connection, sink: str, before: datetime, now: datetime) -> Mapping[Feed, datetime]:
     """Let a sink lose what it owes in each feed where the oldest of it was recorded before then; see the port."""
     with transaction(connection):
         rows = connection.execute(
@@ -90,9 +90,7 @@ def overrun(connection: sqlite3.Connection, sink: str, before: datetime, now: da
         }
 
 
-def _begin_again(
-    connection: sqlite3.Connection, sink: str, feed_id: int, lost_since: datetime, now: datetime
-) -> datetime:
+def _begin_again(connection: Connection, sink: str, feed_id: int, lost_since: datetime, now: datetime) -> datetime:
     """Move a sink to the end of a feed, to be told of the stored records first, and of what went since it lost any.
 
     Returns:
@@ -109,7 +107,7 @@ def _begin_again(
     return from_micros(values["lost"])
 
 
-def find_left(connection: sqlite3.Connection, sinks: Collection[str]) -> Mapping[str, int]:
+def find_left(connection: Connection, sinks: Collection[str]) -> Mapping[str, int]:
     """Return the sinks that have a position, are owed events, and are not among these; each with how many."""
     owed = connection.execute(
         "SELECT sink, sum(feeds.sequence - positions.sequence) FROM positions"
@@ -118,7 +116,7 @@ def find_left(connection: sqlite3.Connection, sinks: Collection[str]) -> Mapping
     return {sink: count for sink, count in owed if count and sink not in sinks}
 
 
-def load_queue(connection: sqlite3.Connection, sink: str) -> tuple[Mapping[Feed, int], Sequence[Blocked]]:
+def load_queue(connection: Connection, sink: str) -> tuple[Mapping[Feed, int], Sequence[Blocked]]:
     """Return a sink's positions and blocked keys."""
     positions = {
         Feed(source, resource): sequence
@@ -138,7 +136,7 @@ def load_queue(connection: sqlite3.Connection, sink: str) -> tuple[Mapping[Feed,
     return positions, blocked
 
 
-def load_starts(connection: sqlite3.Connection, sink: str) -> Mapping[Feed, StartOffset]:
+def load_starts(connection: Connection, sink: str) -> Mapping[Feed, StartOffset]:
     """Return where a sink began in each feed; ``told`` is None where it knows of all that was stored then."""
     return {
         Feed(source, resource): StartOffset(origin, from_micros(began_at or 0), told, moment(lost_since))
@@ -150,7 +148,7 @@ def load_starts(connection: sqlite3.Connection, sink: str) -> Mapping[Feed, Star
     }
 
 
-def note_conditions(connection: sqlite3.Connection, found: Mapping[str, Found]) -> None:
+def note_conditions(connection: Connection, found: Mapping[str, Found]) -> None:
     """Note how relays found their receivers."""
     with transaction(connection):
         connection.executemany(
@@ -159,7 +157,7 @@ def note_conditions(connection: sqlite3.Connection, found: Mapping[str, Found]) 
         )
 
 
-def load_controls(connection: sqlite3.Connection, sink: str) -> Controls:
+def load_controls(connection: Connection, sink: str) -> Controls:
     """Return what an operator, or the janitor, has decided of a sink."""
     with reading(connection):
         pause = connection.execute("SELECT reason FROM pauses WHERE sink = ?", (sink,)).fetchone()
@@ -178,7 +176,7 @@ def load_controls(connection: sqlite3.Connection, sink: str) -> Controls:
     return Controls(None if pause is None else pause[0], held, moment(due), origins, asked, hurried, decided)
 
 
-def load_replays(connection: sqlite3.Connection, sink: str, now: datetime, limit: int) -> Sequence[Replay]:
+def load_replays(connection: Connection, sink: str, now: datetime, limit: int) -> Sequence[Replay]:
     """Return replays that are due, in the order in which they were asked for."""
     return [
         Replay(number, Feed(source, resource), sequence, key, attempts, from_micros(due), error)
@@ -191,7 +189,7 @@ def load_replays(connection: sqlite3.Connection, sink: str, now: datetime, limit
 
 
 def read_events(
-    connection: sqlite3.Connection,
+    connection: Connection,
     feed: Feed,
     after: int,
     limit: int,
@@ -219,7 +217,7 @@ def read_events(
     ]
 
 
-def last_sequences(connection: sqlite3.Connection) -> Mapping[Feed, int]:
+def last_sequences(connection: Connection) -> Mapping[Feed, int]:
     """Return the number of the last event of every feed."""
     return {
         Feed(source, resource): sequence
@@ -227,7 +225,7 @@ def last_sequences(connection: sqlite3.Connection) -> Mapping[Feed, int]:
     }
 
 
-def read_states(connection: sqlite3.Connection, places: Sequence[Place]) -> Mapping[Place, bytes]:
+def read_states(connection: Connection, places: Sequence[Place]) -> Mapping[Place, bytes]:
     """Return the latest committed raw JSON of these keys; those that are gone or unknown are left out."""
     states = {}
     for feed, key in places:
@@ -241,7 +239,7 @@ def read_states(connection: sqlite3.Connection, places: Sequence[Place]) -> Mapp
     return states
 
 
-def find_extents(connection: sqlite3.Connection) -> Mapping[Feed, Extent]:
+def find_extents(connection: Connection) -> Mapping[Feed, Extent]:
     """Return which events of every feed there are."""
     return {
         Feed(source, resource): Extent(pruned, sequence, baselines, bool(is_complete))
@@ -251,7 +249,7 @@ def find_extents(connection: sqlite3.Connection) -> Mapping[Feed, Extent]:
     }
 
 
-def settle(connection: sqlite3.Connection, sink: str, settlement: Settlement) -> None:
+def settle(connection: Connection, sink: str, settlement: Settlement) -> None:
     """Save what a sink has settled."""
     with transaction(connection):
         begun = {feed: start.origin for feed, start in load_starts(connection, sink).items()}

@@ -1,0 +1,17 @@
+"""Words of the statements that only SQLite understands, in one place: an adapter puts those of its database there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+BY_ROW: Final = "NOT INDEXED"
+"""After a table: go through it by its rows, from where the last look ended; the index by key would sort the feed."""
+BY_KEY: Final = "INDEXED BY events_key"
+"""After ``events``: the key narrows more than the sequence does."""
+THEN_JOIN: Final = "CROSS JOIN"
+"""A join in the order in which it is written: few rows on the left, perhaps a million on the right."""
+
+
+def values_of(parameter: str) -> str:
+    """Return a table of one column, ``value``, of the JSON array that a parameter holds."""
+    return f"json_each({parameter})"

@@ -14,6 +14,7 @@ from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.reading.lateness import Lateness
 from dockbell.ports import Absentees, Compose, RunRecord
 from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.dialect import BY_ROW, THEN_JOIN
 from dockbell.stores.sql.feeds import save_lateness, state
 from dockbell.stores.sql.outbox import append_events, write_notes
 from dockbell.stores.sql.runs import load_run, save_run
@@ -25,7 +26,8 @@ _UNLISTED: Final = 2
 """Marks, in the column ``dormant``, a record that was found when it was asked for, though no list showed it."""
 _FOUND: Final = 3
 """The same, of one that a second pass has still to miss: until then it stays suspected."""
-_IS_UNCLOSED: Final = "(there_at IS ? AND suspected_at IS NOT ?)"
+_NEVER: Final = -1
+_IS_UNCLOSED: Final = f"(coalesce(there_at, {_NEVER}) = ? AND coalesce(suspected_at, {_NEVER}) <> ?)"
 """Whether the pass that suspected a record came after the last one that was closed: the process died before its end."""
 _NOTED_MOST: Final = 1000
 """Suspicions of one pass that are noted each; a mass of them is told by the pass itself."""
@@ -45,8 +47,9 @@ def find_absent(connection: Connection, feed_id: int, seen: SeenRows) -> Absente
     for first in range(1, last + 1, _SCAN_ROWS):
         # In the order of the rows and a part at a time: memory stays flat, and the other feeds are not kept waiting.
         for row, suspected_at, absences, missing_at, ignored_until_seen, key, fingerprint in connection.execute(
-            f"SELECT id, iif({_IS_UNCLOSED}, NULL, suspected_at), absences, missing_at, dormant, key, fingerprint"
-            " FROM records NOT INDEXED WHERE id BETWEEN ? AND ? AND feed = ? AND gone_at IS NULL",
+            f"SELECT id, CASE WHEN NOT {_IS_UNCLOSED} THEN suspected_at END, absences, missing_at, dormant, key,"
+            f" fingerprint FROM records {BY_ROW} WHERE id BETWEEN ? AND ? AND feed = ? AND gone_at IS NULL"
+            " ORDER BY id",
             (*unclosed, first, first + _SCAN_ROWS - 1, feed_id),
         ):
             unlisted += ignored_until_seen in (_UNLISTED, _FOUND)
@@ -83,7 +86,8 @@ def find_told_apart(
         for some in portions(rows)
         for (row,) in connection.execute(
             "SELECT id FROM records WHERE there_at > ? AND EXISTS (SELECT 1 FROM runs WHERE runs.feed = records.feed"
-            f" AND kind = ? AND complete AND asked_at = there_at AND coalesce(tally ->> '$.keyless', 0) >= ?)"
+            " AND kind = ? AND complete = true AND asked_at = there_at"
+            " AND coalesce(CAST(tally ->> 'keyless' AS INTEGER), 0) >= ?)"
             f" AND id IN ({marks(some)})",
             ((first_at or 0) - offset // timedelta(microseconds=1), RunKind.PASS, keyless, *some),
         )
@@ -104,7 +108,8 @@ def suspect(connection: Connection, feed_id: int, rows: Sequence[int], at: datet
     if not rows:
         return
     with transaction(connection):
-        there_at, _ = unclosed = _find_unclosed(connection, feed_id)
+        unclosed = _find_unclosed(connection, feed_id)
+        there_at = None if unclosed[0] == _NEVER else unclosed[0]
         new = [
             row
             for some in portions(rows)
@@ -122,10 +127,10 @@ def suspect(connection: Connection, feed_id: int, rows: Sequence[int], at: datet
         _note_rows(connection, feed_id, new[:_NOTED_MOST], Finding.SUSPECTED, to_micros(now))
 
 
-def _find_unclosed(connection: Connection, feed_id: int) -> tuple[int | None, int | None]:
-    """Return by what ``_IS_UNCLOSED`` tells the suspicions of a pass that was not closed."""
+def _find_unclosed(connection: Connection, feed_id: int) -> tuple[int, int]:
+    """Return the values for ``_IS_UNCLOSED``: when the last pass that was closed was asked for, and when it ended."""
     last = load_run(connection, feed_id, RunKind.PASS)
-    return (None, None) if last is None else (to_micros(last.asked_at), to_micros(last.ended_at))
+    return (_NEVER, _NEVER) if last is None else (to_micros(last.asked_at), to_micros(last.ended_at))
 
 
 def end_baseline(
@@ -133,10 +138,10 @@ def end_baseline(
 ) -> None:
     """Note that a pass has come to the end of the list."""
     connection.execute(
-        "UPDATE feeds SET baselines = baselines + (passes = 0 OR rebaselining), passes = passes + 1, rebaselining = 0,"
-        " proven = max(proven, :proven), newest = coalesce(newest, :newest),"
+        "UPDATE feeds SET baselines = baselines + CASE WHEN passes = 0 OR rebaselining THEN 1 ELSE 0 END,"
+        " passes = passes + 1, rebaselining = false, proven = proven OR :proven, newest = coalesce(newest, :newest),"
         " boundary = coalesce(boundary, :boundary),"
-        " emitted = iif(:proven, NULL, emitted) WHERE id = :id",
+        " emitted = CASE WHEN NOT :proven THEN emitted END WHERE id = :id",
         {"proven": proven, "newest": micros(newest), "boundary": micros(boundary), "id": feed_id},
     )
 
@@ -194,7 +199,7 @@ _IS_OLD: Final = "(gone_at IS NOT NULL OR suspected_at IS NOT NULL) AND asked_at
 def count_holds(connection: Connection, feed_id: int, asked_at: datetime) -> int:
     """Return how many held readings are left when a pass ends whose S this was; its end forgets the others."""
     (count,) = connection.execute(
-        f"SELECT count(*) FROM holds CROSS JOIN records ON id = record WHERE feed = ? AND NOT ({_IS_OLD})",
+        f"SELECT count(*) FROM holds {THEN_JOIN} records ON id = record WHERE feed = ? AND NOT ({_IS_OLD})",
         (feed_id, to_micros(asked_at)),
     ).fetchone()
     return int(count)
@@ -203,11 +208,11 @@ def count_holds(connection: Connection, feed_id: int, asked_at: datetime) -> int
 def _drop_old_holds(connection: Connection, feed_id: int, run: RunRecord) -> None:
     """Forget held readings that have not lasted."""
     old = connection.execute(
-        f"SELECT record FROM holds CROSS JOIN records ON id = record WHERE feed = ? AND {_IS_OLD}",
+        f"SELECT record FROM holds {THEN_JOIN} records ON id = record WHERE feed = ? AND {_IS_OLD}",
         (feed_id, to_micros(run.asked_at)),
     ).fetchall()
     connection.executemany("DELETE FROM holds WHERE record = ?", old)
-    connection.executemany("UPDATE records SET held = 0 WHERE id = ?", old)
+    connection.executemany("UPDATE records SET held = false WHERE id = ?", old)
 
 
 def _note_rows(connection: Connection, feed_id: int, rows: Sequence[int], finding: Finding, at: int) -> None:
@@ -215,7 +220,7 @@ def _note_rows(connection: Connection, feed_id: int, rows: Sequence[int], findin
         Note(key, finding)
         for some in portions(rows)
         for (key,) in connection.execute(
-            f"SELECT key FROM records WHERE id IN ({', '.join('?' * len(some))})", some
+            f"SELECT key FROM records WHERE id IN ({marks(some)}) ORDER BY id", some
         ).fetchall()
     ]
     write_notes(connection, feed_id, notes, {}, via=Via.PASS, at=at)
@@ -249,7 +254,8 @@ def find_suspected(connection: Connection, feed_id: int) -> list[int]:
     return [
         row
         for (row,) in connection.execute(
-            "SELECT id FROM records WHERE feed = ? AND suspected_at IS NOT NULL AND gone_at IS NULL", (feed_id,)
+            "SELECT id FROM records WHERE feed = ? AND suspected_at IS NOT NULL AND gone_at IS NULL ORDER BY id",
+            (feed_id,),
         )
     ]
 
@@ -320,7 +326,7 @@ def delete_records(
             changes.append(change)
             connection.execute(
                 "UPDATE records SET gone_at = ?, suspected_at = NULL, absences = 0, missing_at = NULL, revision = ?,"
-                " held = 0 WHERE id = ?",
+                " held = false WHERE id = ?",
                 (at, change.revision, row),
             )
             connection.execute("DELETE FROM holds WHERE record = ?", (row,))

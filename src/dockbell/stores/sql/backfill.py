@@ -18,6 +18,7 @@ from dockbell.core.moment import parse_moment, to_micros
 from dockbell.core.publishing.settlement import StartOffset
 from dockbell.ports import BackfillRecord, StoredState
 from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.dialect import BY_ROW
 from dockbell.stores.sql.transaction import reading
 
 _Shape: TypeAlias = tuple[str, str | None]
@@ -59,10 +60,9 @@ def read_backfill(
             return None
         feed_id, _, *shape = found
         rows = connection.execute(
-            # By row, from where the last look ended: the index by key would sort the whole feed.
-            f"SELECT {_KNOWN} FROM records NOT INDEXED LEFT JOIN bodies ON bodies.record = records.id"
+            f"SELECT {_KNOWN} FROM records {BY_ROW} LEFT JOIN bodies ON bodies.record = records.id"
             " LEFT JOIN details ON details.record = records.id"
-            " WHERE records.feed = ? AND records.id > ? AND instr(records.key, ' ') = 0 ORDER BY records.id LIMIT ?",
+            " WHERE records.feed = ? AND records.id > ? AND records.key NOT LIKE '% %' ORDER BY records.id LIMIT ?",
             (feed_id, after, limit),
         ).fetchall()
         told = [_look_back(connection, feed_id, (shape[0], shape[1]), start, row) for row in rows]
@@ -129,7 +129,7 @@ def read_stored(connection: Connection, feed: Feed, after: int, limit: int) -> t
     """Return records by row, after a row, and the last row that was looked at; see the port."""
     with reading(connection):
         rows = connection.execute(
-            "SELECT id, feed, key, revision, CASE WHEN gone_at IS NULL THEN body END FROM records NOT INDEXED"
+            f"SELECT id, feed, key, revision, CASE WHEN gone_at IS NULL THEN body END FROM records {BY_ROW}"
             " LEFT JOIN bodies ON record = id"
             " WHERE feed = (SELECT id FROM feeds WHERE source = ? AND resource = ?) AND id > ? ORDER BY id LIMIT ?",
             (*astuple(feed), after, limit),

@@ -12,6 +12,7 @@ from typing import Any, Final
 from dockbell.core.model import Event, Feed
 from dockbell.core.moment import from_micros
 from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.dialect import BY_KEY, values_of
 from dockbell.stores.sql.transaction import reading
 
 LOOKED_MOST: Final = 20_000
@@ -103,7 +104,7 @@ def _read_feed(connection: Connection, feed_id: int, before: int, limit: int, wa
     top = first + bisect_left(places, before)
     # By key there is an index, and of one record there are never many.
     lowest = first if wanted.keys is not None else max(first, top - LOOKED_MOST)
-    by_key = "INDEXED BY events_key", " AND events.key IN (SELECT value FROM json_each(:keys))"
+    by_key = BY_KEY, f" AND events.key IN (SELECT value FROM {values_of(':keys')})"
     hint, chosen = ("", "") if wanted.keys is None else by_key
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM events {hint} JOIN feeds ON feeds.id = feed"

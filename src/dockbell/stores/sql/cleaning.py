@@ -15,12 +15,14 @@ import msgspec
 from dockbell.core.comparing.page_diff import DIGEST_SIZE
 from dockbell.core.publishing.erasure import Erasure
 from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.dialect import BY_ROW
 from dockbell.stores.sql.transaction import transaction
 
 _RECORDS: Final = "records"
 _EVENTS: Final = "events"
 _QUARANTINE: Final = ""
 _FILES: Final = "files"
+_NO_HASH: Final = bytes(DIGEST_SIZE)
 
 
 def mark_dropped(connection: Connection, feed_id: int, drop: Sequence[str]) -> bool:
@@ -73,7 +75,7 @@ def clean(
         elif stage == _QUARANTINE:
             # What cannot be read cannot be cleaned either: it comes again, and without its text.
             connection.execute("DELETE FROM quarantine WHERE feed = ? AND key = ''", (feed_id,))
-            connection.execute("UPDATE quarantine SET body = x'' WHERE feed = ?", (feed_id,))
+            connection.execute("UPDATE quarantine SET body = ? WHERE feed = ?", (b"", feed_id))
             state |= {"stage": _FILES}
         else:
             return None
@@ -105,7 +107,7 @@ def _clean_records(
     """Clean the next records; return the row of the last, None when there are no more, and how many held something."""
     rows = connection.execute(
         "SELECT id, records.key, length(raw_hash), revision, bodies.body, holds.body, details.body"
-        " FROM records NOT INDEXED LEFT JOIN bodies ON bodies.record = id LEFT JOIN holds ON holds.record = id"
+        f" FROM records {BY_ROW} LEFT JOIN bodies ON bodies.record = id LEFT JOIN holds ON holds.record = id"
         " LEFT JOIN details ON details.record = id"
         " WHERE records.feed = ? AND id > ? ORDER BY id LIMIT ?",
         (feed_id, after, limit),
@@ -117,7 +119,7 @@ def _clean_records(
             continue
         changed += 1
         connection.execute("UPDATE bodies SET body = ? WHERE record = ?", (body, row))
-        connection.execute("UPDATE holds SET body = ?, fingerprint = zeroblob(16) WHERE record = ?", (held, row))
+        connection.execute("UPDATE holds SET body = ?, fingerprint = ? WHERE record = ?", (held, _NO_HASH, row))
         connection.execute("UPDATE details SET body = ? WHERE record = ?", (awaited, row))
         # Hashes tell of what they were made of, too.
         connection.execute("UPDATE notes SET fingerprint = NULL WHERE feed = ? AND key = ?", (feed_id, key))

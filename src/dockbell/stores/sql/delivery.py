@@ -12,8 +12,9 @@ from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.publishing.settlement import Blocked, Pause, Place, Replay, Settlement, StartOffset
 from dockbell.ports import Controls, Extent, Found
 from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.dialect import IS_HELD
 from dockbell.stores.sql.life import STORE_LOST
-from dockbell.stores.sql.transaction import moment, reading, transaction
+from dockbell.stores.sql.transaction import moment, reading, transaction, upsert
 
 _FEED_ID: Final = "(SELECT id FROM feeds WHERE source = ? AND resource = ?)"
 OWED: Final = """
@@ -41,6 +42,7 @@ _LOST_SINCE: Final = """
 
 What its blocked keys are owed is lost too, and what it had lost before and was not told of yet, or not of every record.
 """
+_PUT_CONDITION: Final = upsert("conditions", ["sink"], "condition", "since", "reason")
 _UNKNOWN: Final = datetime.fromtimestamp(0, UTC)
 """When the first event was recorded that a sink has lost, where nobody knows."""
 
@@ -62,8 +64,9 @@ def enroll(
         at_the_end = start != "beginning" and not known and reason != STORE_LOST
         connection.execute(
             "INSERT INTO positions (sink, feed, sequence, origin, began_at, told)"
-            " SELECT :sink, id, iif(:end, sequence, pruned), iif(:end, sequence, pruned), :now, iif(:state, 0, NULL)"
-            " FROM feeds WHERE true ON CONFLICT DO NOTHING",
+            " SELECT :sink, id, origin, origin, :now, CASE WHEN :state THEN 0 END FROM"
+            " (SELECT id, CASE WHEN :end THEN sequence ELSE pruned END AS origin FROM feeds) AS feeds"
+            " WHERE true ON CONFLICT (sink, feed) DO NOTHING",
             {"sink": sink, "end": at_the_end, "state": start == "state", "now": to_micros(now)},
         )
         behind = connection.execute(
@@ -152,7 +155,7 @@ def note_conditions(connection: Connection, found: Mapping[str, Found]) -> None:
     """Note how relays found their receivers."""
     with transaction(connection):
         connection.executemany(
-            "INSERT OR REPLACE INTO conditions VALUES (?, ?, ?, ?)",
+            _PUT_CONDITION,
             [(sink, each.condition, to_micros(each.since), each.reason) for sink, each in found.items()],
         )
 
@@ -161,7 +164,7 @@ def load_controls(connection: Connection, sink: str) -> Controls:
     """Return what an operator, or the janitor, has decided of a sink."""
     with reading(connection):
         pause = connection.execute("SELECT reason FROM pauses WHERE sink = ?", (sink,)).fetchone()
-        (held,) = connection.execute("SELECT count(*) FROM blocked WHERE sink = ? AND held = 1", (sink,)).fetchone()
+        (held,) = connection.execute(f"SELECT count(*) FROM blocked WHERE sink = ? AND {IS_HELD}", (sink,)).fetchone()
         (due,) = connection.execute("SELECT min(due) FROM replays WHERE sink = ?", (sink,)).fetchone()
         origins = {
             Feed(source, resource): origin
@@ -267,8 +270,10 @@ def settle(connection: Connection, sink: str, settlement: Settlement) -> None:
             ((sink, *astuple(feed), key) for feed, key in settlement.freed if feed not in lost),
         )
         connection.executemany(
-            "INSERT OR REPLACE INTO blocked (sink, feed, key, sequence, attempts, due, error, held, planned_at)"
-            f" VALUES (?, {_FEED_ID}, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO blocked (sink, feed, key, sequence, attempts, due, error, held, planned_at)"
+            f" VALUES (?, {_FEED_ID}, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (sink, feed, key) DO UPDATE SET"
+            " sequence = excluded.sequence, attempts = excluded.attempts, due = excluded.due, error = excluded.error,"
+            " held = excluded.held, planned_at = excluded.planned_at",
             (
                 (
                     sink,
@@ -290,7 +295,9 @@ def settle(connection: Connection, sink: str, settlement: Settlement) -> None:
             ((sink, *astuple(letter.feed), letter.sequence, letter.key) for letter in settlement.revived),
         )
         connection.executemany(
-            f"INSERT OR REPLACE INTO dead_letters VALUES (?, {_FEED_ID}, ?, ?, ?, ?, ?)",
+            "INSERT INTO dead_letters (sink, feed, sequence, key, attempts, died_at, error)"
+            f" VALUES (?, {_FEED_ID}, ?, ?, ?, ?, ?) ON CONFLICT (sink, feed, sequence, key) DO UPDATE SET"
+            " attempts = excluded.attempts, died_at = excluded.died_at, error = excluded.error",
             (
                 (
                     sink,

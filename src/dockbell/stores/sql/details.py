@@ -11,7 +11,7 @@ from dockbell.core.model import Change, ChangeKind, Via
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.ports import Awaited, Compose
 from dockbell.stores.sql.connection import Connection
-from dockbell.stores.sql.outbox import append_events, last_sequence, write_notes
+from dockbell.stores.sql.outbox import PUT_BODY, append_events, last_sequence, write_notes
 from dockbell.stores.sql.transaction import marks, micros, moment, transaction
 
 _AWAITED: Final = "key, record, body, kind, since, until, modified, late, via, is_first, made_at, queued_at"
@@ -23,8 +23,8 @@ def queue_details(connection: Connection, feed_id: int, pending: Sequence[Pendin
         "INSERT INTO details (feed, queued_at, key, record, body, kind, since, until, modified, late, via,"
         " is_first, made_at)"
         " VALUES (?, ?, ?, coalesce(?, (SELECT id FROM records WHERE feed = ? AND key = ?)), ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET body = excluded.body, until = excluded.until, modified = excluded.modified,"
-        " made_at = coalesce(excluded.made_at, made_at)",
+        " ON CONFLICT (record) DO UPDATE SET body = excluded.body, until = excluded.until,"
+        " modified = excluded.modified, made_at = coalesce(excluded.made_at, details.made_at)",
         (
             (
                 feed_id,
@@ -164,7 +164,7 @@ def _publish(
         if change is None:
             continue
         connection.execute("UPDATE records SET revision = ? WHERE id = ?", (change.revision, record))
-        connection.execute("INSERT OR REPLACE INTO bodies VALUES (?, ?)", (record, change.after))
+        connection.execute(PUT_BODY, (record, change.after))
         changes.append(change)
     before = last_sequence(connection, feed_id)
     numbers = append_events(connection, feed_id, changes, compose, now)

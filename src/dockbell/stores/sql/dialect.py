@@ -12,6 +12,10 @@ THEN_JOIN: Final = "CROSS JOIN"
 """A join in the order in which it is written: few rows on the left, perhaps a million on the right."""
 
 
+IS_HELD: Final = "held = 1"
+"""Of ``blocked``: as the index on such rows says it, else SQLite does not take it."""
+
+
 def values_of(parameter: str) -> str:
     """Return a table of one column, ``value``, of the JSON array that a parameter holds."""
     return f"json_each({parameter})"

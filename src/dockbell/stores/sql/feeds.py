@@ -21,6 +21,7 @@ from dockbell.ports import (
     RunRecord,
 )
 from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.dialect import THEN_JOIN
 from dockbell.stores.sql.outbox import append_events
 from dockbell.stores.sql.runs import load_failed, load_failing, load_run, save_run
 from dockbell.stores.sql.transaction import micros, moment, transaction
@@ -31,7 +32,7 @@ def open_feed(connection: Connection, feed: Feed) -> FeedState:
     with transaction(connection):
         connection.execute(
             "INSERT INTO feeds (source, resource, blind) SELECT ?, ?, nullif(reason, '') FROM life"
-            " WHERE true ON CONFLICT DO NOTHING",
+            " WHERE true ON CONFLICT (source, resource) DO NOTHING",
             (feed.source, feed.resource),
         )
     (state,) = load_feeds(connection, feed)
@@ -42,9 +43,8 @@ def load_feeds(connection: Connection, only: Feed | None = None) -> list[FeedSta
     """Return the state of every feed, or of one."""
     where, values = ("", ()) if only is None else ("WHERE source = ? AND resource = ?", (only.source, only.resource))
     cursor = connection.execute(
-        # CROSS JOIN fixes the order: holds are few, records may be a million.
         "SELECT feeds.*,"
-        " (SELECT count(*) FROM holds CROSS JOIN records ON records.id = record WHERE feed = feeds.id) AS holds,"
+        f" (SELECT count(*) FROM holds {THEN_JOIN} records ON records.id = record WHERE feed = feeds.id) AS holds,"
         f" (SELECT count(*) FROM quarantine WHERE feed = feeds.id) AS quarantined FROM feeds {where} ORDER BY id",
         values,
     )
@@ -123,7 +123,7 @@ def save_read_settings(
         )
         if rebaseline is not None and compose is not None:
             parts = rebaseline.details["parts"]
-            connection.execute("UPDATE feeds SET rebaselining = 1 WHERE id = ?", (feed_id,))
+            connection.execute("UPDATE feeds SET rebaselining = true WHERE id = ?", (feed_id,))
             if not keeps_records(parts):
                 _begin_anew(connection, feed_id, parts)
             connection.execute("DELETE FROM checkpoints WHERE feed = ?", (feed_id,))
@@ -145,13 +145,14 @@ def _begin_anew(connection: Connection, feed_id: int, parts: Sequence[str]) -> N
     )
     if not keeps_shape(parts):
         connection.execute(
-            "UPDATE feeds SET key = NULL, updated_at = NULL, created_at = NULL, proven = 0 WHERE id = ?", (feed_id,)
+            "UPDATE feeds SET key = NULL, updated_at = NULL, created_at = NULL, proven = false WHERE id = ?", (feed_id,)
         )
     connection.execute(
-        "DELETE FROM holds WHERE record IN (SELECT id FROM records WHERE feed = ? AND held = 1)", (feed_id,)
+        "DELETE FROM holds WHERE record IN (SELECT id FROM records WHERE feed = ? AND held = true)", (feed_id,)
     )
     connection.execute(
-        "UPDATE records SET dormant = 1, suspected_at = NULL, absences = 0, missing_at = NULL, held = 0 WHERE feed = ?",
+        "UPDATE records SET dormant = 1, suspected_at = NULL, absences = 0, missing_at = NULL, held = false"
+        " WHERE feed = ?",
         (feed_id,),
     )
     if "key" in parts:  # no key string holds a space: the old ones meet no record again
@@ -162,7 +163,7 @@ def _begin_anew(connection: Connection, feed_id: int, parts: Sequence[str]) -> N
 def save_shape(connection: Connection, feed_id: int, shape: Shape, *, proven: bool) -> None:
     """Store what was learned from the first page with records, and whether its key needs no proof."""
     connection.execute(
-        "UPDATE feeds SET key = ?, updated_at = ?, created_at = ?, proven = max(proven, ?) WHERE id = ?",
+        "UPDATE feeds SET key = ?, updated_at = ?, created_at = ?, proven = proven OR ? WHERE id = ?",
         (msgspec.json.encode(shape.key).decode(), shape.updated_at, shape.created_at, proven, feed_id),
     )
 

@@ -25,6 +25,7 @@ from dockbell.ports import (
 )
 from dockbell.stores.sql.connection import Connection
 from dockbell.stores.sql.delivery import find_extents
+from dockbell.stores.sql.dialect import BY_ROW, IS_HELD
 from dockbell.stores.sql.runs import RUN, read_run
 from dockbell.stores.sql.transaction import micros, moment, reading
 
@@ -35,8 +36,8 @@ _RECORD: Final = (
 )
 
 _THERE: Final = (
-    "FROM records NOT INDEXED JOIN bodies ON record = id"
-    " WHERE feed = ? AND gone_at IS NULL AND id > ? AND instr(key, ' ') = 0 ORDER BY id LIMIT ?"
+    f"FROM records {BY_ROW} JOIN bodies ON record = id"
+    " WHERE feed = ? AND gone_at IS NULL AND id > ? AND key NOT LIKE '% %' ORDER BY id LIMIT ?"
 )
 
 
@@ -44,7 +45,9 @@ def load_sinks(connection: Connection) -> Sequence[SinkState]:
     """Return how far each sink has come that the store knows, by name."""
     found = {
         sink: Found(Condition(condition), from_micros(since), reason)
-        for sink, condition, since, reason in connection.execute("SELECT * FROM conditions")
+        for sink, condition, since, reason in connection.execute(
+            "SELECT sink, condition, since, reason FROM conditions"
+        )
     }
     return [
         SinkState(
@@ -61,7 +64,7 @@ def load_sinks(connection: Connection) -> Sequence[SinkState]:
             found.get(name),
         )
         for name, owed, blocked, dead, oldest, error, held, replays, paused, paused_at in connection.execute(
-            """
+            f"""
             SELECT name,
                 (SELECT coalesce(sum(feeds.sequence - positions.sequence), 0) FROM positions
                     JOIN feeds ON feeds.id = positions.feed WHERE positions.sink = name)
@@ -82,7 +85,7 @@ def load_sinks(connection: Connection) -> Sequence[SinkState]:
                         WHERE blocked.sink = name)),
                 coalesce((SELECT error FROM blocked WHERE blocked.sink = name AND error <> ''
                     ORDER BY due LIMIT 1), ''),
-                (SELECT count(*) FROM blocked WHERE blocked.sink = name AND held = 1),
+                (SELECT count(*) FROM blocked WHERE blocked.sink = name AND {IS_HELD}),
                 (SELECT count(*) FROM replays WHERE replays.sink = name),
                 (SELECT reason FROM pauses WHERE pauses.sink = name),
                 (SELECT paused_at FROM pauses WHERE pauses.sink = name)
@@ -263,7 +266,7 @@ def read_readings(connection: Connection, after: datetime) -> Mapping[Feed, Sequ
     readings: dict[Feed, list[tuple[datetime, datetime]]] = {}
     for source, resource, known_at, ended_at in connection.execute(
         "SELECT source, resource, coalesce(sent_at, asked_at), ended_at FROM runs JOIN feeds ON feeds.id = feed"
-        " WHERE ended_at > ? AND complete = 1 AND kind <> ? ORDER BY ended_at",
+        " WHERE ended_at > ? AND complete = true AND kind <> ? ORDER BY ended_at",
         (to_micros(after), RunKind.TRAILING),
     ):
         readings.setdefault(Feed(source, resource), []).append((from_micros(known_at), from_micros(ended_at)))

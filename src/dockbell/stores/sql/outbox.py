@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 from dockbell.core.comparing.page_diff import Note
 from dockbell.core.model import Change, Event, Statement, Via
 from dockbell.core.moment import to_micros
 from dockbell.ports import Compose
 from dockbell.stores.sql.connection import Connection
-from dockbell.stores.sql.transaction import micros
+from dockbell.stores.sql.transaction import micros, upsert
+
+PUT_BODY: Final = upsert("bodies", ["record"], "body")
 
 
 def last_sequence(connection: Connection, feed_id: int) -> int:
@@ -37,7 +40,8 @@ def append_events(
         events += compose(item, sequence + len(events) + 1)
     recorded_at = to_micros(now)
     connection.executemany(
-        "INSERT INTO events VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO events (feed, sequence, key, id, type, change, revision, recorded_at, body, made_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (
                 feed_id,
@@ -69,7 +73,8 @@ def write_notes(
 ) -> None:
     """Write findings; ``numbers`` has the sequences of their changes, by the changes' ``id()``."""
     connection.executemany(
-        "INSERT INTO notes VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO notes (feed, key, at, via, finding, modified, fingerprint, sequence)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (
                 feed_id,

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from dockbell.core.moment import to_micros
 from dockbell.stores.sql.connection import Connection
 from dockbell.stores.sql.delivery import OWED
+from dockbell.stores.sql.dialect import IS_HELD, THEN_JOIN, values_of
 from dockbell.stores.sql.transaction import reading, transaction
 
 Place: TypeAlias = tuple[int, int]
@@ -46,7 +47,7 @@ def find_prunable(
             return Prunable(0, []), None
         named = json.dumps(sinks)
         (settled,) = connection.execute(
-            "SELECT min(sequence) FROM positions WHERE feed = ? AND sink IN (SELECT value FROM json_each(?))",
+            f"SELECT min(sequence) FROM positions WHERE feed = ? AND sink IN (SELECT value FROM {values_of('?')})",
             (feed, named),
         ).fetchone()
         rows = connection.execute(
@@ -69,15 +70,16 @@ def _find_unowed(
         sequence
         for table in ("dead_letters", "replays")
         for (sequence,) in connection.execute(
-            f"SELECT sequence FROM json_each(?) AS named CROSS JOIN {table}"
+            f"SELECT sequence FROM {values_of('?')} AS named {THEN_JOIN} {table}"
             f" ON {table}.sink = named.value AND feed = ? AND sequence BETWEEN ? AND ?",
             (sinks, feed, events[0][0], events[-1][0]),
         )
     }
     owed = dict(
         connection.execute(
-            "SELECT blocked.key, min(sequence) FROM json_each(?) AS found CROSS JOIN json_each(?) AS named"
-            " CROSS JOIN blocked ON blocked.sink = named.value AND feed = ? AND blocked.key = found.value GROUP BY 1",
+            f"SELECT blocked.key, min(sequence) FROM {values_of('?')} AS found CROSS JOIN {values_of('?')} AS named"
+            f" {THEN_JOIN} blocked ON blocked.sink = named.value AND feed = ? AND blocked.key = found.value"
+            " GROUP BY blocked.key",
             (json.dumps(list({key for _, key in events})), sinks, feed),
         ).fetchall()
     )
@@ -91,7 +93,9 @@ def prune_events(connection: Connection, prunable: Prunable, sinks: Sequence[str
         connection.executemany(
             "DELETE FROM events WHERE feed = ? AND sequence = ?", ((feed, sequence) for sequence, _ in events)
         )
-        connection.execute("UPDATE feeds SET pruned = max(pruned, ?) WHERE id = ?", (events[-1][0], feed))
+        connection.execute(
+            "UPDATE feeds SET pruned = :last WHERE id = :feed AND pruned < :last", {"last": events[-1][0], "feed": feed}
+        )
         _take_back_positions(connection, feed, events, sinks)
 
 
@@ -100,14 +104,14 @@ def _take_back_positions(
 ) -> None:
     """Let the position of a sink that left show which events of its blocked keys it has lost, should it come back."""
     connection.execute(
-        """
+        f"""
         UPDATE positions SET sequence = lost.first - 1 FROM (
-            SELECT away.sink, min(json_extract(went.value, '$[0]')) AS first FROM positions AS away
-                CROSS JOIN json_each(:gone) AS went
-                CROSS JOIN blocked ON blocked.sink = away.sink AND blocked.feed = :feed
-                    AND blocked.key = json_extract(went.value, '$[1]')
-                    AND blocked.sequence <= json_extract(went.value, '$[0]')
-            WHERE away.feed = :feed AND away.sink NOT IN (SELECT value FROM json_each(:sinks)) GROUP BY away.sink
+            SELECT away.sink, min(CAST(went.value ->> 0 AS INTEGER)) AS first FROM positions AS away
+                CROSS JOIN {values_of(":gone")} AS went
+                {THEN_JOIN} blocked ON blocked.sink = away.sink AND blocked.feed = :feed
+                    AND blocked.key = (went.value ->> 1)
+                    AND blocked.sequence <= CAST(went.value ->> 0 AS INTEGER)
+            WHERE away.feed = :feed AND away.sink NOT IN (SELECT value FROM {values_of(":sinks")}) GROUP BY away.sink
         ) AS lost WHERE positions.sink = lost.sink AND feed = :feed AND positions.sequence >= lost.first
         """,
         {"feed": feed, "gone": json.dumps(gone), "sinks": json.dumps(sinks)},
@@ -119,8 +123,8 @@ def forget_letters(connection: Connection, before: datetime, now: datetime) -> M
     died, counts = to_micros(before), Counter[str]()
     with transaction(connection):
         connection.execute(
-            """
-            UPDATE blocked SET held = 0, attempts = 0, due = ?, sequence = sequence + 1 WHERE held = 1 AND EXISTS (
+            f"""
+            UPDATE blocked SET held = false, attempts = 0, due = ?, sequence = sequence + 1 WHERE {IS_HELD} AND EXISTS (
                 SELECT 1 FROM dead_letters AS letter WHERE letter.sink = blocked.sink AND letter.feed = blocked.feed
                     AND letter.sequence = blocked.sequence AND letter.key = blocked.key AND died_at < ?)
             """,
@@ -160,7 +164,7 @@ def prune_history(connection: Connection, before: datetime, limit: int) -> int:
 def find_owing(connection: Connection, sinks: Sequence[str], before: datetime) -> Sequence[str]:
     """Return which of the sinks owe events that were recorded before then; the one that owes the oldest first."""
     found = connection.execute(
-        f"SELECT sink FROM ({OWED}) WHERE sink IN (SELECT value FROM json_each(?)) AND recorded_at < ?"
+        f"SELECT sink FROM ({OWED}) AS owed WHERE sink IN (SELECT value FROM {values_of('?')}) AND recorded_at < ?"
         " GROUP BY sink ORDER BY min(recorded_at)",
         (json.dumps(sinks), to_micros(before)),
     )

@@ -64,8 +64,8 @@ def purge(
                 connection.execute("DELETE FROM records WHERE id = ?", (row,))
                 continue
             connection.execute(
-                "UPDATE records SET raw_hash = :none, fingerprint = :none, superseded = NULL, held = 0, dormant = 0,"
-                " suspected_at = NULL, there_at = NULL, missing_at = NULL, absences = 0, gone_at = :gone,"
+                "UPDATE records SET raw_hash = :none, fingerprint = :none, superseded = NULL, held = false,"
+                " dormant = 0, suspected_at = NULL, there_at = NULL, missing_at = NULL, absences = 0, gone_at = :gone,"
                 " revision = :revision WHERE id = :row",
                 {"none": PURGED, "gone": gone_at or at, "revision": revision + is_news, "row": row},
             )

@@ -12,6 +12,7 @@ from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.publishing.settlement import DeadLetter
 from dockbell.ports import Candidate, DeadGroup, Extent, Hurried, Offered, Reach, Selection, Undelivered
 from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.dialect import THEN_JOIN, values_of
 from dockbell.stores.sql.transaction import transaction
 
 _FEED_ID: Final = "(SELECT id FROM feeds WHERE source = :source AND resource = :resource)"
@@ -66,7 +67,7 @@ def read_candidates(
     }
     for name, given in (("key", selection.keys), ("id", selection.ids)):
         if given:
-            conditions.append(f"events.{name} IN (SELECT value FROM json_each(:{name}))")
+            conditions.append(f"events.{name} IN (SELECT value FROM {values_of(f':{name}')})")
             values[name] = json.dumps(given)
     for relation, moment in ((">=", selection.since), ("<", selection.until)):
         if moment is not None:
@@ -112,15 +113,17 @@ def offer(connection: Connection, sink: str, feed: Feed, events: Sequence[tuple[
         heads = [event for event in events if event in on_hold]
         others = [event for event in events if event not in on_hold]
         connection.executemany(
-            f"UPDATE blocked SET held = 0, attempts = 0, due = {to_micros(now)}"
+            f"UPDATE blocked SET held = false, attempts = 0, due = {to_micros(now)}"
             " WHERE sink = ? AND feed = ? AND sequence = ? AND key = ?",
             ((sink, feed_id, *event) for event in heads),
         )
         there = [event for event in others if event in kept]
-        connection.executemany(
-            "INSERT OR REPLACE INTO replays (sink, feed, sequence, key) VALUES (?, ?, ?, ?)",
-            ((sink, feed_id, *event) for event in there),
-        )
+        replays = [(sink, feed_id, *event) for event in there]
+        for statement in (  # not ON CONFLICT: it would keep the number
+            "DELETE FROM replays WHERE sink = ? AND feed = ? AND sequence = ? AND key = ?",
+            "INSERT INTO replays (sink, feed, sequence, key) VALUES (?, ?, ?, ?)",
+        ):
+            connection.executemany(statement, replays)
         _bury_no_longer(connection, sink, feed_id, [*heads, *there])
     return Offered(len(there), len(heads), len(others) - len(there))
 
@@ -166,7 +169,7 @@ def read_dead(
     rows = connection.execute(
         f"""
         SELECT dead.sink, source, resource, dead.key, dead.sequence, dead.attempts, died_at, dead.error,
-            type, coalesce(positions.origin = dead.sequence, 0), coalesce(blocked.held, 0)
+            type, coalesce(positions.origin = dead.sequence, false), coalesce(blocked.held, false)
         FROM dead_letters AS dead JOIN feeds ON feeds.id = dead.feed
         LEFT JOIN events ON events.feed = dead.feed AND events.sequence = dead.sequence AND events.key = dead.key
         LEFT JOIN blocked ON blocked.sink = dead.sink AND blocked.feed = dead.feed AND blocked.key = dead.key
@@ -194,8 +197,8 @@ def discard(connection: Connection, sink: str, feed: Feed, events: Sequence[tupl
         on_hold = _find_on_hold(connection, sink, feed_id)
         heads = [event for event in events if event in on_hold]
         connection.executemany(
-            f"UPDATE blocked SET held = 0, sequence = sequence + 1, attempts = 0, due = {to_micros(now)}, error = ''"
-            " WHERE sink = ? AND feed = ? AND sequence = ? AND key = ?",
+            f"UPDATE blocked SET held = false, sequence = sequence + 1, attempts = 0,"
+            f" due = {to_micros(now)}, error = '' WHERE sink = ? AND feed = ? AND sequence = ? AND key = ?",
             ((sink, feed_id, *event) for event in heads),
         )
         _bury_no_longer(connection, sink, feed_id, events)
@@ -214,10 +217,10 @@ def _narrow(sink: str | None, selection: Selection) -> tuple[str, dict[str, Any]
         conditions.append("dead.sink = :sink")
         values["sink"] = sink
     if selection.feeds:
-        conditions.append("source || '/' || resource IN (SELECT value FROM json_each(:feeds))")
+        conditions.append(f"source || '/' || resource IN (SELECT value FROM {values_of(':feeds')})")
         values["feeds"] = json.dumps([str(feed) for feed in selection.feeds])
     if selection.keys:
-        conditions.append("dead.key IN (SELECT value FROM json_each(:keys))")
+        conditions.append(f"dead.key IN (SELECT value FROM {values_of(':keys')})")
         values["keys"] = json.dumps(selection.keys)
     for relation, bound in ((">=", selection.first), ("<=", selection.last)):
         if bound is not None:
@@ -238,7 +241,7 @@ def _find_on_hold(connection: Connection, sink: str, feed_id: int) -> set[tuple[
         connection.execute(
             "SELECT blocked.sequence, blocked.key FROM blocked JOIN dead_letters AS dead ON dead.sink = blocked.sink"
             " AND dead.feed = blocked.feed AND dead.sequence = blocked.sequence AND dead.key = blocked.key"
-            " WHERE blocked.sink = ? AND blocked.feed = ? AND held = 1",
+            " WHERE blocked.sink = ? AND blocked.feed = ? AND held = true",
             (sink, feed_id),
         )
     )
@@ -250,8 +253,8 @@ def _find_kept(
     """Return those that can be sent: events that are kept, and stored records that have the number of the origin."""
     found = set(
         connection.execute(
-            # Were the join left open, the whole index of the keys would be gone through instead.
-            "SELECT sequence, events.key FROM json_each(?) CROSS JOIN events ON feed = ? AND sequence = value",
+            f"SELECT sequence, events.key FROM {values_of('?')} AS wanted {THEN_JOIN} events"
+            " ON feed = ? AND sequence = wanted.value",
             (json.dumps([sequence for sequence, _ in events]), feed_id),
         )
     )
@@ -267,7 +270,8 @@ def _bury_no_longer(connection: Connection, sink: str, feed_id: int, events: Seq
     )
     # What an operator has decided the relay must not decide as well.
     connection.execute(
-        "INSERT INTO receivers (sink, decided) VALUES (?, 1) ON CONFLICT (sink) DO UPDATE SET decided = decided + 1",
+        "INSERT INTO receivers (sink, decided) VALUES (?, 1)"
+        " ON CONFLICT (sink) DO UPDATE SET decided = receivers.decided + 1",
         (sink,),
     )
 
@@ -278,8 +282,9 @@ def _bury_no_longer(connection: Connection, sink: str, feed_id: int, events: Seq
 def pause(connection: Connection, sink: str, reason: str, now: datetime) -> bool:
     """Have a sink take nothing until :func:`resume`; return whether it was not paused already."""
     with transaction(connection):
+        statement = "INSERT INTO pauses (sink, paused_at, reason) VALUES (?, ?, ?) ON CONFLICT (sink) DO NOTHING"
         values = (sink, to_micros(now), reason)
-        return connection.execute("INSERT OR IGNORE INTO pauses VALUES (?, ?, ?)", values).rowcount > 0
+        return connection.execute(statement, values).rowcount > 0
 
 
 def resume(connection: Connection, sink: str, now: datetime) -> bool:
@@ -297,17 +302,20 @@ def hurry(connection: Connection, sink: str, now: datetime) -> Hurried:
         return _hurry(connection, sink, now)
 
 
+_AT_ONCE: Final = "CASE WHEN due < :now THEN due ELSE :now END"
+
+
 def _hurry(connection: Connection, sink: str, now: datetime) -> Hurried:
     keys = connection.execute(
-        "UPDATE blocked SET due = min(due, :now), planned_at = NULL WHERE sink = :sink AND NOT held",
+        f"UPDATE blocked SET due = {_AT_ONCE}, planned_at = NULL WHERE sink = :sink AND held = false",
         {"sink": sink, "now": to_micros(now)},
     ).rowcount
     replays = connection.execute(
-        "UPDATE replays SET due = min(due, :now) WHERE sink = :sink", {"sink": sink, "now": to_micros(now)}
+        f"UPDATE replays SET due = {_AT_ONCE} WHERE sink = :sink", {"sink": sink, "now": to_micros(now)}
     ).rowcount
     connection.execute(
         "INSERT INTO receivers (sink, hurried) VALUES (?, 1)"
-        " ON CONFLICT (sink) DO UPDATE SET asked_at = NULL, until = NULL, hurried = hurried + 1",
+        " ON CONFLICT (sink) DO UPDATE SET asked_at = NULL, until = NULL, hurried = receivers.hurried + 1",
         (sink,),
     )
     return Hurried(keys, replays)

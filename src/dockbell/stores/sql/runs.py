@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -19,7 +19,7 @@ from dockbell.ports import (
     Tally,
 )
 from dockbell.stores.sql.connection import Connection
-from dockbell.stores.sql.transaction import micros, moment
+from dockbell.stores.sql.transaction import micros, moment, upsert
 
 RUN = "kind, asked_at, since, ended_at, pages, records, events, problem, tally, sent_at"
 
@@ -69,8 +69,8 @@ def load_failed(connection: Connection, feed_id: int) -> RunRecord | None:
 
 def load_failing(connection: Connection, feed_id: int) -> Failing | None:
     """Return the passes that ended incomplete since the last complete one."""
-    where = "feed = ? AND kind = ? AND complete = 0 AND id > (SELECT coalesce(max(id), 0) FROM runs WHERE feed = ?"
-    where += " AND kind = ? AND complete = 1)"
+    where = "feed = ? AND kind = ? AND complete = false AND id > (SELECT coalesce(max(id), 0) FROM runs WHERE feed = ?"
+    where += " AND kind = ? AND complete = true)"
     about = (feed_id, RunKind.PASS) * 2
     count, since, last = connection.execute(
         f"SELECT count(*), min(ended_at), max(id) FROM runs WHERE {where}", about
@@ -106,11 +106,14 @@ def save_run(connection: Connection, feed_id: int, run: RunRecord) -> None:
 # Checkpoints ---------------------------------------------------------------------------------------------------------
 
 
+_PUT_CHECKPOINT: Final = upsert("checkpoints", ["feed"], "cursor", "walk", "seen", "rows", "saved_at")
+
+
 def save_checkpoint(connection: Connection, feed_id: int, checkpoint: Checkpoint) -> None:
     """Store how far a pass has come."""
     seen, rows = (zlib.compress(each.to_bytes(), 1) for each in (checkpoint.seen, checkpoint.rows))
     connection.execute(
-        "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?, ?)",
+        _PUT_CHECKPOINT,
         (feed_id, checkpoint.cursor, checkpoint.walk.decode(), seen, rows, to_micros(checkpoint.saved_at)),
     )
 
@@ -135,8 +138,8 @@ def load_checkpoint(connection: Connection, feed_id: int) -> Checkpoint | None:
 def load_reached(connection: Connection) -> dict[Feed, Reached]:
     """Return how far the passes have come that may go on."""
     rows = connection.execute(
-        "SELECT source, resource, walk ->> '$.pages', walk ->> '$.records', walk ->> '$.events', saved_at"
-        " FROM checkpoints JOIN feeds ON feeds.id = feed"
+        "SELECT source, resource, CAST(walk ->> 'pages' AS INTEGER), CAST(walk ->> 'records' AS INTEGER),"
+        " CAST(walk ->> 'events' AS INTEGER), saved_at FROM checkpoints JOIN feeds ON feeds.id = feed"
     )
     return {
         Feed(source, resource): Reached(pages, records, events, from_micros(saved_at))

@@ -28,13 +28,15 @@ from dockbell.core.moment import to_micros
 from dockbell.ports import Committed, Compose
 from dockbell.stores.sql.connection import Connection
 from dockbell.stores.sql.details import amend_details, queue_details
-from dockbell.stores.sql.outbox import append_events, last_sequence, write_notes
-from dockbell.stores.sql.transaction import marks, moment, portions, transaction
+from dockbell.stores.sql.dialect import BY_ROW
+from dockbell.stores.sql.outbox import PUT_BODY, append_events, last_sequence, write_notes
+from dockbell.stores.sql.transaction import marks, moment, portions, transaction, upsert
 
 _BAD_BODY_MOST: Final = 65_536
 _BAD_MOST: Final = 1000
 """Records in quarantine per feed: those without a key may look new each time."""
 _KEY: Final = itemgetter(-1)
+_PUT_HOLD: Final = upsert("holds", ["record"], "fingerprint", "asked_at", "body")
 _DELETE_HOLD: Final = "DELETE FROM holds WHERE record = ?"
 
 
@@ -51,7 +53,7 @@ class FeedSnapshots:
         for some in portions(keys):
             rows = self.connection.execute(
                 "SELECT id, raw_hash, fingerprint, modified, revision, gone_at,"
-                " suspected_at IS NOT NULL OR dormant, superseded, held, key"
+                " suspected_at IS NOT NULL OR dormant <> 0, superseded, held, key"
                 f" FROM records WHERE feed = ? AND key IN ({marks(some)})",
                 (self.feed_id, *some),
             ).fetchall()
@@ -147,7 +149,8 @@ def _write_snapshots(connection: Connection, feed_id: int, writes: Sequence[Writ
         ),
     )
     connection.executemany(
-        "INSERT INTO bodies VALUES (?, ?)", ((row, write.body) for row, write in enumerate(new, start=first))
+        "INSERT INTO bodies (record, body) VALUES (?, ?)",
+        ((row, write.body) for row, write in enumerate(new, start=first)),
     )
     old = [write for write in writes if write.row is not None]
     connection.executemany(
@@ -159,7 +162,7 @@ def _write_snapshots(connection: Connection, feed_id: int, writes: Sequence[Writ
         ),
     )
     connection.executemany(
-        "INSERT OR REPLACE INTO bodies VALUES (?, ?)",
+        PUT_BODY,
         ((write.row, write.body) for write in old if write.body is not None),
     )
     return range(first, first + len(new))
@@ -167,18 +170,20 @@ def _write_snapshots(connection: Connection, feed_id: int, writes: Sequence[Writ
 
 def _write_holds(connection: Connection, page_diff: PageDiff) -> None:
     connection.executemany(_DELETE_HOLD, ((row,) for row in page_diff.released))
-    connection.executemany("UPDATE records SET held = 0 WHERE id = ?", ((row,) for row in page_diff.released))
+    connection.executemany("UPDATE records SET held = false WHERE id = ?", ((row,) for row in page_diff.released))
     connection.executemany(
-        "INSERT OR REPLACE INTO holds VALUES (?, ?, ?, ?)",
+        _PUT_HOLD,
         ((held.row, held.hold.fingerprint, held.hold.asked_at, held.body) for held in page_diff.holds),
     )
-    connection.executemany("UPDATE records SET held = 1 WHERE id = ?", ((held.row,) for held in page_diff.holds))
+    connection.executemany("UPDATE records SET held = true WHERE id = ?", ((held.row,) for held in page_diff.holds))
 
 
 def _write_quarantine(connection: Connection, feed_id: int, bad: Sequence[Bad], at: int) -> None:
     connection.executemany(
-        "INSERT INTO quarantine VALUES (:feed, :digest, :key, :problem, :body, :at, :at)"
-        " ON CONFLICT DO UPDATE SET last_at = :at, problem = excluded.problem, body = excluded.body",
+        "INSERT INTO quarantine (feed, digest, key, problem, body, first_at, last_at)"
+        " VALUES (:feed, :digest, :key, :problem, :body, :at, :at)"
+        " ON CONFLICT (feed, digest) DO UPDATE SET"
+        " last_at = excluded.last_at, problem = excluded.problem, body = excluded.body",
         (
             {
                 "feed": feed_id,
@@ -217,7 +222,7 @@ def decide(
     """Publish records that the second pass left undecided, or take them for baseline; return how many."""
     with transaction(connection):
         rows = connection.execute(
-            "SELECT id, body FROM records NOT INDEXED JOIN bodies ON record = id"
+            f"SELECT id, body FROM records {BY_ROW} JOIN bodies ON record = id"
             " WHERE feed = ? AND raw_hash = ? AND gone_at IS NULL ORDER BY id LIMIT ?",
             (feed_id, UNDECIDED, limit),
         ).fetchall()
@@ -256,9 +261,8 @@ def emit_snapshots(
         if emitted is None:
             return 0
         rows = connection.execute(
-            # By the rows' own order: the index on the feed would sort all of them for each portion.
-            "SELECT id, body, modified FROM records NOT INDEXED JOIN bodies ON record = id"
-            " WHERE feed = ? AND id > ? AND revision = 0 AND length(raw_hash) = 16 AND gone_at IS NULL AND NOT dormant"
+            f"SELECT id, body, modified FROM records {BY_ROW} JOIN bodies ON record = id"
+            " WHERE feed = ? AND id > ? AND revision = 0 AND length(raw_hash) = 16 AND gone_at IS NULL AND dormant = 0"
             " ORDER BY id LIMIT ?",
             (feed_id, emitted, limit),
         ).fetchall()

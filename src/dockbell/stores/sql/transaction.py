@@ -47,6 +47,16 @@ def marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
 
 
+def upsert(table: str, key: Sequence[str], *others: str) -> str:
+    """Return the statement that writes a row, over the one that has its key."""
+    columns = (*key, *others)
+    changes = ", ".join(f"{name} = excluded.{name}" for name in others)
+    return (
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks(columns)})"
+        f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
+    )
+
+
 def micros(moment: datetime | None) -> int | None:
     """Return a time as stored."""
     return None if moment is None else to_micros(moment)

@@ -84,7 +84,7 @@ class OutboxReader:
         self._told: set[Answer] = set()
         self._sifted: Counter[bool] = Counter()
 
-    def take_in(self, starts: Mapping[Feed, StartOffset]) -> None:
+    def add_feeds(self, starts: Mapping[Feed, StartOffset]) -> None:
         """Take in the feeds among these that are not known yet; the queue knows them."""
         self._starts = {**starts, **self._starts}
         self._news_read = -1
@@ -94,7 +94,7 @@ class OutboxReader:
     async def read_ahead(self) -> bool:
         """Take new events from the outbox; return whether more is to be read although nothing calls for it."""
         queue = self._queue
-        if queue.room < queue.read_ahead // 2:
+        if queue.capacity < queue.read_ahead // 2:
             return False
         news = self._store.outbox.rings
         if news != self._news_read:
@@ -104,7 +104,7 @@ class OutboxReader:
         behind = [feed for feed in queue.feeds if self._is_behind(feed)]
         for number, feed in enumerate(behind):
             # Each may fill its part of the room, and what those before it have left: no backlog delays another feed.
-            most = max(1, queue.room // (len(behind) - number))
+            most = max(1, queue.capacity // (len(behind) - number))
             if (row := queue.backfill_from(feed)) is not None:
                 is_hungry |= await self._tell(feed, row, min(most, _TOLD_AT_ONCE))
                 continue
@@ -118,7 +118,7 @@ class OutboxReader:
             queue.admit(feed, wanted, through)
             self._tell_sifted(feed)
             # Where hardly any passed, nothing may be in flight whose end would call for more.
-            is_hungry |= through < end and queue.room >= queue.read_ahead // 2
+            is_hungry |= through < end and queue.capacity >= queue.read_ahead // 2
         for answer, count in self._unanswered.items():
             self._telemetry.emit(FilterUnanswered(self._sink, answer, count, is_first=answer not in self._told))
             self._told.add(answer)

@@ -214,9 +214,9 @@ class Relay:
         self._origins = {feed: start.origin for feed, start in starts.items()}
         self._queue = self._make_queue()
         if knows_receiver:
-            self._queue.follow(before)
+            self._queue.inherit_blame(before)
         now = self._now()
-        self._queue.keep_pace(before, now)
+        self._queue.inherit_spacing(before, now)
         self._queue.restore(positions, blocked, starts, now, None if knows_receiver else controls.pause)
         self._outbox_reader = self._make_outbox_reader(starts)
         probe_at = self._queue.breaker.probe_at
@@ -382,7 +382,7 @@ class Relay:
         steady_at = self._steady()
         step = (now - self._looked_at) - (steady_at - self._steady_at)
         if step > _STEP_MOST:
-            self._queue.put_off(step)
+            self._queue.shift_pause(step)
         self._looked_at, self._steady_at = now, steady_at
 
     async def _look(self) -> None:
@@ -405,7 +405,7 @@ class Relay:
             self._queue.forget_refusals()
         if controls.hurried != self._hurried:
             self._hurried = controls.hurried
-            self._queue.hurry(self._now())  # the operator knows better
+            self._queue.retry_now(self._now())  # the operator knows better
             self._bell.ring()
         if controls.replay_at != self._outbox_reader.replay_at and not (
             self._outbox_reader.replays or self._queue.is_replaying
@@ -428,8 +428,8 @@ class Relay:
         """Begin with feeds that are new since the session began; what is under way in the others goes on."""
         starts = await self._store.load_starts(self._sink.name)
         positions, _ = await self._store.load_queue(self._sink.name)
-        self._queue.take_in(positions, starts)
-        self._outbox_reader.take_in(starts)
+        self._queue.add_feeds(positions, starts)
+        self._outbox_reader.add_feeds(starts)
         self._origins = {feed: start.origin for feed, start in starts.items()} | dict(self._origins)
         self._bell.ring()
 

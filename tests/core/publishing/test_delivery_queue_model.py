@@ -132,7 +132,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.replay()
 
     def read_ahead(self) -> None:
-        if self.queue.room <= 0:
+        if self.queue.capacity <= 0:
             return
         if (row := self.queue.backfill_from(FEED)) is not None:
             rows = list(enumerate(self.stored))[row + 1 if row else 0 : row + 3]
@@ -141,7 +141,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.queue.admit_backfill(FEED, told, end, is_read=end == len(self.stored) - 1)
             return
         frontier = self.queue.frontier(FEED)
-        more = self.outbox[frontier : frontier + self.queue.room]
+        more = self.outbox[frontier : frontier + self.queue.capacity]
         if more:
             self.queue.admit(FEED, filter(self.passes, more), more[-1].sequence)
 

@@ -234,7 +234,7 @@ def test_what_waits_is_due_at_once_when_an_operator_says_so() -> None:
     queue.settle(events[0], FAILED, NOON, 0)
     queue.settle(events[1], BUSY, NOON, 0)
     queue.checkpoint(NOON)
-    queue.hurry(at(1))
+    queue.retry_now(at(1))
     resume_all(queue, events, at(1))
     assert sorted(sequences(queue.take(at(1)))) == [1, 2]
 
@@ -243,7 +243,7 @@ def test_a_key_that_is_held_waits_on_whatever_is_hurried() -> None:
     queue, _ = make_queue("a")
     queue.holds = True
     deliver(queue, REFUSED, NOON)
-    queue.hurry(at(1))
+    queue.retry_now(at(1))
     assert queue.due(at(1), 99) == []
 
 

@@ -151,7 +151,7 @@ def test_entries_that_are_set_anew_again_and_again_do_not_pile_up() -> None:
         queue.take(now)
         queue.settle(event, FAILED, now, 0)
         queue._block(Blocked(FEED, "a", 1, 8, now))
-    assert len(queue._due) <= 1100
+    assert len(queue._blocked._due) <= 1100
 
 
 @pytest.mark.parametrize("outcome", [FAILED, REFUSED])
@@ -225,10 +225,10 @@ def test_what_waits_for_its_next_attempt_does_not_wait_for_a_clock_that_was_set_
 def test_a_key_with_more_events_than_can_be_read_ahead_does_not_keep_others_from_being_read() -> None:
     queue, events = make_queue(*["hot"] * 1000, window=2)
     assert [event.sequence for event, _ in queue.take(NOON)] == [1]
-    assert queue.room == 0
+    assert queue.capacity == 0
     queue.settle(events[0], DELIVERED, NOON, 0)
     queue.take(NOON)
     settlement = queue.checkpoint(NOON)
-    assert queue.room == 1000
+    assert queue.capacity == 1000
     assert settlement.positions == {FEED: 1000}
     assert {(entry.key, entry.sequence, entry.attempts) for entry in settlement.blocked.values()} == {("hot", 2, 0)}

@@ -155,14 +155,14 @@ def test_keys_that_fail_as_probes_are_not_remembered() -> None:
 def test_a_pause_that_was_asked_for_goes_on_as_long_by_a_clock_that_was_set_forward() -> None:
     breaker = Breaker()
     breaker.fail(event("1"), Outcome(OutcomeKind.FAILED, "HTTP 429", timedelta(minutes=7)), NOW, NOW)
-    breaker.put_off(timedelta(hours=1))
+    breaker.shift_pause(timedelta(hours=1))
     assert (breaker.asked_at, breaker.probe_at) == (after(3600), after(3600 + 420))
 
 
 def test_a_pause_that_nobody_asked_for_ends_by_whatever_clock() -> None:
     breaker = Breaker()
     breaker.fail(event("1"), UNREACHABLE, NOW, NOW)
-    breaker.put_off(timedelta(hours=1))
+    breaker.shift_pause(timedelta(hours=1))
     assert breaker.probe_at == after(1)
 
 

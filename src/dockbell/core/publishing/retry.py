@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 from dockbell.core.model import Event, Feed, Outcome, OutcomeKind
+from dockbell.core.publishing.settlement import Pause, Place
 
 _JITTER_SHARE: Final = 0.1
 _STREAK: Final = 5
@@ -57,9 +58,14 @@ class Failure:
     at: datetime
 
     @property
-    def place(self) -> tuple[Feed, str]:
-        """The record."""
+    def place(self) -> Place:
+        """The event's key in its feed."""
         return self.feed, self.key
+
+
+def count_events(failures: Iterable[Failure]) -> int:
+    """Return of how many events some failures are."""
+    return len({(failure.place, failure.sequence) for failure in failures})
 
 
 @dataclass(slots=True)
@@ -90,9 +96,9 @@ class Breaker:
         return self.probe_at is not None
 
     @property
-    def speaks_against_receiver(self) -> bool:
-        """Whether nothing was taken of more than one event that was sent since the last success."""
-        return len({(failure.place, failure.sequence) for failure in self.streak}) > 1
+    def pause(self) -> Pause | None:
+        """The pause that the receiver has asked for."""
+        return None if self.asked_at is None or self.probe_at is None else Pause(self.asked_at, self.probe_at)
 
     def succeed(self, since: datetime) -> bool:
         """Note that the receiver took an event, in an attempt that began at ``since``; return whether it is closed.
@@ -117,7 +123,7 @@ class Breaker:
         self.asked_at = self._opened_at = asked_at
         self.probe_at, self.is_answered = until, True
 
-    def put_off(self, step: timedelta) -> None:
+    def shift_pause(self, step: timedelta) -> None:
         """Go on with a pause that the receiver has asked for by a clock that was set forward meanwhile."""
         if self.asked_at is not None and self.probe_at is not None:
             self.wait(self.asked_at + step, self.probe_at + step)
@@ -148,7 +154,7 @@ class Breaker:
             return opened
         if self._opened_at is None:
             if outcome.kind is OutcomeKind.UNREACHABLE or (
-                len(self.streak) >= _STREAK and self.speaks_against_receiver
+                len(self.streak) >= _STREAK and count_events(self.streak) > 1
             ):
                 self._opened_at = now
                 self.probe_at = now + self._pause

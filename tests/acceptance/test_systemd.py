@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from dockbell.web.crowd import count_places
+from dockbell.web.connection_limiter import count_connections
 from tests.brokers import find_free_port
 from tests.cli.programs import Program, run, started
 
@@ -135,7 +135,7 @@ def test_systemd_finds_the_service_well_shut_in(unit: Path) -> None:
 
 def test_strangers_cannot_take_all_files_and_connections_that_the_unit_allows() -> None:
     (limit,) = re.findall(r"(?m)^LimitNOFILE=(\d+)$", UNIT.read_text(encoding="utf-8"))
-    assert sum(count_places(int(limit))) < 1_000
+    assert sum(count_connections(int(limit))) < 1_000
 
 
 def test_every_command_of_the_unit_exists() -> None:

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from dockbell import app
-from dockbell.admin import looking
+from dockbell.admin import shared_read
 from dockbell.app import daemon as at_work
 from dockbell.app.daemon import Daemon
 from dockbell.app.scheduler import Scheduler
@@ -135,7 +135,7 @@ async def test_a_bug_met_by_a_reload_ends_nothing(tmp_path: Path, monkeypatch: p
 async def test_it_tells_how_many_reasons_there_are_to_look_and_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, web: str
 ) -> None:
-    monkeypatch.setattr(looking, "KEPT", timedelta(0))
+    monkeypatch.setattr(shared_read, "KEPT", timedelta(0))
     path = write(tmp_path)
     path.write_text(web + path.read_text())
     async with working(path, Ear()) as daemon:

@@ -127,7 +127,7 @@ async def _open_site(config: Config, store: Store, recent: Recent, telemetry: Te
         config.web,
         config=lambda: config,
         read_store=read_store,
-        page_view=page_view,
+        page_read_store=page_view,
         command_store=command_store,
         recent=recent,
         outbox=store.outbox,

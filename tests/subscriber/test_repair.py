@@ -26,7 +26,7 @@ from dockbell.subscriber import (
 )
 from dockbell.subscriber import Event as Parsed
 from dockbell.subscriber.repair import PullFeeds, read_position
-from dockbell.web.question import WAIT_MOST
+from dockbell.web.params import WAIT_MOST
 from tests.subscriber.pulling import Web, answering, batch, page, problem
 from tests.subscriber.stories import FEED, NOW, STEPS, Content, Story, deliver, render, same, store_lost, told
 

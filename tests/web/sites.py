@@ -123,7 +123,7 @@ class Served:
     async def until_waiting(self, readers: int) -> None:
         """Return when so many readers wait."""
         with anyio.fail_after(5):
-            while self.site.room.readers != readers:  # noqa: ASYNC110  # nobody rings when one sits down
+            while self.site.long_polls.readers != readers:  # noqa: ASYNC110  # nobody rings when one sits down
                 await anyio.sleep(0.002)
 
 
@@ -152,9 +152,9 @@ async def serve(
     async with AsyncExitStack() as stack:
         store = await SqliteStore.open(path, now=clock)
         stack.push_async_callback(store.aclose)
-        read_store, page_view = await SqliteReadStore.open(path), await SqliteReadStore.open(path)
+        read_store, page_read_store = await SqliteReadStore.open(path), await SqliteReadStore.open(path)
         stack.push_async_callback(read_store.aclose)
-        stack.push_async_callback(page_view.aclose)
+        stack.push_async_callback(page_read_store.aclose)
         command_store = await SqliteCommandStore.open(path)
         stack.push_async_callback(command_store.aclose)
         config, recent = configure(settings, **(tables or {})), Recent(clock, lambda: clock().timestamp())
@@ -167,7 +167,7 @@ async def serve(
             config.web,
             config=lambda: served.config,
             read_store=read_store,
-            page_view=page_view,
+            page_read_store=page_read_store,
             command_store=command_store,
             recent=recent,
             metrics=metrics,

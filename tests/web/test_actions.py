@@ -43,7 +43,7 @@ async def act(served: Served, place: str, body: Any = None) -> httpx.Response:
     return await served.client.post(place, json={} if body is None else body)
 
 
-async def look(served: Served, sink: str) -> SinkState:
+async def read_parts(served: Served, sink: str) -> SinkState:
     (state,) = [state for state in await served.read_store.load_sinks() if state.name == sink]
     return state
 
@@ -56,10 +56,10 @@ async def test_a_sink_is_paused_and_resumed(acting: Served, filled: Filled, ear:
     await acting.store.enroll("erp", "beginning")
     answer = await act(acting, "/sinks/erp/pause", {"reason": "moving house"})
     assert answer.json() == {"outcome": "it is paused; its events wait"}
-    assert (await look(acting, "erp")).paused == "moving house"
+    assert (await read_parts(acting, "erp")).paused == "moving house"
     assert (await act(acting, "/sinks/erp/pause")).json() == {"outcome": "it was paused already"}
     assert (await act(acting, "/sinks/erp/resume")).json() == {"outcome": "it goes on, with all that it is owed"}
-    assert (await look(acting, "erp")).paused == ""
+    assert (await read_parts(acting, "erp")).paused == ""
     assert (await act(acting, "/sinks/erp/resume")).json() == {"outcome": "it was not paused"}
     assert told(ear) == [
         "web: sink erp: paused: moving house, asked by 127.0.0.1",
@@ -86,7 +86,7 @@ async def test_dead_letters_that_are_chosen_are_sent_again(acting: Served, fille
     body = {"letters": [{"feed": "main/shipments", "sequence": 2, "key": "b"}]}
     answer = await act(acting, "/sinks/erp/dead/retry", body)
     assert answer.json() == {"outcome": "1 dead letters are to be sent again"}
-    state = await look(acting, "erp")
+    state = await read_parts(acting, "erp")
     assert (state.dead, state.replays) == (1, 1)
 
 
@@ -106,7 +106,7 @@ async def test_dead_letters_are_discarded_also_of_a_sink_that_is_gone(acting: Se
     assert (await act(acting, "/sinks/gone/dead/retry", {"all": True})).status_code == 404
     answer = await act(acting, "/sinks/gone/dead/discard", {"all": True})
     assert answer.json() == {"outcome": "1 dead letters are discarded"}
-    assert (await look(acting, "gone")).dead == 0
+    assert (await read_parts(acting, "gone")).dead == 0
 
 
 async def test_records_on_hold_go_on_when_their_dead_letter_is_discarded(acting: Served, filled: Filled) -> None:
@@ -135,7 +135,7 @@ async def test_which_dead_letters_must_be_said(acting: Served, filled: Filled) -
     for body in bodies:
         for place in ("/sinks/erp/dead/retry", "/sinks/erp/dead/discard"):
             assert (await act(acting, place, body)).status_code == 400
-    assert (await look(acting, "erp")).dead == 1
+    assert (await read_parts(acting, "erp")).dead == 1
 
 
 async def test_what_the_daemon_has_to_do_is_left_for_it(acting: Served, filled: Filled, ear: Ear) -> None:

@@ -67,9 +67,9 @@ async def test_whoever_takes_nothing_for_long_is_hung_up_on(
         whole = await filled.ask(limit=1000)
         async with slow_reader(served, f"{filled.events_url}?limit=1000", *headers) as reader:
             with anyio.fail_after(10):
-                while not len(served.site.crowd) > 1:  # noqa: ASYNC110  # nobody rings when somebody comes
+                while not len(served.site.limiter) > 1:  # noqa: ASYNC110  # nobody rings when somebody comes
                     await anyio.sleep(0.01)
-                while len(served.site.crowd) > 1:  # noqa: ASYNC110  # nor when somebody leaves
+                while len(served.site.limiter) > 1:  # noqa: ASYNC110  # nor when somebody leaves
                     await anyio.sleep(0.01)
             assert len(await read_on(reader)) < len(whole.content) / 2
     assert [record for record in caplog.records if record.exc_info] == []
@@ -156,7 +156,7 @@ async def test_nothing_is_read_for_whoever_has_gone(tmp_path: Path, monkeypatch:
                 while not reads:  # noqa: ASYNC110  # nobody rings
                     await anyio.sleep(0.01)
         with anyio.fail_after(10):
-            while len(served.site.crowd):  # noqa: ASYNC110  # nor when somebody leaves
+            while len(served.site.limiter):  # noqa: ASYNC110  # nor when somebody leaves
                 await anyio.sleep(0.01)
     assert len(reads) < 20  # of 40
 
@@ -168,12 +168,12 @@ def test_events_are_cut_into_portions_none_of_which_is_empty_or_too_large_but_fo
 
 
 async def test_what_is_held_is_given_back_and_one_answer_may_hold_more_than_there_is() -> None:
-    relieved: list[int] = []
-    allowance = Allowance(100, lambda: relieved.append(1))
+    dropped: list[int] = []
+    allowance = Allowance(100, lambda: dropped.append(1))
     with allowance.hold(500):
         with allowance.hold(0), pytest.raises(Problem):
             allowance.hold(1).__enter__()
-        assert relieved == [1]
+        assert dropped == [1]
     with allowance.hold(60), allowance.hold(40):
         assert allowance.held == 100
         waiting = anyio.Event()

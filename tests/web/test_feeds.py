@@ -142,7 +142,7 @@ async def test_a_client_that_goes_away_leaves_its_place(shared: Served) -> None:
 
 async def test_only_so_many_may_wait(shared: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     filled = await shared.fill("a")
-    monkeypatch.setattr(shared.site.room, "_most", 2)
+    monkeypatch.setattr(shared.site.long_polls, "_most", 2)
     async with anyio.create_task_group() as group:
         for _ in range(2):
             group.start_soon(lambda: filled.ask(after=position(filled, 1), wait="30s"))

@@ -11,15 +11,15 @@ import anyio
 import pytest
 from starlette.requests import Request
 
-from dockbell.admin import looking
+from dockbell.admin import shared_read
 from dockbell.admin.status import Status
 from dockbell.core.model import RunKind
 from dockbell.errors import StoreError
 from dockbell.ports import Condition, Found, RunRecord
 from dockbell.web import health
-from dockbell.web.caller import Caller
 from dockbell.web.health import Health
-from dockbell.web.parts import Lookout
+from dockbell.web.page_state import PageState
+from dockbell.web.principal import Principal
 from tests.fakes import NOON
 from tests.web.sites import Served, serve
 
@@ -29,7 +29,7 @@ WELL = {"status": "ready", "reasons": []}
 @pytest.fixture(autouse=True)
 def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have what a test changes seen at once."""
-    monkeypatch.setattr(looking, "KEPT", timedelta(0))
+    monkeypatch.setattr(shared_read, "KEPT", timedelta(0))
 
 
 @pytest.fixture
@@ -109,14 +109,14 @@ async def test_without_the_token_only_the_number_of_reasons_is_told(tmp_path: Pa
 
 
 async def test_however_many_ask_it_is_looked_once_a_second(site: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "KEPT", timedelta(hours=1))
-    looks, load = [], Lookout.load
+    monkeypatch.setattr(shared_read, "KEPT", timedelta(hours=1))
+    reads, load = [], PageState.load
 
-    async def look(lookout: Lookout) -> Status:
-        looks.append(1)
-        return await load(lookout)
+    async def read_parts(page_state: PageState) -> Status:
+        reads.append(1)
+        return await load(page_state)
 
-    monkeypatch.setattr(Lookout, "load", look)
+    monkeypatch.setattr(PageState, "load", read_parts)
 
     async def ask() -> None:
         assert (await site.client.get("/readyz")).json() == WELL
@@ -125,7 +125,7 @@ async def test_however_many_ask_it_is_looked_once_a_second(site: Served, monkeyp
         for _ in range(20):
             group.start_soon(ask)
     await ask()
-    assert len(looks) == 1
+    assert len(reads) == 1
 
 
 # A store that fails ---------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class Troubled:
 
     async def ask(self) -> tuple[int, bytes]:
         endpoint = Health(self.load, is_open=True)
-        scope = {"type": "http", "query_string": b"", "headers": [], "state": {"caller": Caller("127.0.0.1")}}
+        scope = {"type": "http", "query_string": b"", "headers": [], "state": {"principal": Principal("127.0.0.1")}}
         response = await endpoint.answer_ready(Request(scope))
         return response.status_code, bytes(response.body)
 

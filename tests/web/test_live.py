@@ -166,7 +166,7 @@ async def test_what_leaves_the_configuration_leaves_the_page(served: Served) -> 
 
 
 async def test_only_so_many_look_at_once(served: Served) -> None:
-    served.site.audience._most = 1
+    served.site.page_polls._most = 1
     async with opened(served) as page:
         await page.until("ready")
         answer = await served.client.get("/live")
@@ -200,4 +200,4 @@ async def test_when_dockbell_stops_the_stream_ends_at_once(served: Served) -> No
 async def test_its_headers_can_be_asked_for_alone(served: Served) -> None:
     answer = await served.client.head("/live")
     assert answer.headers["content-type"] == "text/event-stream"
-    assert served.site.board.looks == 0
+    assert served.site.broadcast.reads == 0

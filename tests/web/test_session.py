@@ -28,7 +28,7 @@ async def sign_in(site: Served, token: str = TOKEN, **headers: str) -> httpx.Res
     return await site.client.post("/session", json={"token": token}, headers=headers)
 
 
-async def look(site: Served, **headers: str) -> dict[str, object]:
+async def read_parts(site: Served, **headers: str) -> dict[str, object]:
     answer = await site.client.get("/session", headers=headers)
     assert answer.status_code == 200
     told: dict[str, object] = answer.json()
@@ -39,10 +39,10 @@ NOBODY = {"signed_in": False, "can_act": False, "csrf": None, "needs_token": Tru
 
 
 async def test_whoever_shows_the_token_once_reads_and_acts_with_a_cookie(guarded: Served) -> None:
-    assert await look(guarded) == NOBODY
+    assert await read_parts(guarded) == NOBODY
     answer = await sign_in(guarded)
     csrf = answer.json()["csrf"]
-    assert await look(guarded) == {"signed_in": True, "can_act": True, "csrf": csrf, "needs_token": True}
+    assert await read_parts(guarded) == {"signed_in": True, "can_act": True, "csrf": csrf, "needs_token": True}
     assert (await guarded.client.get("/feeds")).status_code == 200
     act = await guarded.client.post("/sinks/erp/pause", json={}, headers={"x-dockbell-csrf": csrf})
     assert act.status_code == 200
@@ -77,17 +77,17 @@ async def test_a_wrong_token_begins_nothing(guarded: Served) -> None:
     answer = await sign_in(guarded, TOKEN + "x")
     assert answer.status_code == 401
     assert "set-cookie" not in answer.headers
-    assert await look(guarded) == NOBODY
-    assert await look(guarded, authorization=f"Bearer {TOKEN}x") == NOBODY
+    assert await read_parts(guarded) == NOBODY
+    assert await read_parts(guarded, authorization=f"Bearer {TOKEN}x") == NOBODY
 
 
 async def test_a_token_in_a_header_needs_no_session(guarded: Served) -> None:
-    known = await look(guarded, authorization=f"Bearer {TOKEN}")
+    known = await read_parts(guarded, authorization=f"Bearer {TOKEN}")
     assert known == {"signed_in": True, "can_act": True, "csrf": None, "needs_token": True}
 
 
 async def test_where_there_is_no_token_everybody_reads_and_nobody_acts(shared: Served) -> None:
-    assert await look(shared) == {"signed_in": False, "can_act": False, "csrf": None, "needs_token": False}
+    assert await read_parts(shared) == {"signed_in": False, "can_act": False, "csrf": None, "needs_token": False}
     for answer in (await sign_in(shared), await shared.client.post("/sinks/erp/pause", json={})):
         assert (answer.status_code, answer.json()["type"]) == (403, "urn:dockbell:problem:token")
         assert 'add token = { env = "DOCKBELL_WEB_TOKEN" } to [web]' in answer.json()["detail"]
@@ -96,7 +96,7 @@ async def test_where_there_is_no_token_everybody_reads_and_nobody_acts(shared: S
 async def test_another_token_ends_all_sessions(guarded: Served, tmp_path: Path) -> None:
     await sign_in(guarded)
     (tmp_path / "token").write_text("another")
-    assert await look(guarded) == NOBODY
+    assert await read_parts(guarded) == NOBODY
     assert (await guarded.client.get("/feeds")).status_code == 401
 
 
@@ -104,7 +104,7 @@ async def test_a_session_can_be_ended(guarded: Served) -> None:
     await sign_in(guarded)
     assert (await guarded.client.delete("/session")).status_code == 204
     assert not guarded.client.cookies
-    assert await look(guarded) == NOBODY
+    assert await read_parts(guarded) == NOBODY
     assert (await guarded.client.delete("/session")).status_code == 401
 
 
@@ -112,7 +112,7 @@ async def test_a_cookie_that_was_tampered_with_is_none(guarded: Served) -> None:
     await sign_in(guarded)
     ((name, cookie),) = guarded.client.cookies.items()
     guarded.client.cookies.clear()
-    assert (await look(guarded, cookie=f"other=1; {name}={cookie}"))["signed_in"]
+    assert (await read_parts(guarded, cookie=f"other=1; {name}={cookie}"))["signed_in"]
     for tampered in (
         "",
         cookie[:-1],
@@ -122,7 +122,7 @@ async def test_a_cookie_that_was_tampered_with_is_none(guarded: Served) -> None:
         "..",
         f"{int(time.time()) + 10**6}.{cookie.split('.', 1)[1]}",
     ):
-        assert await look(guarded, cookie=f"{name}={tampered}") == NOBODY
+        assert await read_parts(guarded, cookie=f"{name}={tampered}") == NOBODY
 
 
 async def test_a_session_ends_after_half_a_day_and_has_a_word_of_its_own() -> None:
@@ -148,9 +148,9 @@ async def test_two_dockbells_of_one_host_keep_a_session_each(guarded: Served, tm
         assert len(guarded.client.cookies) == 2
         names = set()
         for site in (guarded, other):
-            assert (await look(site))["signed_in"]
+            assert (await read_parts(site))["signed_in"]
             told = (await site.client.get("/openapi.json")).json()
             names.add(told["components"]["securitySchemes"]["session"]["name"])
         assert names == set(guarded.client.cookies)
         assert (await other.client.delete("/session")).status_code == 204
-        assert (await look(guarded))["signed_in"]
+        assert (await read_parts(guarded))["signed_in"]

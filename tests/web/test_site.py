@@ -30,7 +30,7 @@ def open_site(served: Served, listen: str, ear: Ear | None = None) -> Site:
         settings,
         config=lambda: served.config,
         read_store=served.read_store,
-        page_view=served.read_store,
+        page_read_store=served.read_store,
         command_store=served.command_store,
         recent=served.recent,
         outbox=served.store.outbox,

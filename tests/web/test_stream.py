@@ -108,7 +108,7 @@ async def test_a_reader_that_pruning_overtakes_is_sent_to_the_state(served: Serv
         await reader.sequences(1)
         await served.until_waiting(1)
         # It is held up while the next events are written and pruned.
-        held = served.site.room._turns[filled.feed]
+        held = served.site.long_polls._turns[filled.feed]
         async with held:
             served.store.outbox.ring()
             await filled.put("b", "c")

@@ -15,7 +15,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from dockbell.admin.looking import Outlook
+from dockbell.admin.shared_read import SharedRead
 from dockbell.admin.status import Status, find_reasons, load_status
 from dockbell.app import opening
 from dockbell.app.agent_task import AgentTask
@@ -86,7 +86,7 @@ class Daemon:
         self._scheduler = scheduler
         self._read_again = read_again
         self._supervisor = supervisor
-        self._outlook = Outlook(self._load_status)
+        self._shared_status = SharedRead(self._load_status)
         self._turn = anyio.Lock()
         self._feeds: dict[Feed, AgentTask] = {}
         self._relays: dict[str, AgentTask] = {}
@@ -117,7 +117,7 @@ class Daemon:
                     self._detecting.start_soon(self._recover)
                     self._detecting.start_soon(self._attend)
                     self._detecting.start_soon(self._reload_whenever, reloads)
-                    self._detecting.start_soon(self._outlook.run)
+                    self._detecting.start_soon(self._shared_status.run)
                     self._detecting.start_soon(self._supervisor.watch, self._look)
                     self._telemetry.emit(Started(agents.config.name, len(agents.readers), tuple(agents.relays)))
                     self._supervisor.ready(self._describe())
@@ -281,7 +281,7 @@ class Daemon:
                 config.web,
                 config=lambda: self._crew.config,
                 read_store=read_store,
-                page_view=page_view,
+                page_read_store=page_view,
                 command_store=command_store,
                 recent=self._recent,
                 outbox=self._crew.store.outbox,
@@ -340,10 +340,10 @@ class Daemon:
         await self._crew.store.check()
         if self._crew.store.trouble is not None:
             return str(self._crew.store.trouble)
-        outlook = self._outlook if self._site is None else self._site.site.outlook
+        shared_status = self._shared_status if self._site is None else self._site.site.shared_status
         try:
             with anyio.fail_after(_LOOK_MOST.total_seconds()):
-                reasons = find_reasons(await outlook.ask())
+                reasons = find_reasons(await shared_status.ask())
         except Exception as error:  # noqa: BLE001  # the watchdog is answered: the daemon works, whatever cannot be read
             return f"{self._describe()}; how they stand cannot be told: {str(error) or 'the store takes its time'}"
         if not reasons:

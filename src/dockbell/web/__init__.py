@@ -1,19 +1,20 @@
-"""What the daemon serves over HTTP: the status page, the pull feeds, numbers and health, and what an operator may do.
+"""The daemon's HTTP server: status page, pull feeds, stored records, metrics, health, and an operator's actions.
 
-- ``site``: the socket, and all of what follows on it until the daemon stops. ``connection``: limits of one connection.
-- ``places``: one table of all that there is, with whom it is for; ``place`` is its row, ``schemas`` the JSON of its
-  answers, ``openapi`` what describes it for machines.
-- ``gate``: who may ask, and what: before anything is routed. ``caller``: who that is, by ``tokens`` or ``session``;
-  ``guesses`` lets nobody try many. ``headers``: what every answer bears.
-- ``feeds``: events of a feed after a position, at once or as soon as there are some. ``stream``: the same without end.
-- ``state``: stored records, by pages or one by one. ``index``: what there is. ``waiting``: the readers that wait.
-- ``page/``: the status page, given out by ``assets``. ``live``: what it is told, seen by ``parts`` and put on one
-  ``board`` for all. ``events``, ``letters``, ``standing``: what it asks for. ``actions``: what it does.
-- ``health``, ``metrics``: what watches over the daemon asks.
-- ``question``: what a request asks for. ``position``, ``summary``, ``problem``.
+- ``site``: the socket and all parts. ``connection``, ``connection_limiter``, ``allowance``: limits of clients and
+  memory.
+- ``routes``: the table of all routes; ``route`` is its row, ``schemas`` the JSON of its responses, ``openapi`` the
+  document made of it.
+- ``gate``: checks a request before it is routed. ``principal``: its client, proven by ``tokens`` or ``session``;
+  ``brute_force`` limits wrong tokens. ``params``: its parameters and body. ``headers``: those of all responses.
+- ``feeds``: the events of a feed after a position. ``stream``: the same without end. ``long_poll``: requests that wait.
+- ``state``: stored records. ``index``: the list of feeds.
+- ``page/``: the status page, served by ``assets``. ``live``: its data, read by ``page_state`` once for all pages and
+  given to each by ``broadcast``. ``events``, ``dead_letters``, ``status``: what it asks for. ``actions``: what it does.
+- ``health``, ``metrics``: for monitoring.
+- ``position``, ``portions``, ``summary``, ``problem``: shared forms.
 
-Everything is read through views of the store of its own, so that no reader ever delays a commit; what the page shows
-through another than what the pull feeds do.
+The site has read connections to the store of its own, one for the page and one for programs, so that a slow reader
+delays neither commits nor the other.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What an operator does from the page: what ``reconcile``, ``deletes``, ``drift``, ``pause``, ``resume``, ``dead`` do.
+"""An operator's actions over HTTP: as ``reconcile``, ``deletes``, ``drift``, ``pause``, ``resume`` and ``dead``.
 
-What the daemon has to do is left for it as a wish, as by the commands; what is only written is done at once.
+Like the command line, an action either changes the store at once, or leaves a command there for the daemon.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import Feed
 from dockbell.ports import CommandKind, CommandStore, ReadStore
 from dockbell.telemetry import Fact, Telemetry
-from dockbell.web import question
-from dockbell.web.caller import Caller
-from dockbell.web.letters import Letters
+from dockbell.web import params
+from dockbell.web.dead_letters import Letters
+from dockbell.web.params import Nothing
+from dockbell.web.principal import Principal
 from dockbell.web.problem import Problem
-from dockbell.web.question import Nothing
 
 
 class Pause(msgspec.Struct, forbid_unknown_fields=True):
-    """Why a sink is paused."""
+    """The reason to pause a sink."""
 
     reason: Annotated[str, msgspec.Meta(min_length=1, max_length=500)] = "by an operator"
 
 
 class Deletions(msgspec.Struct, forbid_unknown_fields=True):
-    """What becomes of held deletions."""
+    """The decision on suspended deletions."""
 
     decision: Literal["approve", "reject"]
 
 
 class Drift(msgspec.Struct, forbid_unknown_fields=True):
-    """What becomes of held drift."""
+    """The decision on held drift."""
 
     decision: Literal["absorb", "publish"]
 
 
 @dataclass(frozen=True, slots=True)
 class Acted(Fact):
-    """Somebody did something over HTTP who may."""
+    """A client that may act did something over HTTP."""
 
     peer: str
     subject: str
@@ -59,17 +59,17 @@ class Acted(Fact):
 
     def __str__(self) -> str:
         """Return the log line."""
-        return f"web: {self.subject}: {self.words}, asked by {Caller(self.peer, self.proxy)}"
+        return f"web: {self.subject}: {self.words}, asked by {Principal(self.peer, self.proxy)}"
 
 
 class Actions:
     """The endpoints.
 
     Args:
-        command_store: Where acts are left.
+        command_store: Takes pauses, dead letters and commands.
         read_store: Of the store.
-        config: Returns the configuration that is followed.
-        telemetry: Is told what was done, and for whom.
+        config: Returns the current configuration.
+        telemetry: Is told each action and its client.
         now: Our clock.
     """
 
@@ -91,31 +91,31 @@ class Actions:
     # Sinks ------------------------------------------------------------------------------------------------------------
 
     async def pause(self, request: Request) -> Response:
-        """Have a sink take nothing until it is resumed."""
-        question.read_parameters(request)
+        """Pause a sink until it is resumed."""
+        params.read_query(request)
         sink = self._read_sink(request)
-        reason = (await question.read_body(request, Pause)).reason.strip()
+        reason = (await params.read_body(request, Pause)).reason.strip()
         if not reason or not reason.isprintable():
-            raise question.bad(f"reason: must be one line of text, got {show(reason)}")
+            raise params.bad_request(f"reason: must be one line of text, got {show(reason)}")
         is_new = await self._command_store.pause(sink, reason, self._now())
         if is_new:
             return self._tell(request, f"sink {sink}", f"paused: {reason}", "it is paused; its events wait")
         return _answer({"outcome": "it was paused already"})
 
     async def resume(self, request: Request) -> Response:
-        """Have a sink take events again."""
-        question.read_parameters(request)
+        """Resume a paused sink."""
+        params.read_query(request)
         sink = self._read_sink(request)
-        await question.read_body(request, Nothing)
+        await params.read_body(request, Nothing)
         if await self._command_store.resume(sink, self._now()):
             return self._tell(request, f"sink {sink}", "resumed", "it goes on, with all that it is owed")
         return _answer({"outcome": "it was not paused"})
 
     async def retry(self, request: Request) -> Response:
-        """Have dead letters offered to their sink again."""
-        question.read_parameters(request)
+        """Send dead letters again."""
+        params.read_query(request)
         sink = self._read_sink(request)
-        letters = await question.read_body(request, Letters)
+        letters = await params.read_body(request, Letters)
         settings = self._config().sinks[sink]
         came = Retried()
         for selection in letters.select():
@@ -124,9 +124,9 @@ class Actions:
 
     async def discard(self, request: Request) -> Response:
         """Delete dead letters."""
-        question.read_parameters(request)
+        params.read_query(request)
         sink = self._read_sink(request, *await find_sinks_with_dead(self._command_store))
-        letters = await question.read_body(request, Letters)
+        letters = await params.read_body(request, Letters)
         count = released = 0
         for selection in letters.select():
             gone, going_on = await discard_dead(self._command_store, sink, selection, self._now())
@@ -139,34 +139,38 @@ class Actions:
     # Feeds ------------------------------------------------------------------------------------------------------------
 
     async def reconcile(self, request: Request) -> Response:
-        """Have a feed read whole now."""
-        question.read_parameters(request)
+        """Start a pass over a feed."""
+        params.read_query(request)
         feed = self._read_feed(request)
-        await question.read_body(request, Nothing)
-        return await self._kind(request, feed, CommandKind.RECONCILE)
+        await params.read_body(request, Nothing)
+        return await self._make_command(request, feed, CommandKind.RECONCILE)
 
     async def decide_deletions(self, request: Request) -> Response:
-        """Have held deletions published, or dropped."""
-        question.read_parameters(request)
+        """Publish or drop suspended deletions."""
+        params.read_query(request)
         feed = self._read_feed(request)
-        decision = (await question.read_body(request, Deletions)).decision
+        decision = (await params.read_body(request, Deletions)).decision
         if not await list_deletions(self._read_store, [feed], most=1):
             return _answer({"outcome": "no deletions are held"})
-        return await self._kind(request, feed, CommandKind.APPROVE if decision == "approve" else CommandKind.REJECT)
+        return await self._make_command(
+            request, feed, CommandKind.APPROVE if decision == "approve" else CommandKind.REJECT
+        )
 
     async def decide_drift(self, request: Request) -> Response:
-        """Have held drift stored silently, or published."""
-        question.read_parameters(request)
+        """Store held drift silently, or publish it."""
+        params.read_query(request)
         feed = self._read_feed(request)
-        decision = (await question.read_body(request, Drift)).decision
+        decision = (await params.read_body(request, Drift)).decision
         if not any(held.decision is Decision.HOLD for held in await list_drift(self._read_store, [feed])):
             return _answer({"outcome": "no drift is held"})
-        return await self._kind(request, feed, CommandKind.ABSORB if decision == "absorb" else CommandKind.PUBLISH)
+        return await self._make_command(
+            request, feed, CommandKind.ABSORB if decision == "absorb" else CommandKind.PUBLISH
+        )
 
     async def answer_command(self, request: Request) -> Response:
-        """Answer what came of a wish."""
-        question.read_parameters(request)
-        number = question.read_path_number(request, "number", 10**18 - 1)
+        """Answer with the outcome of a command."""
+        params.read_query(request)
+        number = params.read_path_number(request, "number", 10**18 - 1)
         command = await self._command_store.find_command(number)
         if command is None:
             raise Problem(HTTPStatus.NOT_FOUND, "unknown-wish", f"wish {number}: was never left")
@@ -176,7 +180,7 @@ class Actions:
 
     # What they share --------------------------------------------------------------------------------------------------
 
-    async def _kind(self, request: Request, feed: Feed, kind: CommandKind) -> Response:
+    async def _make_command(self, request: Request, feed: Feed, kind: CommandKind) -> Response:
         number = await self._command_store.make_command(feed, kind, self._now())
         self._emit(request, str(feed), kind.value)
         return _answer({"wish": number}, HTTPStatus.ACCEPTED)
@@ -186,8 +190,8 @@ class Actions:
         return _answer({"outcome": outcome})
 
     def _emit(self, request: Request, subject: str, words: str) -> None:
-        caller = question.read_caller(request)
-        self._telemetry.emit(Acted(caller.peer, subject, words, caller.proxy))
+        principal = params.read_principal(request)
+        self._telemetry.emit(Acted(principal.peer, subject, words, principal.proxy))
 
     def _read_sink(self, request: Request, *others: str) -> str:
         """Return the sink that the path names.
@@ -195,7 +199,7 @@ class Actions:
         Raises:
             Problem: 404, there is no such sink.
         """
-        return question.read_sink(request, [*self._config().sinks, *others])
+        return params.read_sink(request, [*self._config().sinks, *others])
 
     def _read_feed(self, request: Request) -> Feed:
         """Return the feed that the path names.
@@ -203,8 +207,8 @@ class Actions:
         Raises:
             Problem: 404, it is not configured.
         """
-        feed = question.read_feed(request)
-        question.check_configured(feed, self._config())
+        feed = params.read_feed(request)
+        params.check_configured(feed, self._config())
         return feed
 
 

@@ -1,4 +1,4 @@
-"""Who asks, as an address: the other end of the connection, or whom a proxy names that is believed. Pure."""
+"""The address of a client: the other end of the connection, or the one that a trusted proxy names. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NETWORK_OF_ONE: Final = 64
-"""Whoever has an IPv6 address has all of these."""
+"""Bits of an IPv6 prefix: the owner of one address usually has all addresses of its /64."""
 
 
 class Proxies:
-    """Those that are believed when they say for whom they ask.
+    """The trusted proxies.
 
     Args:
-        networks: Where they are.
+        networks: Their networks.
     """
 
     def __init__(self, networks: Iterable[Network]) -> None:
@@ -28,11 +28,11 @@ class Proxies:
         return parsed is not None and any(parsed in network for network in self._networks)
 
     def find_client(self, peer: str, forwarded_for: Sequence[str]) -> str:
-        """Return for whom somebody asks.
+        """Return the address of the client.
 
-        Each proxy adds, at the end, the address from which it was asked. So what the last one says is looked at first,
-        and the one before it is believed only if it is one of ours too. What is no address ends the search: whatever
-        stands before it, anybody may have written.
+        Each proxy appends the address that asked it. So the last entry is read first, and the one before it only if the
+        last is a trusted proxy too. An entry that is no address ends the search: a client may have forged what stands
+        before it.
 
         Args:
             peer: The other end of the connection.
@@ -48,7 +48,7 @@ class Proxies:
         return found
 
     def find_scheme(self, peer: str, forwarded_proto: Sequence[str], scheme: str) -> str:
-        """Return by which scheme somebody asks: as a proxy says, if it is one of ours and says one.
+        """Return the scheme of a request: as a trusted proxy says, else that of the connection.
 
         Args:
             peer: The other end of the connection.
@@ -60,7 +60,7 @@ class Proxies:
 
 
 def find_network(address: str) -> str:
-    """Return what stands for all addresses of the one who has this one."""
+    """Return the network that an address counts for: its /64 for IPv6, itself for IPv4."""
     parsed = _parse(address)
     if isinstance(parsed, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((parsed, _NETWORK_OF_ONE), strict=False))
@@ -73,14 +73,14 @@ def read_all(headers: Collection[tuple[bytes, bytes]], name: bytes) -> list[str]
 
 
 def _parse(text: str) -> _Address | None:
-    """Return an address, one of IPv4 that is written as IPv6 in its own form; None where it is none."""
+    """Return an address, with mapped IPv4 addresses as IPv4; None where the text is none."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
         return None
     if isinstance(address, ipaddress.IPv4Address):
         return address
-    # What follows a % is the name of an interface, or whatever else somebody likes to write.
+    # By its number: a client may write anything as the interface after the %.
     return address.ipv4_mapped or ipaddress.IPv6Address(int(address))
 
 

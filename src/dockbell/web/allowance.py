@@ -1,7 +1,7 @@
-"""How many bytes of answers may wait until clients take them, and how an answer is sent: piece by piece.
+"""Limits the memory of answers that clients have not read yet, and sends each answer in pieces.
 
-A client that reads slowly, or never, keeps what it is sent in our memory. So an answer is written in pieces, the next
-when the one before is taken; and what all answers hold together has a limit, beyond which nothing large is answered.
+A client that reads slowly, or never, keeps its answer in our memory. So an answer is sent in pieces, the next when the
+client has read the one before; and all answers together may hold 64 MB, beyond which large ones are refused.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from dockbell.web.problem import Problem
 
 BYTES_MOST: Final = 64_000_000
 PIECE: Final = 65_536
-"""What is smaller is not counted."""
+"""Bytes of a piece; smaller answers are not counted."""
 
 _PORTIONED: Final = "dockbell_portioned"
 
 
 class Allowance:
-    """What answers may hold, all together.
+    """The bytes that all answers together may hold.
 
     Args:
-        most: So many bytes, 64 MB by default; a single answer may have more, where nothing else is held.
-        relieve: Is called when there are too many, to hang up on those who do not take what they are sent.
+        most: The limit, 64 MB by default; a single answer may hold more where no other holds any.
+        drop_stalled: Is called at the limit, to disconnect the clients that do not read.
     """
 
-    def __init__(self, most: int | None = None, relieve: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, most: int | None = None, drop_stalled: Callable[[], None] = lambda: None) -> None:
         self.held = 0
         self._most = BYTES_MOST if most is None else most
-        self._relieve = relieve
+        self._drop_stalled = drop_stalled
         self._freed = anyio.Event()
 
     @contextmanager
@@ -43,10 +43,10 @@ class Allowance:
         """Hold some bytes until the block is left.
 
         Raises:
-            Problem: 503, there are too many.
+            Problem: 503, the limit is reached.
         """
         if not self._has_room(size):
-            self._relieve()
+            self._drop_stalled()
             detail = f"answers: clients have not taken {self.held:,} bytes yet; ask again later, or for less"
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "too-much-waits", detail, headers={"Retry-After": "5"})
         with self._holding(size):
@@ -56,8 +56,8 @@ class Allowance:
     async def wait_to_hold(self, size: int) -> AsyncIterator[None]:
         """Hold some bytes until the block is left, as soon as there is room: for an answer that has begun."""
         while not self._has_room(size):
-            self._relieve()
-            with anyio.move_on_after(1):  # whom to hang up on is another question by then
+            self._drop_stalled()
+            with anyio.move_on_after(1):  # other clients may be stalled by then
                 await self._freed.wait()
         with self._holding(size):
             yield
@@ -77,11 +77,11 @@ class Allowance:
 
 
 class InPieces:
-    """Sends what an application answers in pieces, and refuses what is too much to be kept until it is taken.
+    """Sends the answers of an application in pieces, and refuses those for which there is no memory.
 
     Args:
         app: The application.
-        allowance: What answers may hold.
+        allowance: The bytes that answers may hold.
     """
 
     def __init__(self, app: ASGIApp, allowance: Allowance) -> None:
@@ -114,12 +114,12 @@ class InPieces:
 
 
 def announce_portions(scope: Scope) -> None:
-    """Note that an answer holds no more than portions of what it says, and counts these itself where it must."""
+    """Note that an answer is read portion by portion, and counts the bytes of each itself."""
     scope["state"][_PORTIONED] = True
 
 
 def _measure(scope: Scope, message: Message) -> int:
-    """Return how many bytes an answer holds until it is taken, as its head says; 0 where that is not worth counting."""
+    """Return how many bytes an answer holds until the client has read it; 0 for one that is not counted."""
     if scope["method"] == "HEAD" or scope["state"].get(_PORTIONED) or scope["path"] in PROBES:
         return 0
     size = next((int(value) for name, value in message["headers"] if name.lower() == b"content-length"), 0)

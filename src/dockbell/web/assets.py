@@ -1,4 +1,4 @@
-"""``GET /page/{file}`` and the page itself: what is installed beside this module, read once."""
+"""``GET /page/{file}`` and the page itself: the files of ``page/``, read once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dockbell.config.values import show
-from dockbell.web import question
+from dockbell.web import params
 from dockbell.web.problem import Problem
 
 PAGE: Final = "index.html"
@@ -26,7 +26,7 @@ _MEDIA_TYPES: Final = {
 
 
 def wants_page(accept: str) -> bool:
-    """Return whether a page is accepted by name, as browsers do."""
+    """Return whether HTML is accepted by name, as browsers do."""
     return any(each.partition(";")[0].strip().lower() == "text/html" for each in accept.split(","))
 
 
@@ -46,7 +46,7 @@ class Assets:
         Raises:
             Problem: 404.
         """
-        question.read_parameters(request)
+        params.read_query(request)
         name = request.path_params["file"]
         if name not in self._files:
             raise Problem(HTTPStatus.NOT_FOUND, "unknown-file", f"file {show(name)}: is no part of the page")
@@ -54,7 +54,7 @@ class Assets:
 
     async def answer_page(self, request: Request) -> Response:
         """Answer with the page."""
-        question.read_parameters(request)
+        params.read_query(request)
         return self._give(request, PAGE)
 
     def _give(self, request: Request, name: str) -> Response:

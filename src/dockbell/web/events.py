@@ -1,4 +1,4 @@
-"""``GET /events`` and ``/events/{source}/{resource}/{sequence}``: recorded events, as people look for them."""
+"""``GET /events`` and ``/events/{source}/{resource}/{sequence}``: recorded events, for the page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dockbell.core.document import decode
 from dockbell.core.leaves import Difference, compare
 from dockbell.core.model import JSON, Event
 from dockbell.ports import ReadStore
-from dockbell.web import question
+from dockbell.web import params
 from dockbell.web.problem import Problem
 from dockbell.web.summary import summarise
 
@@ -62,10 +62,10 @@ class Events:
         Raises:
             Problem: 400.
         """
-        given = question.read_parameters(request, "before", "limit", "source", "resource", "key", "type", "change")
-        limit = question.read_limit(given, default=question.LIST_LIMIT, most=question.LIST_LIMIT_MOST)
-        before = question.read_number("before", given["before"], 0, PLACE_MOST) if "before" in given else None
-        keys = question.read("key", given["key"], lambda key: read_keys([key])) if "key" in given else None
+        given = params.read_query(request, "before", "limit", "source", "resource", "key", "type", "change")
+        limit = params.read_limit(given, default=params.LIST_LIMIT, most=params.LIST_LIMIT_MOST)
+        before = params.read_number("before", given["before"], 0, PLACE_MOST) if "before" in given else None
+        keys = params.read("key", given["key"], lambda key: read_keys([key])) if "key" in given else None
         feeds = None
         if "source" in given or "resource" in given:
             feeds = [
@@ -80,15 +80,15 @@ class Events:
         return _answer({"events": [summarise(place, event) for place, event in found], "next": following})
 
     async def answer_one(self, request: Request) -> Response:
-        """Answer with one event, what it changed, and where it is.
+        """Answer with one event, its differences, and its deliveries.
 
         Raises:
             Problem: 404.
         """
-        question.read_parameters(request)
-        feed = question.read_feed(request)
-        await question.find_extent(self._read_store, feed)
-        sequence = question.read_path_number(request, "sequence", PLACE_MOST)
+        params.read_query(request)
+        feed = params.read_feed(request)
+        await params.find_extent(self._read_store, feed)
+        sequence = params.read_path_number(request, "sequence", PLACE_MOST)
         told = await find_told(self._read_store, feed, sequence, sinks=self._config().sinks)
         if told is None:
             detail = f"event {feed} #{sequence}: is not kept, or was never recorded; /events lists those that are"
@@ -108,7 +108,7 @@ class Events:
 
 
 def find_differences(event: Event) -> Iterator[Difference]:
-    """Yield what an event changed, leaf by leaf; nothing where it is said of a feed, or its content was purged."""
+    """Yield the changes of an event, leaf by leaf; none for an event of a feed, or with purged content."""
     data = decode(event.body)["data"]
     if "statement" in data:
         return iter(())
@@ -130,7 +130,7 @@ def _describe(each: Difference, written: dict[str, JSON]) -> dict[str, JSON]:
 
 
 def _write(document: JSON, path: str) -> str:
-    """Return the JSON text of a value, its numbers to the digit: those who read JavaScript have no others."""
+    """Return the JSON text of a value, its numbers to the digit: JavaScript would round them."""
     return _WRITER.encode(pointer.resolve(document, pointer.parse(path))).decode()
 
 

@@ -13,12 +13,12 @@ from starlette.responses import Response
 from dockbell.config import format_duration
 from dockbell.core.model import Feed
 from dockbell.ports import Extent, ReadStore
-from dockbell.web import question
+from dockbell.web import params
 from dockbell.web.allowance import Allowance
+from dockbell.web.long_poll import LongPolls
 from dockbell.web.portions import Batch, Sizes, add_up
 from dockbell.web.position import Position
 from dockbell.web.stream import EventStream, wants_stream
-from dockbell.web.waiting import WaitingRoom
 
 _BYTES_MOST: Final = 4_000_000
 _AT_ONCE: Final = 50
@@ -29,9 +29,9 @@ class Portion:
     """Some events of a feed.
 
     Attributes:
-        after: Where they begin.
-        sizes: Which events they are, in order, none left out, and how many bytes each has.
-        extent: Which events of the feed there were, right after they were looked for.
+        after: The position before them.
+        sizes: Of all events, in order, without gaps.
+        extent: Of the feed, read after the sizes.
     """
 
     after: Position
@@ -40,7 +40,7 @@ class Portion:
 
     @property
     def end(self) -> Position:
-        """Where to go on."""
+        """The position of the last of them."""
         return Position(self.after.epoch, self.sizes[-1][0]) if self.sizes else self.after
 
 
@@ -49,16 +49,16 @@ class Feeds:
 
     Args:
         read_store: Of the store.
-        room: For those who wait.
-        allowance: What answers may hold.
-        keep_alive: After how much silence a stream says that it is still there.
+        long_polls: Counts the requests that wait.
+        allowance: The bytes that answers may hold.
+        keep_alive: After how much silence a stream sends a comment.
     """
 
     def __init__(
-        self, read_store: ReadStore, room: WaitingRoom, allowance: Allowance, *, keep_alive: timedelta
+        self, read_store: ReadStore, long_polls: LongPolls, allowance: Allowance, *, keep_alive: timedelta
     ) -> None:
         self._read_store = read_store
-        self._room = room
+        self._long_polls = long_polls
         self._allowance = allowance
         self._keep_alive = keep_alive
 
@@ -66,25 +66,25 @@ class Feeds:
         """Answer one request.
 
         Raises:
-            Problem: 400, 404, 410; 503 where too many wait already, or too much.
+            Problem: 400, 404, 410; 503, too many requests wait, or answers hold too many bytes.
         """
-        given = question.read_parameters(request, "after", "limit", "wait")
-        limit, wait = question.read_limit(given), question.read_wait(given)
+        given = params.read_query(request, "after", "limit", "wait")
+        limit, wait = params.read_limit(given), params.read_wait(given)
         streams = wants_stream(request)
         after = request.headers.get("last-event-id") if streams else None
         name, text = ("Last-Event-ID", after) if after else ("after", given.get("after"))
-        start = None if text is None else question.read(name, text, Position.parse)
-        feed = question.read_feed(request)
+        start = None if text is None else params.read(name, text, Position.parse)
+        feed = params.read_feed(request)
         portion = await self._read(feed, start, 1 if streams else limit)
         waits = request.method != "HEAD"
         if streams and waits:
             return EventStream(
-                self._read_store, self._room, self._allowance, feed, portion.after, keep_alive=self._keep_alive
+                self._read_store, self._long_polls, self._allowance, feed, portion.after, keep_alive=self._keep_alive
             )
         if not portion.sizes and wait and waits:
-            async with self._room.attend(request.receive):
+            async with self._long_polls.admit(request.receive):
                 with anyio.move_on_after(wait.total_seconds()):
-                    await self._room.wait(feed, portion.after.sequence)
+                    await self._long_polls.wait(feed, portion.after.sequence)
             portion = await self._read(feed, portion.after, limit)
         headers = _describe(portion, limit, wait)
         begin = portion.after.sequence
@@ -100,18 +100,18 @@ class Feeds:
 
     async def _read(self, feed: Feed, start: Position | None, limit: int) -> Portion:
         while True:
-            oldest = 0 if start else (await question.find_extent(self._read_store, feed)).pruned
+            oldest = 0 if start else (await params.find_extent(self._read_store, feed)).pruned
             after = start or Position(self._read_store.epoch, oldest)
             sizes = _take(await self._read_store.measure_events(feed, after.sequence, limit))
-            extent = await question.find_extent(self._read_store, feed)  # not before: they may be pruned meanwhile
+            extent = await params.find_extent(self._read_store, feed)  # after the sizes: events may be pruned meanwhile
             if start is not None:
-                question.check_position(feed, self._read_store.epoch, extent, start)
+                params.check_position(feed, self._read_store.epoch, extent, start)
             if after.sequence >= extent.pruned:
                 return Portion(after, sizes, extent)
 
 
 def _take(sizes: Sizes) -> Sizes:
-    """Return the first of some events, no more of them once they are 4 MB together."""
+    """Return the first of some events, about 4 MB of them at most."""
     total = 0
     for end in range(_AT_ONCE, len(sizes), _AT_ONCE):
         total += add_up(sizes[end - _AT_ONCE : end])

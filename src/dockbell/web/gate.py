@@ -1,8 +1,8 @@
-"""Who may ask, and what: what is refused before anything is routed.
+"""Checks each request before it is routed: its host, token or session, method, origin and size.
 
-A page of another site that a browser of this network shows may not: it can neither read what it asks for, since nothing
-is allowed to other origins, nor pretend that its own name means this machine, since ``Host`` is checked, nor act in the
-name of an operator whose browser has a session, since it cannot know the word that acts must bear.
+A browser of this network may show a page of another site. That page cannot read an answer, because no CORS header
+allows it; cannot point its own name at this machine (DNS rebinding), because ``Host`` is checked; and cannot act for an
+operator with a session, because it does not know the CSRF word.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dockbell.config.values import show
 from dockbell.config.web import is_loopback, normalise_host
 from dockbell.web.address import Proxies, read_all
 from dockbell.web.assets import wants_page
-from dockbell.web.caller import Caller
 from dockbell.web.connection import HEAD_BYTES_MOST
 from dockbell.web.headers import with_headers
-from dockbell.web.place import Access, Place, Places
+from dockbell.web.params import BODY_BYTES_MOST, too_large
+from dockbell.web.principal import Principal
 from dockbell.web.problem import Problem
-from dockbell.web.question import BODY_BYTES_MOST, too_large
+from dockbell.web.route import Access, Route, Routes
 from dockbell.web.session import CSRF, Sessions, no_token
 from dockbell.web.tokens import Tokens, refuse
 
@@ -40,19 +40,19 @@ _ABSOLUTE: Final = re.compile(rb"https?://([^/]*)(/.*)?", re.IGNORECASE)
 
 
 class Gate:
-    """Lets through to an application what may be asked.
+    """Passes allowed requests on to an application.
 
     Args:
         app: The application.
-        settings: The names under which it may be asked.
-        places: What there is, and who may ask for it.
-        tokens: The token.
-        sessions: Of those who have shown it to get a cookie.
+        settings: The names of the site, and its trusted proxies.
+        routes: With the access that each needs.
+        tokens: Checks tokens.
+        sessions: Verifies cookies.
     """
 
-    def __init__(self, app: ASGIApp, settings: WebSettings, places: Places, tokens: Tokens, sessions: Sessions) -> None:
+    def __init__(self, app: ASGIApp, settings: WebSettings, routes: Routes, tokens: Tokens, sessions: Sessions) -> None:
         self._app = app
-        self._places = places
+        self._routes = routes
         self._tokens = tokens
         self._sessions = sessions
         self._proxies = Proxies(settings.proxy_networks)
@@ -71,35 +71,39 @@ class Gate:
         await app(scope, receive, with_headers(send))
 
     async def _check(self, scope: Scope) -> None:
-        """Refuse what may not be asked, and leave in the scope the path of what may, and who asks.
+        """Refuse a request that is not allowed; else leave its path and its principal in the scope.
 
         Raises:
-            Problem: Why it may not.
+            Problem: Why it is not allowed.
         """
         headers = {name: value.decode("latin-1") for name, value in reversed(scope["headers"])}  # the first counts
         path, host = self._check_target(scope, headers.get(b"host", ""))
-        place = self._places.find(path)
+        by_method = self._routes.find(path)
         method = scope["method"]
-        access = place[method].access if method in place else Access.READ
+        access = by_method[method].access if method in by_method else Access.READ
         if access is Access.PAGE:
             access = Access.OPEN if wants_page(headers.get(b"accept", "")) else Access.READ
-        caller = await self._admit(access, headers, scope)
-        _check_method(method, place)
+        principal = await self._admit(access, headers, scope)
+        _check_method(method, by_method)
         if method in _READING:
             _refuse_body(headers)
         else:
             self._check_origin(headers, host)
             if access is Access.ACT:
-                self._check_word(caller, headers)
+                self._check_csrf(principal, headers)
             if int(headers.get(b"content-length", "0")) > BODY_BYTES_MOST:
                 raise too_large()
-        scope["path"] = path  # as it was sent, each part still encoded: a slash in a key is no border of parts
-        scope.setdefault("state", {})["caller"] = caller
+        scope["path"] = path  # still encoded: a slash inside a key separates no parts
+        scope.setdefault("state", {})["principal"] = principal
 
     def _check_target(self, scope: Scope, host: str) -> tuple[str, str]:
-        """Return the path that is asked for, and the host."""
+        """Return the path and the host of a request.
+
+        Raises:
+            Problem: The head is too large, or the host is not the site's.
+        """
         path = scope["raw_path"].decode("ascii")
-        # One that arrives in pieces is given up sooner; one that arrives at once is all here.
+        # h11 refuses a large head that arrives in pieces, but not one that arrives at once.
         if _measure_head(scope) > HEAD_BYTES_MOST:
             detail = f"head: has more than {HEAD_BYTES_MOST} bytes; ask with fewer headers"
             closing = {"Connection": "close"}
@@ -118,42 +122,42 @@ class Gate:
         if match is None or not match[1]:
             return False
         name = normalise_host(match[1])
-        # An address that somebody has connected to is not a name that somebody has made up.
+        # The address that a client has connected to cannot be a rebound name.
         is_reached = server is not None and name == normalise_host(server[0])
         return name in self._names or is_loopback(name) or is_reached
 
-    async def _admit(self, access: Access, headers: Mapping[bytes, str], scope: Scope) -> Caller:
-        """Return who asks.
+    async def _admit(self, access: Access, headers: Mapping[bytes, str], scope: Scope) -> Principal:
+        """Return the principal of a request.
 
         Raises:
-            Problem: Whoever asks must have a token and shows none, or a wrong one, or it cannot be looked at.
+            Problem: The token is needed, and is missing, wrong, or cannot be compared.
         """
-        stranger = self._find_caller(scope)
+        stranger = self._find_principal(scope)
         if access is Access.OPEN or not self._tokens.is_needed:
             return stranger
         try:
-            caller = await self._identify(headers, stranger)
+            principal = await self._identify(headers, stranger)
         except Problem:
             if access is Access.EITHER:
                 return stranger
             raise
-        if not caller.is_known and access is not Access.EITHER:
+        if not principal.is_known and access is not Access.EITHER:
             raise refuse()
-        return caller
+        return principal
 
-    def _find_caller(self, scope: Scope) -> Caller:
-        """Return who asks by its address, and leave in the scope how: both as a proxy says that is believed."""
+    def _find_principal(self, scope: Scope) -> Principal:
+        """Return the principal by its address, and leave the scheme in the scope; trusted proxies tell both."""
         peer = scope["client"][0] if scope.get("client") else ""
         client = self._proxies.find_client(peer, read_all(scope["headers"], b"x-forwarded-for"))
         said = read_all(scope["headers"], b"x-forwarded-proto")
         scope["scheme"] = self._proxies.find_scheme(peer, said, scope["scheme"])
-        return Caller(client, proxy="" if client == peer else peer)
+        return Principal(client, proxy="" if client == peer else peer)
 
-    async def _identify(self, headers: Mapping[bytes, str], stranger: Caller) -> Caller:
-        """Return who asks, by the token that is shown, or else by the cookie.
+    async def _identify(self, headers: Mapping[bytes, str], stranger: Principal) -> Principal:
+        """Return the principal that the token proves, or else the cookie.
 
         Raises:
-            Problem: The token is wrong, or cannot be looked at.
+            Problem: The token is wrong, or cannot be compared.
         """
         if b"authorization" in headers:
             scheme, _, token = headers[b"authorization"].partition(" ")
@@ -165,7 +169,7 @@ class Gate:
         return stranger
 
     def _check_origin(self, headers: Mapping[bytes, str], host: str) -> None:
-        """Refuse what a page of another origin has a browser send.
+        """Refuse a request that a page of another origin made a browser send.
 
         Raises:
             Problem: 403.
@@ -178,23 +182,23 @@ class Gate:
             detail = f"origin {whose}: may not act here; if it is where a proxy shows dockbell, set url in [web]"
             raise Problem(HTTPStatus.FORBIDDEN, "origin", detail)
 
-    def _check_word(self, caller: Caller, headers: Mapping[bytes, str]) -> None:
-        """Refuse who may not act.
+    def _check_csrf(self, principal: Principal, headers: Mapping[bytes, str]) -> None:
+        """Refuse an action without the CSRF word of its session, and all actions where no token is configured.
 
         Raises:
             Problem: 403.
         """
         if not self._tokens.is_needed:
             raise no_token()
-        if caller.csrf is not None and not hmac.compare_digest(
-            caller.csrf.encode(), headers.get(CSRF.encode(), "").encode("latin-1")
+        if principal.csrf is not None and not hmac.compare_digest(
+            principal.csrf.encode(), headers.get(CSRF.encode(), "").encode("latin-1")
         ):
             detail = "X-Dockbell-CSRF: missing or wrong; send what /session answered"
             raise Problem(HTTPStatus.FORBIDDEN, "csrf", detail)
 
 
-def _check_method(method: str, place: Mapping[str, Place]) -> None:
-    allowed: Collection[str] = place or _READING
+def _check_method(method: str, by_method: Mapping[str, Route]) -> None:
+    allowed: Collection[str] = by_method or _READING
     if method not in allowed:
         detail = f"{method}: is not possible here; use {' or '.join(each for each in allowed if each != 'HEAD')}"
         raise Problem(HTTPStatus.METHOD_NOT_ALLOWED, "method", detail, headers={"Allow": ", ".join(allowed)})
@@ -207,7 +211,7 @@ def _refuse_body(headers: Mapping[bytes, str]) -> None:
 
 
 def _write_origin(url: str) -> str:
-    """Return the origin of an address as it is compared; empty where it has none."""
+    """Return the normalised origin of a URL; empty where it has none."""
     try:
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
@@ -217,6 +221,6 @@ def _write_origin(url: str) -> str:
 
 
 def _measure_head(scope: Scope) -> int:
-    """Return about how many bytes a head had: without the spaces that meant nothing."""
+    """Return the bytes of a head, without optional whitespace."""
     fields = sum(len(name) + len(value) + len(b": \r\n") for name, value in scope["headers"])
     return len(scope["raw_path"]) + len(scope["query_string"]) + fields

@@ -1,4 +1,4 @@
-"""How everything stands, as numbers: what ``/metrics`` says beside what was counted."""
+"""The status as gauges, which ``/metrics`` adds to the counters of :mod:`dockbell.telemetry.metrics`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dockbell.ports import SinkState
 from dockbell.telemetry.recent import OTHERS, BudgetLately, FeedLately
 
 Number: TypeAlias = tuple[str, tuple[str, ...], float]
-"""The name of a gauge without ``dockbell_``, the values of its labels, and what it is now."""
+"""The name of a gauge without ``dockbell_``, the values of its labels, and its value."""
 
 _FEED: Final = ("source", "resource")
 _CONDITIONS: Final = ("connected", "waiting", "down", "paused", "unknown")

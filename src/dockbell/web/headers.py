@@ -1,4 +1,4 @@
-"""The headers that every answer has."""
+"""The headers of every response."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADERS: Final = {
 
 
 def with_headers(send: Send) -> Send:
-    """Return what sends an answer with the headers that every answer has, unless it has its own."""
+    """Return a ``send`` that adds the headers which a response does not set itself."""
 
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dockbell.admin.status import Reason, Status, find_reasons
-from dockbell.web import question
+from dockbell.web import params
 
 _PATIENCE: Final = timedelta(seconds=5)
 
@@ -22,9 +22,9 @@ class Health:
     """The endpoints.
 
     Args:
-        load: Returns how everything stands, once what writes to the store has answered; raises why nothing can be
-            written. Whoever asks is answered so, and may ask as often as they like: it must cost little.
-        is_open: Whoever asks may read everything: there is no token.
+        load: Returns the status after the writer of the store has answered; raises why the store cannot be written. It
+            must be cheap, because any client may ask as often as it likes.
+        is_open: No token is configured, so that all clients may read everything.
     """
 
     def __init__(self, load: Callable[[], Awaitable[Status]], *, is_open: bool) -> None:
@@ -32,18 +32,18 @@ class Health:
         self._is_open = is_open
 
     async def answer_alive(self, request: Request) -> Response:
-        """Answer at all: the loop runs. Nothing is asked of anybody who might hang."""
-        question.read_parameters(request)
+        """Answer that the event loop runs; asks neither the store nor a receiver, which might hang."""
+        params.read_query(request)
         return _answer(HTTPStatus.OK, {"status": "ok"})
 
     async def answer_ready(self, request: Request) -> Response:
-        """Answer whether the work is done: 503 with what hinders it, or how much does where the caller is unknown.
+        """Answer whether the daemon does its work: 503 with the reasons, or with their number for unknown clients.
 
-        What merely waits for an operator, dead letters for one, hinders nothing.
+        Reasons that only wait for an operator, as dead letters do, do not count.
         """
-        question.read_parameters(request)
+        params.read_query(request)
         reasons = [str(reason) for reason in await self._find_hindrances()]
-        may_read = self._is_open or question.read_caller(request).is_known
+        may_read = self._is_open or params.read_principal(request).is_known
         shown: object = reasons if may_read else len(reasons)
         status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
         return _answer(status, {"status": "not ready" if reasons else "ready", "reasons": shown})

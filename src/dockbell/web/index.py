@@ -1,4 +1,4 @@
-"""``GET /`` and ``/feeds``: what there is, or the page that shows it."""
+"""``GET /`` and ``/feeds``: the list of feeds, or the status page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from dockbell._version import __version__
 from dockbell.config import Config
 from dockbell.ports import ReadStore
-from dockbell.web import question
+from dockbell.web import params
 from dockbell.web.assets import wants_page
 from dockbell.web.position import Position
 
@@ -29,11 +29,11 @@ class Index:
         self._read_store = read_store
 
     async def answer(self, request: Request) -> Response:
-        """Answer with the feeds, and how far each reaches."""
-        question.read_parameters(request)
+        """Answer with the feeds, and the extent of each."""
+        params.read_query(request)
         feeds = []
         for state in await self._read_store.load_feeds():
-            extent = await question.find_extent(self._read_store, state.feed)
+            extent = await params.find_extent(self._read_store, state.feed)
             feeds.append(
                 {
                     "name": str(state.feed),
@@ -46,7 +46,7 @@ class Index:
         return _answer({"name": self._config().name, "version": __version__, "feeds": feeds})
 
     def or_page(self, give_page: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        """Return what answers with the page to whoever accepts one by name, with the feeds to others."""
+        """Return an endpoint that gives the page to clients that accept HTML by name, and the feeds to others."""
 
         async def answer(request: Request) -> Response:
             response = await (give_page if wants_page(request.headers.get("accept", "")) else self.answer)(request)

@@ -1,4 +1,4 @@
-"""``GET /metrics``: what was counted since the start, and how everything stands, for Prometheus."""
+"""``GET /metrics``: counters since the start and gauges of the status, for Prometheus."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dockbell.core.model import Feed
 from dockbell.errors import StoreError
 from dockbell.telemetry.metrics import Description, Metrics
 from dockbell.telemetry.recent import Recent
-from dockbell.web import gauges, question
+from dockbell.web import gauges, params
 
 _PATIENCE: Final = timedelta(seconds=5)
 _OPENMETRICS: Final = "application/openmetrics-text"
@@ -34,11 +34,11 @@ class Scrape:
     """The endpoint.
 
     Args:
-        metrics: What was counted.
-        recent: What it was like lately.
-        load: Returns how everything stands.
-        check_store: Returns once what writes to the store has answered; raises why nothing can be written.
-        config: Returns the configuration that is followed.
+        metrics: The counters.
+        recent: Recent measurements.
+        load: Returns the status.
+        check_store: Returns after the writer of the store has answered; raises why the store cannot be written.
+        config: Returns the current configuration.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class Scrape:
         self._turn = anyio.Lock()
 
     async def answer(self, request: Request) -> Response:
-        """Answer with every number, in the form that is accepted; one reader after the other.
+        """Answer with all metrics, in the accepted format; one request after the other.
 
-        What the store does not tell within a few seconds is left out.
+        Gauges of the store are left out if the store does not answer within five seconds.
         """
-        question.read_parameters(request)
+        params.read_query(request)
         # https://prometheus.io/docs/instrumenting/content_negotiation/
         accepts_openmetrics = _OPENMETRICS in request.headers.get("accept", "")
         async with self._turn:
@@ -76,7 +76,7 @@ class Scrape:
         config = self._config()
         feeds = [Feed(each.source, each.resource) for each in config.feeds()]
         self._metrics.expect(feeds, config.sinks)
-        status, is_writable = await self._look(), await self._can_write()
+        status, is_writable = await self._load_status(), await self._can_write()
         return [
             *gauges.describe_program(is_complete=status is not None, is_writable=is_writable),
             *(() if status is None else gauges.describe_status(status)),
@@ -86,21 +86,21 @@ class Scrape:
             ),
         ]
 
-    async def _look(self) -> Status | None:
-        """Return how everything stands; None where the store does not tell in time."""
+    async def _load_status(self) -> Status | None:
+        """Return the status; None where the store does not answer in time."""
         with anyio.move_on_after(_PATIENCE.total_seconds()), suppress(StoreError):
             return await self._load()
         return None
 
     async def _can_write(self) -> bool:
-        with anyio.move_on_after(_PATIENCE.total_seconds()), suppress(Exception):  # whatever it is, it is in the way
+        with anyio.move_on_after(_PATIENCE.total_seconds()), suppress(Exception):  # each means that it cannot
             await self._check_store()
             return True
         return False
 
 
 class _Page(Collector):
-    """What was counted, and numbers of gauges, as one registry."""
+    """The counters and the gauges, as one registry."""
 
     def __init__(self, registry: Collector, numbers: Sequence[gauges.Number]) -> None:
         self._registry = registry
@@ -119,7 +119,7 @@ class _Page(Collector):
 
 
 def describe_metrics() -> Sequence[Description]:
-    """Return every metric but those of the process, for the documentation."""
+    """Return all metrics but those of the process, for the documentation."""
     described = [
         Description(f"dockbell_{name}", "gauge", labels, text) for name, (text, labels) in gauges.GAUGES.items()
     ]

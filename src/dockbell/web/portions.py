@@ -1,4 +1,4 @@
-"""Events that are read as they are sent: what a slow client keeps waiting is a small portion of its answer."""
+"""A response of many events, read portion by portion as it is sent: a slow client holds one portion in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Sizes: TypeAlias = Sequence[tuple[int, int]]
 """Sequences of events, in order, each with the bytes of its body."""
 
 COPIES: Final = 2
-"""An event is there twice while it is sent: as it was read, and as it is written."""
+"""An event is in memory twice while it is sent: as it was read, and as it is written."""
 
 _PORTION: Final = 131_072
 # https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md#4-json-batch-format
@@ -27,7 +27,7 @@ _MEDIA_TYPE: Final = "application/cloudevents-batch+json; charset=utf-8"
 
 
 def cut(sizes: Sizes, most: int = _PORTION) -> Iterator[Sizes]:
-    """Yield the events in portions of so many bytes at most; an event that is larger is one by itself."""
+    """Yield the events in portions of so many bytes at most; a larger event is a portion by itself."""
     begin = size = 0
     for end, (_, more) in enumerate(sizes):
         if end > begin and size + more > most:
@@ -50,10 +50,10 @@ class Batch(Response):
         read_store: Of the store.
         feed: The feed.
         after: The sequence after which they begin.
-        sizes: Which events they are, and how many bytes each has; none left out.
-        allowance: What answers may hold.
-        headers: Of the answer.
-        again: Answers anew, where they are not as they were already when it begins.
+        sizes: Of all events to send, without gaps.
+        allowance: The bytes that answers may hold.
+        headers: Of the response.
+        again: Answers anew, if the first events have changed before anything was sent.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class Batch(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send them to one client.
 
-        Where events are not as they were when it began, since they were pruned or purged meanwhile, it hangs up.
+        Closes the connection early if events were pruned or purged meanwhile.
 
         Raises:
-            Problem: 503, too much waits already to be taken; nothing was sent.
+            Problem: 503, answers hold too many bytes already; nothing was sent.
             StoreError: They cannot be read; nothing was sent.
         """
         announce_portions(scope)
@@ -117,15 +117,15 @@ class Batch(Response):
         if after == self._after:
             await (await self._again())(scope, receive, send)
         else:
-            connection.hang_up()
+            connection.abort()
             while (await receive())["type"] != "http.disconnect":
                 pass
 
     async def _read(self, after: int, sizes: Sizes, *, may_fail: bool) -> bytes | None:
-        """Return events, joined by commas; None where they are not there as they were, or cannot be read any more.
+        """Return events, joined by commas; None where they have changed, or cannot be read.
 
         Raises:
-            StoreError: They cannot be read, and that may be.
+            StoreError: They cannot be read, and ``may_fail``.
         """
         try:
             events = await self._read_store.read_events(self._feed, after, len(sizes))

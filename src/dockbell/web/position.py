@@ -1,4 +1,4 @@
-"""Where a reader is in a feed: the mark of the store's life, and the number of the last event that it has seen."""
+"""Where a reader is in a feed: the store's epoch, and the number of the last event that it has seen."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _CURSOR: Final = re.compile(r"(.+)\.([0-9]{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Behind which event a reader goes on; written ``epoch.sequence``.
+    """The event after which a reader goes on; written ``epoch.sequence``.
 
     Attributes:
-        epoch: The random mark of one life of the store.
+        epoch: The random mark of the store; a new store has another.
         sequence: The number of the last event that was seen; 0 before the first.
     """
 
@@ -46,8 +46,8 @@ class Cursor:
     """Where a reader is in the stored records of a feed.
 
     Attributes:
-        position: That of the first page: the feed is followed from there.
-        row: The place of the last record that was shown.
+        position: That of the first page, from which the feed is to be followed.
+        row: The row of the last record that was shown.
     """
 
     position: Position

@@ -1,4 +1,4 @@
-"""Why a request is not answered as it was meant: Problem Details, RFC 9457."""
+"""Errors as responses: Problem Details, RFC 9457."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def answer_problem(_: Request, error: Exception) -> Response:
 
 
 async def answer_unrouted(request: Request, error: Exception) -> Response:
-    """Answer a request for a place that there is not."""
+    """Answer a request for a path without a route."""
     assert isinstance(error, HTTPException)
     places = "/feeds/{source}/{resource}, /state/{source}/{resource}, and /openapi.json describes all others"
     detail = f"{request.url.path}: there is nothing; there are {places}"
@@ -68,11 +68,11 @@ async def answer_unrouted(request: Request, error: Exception) -> Response:
 
 
 async def answer_store_error(_: Request, error: Exception) -> Response:
-    """Answer a request that the store is too busy for, or that it does not take."""
+    """Answer a request that the store cannot serve now."""
     return Problem(HTTPStatus.SERVICE_UNAVAILABLE, "store", str(error), headers={"Retry-After": "5"}).response()
 
 
 async def answer_fault(_: Request, error: Exception) -> Response:
-    """Answer a request that met an error nobody foresaw; the error itself goes to the log."""
+    """Answer a request that met an unexpected error; the error itself goes to the log."""
     detail = f"dockbell met an error of its own, {type(error).__name__}; its log has more"
     return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "fault", detail).response()

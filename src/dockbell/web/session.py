@@ -1,8 +1,8 @@
 """``/session``: a browser shows the token once, and a cookie from then on.
 
-Nothing is remembered of a session: its cookie says until when it lasts, signed by a key that is derived from the token,
-so that another token ends all sessions. What another site's page has a browser send bears the cookie too, at worst; it
-cannot know the word that must come with whatever acts.
+The daemon keeps no list of sessions: the cookie says when it ends, signed with a key that is derived from the token, so
+that a new token ends all sessions. A page of another site may make a browser send the cookie, but it cannot know the
+CSRF word that every action must bear.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dockbell.web import question
+from dockbell.web import params
+from dockbell.web.params import Nothing
 from dockbell.web.problem import Problem
-from dockbell.web.question import Nothing
 from dockbell.web.tokens import Tokens, refuse
 
 CSRF: Final = "x-dockbell-csrf"
@@ -38,31 +38,31 @@ class Token(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Sessions:
-    """Begins sessions, and tells whether a cookie is of one.
+    """Begins sessions, and verifies cookies.
 
     Args:
         tokens: The token.
-        salt: Sets these sessions apart from those of another dockbell that has the same token.
+        salt: Makes these sessions differ from those of another dockbell with the same token.
     """
 
     def __init__(self, tokens: Tokens, salt: str) -> None:
         self._tokens = tokens
         self._salt = salt
-        # Cookies are of a host, whatever the port: another dockbell there has another name for its own.
+        # Browsers keep cookies by host, not by port: two dockbells on one host need two names.
         self.cookie: Final = f"dockbell_session_{sha256(salt.encode()).hexdigest()[:8]}"
         self._key: tuple[str, bytes] = ("", b"")
 
     async def begin(self, token: str, now: float) -> tuple[str, str]:
-        """Return the cookie of a new session, and the word that acts have to bear; ``token`` is the right one."""
+        """Return the cookie of a new session, and its CSRF word; ``token`` is the right one."""
         key = await self._derive(token)
         ends_at, nonce = str(int(now) + _LIFE_SECONDS), secrets.token_urlsafe(16)
         return f"{ends_at}.{nonce}.{_sign(key, 'session', ends_at, nonce)}", _sign(key, "act", ends_at, nonce)
 
     async def find(self, cookie: str, now: float) -> str | None:
-        """Return the word that the acts of a session have to bear; None where there is no such session.
+        """Return the CSRF word of a session; None where the cookie is of no session.
 
         Raises:
-            Problem: 503, the token cannot be looked up.
+            Problem: 503, the token cannot be read.
         """
         parts = cookie.split(".")
         if not self._tokens.is_needed or len(parts) != _PARTS or not cookie.isascii():
@@ -76,7 +76,7 @@ class Sessions:
     async def _derive(self, token: str) -> bytes:
         known, key = self._key
         if known != token:
-            # Slow, and so once for each token: whoever has a cookie could else try tokens until one fits.
+            # Slow on purpose: else a thief of a cookie could try tokens until one fits. So it is done once per token.
             key = await to_thread.run_sync(lambda: scrypt(token.encode(), salt=self._salt.encode(), n=2**14, r=8, p=1))
             self._key = token, key
         return key
@@ -95,29 +95,29 @@ class Session:
         self._sessions = sessions
 
     async def answer(self, request: Request) -> Response:
-        """Answer whether somebody is known, and may act."""
-        question.read_parameters(request)
-        caller = question.read_caller(request)
+        """Answer whether the client is signed in, and may act."""
+        params.read_query(request)
+        principal = params.read_principal(request)
         return _answer(
             {
-                "signed_in": caller.is_known,
-                "can_act": caller.is_known,
-                "csrf": caller.csrf,
+                "signed_in": principal.is_known,
+                "can_act": principal.is_known,
+                "csrf": principal.csrf,
                 "needs_token": self._tokens.is_needed,
             }
         )
 
     async def begin(self, request: Request) -> Response:
-        """Begin a session of somebody who has the token.
+        """Begin a session of a client that shows the token.
 
         Raises:
-            Problem: 400; 401, the token is wrong; 403, there is none; 429, too many wrong ones were sent.
+            Problem: 400; 401, the token is wrong; 403, none is configured; 429, too many wrong ones were sent.
         """
-        question.read_parameters(request)
-        given = await question.read_body(request, Token)
+        params.read_query(request)
+        given = await params.read_body(request, Token)
         if not self._tokens.is_needed:
             raise no_token()
-        token = await self._tokens.check(given.token.strip().encode(), question.read_caller(request))
+        token = await self._tokens.check(given.token.strip().encode(), params.read_principal(request))
         cookie, csrf = await self._sessions.begin(token, time.time())
         response = _answer({"csrf": csrf})
         origin = request.headers.get("origin", "")
@@ -137,9 +137,9 @@ class Session:
         Raises:
             Problem: 401, there is none.
         """
-        question.read_parameters(request)
-        await question.read_body(request, Nothing)
-        if not question.read_caller(request).is_known:
+        params.read_query(request)
+        await params.read_body(request, Nothing)
+        if not params.read_principal(request).is_known:
             raise refuse()
         response = Response(status_code=HTTPStatus.NO_CONTENT)
         response.delete_cookie(self._sessions.cookie, httponly=True, samesite="strict")
@@ -147,7 +147,7 @@ class Session:
 
 
 def no_token() -> Problem:
-    """Return why nobody may act where no token is configured."""
+    """Return the problem of an action where no token is configured."""
     detail = 'token: none is configured, so nobody may act here; add token = { env = "DOCKBELL_WEB_TOKEN" } to [web]'
     return Problem(HTTPStatus.FORBIDDEN, "token", detail)
 

@@ -1,4 +1,4 @@
-"""The daemon's own web server: one socket, and what is served on it."""
+"""The daemon's web server: one socket, and all routes on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import anyio.lowlevel
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 
-from dockbell.admin.looking import Outlook
+from dockbell.admin.shared_read import SharedRead
 from dockbell.admin.status import Status
 from dockbell.config import Config, WebSettings
 from dockbell.errors import ConfigError, StoreError
@@ -31,47 +31,47 @@ from dockbell.web.actions import Actions
 from dockbell.web.address import Proxies
 from dockbell.web.allowance import Allowance, InPieces
 from dockbell.web.assets import Assets
-from dockbell.web.board import Board
+from dockbell.web.broadcast import Broadcast
 from dockbell.web.connection import HEAD_BYTES_MOST, Connection
-from dockbell.web.crowd import Crowd, count_places
+from dockbell.web.connection_limiter import ConnectionLimiter, count_connections
+from dockbell.web.dead_letters import DeadLetters
 from dockbell.web.events import Events
 from dockbell.web.feeds import Feeds
 from dockbell.web.gate import Gate
 from dockbell.web.health import Health
 from dockbell.web.index import Index
-from dockbell.web.letters import DeadLetters
 from dockbell.web.live import Live
+from dockbell.web.long_poll import LongPolls
 from dockbell.web.metrics import Scrape
 from dockbell.web.openapi import Document
-from dockbell.web.parts import Lookout
-from dockbell.web.place import Places
-from dockbell.web.places import (
-    list_acts,
-    list_page_places,
-    list_pull_places,
-    list_status_places,
-    list_watch_places,
-)
+from dockbell.web.page_state import PageState
 from dockbell.web.problem import Problem, answer_fault, answer_problem, answer_store_error, answer_unrouted
+from dockbell.web.route import Routes
+from dockbell.web.routes import (
+    list_action_routes,
+    list_monitoring_routes,
+    list_page_routes,
+    list_pull_routes,
+    list_status_routes,
+)
 from dockbell.web.session import Session, Sessions
-from dockbell.web.standing import Standing
 from dockbell.web.state import State
+from dockbell.web.status import StatusEndpoints
 from dockbell.web.tokens import Tokens
-from dockbell.web.waiting import WaitingRoom
 
 _PAGES_MOST: Final = 50
 _LEAVING_MOST: Final = 64
-"""So many connections may be there that have ended, until what was theirs is given back."""
-_TOLD_EVERY: Final = timedelta(minutes=1)
+"""Connections above limit and reserve: those that have ended, but still hold a file descriptor."""
+_REPORT_EVERY: Final = timedelta(minutes=1)
 _GATHERING: Final = timedelta(seconds=1)
 _BUFFER: Final = 65_536
-"""Bytes that the system keeps of a connection, each way: else it keeps megabytes for whoever does not read."""
+"""Bytes of a connection's kernel buffers, each way: by default they grow to megabytes if the client does not read."""
 _WAITING_MOST: Final = 1024
-"""So many connections wait in the system until they are let in."""
+"""The backlog: connections that the kernel holds until they are accepted."""
 _SPEECHLESS: Final = timedelta(seconds=10)
-"""For so long who connects and says nothing waits there too, and takes no place, where the system can do that."""
+"""For so long the kernel also holds a connection on which nothing is sent, where it supports that."""
 _SILENCE: Final = timedelta(seconds=60)
-"""How long a client that is gone without a word is believed to be there."""
+"""The time after which the kernel drops a client that vanished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +86,23 @@ class SiteOpened(Fact):
 
 
 class Site:
-    """A socket that listens from the first moment, and answers while :meth:`run` does.
+    """A socket that listens from the start, and answers while :meth:`run` does.
 
     Args:
         settings: ``[web]``.
-        config: Returns the configuration that is followed.
-        read_store: Of the store; for the site alone, so that a long look delays nobody else.
-        page_view: Another one, for the status page: it may take its time.
-        command_store: Where an operator's acts are left.
-        recent: What it was like lately.
+        config: Returns the current configuration.
+        read_store: Of the store; for pull feeds and stored records.
+        page_read_store: Another one, for the status page, whose reads may take long.
+        command_store: Takes an operator's actions.
+        recent: Recent measurements.
         outbox: The store's bell.
-        telemetry: Is told where the site is.
+        telemetry: Is told the address, and of refused connections.
         now: Our clock.
-        next_time: When something is due that happens at an interval or by a cron line, and happened at a given time.
-        keep_alive: After how much silence a stream says that it is still there.
+        next_time: Returns the next time of an interval or a cron line after a given time.
+        keep_alive: After how much silence a stream sends a comment.
         listener: A socket that listens already, from :meth:`share`; else one is opened.
-        metrics: What was counted; nothing where there is none.
-        check_store: Returns once what writes to the store has answered; raises why nothing can be written.
+        metrics: The counters; none by default.
+        check_store: Returns after the writer of the store has answered; raises why the store cannot be written.
 
     Raises:
         ConfigError: The address cannot be listened on.
@@ -114,7 +114,7 @@ class Site:
         *,
         config: Callable[[], Config],
         read_store: ReadStore,
-        page_view: ReadStore,
+        page_read_store: ReadStore,
         command_store: CommandStore,
         recent: Recent,
         outbox: Bell,
@@ -127,48 +127,52 @@ class Site:
         check_store: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
     ) -> None:
         self._telemetry = telemetry
-        self.room = WaitingRoom(read_store, outbox)
-        self.audience = WaitingRoom(read_store, outbox, most=_PAGES_MOST)
-        lookout = Lookout(page_view, config, recent, now=now, next_time=next_time, holder=f"process {os.getpid()}")
-        self.board = Board(lookout, outbox, telemetry)
+        self.long_polls = LongPolls(read_store, outbox)
+        self.page_polls = LongPolls(read_store, outbox, most=_PAGES_MOST)
+        page_state = PageState(
+            page_read_store, config, recent, now=now, next_time=next_time, holder=f"process {os.getpid()}"
+        )
+        self.broadcast = Broadcast(page_state, outbox, telemetry)
 
         async def look() -> Status:
             await check_store()
-            return await lookout.load()
+            return await page_state.load()
 
-        self.outlook = Outlook(look)
+        self.shared_status = SharedRead(look)
         proxies = Proxies(settings.proxy_networks)
-        self.crowd = Crowd(*count_places(find_limit()), stands_for_many=proxies.__contains__, note=self._note_crowd)
-        self._crowding = anyio.Event()
+        self.limiter = ConnectionLimiter(
+            *count_connections(find_limit()), is_proxy=proxies.__contains__, on_refusal=self._note_refusal
+        )
+        self._refused = anyio.Event()
         self._shortage = ""
-        allowance = Allowance(relieve=self.crowd.relieve)
+        allowance = Allowance(drop_stalled=self.limiter.drop_stalled)
         tokens = Tokens(settings.token, telemetry)
         sessions = Sessions(tokens, read_store.epoch)
         assets, index = Assets(), Index(config, read_store)
-        feeds = Feeds(read_store, self.room, allowance, keep_alive=keep_alive)
-        actions = Actions(command_store, page_view, config, telemetry=telemetry, now=now)
+        feeds = Feeds(read_store, self.long_polls, allowance, keep_alive=keep_alive)
+        actions = Actions(command_store, page_read_store, config, telemetry=telemetry, now=now)
         document = Document()
-        places = Places(
+        routes = Routes(
             [
-                *list_page_places(assets, Live(self.board, self.audience), Session(tokens, sessions)),
-                *list_pull_places(index, assets, feeds, State(read_store, allowance)),
-                *list_status_places(
-                    Standing(page_view, config, lookout.load, now),
-                    Events(page_view, config),
+                *list_page_routes(assets, Live(self.broadcast, self.page_polls), Session(tokens, sessions)),
+                *list_pull_routes(index, assets, feeds, State(read_store, allowance)),
+                *list_status_routes(
+                    StatusEndpoints(page_read_store, config, page_state.load, now),
+                    Events(page_read_store, config),
                     DeadLetters(command_store, config),
                     actions,
                 ),
-                *list_acts(actions),
-                *list_watch_places(
-                    Health(self.outlook.ask, is_open=settings.token is None),
-                    Scrape(metrics or Metrics(), recent, lookout.load, check_store, config),
+                *list_action_routes(actions),
+                *list_monitoring_routes(
+                    Health(self.shared_status.ask, is_open=settings.token is None),
+                    Scrape(metrics or Metrics(), recent, page_state.load, check_store, config),
                 ),
-                document.place,
+                document.route,
             ]
         )
-        document.describe(places.all, sessions.cookie)
+        document.describe(routes.all, sessions.cookie)
         app = Starlette(
-            routes=places.routes(),
+            routes=routes.for_starlette(),
             exception_handlers={
                 Problem: answer_problem,
                 HTTPException: answer_unrouted,
@@ -177,18 +181,18 @@ class Site:
             },
         )
         app.router.redirect_slashes = False
-        self._app = Gate(InPieces(app, allowance), settings, places, tokens, sessions)
+        self._app = Gate(InPieces(app, allowance), settings, routes, tokens, sessions)
         self._listener = listener or listen(settings)
         self.port: int = self._listener.getsockname()[1]
 
     async def run(self) -> None:
-        """Answer until cancelled; readers that wait are then told the end at once, others have a second to finish."""
+        """Answer until cancelled; then end the requests that wait, and give others a second to finish."""
         async with listening(
             self._app,
             self._listener,
-            http=partial(Connection, crowd=self.crowd),
-            most=self.crowd.places + self.crowd.spare + _LEAVING_MOST,
-            turned_away=self._turn_away,
+            http=partial(Connection, limiter=self.limiter),
+            most=self.limiter.limit + self.limiter.reserve + _LEAVING_MOST,
+            turned_away=self._refuse,
             server_header=False,
             log_level=logging.WARNING,
             h11_max_incomplete_event_size=HEAD_BYTES_MOST,
@@ -196,40 +200,40 @@ class Site:
             self._telemetry.emit(SiteOpened(f"http://{self._shown_host()}:{self.port}"))
             try:
                 async with anyio.create_task_group() as group:
-                    group.start_soon(self.outlook.run)
-                    group.start_soon(self.board.run)
-                    group.start_soon(self._tell_of_crowds)
+                    group.start_soon(self.shared_status.run)
+                    group.start_soon(self.broadcast.run)
+                    group.start_soon(self._report_refusals)
             finally:
-                self.room.close()
-                self.audience.close()
+                self.long_polls.close()
+                self.page_polls.close()
 
     def share(self) -> socket.socket:
-        """Return the socket once more, for a site that is to follow this one: nobody meets a closed door meanwhile."""
+        """Return a duplicate of the socket for the next site, so that no client is refused meanwhile."""
         return self._listener.dup()
 
     def close(self) -> None:
-        """Let the address go."""
+        """Close the socket."""
         self._listener.close()
 
-    def _turn_away(self, peer: str, shortage: str) -> None:
+    def _refuse(self, peer: str, shortage: str) -> None:
         if shortage:
             self._shortage = shortage
-            self._note_crowd()
+            self._note_refusal()
         else:
-            self.crowd.send_away(peer)
+            self.limiter.note_refusal(peer)
 
-    def _note_crowd(self) -> None:
-        self._crowding.set()
+    def _note_refusal(self) -> None:
+        self._refused.set()
 
-    async def _tell_of_crowds(self) -> None:
+    async def _report_refusals(self) -> None:
         told = 0
         while True:
-            await self._crowding.wait()
+            await self._refused.wait()
             await anyio.sleep(_GATHERING.total_seconds())
-            count, shortage = self.crowd.count - told, self._shortage
-            self._crowding, self._shortage, told = anyio.Event(), "", self.crowd.count
-            self._telemetry.emit(Crowded(count, self.crowd.places, self.crowd.last, shortage))
-            await anyio.sleep((_TOLD_EVERY - _GATHERING).total_seconds())
+            count, shortage = self.limiter.refusals - told, self._shortage
+            self._refused, self._shortage, told = anyio.Event(), "", self.limiter.refusals
+            self._telemetry.emit(Crowded(count, self.limiter.limit, self.limiter.last_refused, shortage))
+            await anyio.sleep((_REPORT_EVERY - _GATHERING).total_seconds())
 
     def _shown_host(self) -> str:
         host = self._listener.getsockname()[0]

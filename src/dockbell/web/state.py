@@ -1,7 +1,7 @@
-"""``GET /state/{source}/{resource}[/{key}]``: the stored records, to begin a feed from, or to repair what was missed.
+"""``GET /state/{source}/{resource}[/{key}]``: the stored records, to begin a feed from, or to repair a gap.
 
-A reader reads all pages, then the feed after the position that each of them repeats from the first, and drops every
-event whose revision is not above that of the record it has: a page may be newer than the position.
+A reader reads all pages, then the feed after the position of the first page, which all pages repeat. A page may be
+newer than that position, so the reader drops each event whose revision is not above that of the record it has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dockbell.config.values import show
 from dockbell.core import key
 from dockbell.core.model import JSON, NOTICES, Feed
 from dockbell.ports import ReadStore, StoredState
-from dockbell.web import question
+from dockbell.web import params
 from dockbell.web.allowance import Allowance
 from dockbell.web.portions import COPIES
 from dockbell.web.position import Cursor, Position
@@ -35,7 +35,7 @@ class State:
 
     Args:
         read_store: Of the store.
-        allowance: What answers may hold.
+        allowance: The bytes that answers may hold.
     """
 
     def __init__(self, read_store: ReadStore, allowance: Allowance) -> None:
@@ -46,21 +46,21 @@ class State:
         """Answer with some of the records of a feed.
 
         Raises:
-            Problem: 400, 404, 410; 503, too much waits already to be taken.
+            Problem: 400, 404, 410; 503, answers hold too many bytes.
         """
-        given = question.read_parameters(request, "cursor", "limit")
-        limit = question.read_limit(given)
-        feed = question.read_feed(request)
-        cursor = question.read("cursor", given["cursor"], Cursor.parse) if "cursor" in given else None
-        extent = await question.find_extent(self._read_store, feed)
+        given = params.read_query(request, "cursor", "limit")
+        limit = params.read_limit(given)
+        feed = params.read_feed(request)
+        cursor = params.read("cursor", given["cursor"], Cursor.parse) if "cursor" in given else None
+        extent = await params.find_extent(self._read_store, feed)
         if cursor is not None:
-            question.check_position(feed, self._read_store.epoch, extent, cursor.position)
+            params.check_position(feed, self._read_store.epoch, extent, cursor.position)
         is_complete = await self._is_complete(feed)
         row = 0 if cursor is None else cursor.row
         count, size, has_more = _take(await self._read_store.measure_records(feed, row, limit + 1), limit)
         with self._allowance.hold(COPIES * size):
             sequence, records = await self._read_store.read_records(feed, row, count)
-            is_complete &= await self._is_complete(feed)  # the feed may be read differently from this very moment on
+            is_complete &= await self._is_complete(feed)  # read settings may have changed meanwhile
             position = Position(self._read_store.epoch, sequence) if cursor is None else cursor.position
             follow = f"../../feeds/{feed}?after={position}"
             is_more = has_more and bool(records)
@@ -81,11 +81,11 @@ class State:
         """Answer with one record.
 
         Raises:
-            Problem: 404, nothing was ever stored of it; 410, it was deleted.
+            Problem: 404, it was never stored; 410, it was deleted.
         """
-        question.read_parameters(request)
-        feed = question.read_feed(request)
-        await question.find_extent(self._read_store, feed)
+        params.read_query(request)
+        feed = params.read_feed(request)
+        await params.find_extent(self._read_store, feed)
         part = request.path_params["key"]
         for text in _possible_keys(part):
             sequence, record = await self._read_store.read_record(feed, text)
@@ -102,15 +102,15 @@ class State:
         return _answer({"position": str(position), **_describe(record)}, position, {})
 
     async def _is_complete(self, feed: Feed) -> bool:
-        """Return whether a whole pass stands behind the records: until then they come and change without an event."""
+        """Return whether a pass was complete; before that, records come and change without events."""
         extent = await self._read_store.find_extent(feed)
         return feed == NOTICES or (extent is not None and extent.is_complete)
 
 
 def _take(sizes: Sequence[int], limit: int) -> tuple[int, int, bool]:
-    """Return how many of some records to answer with, how many bytes they have, and whether there are more.
+    """Return how many records to answer with, their bytes, and whether there are more.
 
-    At most ``limit``; no more once they are 4 MB together.
+    At most ``limit``, and about 4 MB.
     """
     count = size = 0
     while count < len(sizes) and size < _BYTES_MOST:
@@ -122,8 +122,8 @@ def _take(sizes: Sequence[int], limit: int) -> tuple[int, int, bool]:
 def _possible_keys(part: str) -> list[str]:
     """Return the key strings that a part of a path can mean, the likelier first.
 
-    A key string is percent-encoded like everything in a path, although it holds ``%`` itself; but many will paste it as
-    it is. Where both can be meant, what is stored decides: a key with another number of components never is.
+    A key string holds ``%`` itself, and is percent-encoded once more in a path; but people paste it as it is. Where
+    both readings are possible, the stored record decides: the wrong one has another number of components.
     """
     components = part.split(",")
     try:

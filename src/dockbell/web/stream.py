@@ -16,9 +16,9 @@ from dockbell.core.model import Event, Feed
 from dockbell.errors import StoreError
 from dockbell.ports import ReadStore
 from dockbell.web.allowance import Allowance
+from dockbell.web.long_poll import LongPolls
 from dockbell.web.portions import COPIES, add_up, cut
 from dockbell.web.position import Position
-from dockbell.web.waiting import WaitingRoom
 
 MEDIA_TYPE: Final = "text/event-stream"
 _AT_ONCE: Final = 50
@@ -33,16 +33,16 @@ def wants_stream(request: Request) -> bool:
 
 
 class EventStream(Response):
-    """An answer that goes on until the client or the daemon ends it.
+    """A stream that goes on until the client or the daemon ends it.
 
-    It ends too when events were pruned that the client has not taken yet; what it asks next is answered with 410.
-    And it ends when the store cannot be read; what it asks next may be answered.
+    It also ends when events were pruned that the client has not read, whose next request is answered with 410; and when
+    the store cannot be read.
     """
 
     def __init__(
         self,
         read_store: ReadStore,
-        room: WaitingRoom,
+        long_polls: LongPolls,
         allowance: Allowance,
         feed: Feed,
         after: Position,
@@ -52,7 +52,7 @@ class EventStream(Response):
         super().__init__(headers={"Content-Type": MEDIA_TYPE, "Dockbell-Position": str(after)})
         del self.headers["content-length"]
         self._read_store = read_store
-        self._room = room
+        self._long_polls = long_polls
         self._allowance = allowance
         self._feed = feed
         self._epoch = after.epoch
@@ -63,20 +63,20 @@ class EventStream(Response):
         """Stream to one client.
 
         Raises:
-            Problem: 503, too many wait already; nothing was sent.
+            Problem: 503, too many requests wait already; nothing was sent.
         """
-        async with self._room.attend(receive):
+        async with self._long_polls.admit(receive):
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             with suppress(StoreError):
                 await self._stream(send)
-        with anyio.move_on_after(_GOODBYE_SECONDS):  # a client that takes nothing is not waited for
+        with anyio.move_on_after(_GOODBYE_SECONDS):  # does not wait for a client that does not read
             await send({"type": "http.response.body", "body": b""})
 
     async def _stream(self, send: Send) -> None:
-        await _send(send, _COMMENT)  # a first word at once: the client knows that it is connected
+        await _send(send, _COMMENT)  # at once, so that the client knows that it is connected
         while True:
             with anyio.move_on_after(self._keep_alive.total_seconds()) as silence:
-                await self._room.wait(self._feed, self._sequence)
+                await self._long_polls.wait(self._feed, self._sequence)
             if not await self._send_some(send, _COMMENT if silence.cancelled_caught else b""):
                 return
 

@@ -1,4 +1,4 @@
-"""An event as lists show it: what it is, when it was, and the first of the places that it changed."""
+"""The summary of an event, for lists: its kind, its time, and the first of its changed paths."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DECODER: Final = msgspec.json.Decoder(_Event)
 
 
 def summarise(place: int, event: Event) -> dict[str, JSON]:
-    """Return the summary of an event; ``place`` is its number among the events of all feeds."""
+    """Return the summary of an event; ``place`` numbers the events of all feeds."""
     told = _DECODER.decode(event.body)
     changed = told.data.changed or []
     return {

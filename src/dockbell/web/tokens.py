@@ -1,4 +1,4 @@
-"""The token that has to be shown: looked up each time, compared in constant time, and not to be guessed."""
+"""The token of ``[web]``: read anew each time, compared in constant time, with a limit for wrong ones."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from anyio import to_thread
 from dockbell.config import Secret
 from dockbell.errors import ConfigError
 from dockbell.telemetry import Fact, Telemetry
-from dockbell.web.caller import Caller
-from dockbell.web.guesses import Guesses
+from dockbell.web.brute_force import BruteForceLimiter
+from dockbell.web.principal import Principal
 from dockbell.web.problem import Problem
 
 _READERS: Final = 4
@@ -28,7 +28,7 @@ _TOLD_EVERY_SECONDS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class TokenUnreadable(Fact):
-    """Nobody can be let in: the token that they would have to show cannot be looked up."""
+    """The token cannot be read, so that all clients are refused."""
 
     weight: ClassVar[int] = logging.ERROR
     reason: str
@@ -40,7 +40,7 @@ class TokenUnreadable(Fact):
 
 @dataclass(frozen=True, slots=True)
 class TokensGuessed(Fact):
-    """Wrong tokens come faster than anybody mistypes them; for a while none is looked at."""
+    """Too many wrong tokens were sent; for a while none is compared."""
 
     weight: ClassVar[int] = logging.WARNING
     peer: str
@@ -48,27 +48,26 @@ class TokensGuessed(Fact):
 
     def __str__(self) -> str:
         """Return the log line."""
-        return (
-            f"web: too many wrong tokens, the last from {Caller(self.peer, self.proxy)}; for a while none is looked at"
-        )
+        last = Principal(self.peer, self.proxy)
+        return f"web: too many wrong tokens, the last from {last}; for a while none is looked at"
 
 
 class Tokens:
-    """Looks at what is shown.
+    """Checks the tokens that clients show.
 
     Args:
         secret: The token of ``[web]``; None where there is none.
-        telemetry: Is told when the token cannot be looked up, and of guesses; those who ask are not told why.
+        telemetry: Is told of a token that cannot be read, and of too many wrong ones.
     """
 
     def __init__(self, secret: Secret | None, telemetry: Telemetry) -> None:
         self._secret = secret
         self._telemetry = telemetry
         self._problem = ""
-        self._guesses = Guesses()
+        self._limiter = BruteForceLimiter()
         self._salt = secrets.token_bytes()
         self._told_at = -math.inf
-        # Its own: threads that wait for a file on a dead disk must not keep others from theirs.
+        # Its own threads: they may wait for a file on a dead disk, and must not block other work in threads.
         self._readers = anyio.CapacityLimiter(_READERS)
 
     @property
@@ -77,10 +76,10 @@ class Tokens:
         return self._secret is not None
 
     async def reveal(self) -> str:
-        """Return the token; each time anew: it may be changed while the daemon runs.
+        """Return the token, read anew because it may change while the daemon runs.
 
         Raises:
-            Problem: 503, it cannot be looked up.
+            Problem: 503, it cannot be read.
         """
         assert self._secret is not None
         try:
@@ -94,39 +93,39 @@ class Tokens:
         self._problem = ""
         return token
 
-    async def check(self, given: bytes, caller: Caller) -> str:
-        """Return the token where this is it.
+    async def check(self, given: bytes, principal: Principal) -> str:
+        """Return the token if this is it.
 
         Raises:
-            Problem: 401, it is another; 429, there were too many others, and this was not looked at; 503.
+            Problem: 401, it is wrong; 429, too many were wrong, and this one was not compared; 503.
         """
         if not given:
             raise refuse()
         wanted = (await self.reveal()).encode()
         mark = hmac.digest(self._salt, given, sha256).hex()
         is_right = hmac.compare_digest(given, wanted)
-        if self._guesses.is_known(mark) and not is_right:
+        if self._limiter.was_wrong(mark) and not is_right:
             raise refuse()
-        if delay := self._guesses.delay(caller.peer, time.monotonic()):
+        if delay := self._limiter.delay(principal.peer, time.monotonic()):
             seconds = math.ceil(delay)
             detail = f"token: too many wrong ones were sent; send the right one in {seconds} s"
             headers = {"Retry-After": str(seconds)}
             raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too-many-tokens", detail, headers=headers)
         if is_right:
-            self._guesses.note_right(caller.peer)
+            self._limiter.note_right(principal.peer)
             return wanted.decode()
-        self._note_wrong(caller, mark)
+        self._note_wrong(principal, mark)
         raise refuse()
 
-    def _note_wrong(self, caller: Caller, mark: str) -> None:
+    def _note_wrong(self, principal: Principal, mark: str) -> None:
         now = time.monotonic()
-        self._guesses.note_wrong(caller.peer, mark, now)
-        if self._guesses.delay(caller.peer, now) and now - self._told_at > _TOLD_EVERY_SECONDS:
+        self._limiter.note_wrong(principal.peer, mark, now)
+        if self._limiter.delay(principal.peer, now) and now - self._told_at > _TOLD_EVERY_SECONDS:
             self._told_at = now
-            self._telemetry.emit(TokensGuessed(caller.peer, caller.proxy))
+            self._telemetry.emit(TokensGuessed(principal.peer, principal.proxy))
 
 
 def refuse() -> Problem:
-    """Return why somebody is not let in who shows no token that is right."""
+    """Return the problem of a client that shows no token, or a wrong one."""
     detail = "token: missing or wrong; send Authorization: Bearer with the token of [web]"
     return Problem(HTTPStatus.UNAUTHORIZED, "token", detail, headers={"WWW-Authenticate": "Bearer"})

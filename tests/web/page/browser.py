@@ -68,14 +68,14 @@ def visiting(browser: Browser, url: str, *, refused: str = "", **options: Any) -
     """
     complaints: list[str] = []
 
-    def hear(message: ConsoleMessage) -> None:
+    def read_news(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and not (refused and re.search(refused, message.text)):
             complaints.append(message.text)
 
     context = browser.new_context(**({"viewport": DESKTOP, "reduced_motion": "reduce"} | options))
     try:
         page = context.new_page()
-        page.on("console", hear)
+        page.on("console", read_news)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(url)
         yield page

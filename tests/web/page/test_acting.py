@@ -50,7 +50,7 @@ def read_dead(stage: Stage) -> set[str]:
     return {key for (key,) in stage.read("SELECT key FROM dead_letters")}
 
 
-def hear(page: Page, words: str) -> None:
+def read_news(page: Page, words: str) -> None:
     """Wait for the outcome to be said, and close it."""
     expect(page.locator("#outcome .done")).to_contain_text(re.compile(words))
     page.locator("#outcome").get_by_role("button", name="Close").click()
@@ -74,12 +74,12 @@ def settled(stage: Stage) -> Iterator[None]:
 def test_a_sink_is_paused_with_a_reason_and_resumed(page: Page, stage: Stage) -> None:
     open_row(page, "floor")
     act(page, "Pause: floor", confirm=True, reason="stocktaking")
-    hear(page, "^Pause floor: ")
+    read_news(page, "^Pause floor: ")
     assert stage.read("SELECT sink, reason FROM pauses") == [("floor", "stocktaking")]
     expect(page.locator("[id='sink:floor'] .state")).to_have_text(re.compile("paused"))
     expect(page.locator("#verdict-words")).to_have_text("One thing to look at")
     act(page, "Resume: floor")
-    hear(page, "^Resume floor: ")
+    read_news(page, "^Resume floor: ")
     assert stage.read("SELECT sink FROM pauses") == []
     expect(page.locator("#verdict-words")).to_have_text("All is well")
 
@@ -108,19 +108,19 @@ def test_dead_letters_are_retried_and_discarded_one_by_one_or_all(page: Page, st
     act(page, f"Discard: main/shipments {keys[0]}", confirm=True)
     expect(page.locator(".letters li")).to_have_count(4)
     assert page.evaluate("document.activeElement.closest('.drawer') !== null")  # where the button was
-    hear(page, "^Discard ")
+    read_news(page, "^Discard ")
     assert read_dead(stage) == set(keys[1:])
     stage.shop.refused.discard(keys[1])
     act(page, f"Retry: main/shipments {keys[1]}")
-    hear(page, "^Retry ")
+    read_news(page, "^Retry ")
     stage.until(lambda: ("erp", keys[1]) in stage.shop.taken)
     expect(page.locator(".letters li")).to_have_count(3)
     stage.shop.refused.discard(keys[2])
     act(page, "Retry all: erp")
-    hear(page, "^Retry all erp: ")
+    read_news(page, "^Retry all erp: ")
     stage.until(lambda: ("erp", keys[2]) in stage.shop.taken and len(read_dead(stage)) == 2)
     act(page, "Discard all: erp", confirm=True)
-    hear(page, "^Discard all erp: ")
+    read_news(page, "^Discard all erp: ")
     assert read_dead(stage) == set()
     expect(page.locator(".letters")).to_have_count(0)
     assert not {("erp", key) for key in (keys[0], *keys[3:])} & set(stage.shop.taken)
@@ -131,7 +131,7 @@ def test_a_feed_is_reconciled(page: Page, stage: Stage) -> None:
     (before,) = stage.read(query)
     open_row(page, "main/items")
     act(page, "Reconcile: main/items")
-    hear(page, "^Reconcile main/items: (?!asked)")
+    read_news(page, "^Reconcile main/items: (?!asked)")
     stage.until(lambda: stage.read(query) > [before])
 
 
@@ -151,7 +151,7 @@ def test_held_deletions_are_decided(page: Page, stage: Stage, resource: str, dec
     expect(page.locator(f"[id='feed:{feed}'] .keys li")).to_have_count(11)
     title = f"{decision}: " + ("deletions" if decision == "Reject" else "30 deletions") + f" of {feed}"
     act(page, title, confirm=decision == "Approve")
-    hear(page, f"^{decision} ")
+    read_news(page, f"^{decision} ")
     stage.until(lambda: stage.count_events(resource, "deleted") == deleted)
     expect(reason).to_have_count(0)
     assert stage.read("SELECT held FROM feeds WHERE resource = ?", resource) == [(0,)]
@@ -174,7 +174,7 @@ def test_drift_is_decided(page: Page, stage: Stage, resource: str, decision: str
     open_row(page, feed)
     expect(page.locator(f"[id='feed:{feed}'] .decide code")).to_have_text("/revised")
     act(page, f"{decision}: drift of {feed}", confirm=decision == "Publish")
-    hear(page, f"^{decision} drift of {feed}: ")
+    read_news(page, f"^{decision} drift of {feed}: ")
     expect(page.locator("#verdict-words")).to_have_text("All is well")
     stage.until(lambda: stage.count_events(resource, "updated") == before + updated)
 
@@ -201,7 +201,7 @@ def test_acts_go_on_where_another_tab_signed_in_anew(browser: Browser, stage: St
         page.evaluate(SIGN_IN, TOKEN)
         open_row(page, "main/items")
         act(page, "Reconcile: main/items")
-        hear(page, "^Reconcile main/items: (?!asked)")
+        read_news(page, "^Reconcile main/items: (?!asked)")
 
 
 def test_what_is_asked_for_while_the_session_is_gone_leads_to_the_sign_in(browser: Browser, stage: Stage) -> None:

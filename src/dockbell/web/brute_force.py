@@ -1,9 +1,9 @@
-"""How many wrong tokens may be sent: by one address, and by all together. Pure.
+"""Limits how many wrong tokens one network may send, and all networks together. Pure.
 
-Each address has a bucket, and so have all together: a wrong token takes one out, time puts them back. Who finds a
-bucket empty has to wait until there is one again, and is not looked at before. An address that has shown the right
-token lately does not wait for what others guess, only for what was guessed from its own. And a token that was wrong
-before is no guess: a program that goes on with an old one keeps nobody out, though all may come through one proxy.
+Each network has a token bucket, and one more counts for all: a wrong token takes one out, time refills it. While a
+bucket is empty, no token is compared. A network that has lately shown the right token is limited only by its own
+bucket, so that attackers elsewhere cannot lock it out. A wrong token that is sent again does not count: a program with
+an outdated token cannot lock out others behind the same proxy.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from typing import Final, Generic, TypeVar
 from dockbell.web.address import find_network
 
 REMEMBERED_MOST: Final = 2000
-"""So many addresses are remembered, of either kind, and so many wrong tokens; those that were heard of last."""
+"""Entries of each memory: networks that guessed, networks that were right, wrong tokens; the oldest are dropped."""
 
-_ONES_OWN: Final = (10, 6.0)
-"""How many an address may send at once, and after how many seconds one more."""
+_PER_NETWORK: Final = (10, 6.0)
+"""How many tokens a bucket holds, and after how many seconds one is put back."""
 _ALL: Final = (100, 0.6)
 
 
 @dataclass(slots=True)
 class _Bucket:
-    """Holds some; what it held was counted at a time.
+    """A token bucket.
 
     Attributes:
-        held: How many.
-        at: When, in seconds of a monotonic clock.
+        most: How many it holds at most.
+        every: Seconds after which one is put back.
+        held: How many it held at ``at``.
+        at: Seconds of a monotonic clock.
     """
 
     most: int
@@ -36,26 +38,26 @@ class _Bucket:
     held: float
     at: float
 
-    def look(self, now: float) -> float:
+    def refill(self, now: float) -> float:
         """Return how many it holds now."""
         self.held = min(self.most, self.held + max(0.0, now - self.at) / self.every)
         self.at = now
         return self.held
 
     def delay(self, now: float) -> float:
-        """Return in how many seconds it will hold one."""
-        return max(0.0, 1 - self.look(now)) * self.every
+        """Return the seconds until it holds one."""
+        return max(0.0, 1 - self.refill(now)) * self.every
 
     def take(self, now: float) -> None:
         """Take one out."""
-        self.held = max(0.0, self.look(now) - 1)
+        self.held = max(0.0, self.refill(now) - 1)
 
 
 _T = TypeVar("_T")
 
 
 class _Memory(Generic[_T]):
-    """Remembers what was noted last."""
+    """Remembers the entries that were noted last."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, _T] = OrderedDict()
@@ -70,36 +72,36 @@ class _Memory(Generic[_T]):
             self._known.popitem(last=False)
 
 
-class Guesses:
-    """The buckets."""
+class BruteForceLimiter:
+    """The buckets of all networks."""
 
     def __init__(self) -> None:
         self._all = _Bucket(*_ALL, held=_ALL[0], at=0)
-        self._guessing: _Memory[_Bucket] = _Memory()
+        self._buckets: _Memory[_Bucket] = _Memory()
         self._right: _Memory[bool] = _Memory()
         self._wrong: _Memory[bool] = _Memory()
 
-    def is_known(self, mark: str) -> bool:
-        """Return whether a token was wrong lately; it must not be looked at again.
+    def was_wrong(self, mark: str) -> bool:
+        """Return whether a token was lately found to be wrong.
 
         Args:
-            mark: Of the token, from which nobody can tell it.
+            mark: A keyed digest of the token.
         """
         return bool(self._wrong.find(mark))
 
     def delay(self, peer: str, now: float) -> float:
-        """Return how many seconds a peer has to wait before its token is looked at."""
+        """Return the seconds after which a token of a peer may be compared."""
         network = find_network(peer)
-        bucket = self._guessing.find(network)
+        bucket = self._buckets.find(network)
         own = bucket.delay(now) if bucket is not None else 0.0
         return own if self._right.find(network) else max(own, self._all.delay(now))
 
     def note_wrong(self, peer: str, mark: str, now: float) -> None:
-        """Note that a peer has sent a token that is wrong."""
+        """Note that a peer has sent a wrong token."""
         network = find_network(peer)
-        bucket = self._guessing.find(network) or _Bucket(*_ONES_OWN, held=_ONES_OWN[0], at=now)
+        bucket = self._buckets.find(network) or _Bucket(*_PER_NETWORK, held=_PER_NETWORK[0], at=now)
         bucket.take(now)
-        self._guessing.note(network, bucket)
+        self._buckets.note(network, bucket)
         self._all.take(now)
         self._wrong.note(mark, value=True)
 

@@ -15,16 +15,16 @@ from dockbell.admin.status import Status
 from dockbell.admin.why import find_account
 from dockbell.config import Config
 from dockbell.ports import ReadStore
-from dockbell.web import question
+from dockbell.web import params
 
 
-class Standing:
+class StatusEndpoints:
     """The endpoints.
 
     Args:
         read_store: Of the store.
         config: Returns the configuration that is followed.
-        load: Returns how everything stands.
+        load: Returns the status.
         now: Our clock.
     """
 
@@ -41,20 +41,20 @@ class Standing:
         self._now = now
 
     async def answer_status(self, request: Request) -> Response:
-        """Answer how feeds and sinks stand."""
-        question.read_parameters(request)
+        """Answer with the status of all feeds and sinks."""
+        params.read_query(request)
         return _answer(describe_status(await self._load()))
 
     async def answer_why(self, request: Request) -> Response:
-        """Answer why a record has the events that it has, or none.
+        """Answer with the history of a record, and why it has its events, or none.
 
         Raises:
             Problem: 404.
         """
-        question.read_parameters(request)
-        feed = question.read_feed(request)
+        params.read_query(request)
+        feed = params.read_feed(request)
         config = self._config()
-        question.check_configured(feed, config)
+        params.check_configured(feed, config)
         given = unquote(request.path_params["key"])
         account = await find_account(
             self._read_store, feed, given, feeds=config.feeds(), sinks=config.sinks, at=self._now()

@@ -1,4 +1,4 @@
-"""What a request asks for: a feed, parameters, a body; each refused in plain words where it cannot be meant."""
+"""Parses path, query and body of a request; raises a problem that names the mistake."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dockbell.config import Config, format_duration, parse_duration, suggest
 from dockbell.config.values import show
 from dockbell.core.model import Feed
 from dockbell.ports import Extent, ReadStore
-from dockbell.web.caller import Caller
 from dockbell.web.position import Position
+from dockbell.web.principal import Principal
 from dockbell.web.problem import Problem
 
 LIMIT: Final = 100
@@ -35,14 +35,14 @@ class Nothing(msgspec.Struct, forbid_unknown_fields=True):
     """An object without members."""
 
 
-def read_caller(request: Request) -> Caller:
-    """Return who asks, as the gate has found it."""
-    caller: Caller = request.state.caller
-    return caller
+def read_principal(request: Request) -> Principal:
+    """Return the client of a request, as the gate has identified it."""
+    principal: Principal = request.state.principal
+    return principal
 
 
 def read_feed(request: Request) -> Feed:
-    """Return the feed that the path names; whether there is one, its extent tells."""
+    """Return the feed that the path names; :func:`find_extent` checks that it exists."""
     return Feed(unquote(request.path_params["source"]), unquote(request.path_params["resource"]))
 
 
@@ -62,7 +62,7 @@ def read_sink(request: Request, known: Sequence[str]) -> str:
     """Return the sink that the path names.
 
     Raises:
-        Problem: 404, it is none of those that are known.
+        Problem: 404, it is not known.
     """
     sink = unquote(request.path_params["sink"])
     if sink not in known:
@@ -72,16 +72,16 @@ def read_sink(request: Request, known: Sequence[str]) -> str:
 
 
 def read_path_number(request: Request, name: str, most: int) -> int:
-    """Return the number that a part of the path is.
+    """Return the number that a part of the path states.
 
     Raises:
-        Problem: 400, it is none.
+        Problem: 400, it states none.
     """
     return read_number(name, request.path_params[name], 0, most)
 
 
 async def find_extent(read_store: ReadStore, feed: Feed) -> Extent:
-    """Return which events of a feed there are.
+    """Return the extent of a feed.
 
     Raises:
         Problem: 404, there is no such feed.
@@ -94,7 +94,7 @@ async def find_extent(read_store: ReadStore, feed: Feed) -> Extent:
     return extent
 
 
-def read_parameters(request: Request, *known: str) -> Mapping[str, str]:
+def read_query(request: Request, *known: str) -> Mapping[str, str]:
     """Return the parameters of a request.
 
     Raises:
@@ -104,9 +104,9 @@ def read_parameters(request: Request, *known: str) -> Mapping[str, str]:
     for name, value in request.query_params.multi_items():
         if name not in known:
             hint = suggest(name, known) if known else "there are none here"
-            raise bad(f"parameter {show(name)}: is not known; {hint}")
+            raise bad_request(f"parameter {show(name)}: is not known; {hint}")
         if name in given:
-            raise bad(f"parameter {name}: is given twice; keep one")
+            raise bad_request(f"parameter {name}: is given twice; keep one")
         given[name] = value
     return given
 
@@ -120,14 +120,14 @@ def read(name: str, text: str, parse: Callable[[str], _T]) -> _T:
     try:
         return parse(text)
     except ValueError as error:
-        raise bad(f"{name}: {error}") from None
+        raise bad_request(f"{name}: {error}") from None
 
 
 async def read_body(request: Request, type_: type[_T]) -> _T:
-    """Return what was sent, a JSON object as ``type_`` says; nothing at all is an object without members.
+    """Return the body, decoded as ``type_``; an empty body is an object without members.
 
     Raises:
-        Problem: 400, it is none; 408, it did not come in time; 413, it is too large; 415, it is not said to be JSON.
+        Problem: 400, it is malformed; 408, it did not come in time; 413, it is too large; 415, its type is not JSON.
     """
     raw = b""
     try:
@@ -140,7 +140,7 @@ async def read_body(request: Request, type_: type[_T]) -> _T:
         detail = f"body: did not come within {_BODY_SECONDS} s; send it again"
         raise Problem(HTTPStatus.REQUEST_TIMEOUT, "body", detail, headers={"Connection": "close"}) from None
     except ClientDisconnect:
-        raise bad("body: ends too early") from None
+        raise bad_request("body: ends too early") from None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if raw and kind != "application/json":
         detail = f"body: must be application/json, got {show(kind)}"
@@ -149,17 +149,17 @@ async def read_body(request: Request, type_: type[_T]) -> _T:
         return msgspec.json.decode(raw or b"{}", type=type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         words = str(error)
-        raise bad(f"body: {words[:1].lower()}{words[1:]}") from None
+        raise bad_request(f"body: {words[:1].lower()}{words[1:]}") from None
 
 
 def too_large() -> Problem:
-    """Return why a body is not taken that is too large."""
+    """Return the problem of a body that is too large."""
     detail = f"body: has more than {BODY_BYTES_MOST} bytes; ask for less at once"
     return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body", detail, headers={"Connection": "close"})
 
 
 def read_limit(given: Mapping[str, str], *, default: int = LIMIT, most: int = LIMIT_MOST) -> int:
-    """Return how many are asked for at most.
+    """Return the parameter ``limit``, or its default.
 
     Raises:
         Problem: 400, it is no number from 1 to ``most``.
@@ -171,7 +171,7 @@ def read_number(name: str, text: str, least: int, most: int) -> int:
     """Return the number that a parameter states.
 
     Raises:
-        Problem: 400, it is none, or too small or too large.
+        Problem: 400, it states none, or one that is too small or too large.
     """
 
     def parse(text: str) -> int:
@@ -184,10 +184,10 @@ def read_number(name: str, text: str, least: int, most: int) -> int:
 
 
 def read_wait(given: Mapping[str, str]) -> timedelta:
-    """Return how long an answer may take where there is nothing yet.
+    """Return the parameter ``wait``: how long to wait for events.
 
     Raises:
-        Problem: 400, it is no duration, or a longer one than what lies between may keep a silent connection for.
+        Problem: 400, it is no duration, or so long that a proxy might close the silent connection.
     """
     return read("wait", given["wait"], _parse_wait) if "wait" in given else timedelta()
 
@@ -213,8 +213,8 @@ def check_position(feed: Feed, epoch: str, extent: Extent, position: Position) -
     raise Problem(HTTPStatus.GONE, "position-gone", detail, members=members, headers={"Link": links})
 
 
-def bad(detail: str) -> Problem:
-    """Return why a request cannot be meant."""
+def bad_request(detail: str) -> Problem:
+    """Return the problem of a malformed request."""
     return Problem(HTTPStatus.BAD_REQUEST, "bad-request", detail)
 
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from dockbell.ports import Bell
-from dockbell.web.board import EVENTS_MOST, Board, News, Seat
+from dockbell.web.broadcast import EVENTS_MOST, Broadcast, News, Subscriber
 from tests.fakes import Ear
 from tests.sources.conftest import LeapingLoop
 
@@ -27,25 +27,25 @@ class Scene:
     parts: dict[str, Any] = field(default_factory=lambda: {"a": 1, "b": 1})
     events: list[int] = field(default_factory=list)
     skipped: int = 0
-    looks: list[float] = field(default_factory=list)
+    reads: list[float] = field(default_factory=list)
     takes: float = 0
     error: Exception | None = None
     outbox: Bell = field(default_factory=Bell)
     ear: Ear = field(default_factory=Ear)
 
-    async def look(self) -> dict[str, Any]:
-        self.looks.append(anyio.current_time())
+    async def read_parts(self) -> dict[str, Any]:
+        self.reads.append(anyio.current_time())
         await anyio.sleep(self.takes)
         if self.error is not None:
             raise self.error
         return dict(self.parts)
 
-    async def hear(self) -> News:
+    async def read_news(self) -> News:
         events, self.events = self.events, []
         skipped, self.skipped = self.skipped, 0
         return News([{"place": number} for number in events], skipped)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         pass
 
 
@@ -55,18 +55,18 @@ def scene() -> Scene:
 
 
 @asynccontextmanager
-async def running(scene: Scene) -> AsyncIterator[Board]:
-    board = Board(scene, scene.outbox, scene.ear.telemetry)
+async def running(scene: Scene) -> AsyncIterator[Broadcast]:
+    broadcast = Broadcast(scene, scene.outbox, scene.ear.telemetry)
     async with anyio.create_task_group() as group:
-        group.start_soon(board.run)
-        yield board
+        group.start_soon(broadcast.run)
+        yield broadcast
         group.cancel_scope.cancel()
 
 
-async def take(seat: Seat, within: float = 60) -> list[tuple[str, Any]]:
+async def take(subscriber: Subscriber, within: float = 60) -> list[tuple[str, Any]]:
     """Return what is sent next, as pairs of event and data."""
     with anyio.fail_after(within):
-        taken = await seat.take()
+        taken = await subscriber.take()
     assert taken is not None, "it was let go"
     text = taken.decode()
     blocks = [block.split("\n") for block in text.removesuffix("\n\n").split("\n\n")]
@@ -79,87 +79,87 @@ def part(name: str, value: Any) -> tuple[str, Any]:
 
 async def test_a_new_reader_is_given_everything_and_then_what_changes(scene: Scene) -> None:
     scene.events = [1, 2]
-    async with running(scene) as board:
-        with board.attend() as seat:
-            everything = await take(seat)
+    async with running(scene) as broadcast:
+        with broadcast.subscribe() as subscriber:
+            everything = await take(subscriber)
             scene.parts = {"a": 2, "c": 1}
-            changed = await take(seat)
+            changed = await take(subscriber)
     events = ("events", {"events": [{"place": 1}, {"place": 2}]})
     assert everything == [part("a", 1), part("b", 1), events, ("ready", {})]
     assert changed == [part("a", 2), part("c", 1), part("b", None)]
 
 
 async def test_where_nothing_changes_nothing_is_sent(scene: Scene) -> None:
-    async with running(scene) as board:
-        with board.attend() as seat:
-            await take(seat)
+    async with running(scene) as broadcast:
+        with broadcast.subscribe() as subscriber:
+            await take(subscriber)
             with pytest.raises(TimeoutError):
-                await take(seat, within=60)
-    assert len(scene.looks) == pytest.approx(30, abs=1)  # every two seconds
+                await take(subscriber, within=60)
+    assert len(scene.reads) == pytest.approx(30, abs=1)  # every two seconds
 
 
 async def test_nobody_looks_while_nobody_is_there(scene: Scene) -> None:
-    async with running(scene) as board:
+    async with running(scene) as broadcast:
         await anyio.sleep(60)
-        assert scene.looks == []
-        with board.attend() as seat:
-            await take(seat)
-        looked = len(scene.looks)
+        assert scene.reads == []
+        with broadcast.subscribe() as subscriber:
+            await take(subscriber)
+        looked = len(scene.reads)
         scene.outbox.ring()
         await anyio.sleep(60)
-        assert len(scene.looks) <= looked + 1
-        with board.attend() as seat:
-            assert len(await take(seat)) == 3
+        assert len(scene.reads) <= looked + 1
+        with broadcast.subscribe() as subscriber:
+            assert len(await take(subscriber)) == 3
 
 
 async def test_one_look_is_for_all(scene: Scene) -> None:
-    async with running(scene) as board:
-        with board.attend() as first, board.attend() as second:
+    async with running(scene) as broadcast:
+        with broadcast.subscribe() as first, broadcast.subscribe() as second:
             assert await take(first) == await take(second)
-            assert len(scene.looks) == 1
-            with board.attend() as late:  # what is known by now is there at once
+            assert len(scene.reads) == 1
+            with broadcast.subscribe() as late:  # what is known by now is there at once
                 assert await take(late, within=0.1) == [part("a", 1), part("b", 1), ("ready", {})]
 
 
 async def test_a_ring_is_seen_within_a_second_and_many_rings_are_not_many_looks(scene: Scene) -> None:
-    async with running(scene) as board:
-        with board.attend() as seat:
-            await take(seat)
+    async with running(scene) as broadcast:
+        with broadcast.subscribe() as subscriber:
+            await take(subscriber)
             began = anyio.current_time()
             for number in range(100):
                 scene.events.append(number)
                 scene.outbox.ring()
                 await anyio.sleep(0.1)
-            assert len([at for at in scene.looks if at >= began]) < 10 / 0.69
+            assert len([at for at in scene.reads if at >= began]) < 10 / 0.69
             scene.parts["a"] = "new"
             scene.outbox.ring()
-            await take(seat, within=0.8)
+            await take(subscriber, within=0.8)
 
 
 async def test_a_look_that_takes_long_is_not_taken_often(scene: Scene) -> None:
     scene.takes = 0.5
-    async with running(scene) as board:
-        with board.attend() as seat:
-            await take(seat)
+    async with running(scene) as broadcast:
+        with broadcast.subscribe() as subscriber:
+            await take(subscriber)
             await anyio.sleep(100)
-    assert len(scene.looks) <= 20
+    assert len(scene.reads) <= 20
 
 
 async def test_events_do_not_wait_for_a_look_that_takes_long(scene: Scene) -> None:
     scene.takes = 0.5
-    async with running(scene) as board:
-        with board.attend() as seat:
-            await take(seat)
+    async with running(scene) as broadcast:
+        with broadcast.subscribe() as subscriber:
+            await take(subscriber)
             for number in range(5):
                 scene.events = [number]
                 scene.outbox.ring()
-                assert await take(seat, within=0.8) == [("events", {"events": [{"place": number}]})]
-    assert len(scene.looks) == 1
+                assert await take(subscriber, within=0.8) == [("events", {"events": [{"place": number}]})]
+    assert len(scene.reads) == 1
 
 
 async def test_a_slow_reader_skips_what_is_out_of_date_and_delays_nobody(scene: Scene) -> None:
-    async with running(scene) as board:
-        with board.attend() as slow, board.attend() as quick:
+    async with running(scene) as broadcast:
+        with broadcast.subscribe() as slow, broadcast.subscribe() as quick:
             await take(slow)
             await take(quick)
             for number in range(3):
@@ -176,57 +176,57 @@ async def test_a_slow_reader_skips_what_is_out_of_date_and_delays_nobody(scene: 
 
 
 async def test_what_a_look_left_out_is_told(scene: Scene) -> None:
-    async with running(scene) as board:
-        with board.attend() as seat:
-            await take(seat)
+    async with running(scene) as broadcast:
+        with broadcast.subscribe() as subscriber:
+            await take(subscriber)
             scene.events, scene.skipped = list(range(EVENTS_MOST)), 7
             scene.outbox.ring()
-            ((_, told),) = await take(seat)
+            ((_, told),) = await take(subscriber)
     assert (len(told["events"]), told["skipped"]) == (EVENTS_MOST, 7)
 
 
 async def test_what_goes_wrong_is_told_and_the_next_look_does_better(scene: Scene) -> None:
     scene.error = RuntimeError("the disk is gone")
-    async with running(scene) as board:
-        with board.attend() as seat:
+    async with running(scene) as broadcast:
+        with broadcast.subscribe() as subscriber:
             await anyio.sleep(1)
             scene.error = None
-            assert await take(seat, within=10) == [part("a", 1), part("b", 1), ("ready", {})]
+            assert await take(subscriber, within=10) == [part("a", 1), part("b", 1), ("ready", {})]
     assert scene.ear.texts() == ["status page: RuntimeError: the disk is gone"]
 
 
 @pytest.mark.parametrize("takes", [0, 1000])
 async def test_nobody_is_shown_what_was_known_before_a_look_that_fails_or_hangs(scene: Scene, takes: float) -> None:
-    async with running(scene) as board:
-        with board.attend() as first:
+    async with running(scene) as broadcast:
+        with broadcast.subscribe() as first:
             await take(first)
             scene.error, scene.takes = (RuntimeError("the disk is gone"), 0) if not takes else (None, takes)
             await anyio.sleep(15)
             with anyio.fail_after(60):
                 assert await first.take() is None
-            with board.attend() as second:
+            with broadcast.subscribe() as second:
                 with pytest.raises(TimeoutError):
                     await take(second, within=30)
                 scene.error, scene.takes, scene.parts = None, 0, {"a": 2}
-                with board.attend() as third:
+                with broadcast.subscribe() as third:
                     fresh = [part("a", 2), ("ready", {})]
-                    assert [await take(seat, within=1000) for seat in (second, third)] == [fresh, fresh]
+                    assert [await take(subscriber, within=1000) for subscriber in (second, third)] == [fresh, fresh]
 
 
 async def test_events_that_cannot_be_heard_end_it_too_and_come_all_with_the_next_look(scene: Scene) -> None:
-    hear, scene.events = scene.hear, [1]
+    read_news, scene.events = scene.read_news, [1]
 
     async def fail() -> News:
         raise RuntimeError("the disk is gone")
 
-    async with running(scene) as board:
-        with board.attend() as first:
+    async with running(scene) as broadcast:
+        with broadcast.subscribe() as first:
             await take(first)
-            scene.hear = fail  # type: ignore[method-assign]
+            scene.read_news = fail  # type: ignore[method-assign]
             await anyio.sleep(5)
             with anyio.fail_after(60):
                 assert await first.take() is None
-            scene.hear, scene.events = hear, [1, 2]  # type: ignore[method-assign]
-            with board.attend() as second:
+            scene.read_news, scene.events = read_news, [1, 2]  # type: ignore[method-assign]
+            with broadcast.subscribe() as second:
                 events = ("events", {"events": [{"place": 1}, {"place": 2}]})
                 assert await take(second) == [part("a", 1), part("b", 1), events, ("ready", {})]

@@ -1,4 +1,4 @@
-"""The readers that wait for events: a bounded number, each of which leaves when its client does."""
+"""Requests that stay open until there are events: long polls and streams, in a bounded number."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from dockbell.web.problem import Problem
 READERS_MOST: Final = 200
 
 
-class WaitingRoom:
-    """Where readers wait.
+class LongPolls:
+    """The requests that wait.
 
-    However many wait for one feed, the store is asked once whenever events were added.
+    Each time that events were added, the store is asked once per feed, however many requests wait for the feed.
 
     Args:
         read_store: Of the store.
         outbox: Rings when events were added.
-        most: How many readers may wait at a time.
+        most: How many requests may wait at a time.
     """
 
     def __init__(self, read_store: ReadStore, outbox: Bell, *, most: int = READERS_MOST) -> None:
@@ -39,17 +39,17 @@ class WaitingRoom:
         self._turns: defaultdict[Feed, anyio.Lock] = defaultdict(anyio.Lock)
 
     def close(self) -> None:
-        """Send all readers away, and those that come from now on at once."""
+        """End all requests that wait, and those that come from now on."""
         self._closing.set()
 
     @asynccontextmanager
-    async def attend(self, receive: Receive) -> AsyncIterator[None]:
-        """Let one reader wait inside; the block is left early when its client is gone, or when the room is closed.
+    async def admit(self, receive: Receive) -> AsyncIterator[None]:
+        """Count a request as waiting inside the block; the block may raise nothing but cancellation.
 
-        Nothing may be raised inside but cancellation.
+        The block is cancelled when the client disconnects, and by :meth:`close`.
 
         Raises:
-            Problem: 503, too many wait already.
+            Problem: 503, too many requests wait already.
         """
         if self.readers >= self._most:
             detail = f"readers: {self.readers} wait already, that is the most; ask again later, or without waiting"
@@ -58,8 +58,8 @@ class WaitingRoom:
         self.readers += 1
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(_leave_with_client, receive, group.cancel_scope)
-                group.start_soon(self._leave_at_close, group.cancel_scope)
+                group.start_soon(_cancel_on_disconnect, receive, group.cancel_scope)
+                group.start_soon(self._cancel_on_close, group.cancel_scope)
                 yield
                 group.cancel_scope.cancel()
         finally:
@@ -69,13 +69,13 @@ class WaitingRoom:
         """Return as soon as a feed has an event after a sequence."""
         while True:
             rings = self._outbox.rings
-            extent = await self._look(feed)
+            extent = await self._find_extent(feed)
             if extent is None or extent.last > after:
                 return
             await self._outbox.wait(rings)
 
-    async def _look(self, feed: Feed) -> Extent | None:
-        """Return how far a feed goes, as it was found since the bell rang last."""
+    async def _find_extent(self, feed: Feed) -> Extent | None:
+        """Return the extent of a feed; read it once for each ring of the bell."""
         async with self._turns[feed]:
             rings = self._outbox.rings
             found_at, extent = self._extents.get(feed, (-1, None))
@@ -84,12 +84,12 @@ class WaitingRoom:
                 self._extents[feed] = rings, extent
             return extent
 
-    async def _leave_at_close(self, scope: anyio.CancelScope) -> None:
+    async def _cancel_on_close(self, scope: anyio.CancelScope) -> None:
         await self._closing.wait()
         scope.cancel()
 
 
-async def _leave_with_client(receive: Receive, scope: anyio.CancelScope) -> None:
+async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()

@@ -1,4 +1,4 @@
-"""The parts of the status page: how everything stands, from the store, and what it was like lately, from memory."""
+"""The parts of the status page: the status, from the store, and recent measurements, from memory."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from dockbell.core.model import JSON, RESOURCES
 from dockbell.ports import ReadStore, SinkState, StoredRecord
 from dockbell.telemetry.recent import LEFT, STEP, Recent
 from dockbell.telemetry.rings import Delay
-from dockbell.web.board import EVENTS_MOST, FIRST_EVENTS, News
+from dockbell.web.broadcast import EVENTS_MOST, FIRST_EVENTS, News
 from dockbell.web.summary import summarise
 
 _DELETIONS_MOST: Final = 10
 
 
-class Lookout:
-    """Looks at everything that the page shows.
+class PageState:
+    """Reads everything that the page shows.
 
     Args:
-        read_store: Of the store, for this alone: it may take its time.
+        read_store: Of the store; for the page alone, whose reads may take long.
         config: Returns the configuration that is followed.
         recent: What it was like lately.
         now: Our clock.
@@ -57,10 +57,10 @@ class Lookout:
         self._holder = holder
         self._started_at = now()
         self._silences = Silences(read_store)
-        self._place: int | None = None
+        self._last: int | None = None
 
     async def load(self) -> Status:
-        """Return how everything stands."""
+        """Return the status of all feeds and sinks."""
         config = self._config()
         status = await load_status(
             self._read_store,
@@ -72,8 +72,8 @@ class Lookout:
         )
         return await self._silences.listen(status, config.sinks)
 
-    async def look(self) -> Mapping[str, JSON]:
-        """Look at everything once; return the parts of the page, by name."""
+    async def read_parts(self) -> Mapping[str, JSON]:
+        """Return the parts of the page, by name."""
         config = self._config()
         status = await self.load()
         reasons = find_reasons(status)
@@ -100,20 +100,20 @@ class Lookout:
             parts[f"sink:{sink.name}"] = self._describe_sink(sink, kind, silence, words)
         return parts
 
-    def forget(self) -> None:
-        """Begin again with the last events: nobody has looked for a while."""
-        self._place = None
+    def reset(self) -> None:
+        """Begin again with past events at the next call of :meth:`read_news`."""
+        self._last = None
 
-    async def hear(self) -> News:
-        """Return what was recorded since this was called last; the last events at the first time."""
+    async def read_news(self) -> News:
+        """Return the events recorded since the last call; the first call returns past events."""
         newest = await self._read_store.read_latest(-1, 1)
         end = newest[-1][0] if newest else 0
-        if self._place is None or self._place > end:
-            self._place = max(0, end - FIRST_EVENTS)
-        after = max(self._place, end - EVENTS_MOST)
+        if self._last is None or self._last > end:
+            self._last = max(0, end - FIRST_EVENTS)
+        after = max(self._last, end - EVENTS_MOST)
         found = await self._read_store.read_latest(after, EVENTS_MOST) if after < end else ()
-        skipped = after - self._place
-        self._place = found[-1][0] if found else end
+        skipped = after - self._last
+        self._last = found[-1][0] if found else end
         return News([summarise(place, event) for place, event in found], skipped)
 
     def _describe_dockbell(self, config: Config, status: Status, reasons: Sequence[Reason]) -> JSON:
@@ -144,7 +144,7 @@ class Lookout:
             "pass_at": write_moment(state.full.ended_at if state and state.full else None),
             "expected_at": write_moment(each.expected_at),
             "last_change_at": write_moment(each.changed_at),
-            # The minute that runs is left out: read_at tells the page, and a value that grows is news at every look.
+            # Without the current minute: its value would change with every read, and the page computes it of read_at.
             "freshness": _describe_series(lately.end, values=[*map(_round, lately.freshness[:-1]), None]),
             "interval": {"kept": lately.kept, "late": lately.late},
             "delay": _describe_delay(lately.delay),

@@ -1,4 +1,4 @@
-"""Who asks."""
+"""The client of a request, and whether it has proven that it may ask."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """Who asks.
+class Principal:
+    """The client of a request.
 
     Attributes:
-        peer: The address that it asks from; where a proxy that is trusted asks for it, the one that the proxy names.
+        peer: Its address; behind a trusted proxy, the one that the proxy names.
         proxy: The address of that proxy; empty where there is none.
         is_known: It has shown the token, or the cookie of a session.
-        csrf: The word that the acts of its session have to bear; None where it has shown the token itself.
+        csrf: The CSRF word of its session; None where it has shown the token itself.
     """
 
     peer: str

@@ -18,7 +18,7 @@ from dockbell.config.values import show
 from dockbell.core.model import JSON, Feed
 from dockbell.core.publishing.settlement import DeadLetter
 from dockbell.ports import CommandStore, Selection, Undelivered
-from dockbell.web import question
+from dockbell.web import params
 
 CHOSEN_MOST: Final = 200
 
@@ -46,7 +46,7 @@ class Letters(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
             Problem: 400, nothing is chosen, or all and some.
         """
         if self.all == bool(self.letters):
-            raise question.bad('letters: choose some, or all of them by "all": true alone')
+            raise params.bad_request('letters: choose some, or all of them by "all": true alone')
         if self.all:
             yield Selection()
         for letter in self.letters:
@@ -72,10 +72,10 @@ class DeadLetters:
         Raises:
             Problem: 400, 404.
         """
-        given = question.read_parameters(request, "limit", "after")
-        sink = question.read_sink(request, [*self._config().sinks, *await find_sinks_with_dead(self._command_store)])
-        limit = question.read_limit(given, default=question.LIST_LIMIT, most=question.LIST_LIMIT_MOST)
-        after = question.read("after", given["after"], lambda text: _parse(text, sink)) if "after" in given else None
+        given = params.read_query(request, "limit", "after")
+        sink = params.read_sink(request, [*self._config().sinks, *await find_sinks_with_dead(self._command_store)])
+        limit = params.read_limit(given, default=params.LIST_LIMIT, most=params.LIST_LIMIT_MOST)
+        after = params.read("after", given["after"], lambda text: _parse(text, sink)) if "after" in given else None
         total = sum(group.letters for group in await self._command_store.count_dead(sink, Selection()))
         found = await self._command_store.read_dead(sink, Selection(), limit + 1, after)
         following = _write(found[limit - 1]) if len(found) > limit else None

@@ -33,7 +33,7 @@ from dockbell.core.reading.shape import Shape
 from dockbell.detection.poller import Poller
 from dockbell.detection.reader import Reader
 from dockbell.detection.reconciler import Reconciler
-from dockbell.host.evaluator import SHARED, Evaluator
+from dockbell.host.evaluator import SHARED, ProcessEvaluator
 from dockbell.ports import FeedState, Noted, Quarantined, RunRecord, Standing, StoredRecord
 from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 from tests.fakes import NOON, Clock, Ear, FakeSource
@@ -312,7 +312,7 @@ async def test_what_a_sink_does_not_want_is_filtered(filters: dict[str, list[str
 async def test_an_event_that_went_out_because_its_filter_took_too_long_says_so() -> None:
     settings = SinkSettings(type="stdout", where="after.t.exists(a, after.t.exists(b, a + b == 1))")
     large = replace(event(1), body=b'{"data":{"after":{"t":[' + b"0," * 20_000 + b"0]}}}")
-    with closing(Evaluator(timedelta(milliseconds=100))) as evaluator:
+    with closing(ProcessEvaluator(timedelta(milliseconds=100))) as evaluator:
         (transit,) = await find_transits([large], Standing("erp", 3), settings, evaluator)
     assert (transit.stage, transit.error) == (
         Stage.DELIVERED,

@@ -18,7 +18,7 @@ EACH: Final = {"change": "updated", "changed": ["/status"], "key": "shp_1"}
 
 def ask(text: str, *, before: str = "", after: str = '{"n":1,"tags":["a","b"]}') -> Answer:
     expression = Expression(text)
-    return expression.judge(Facts(expression.looks_at, before=before.encode(), after=after.encode(), others=EACH))
+    return expression.evaluate(Facts(expression.looks_at, before=before.encode(), after=after.encode(), others=EACH))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_several_expressions_look_at_is_united() -> None:
 def test_members_that_nobody_selects_make_no_difference(text: str, record: dict[str, Any]) -> None:
     expression, after = Expression(text), msgspec.json.encode(record)
     narrow, whole = (
-        expression.judge(Facts(looks_at, before=b"", after=after, others={}))
+        expression.evaluate(Facts(looks_at, before=b"", after=after, others={}))
         for looks_at in (expression.looks_at, {"after": None})
     )
     assert narrow is whole
@@ -155,9 +155,9 @@ def test_what_looks_through_a_list_in_a_loop_is_a_loop_within_a_loop() -> None:
     ):
         expression = Expression(text)
         large = Facts(expression.looks_at, before=tags, after=tags, others=EACH)
-        assert expression.judge(large) is Answer.COSTLY
+        assert expression.evaluate(large) is Answer.COSTLY
         small = Facts(expression.looks_at, before=b'{"t":["a"]}', after=b'{"t":["b"]}', others=EACH)
-        assert expression.judge(small).is_plain
+        assert expression.evaluate(small).is_plain
 
 
 def test_no_loop_is_overlooked_behind_a_comment_nor_a_list_that_is_added_to_itself() -> None:
@@ -225,7 +225,7 @@ def test_any_text_is_refused_or_answers(text: str) -> None:
     except ValueError:
         return
     facts = Facts(expression.looks_at, before=b'{"n":null}', after=b'{"n":1,"tags":["a"]}', others=EACH)
-    assert expression.judge(facts) in Answer
+    assert expression.evaluate(facts) in Answer
 
 
 def test_the_library_is_loaded_only_for_those_who_use_it() -> None:
@@ -256,7 +256,7 @@ def test_the_part_that_does_not_hold_is_found(text: str, told: str) -> None:
     expression = Expression(text)
     facts = Facts(expression.looks_at, before=b"", after=b'{"n":1,"tags":["a","b"]}', others=EACH)
     assert expression.find_obstacle(facts) == told
-    assert (expression.judge(facts) is Answer.YES) == (told == "")
+    assert (expression.evaluate(facts) is Answer.YES) == (told == "")
 
 
 def test_one_that_chooses_is_not_refused_for_what_it_gives_of_nothing() -> None:

@@ -20,7 +20,7 @@ import pytest
 from dockbell.config import Answer, Expression, Facts, SinkSettings
 from dockbell.core.model import Event, Feed
 from dockbell.core.publishing.filters import Filter
-from dockbell.host.evaluator import Evaluator, Ration
+from dockbell.host.evaluator import LimitedEvaluator, ProcessEvaluator
 from tests.workers import find_workers, is_alive
 
 SUBSET: Final = Expression("after.tags.exists(t, !(t in before.tags))")
@@ -36,18 +36,18 @@ def facts(before: int, after: int) -> Facts:
 
 
 @pytest.fixture
-def evaluator() -> Iterator[Evaluator]:
-    with closing(Evaluator()) as evaluator:
+def evaluator() -> Iterator[ProcessEvaluator]:
+    with closing(ProcessEvaluator()) as evaluator:
         yield evaluator
 
 
 @pytest.fixture
-def hasty() -> Iterator[Evaluator]:
-    with closing(Evaluator(SHORT)) as evaluator:
+def hasty() -> Iterator[ProcessEvaluator]:
+    with closing(ProcessEvaluator(SHORT)) as evaluator:
         yield evaluator
 
 
-def pid_of(evaluator: Evaluator) -> int:
+def pid_of(evaluator: ProcessEvaluator) -> int:
     assert evaluator._process is not None
     return evaluator._process.pid
 
@@ -62,19 +62,19 @@ def until(condition: Callable[[], bool], seconds: float = 10) -> None:
 # What is answered ----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_quick_needs_no_process(evaluator: Evaluator) -> None:
-    assert evaluator.judge(SUBSET, facts(2, 2)) is Answer.NO
-    assert evaluator.judge(SUBSET, facts(2, 3)) is Answer.YES
+def test_what_is_quick_needs_no_process(evaluator: ProcessEvaluator) -> None:
+    assert evaluator.evaluate(SUBSET, facts(2, 2)) is Answer.NO
+    assert evaluator.evaluate(SUBSET, facts(2, 3)) is Answer.YES
     assert evaluator._process is None
 
 
 @pytest.mark.parametrize(("before", "after", "answer"), [(700, 700, Answer.NO), (700, 701, Answer.YES)])
 def test_what_may_take_long_is_answered_all_the_same(
-    evaluator: Evaluator, before: int, after: int, answer: Answer
+    evaluator: ProcessEvaluator, before: int, after: int, answer: Answer
 ) -> None:
     asked = facts(before, after)
-    assert SUBSET.judge(asked) is Answer.COSTLY
-    assert evaluator.judge(SUBSET, asked) is answer
+    assert SUBSET.evaluate(asked) is Answer.COSTLY
+    assert evaluator.evaluate(SUBSET, asked) is answer
 
 
 @pytest.mark.parametrize(
@@ -88,21 +88,21 @@ def test_what_may_take_long_is_answered_all_the_same(
     ],
 )
 def test_the_process_answers_as_one_would_that_has_the_time(
-    evaluator: Evaluator, text: str, after: dict[str, object], answer: Answer
+    evaluator: ProcessEvaluator, text: str, after: dict[str, object], answer: Answer
 ) -> None:
     expression, record = Expression(text), json.dumps(after).encode()
     asked = Facts(expression.looks_at, before=b"", after=record, others={"changed": ["/n"], "key": "a"})
-    assert expression.judge(asked) is Answer.COSTLY
-    assert evaluator.judge(expression, asked) is answer
+    assert expression.evaluate(asked) is Answer.COSTLY
+    assert evaluator.evaluate(expression, asked) is answer
 
 
 @pytest.mark.parametrize("count", [12_000, 40_000, 100_000])
-def test_a_record_that_would_take_minutes_takes_a_second(evaluator: Evaluator, count: int) -> None:
-    evaluator.judge(SUBSET, facts(300, 300))  # the process is there
+def test_a_record_that_would_take_minutes_takes_a_second(evaluator: ProcessEvaluator, count: int) -> None:
+    evaluator.evaluate(SUBSET, facts(300, 300))  # the process is there
     asked, began_at = facts(count, count), time.monotonic()
-    assert evaluator.judge(SUBSET, asked) is Answer.COSTLY
+    assert evaluator.evaluate(SUBSET, asked) is Answer.COSTLY
     assert time.monotonic() - began_at < 3
-    assert evaluator.judge(SUBSET, facts(300, 301)) is Answer.YES  # by another process
+    assert evaluator.evaluate(SUBSET, facts(300, 301)) is Answer.YES  # by another process
 
 
 @pytest.mark.parametrize(
@@ -113,48 +113,48 @@ def test_a_record_that_would_take_minutes_takes_a_second(evaluator: Evaluator, c
     ],
 )
 def test_whatever_becomes_of_the_process_it_is_too_costly_and_the_next_one_answers(
-    evaluator: Evaluator, text: str
+    evaluator: ProcessEvaluator, text: str
 ) -> None:
     expression = Expression(text)
     asked = Facts(expression.looks_at, before=b"", after=tags(4000), others={})
-    assert evaluator.judge(expression, asked) is Answer.COSTLY
-    assert evaluator.judge(SUBSET, facts(300, 300)) is Answer.NO
+    assert evaluator.evaluate(expression, asked) is Answer.COSTLY
+    assert evaluator.evaluate(SUBSET, facts(300, 300)) is Answer.NO
 
 
-def test_a_process_that_was_killed_is_replaced(evaluator: Evaluator) -> None:
-    assert evaluator.judge(SUBSET, facts(300, 300)) is Answer.NO
+def test_a_process_that_was_killed_is_replaced(evaluator: ProcessEvaluator) -> None:
+    assert evaluator.evaluate(SUBSET, facts(300, 300)) is Answer.NO
     worker = pid_of(evaluator)
     os.kill(worker, signal.SIGKILL)
     until(lambda: not is_alive(worker))
-    assert evaluator.judge(SUBSET, facts(301, 301)) is Answer.NO
+    assert evaluator.evaluate(SUBSET, facts(301, 301)) is Answer.NO
     assert pid_of(evaluator) != worker
 
 
-def test_an_answer_is_remembered(hasty: Evaluator) -> None:
-    assert hasty.judge(SUBSET, facts(12_000, 12_000)) is Answer.COSTLY
+def test_an_answer_is_remembered(hasty: ProcessEvaluator) -> None:
+    assert hasty.evaluate(SUBSET, facts(12_000, 12_000)) is Answer.COSTLY
     began_at = time.monotonic()
-    assert hasty.judge(SUBSET, facts(12_000, 12_000)) is Answer.COSTLY
+    assert hasty.evaluate(SUBSET, facts(12_000, 12_000)) is Answer.COSTLY
     assert time.monotonic() - began_at < 0.1
 
 
 def test_where_there_can_be_no_process_all_that_may_take_long_is_too_costly(
-    evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
+    evaluator: ProcessEvaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    assert evaluator.judge(SUBSET, facts(300, 300)) is Answer.COSTLY
-    assert evaluator.judge(SUBSET, facts(2, 2)) is Answer.NO
+    assert evaluator.evaluate(SUBSET, facts(300, 300)) is Answer.COSTLY
+    assert evaluator.evaluate(SUBSET, facts(2, 2)) is Answer.NO
 
 
-def test_a_record_that_is_no_json_is_broken(evaluator: Evaluator) -> None:
+def test_a_record_that_is_no_json_is_broken(evaluator: ProcessEvaluator) -> None:
     asked = Facts(SUBSET.looks_at, before=tags(2), after=b'{"tags":' + b"[" * 100_000, others={})
-    assert evaluator.judge(SUBSET, asked) is Answer.BROKEN
-    assert evaluator.try_hard(SUBSET, asked) is Answer.BROKEN
+    assert evaluator.evaluate(SUBSET, asked) is Answer.BROKEN
+    assert evaluator.evaluate_costly(SUBSET, asked) is Answer.BROKEN
 
 
 # What goes on meanwhile ----------------------------------------------------------------------------------------------
 
 
-async def test_everything_else_goes_on_while_a_filter_is_judged(hasty: Evaluator) -> None:
+async def test_everything_else_goes_on_while_a_filter_is_judged(hasty: ProcessEvaluator) -> None:
     where = Filter(SinkSettings(type="stdout", where=SUBSET.text))
     body = b'{"data":{"before":' + tags(12_000) + b',"after":' + tags(12_000) + b"}}"
     event = Event(Feed("main", "stock"), 1, "a", "evt_1", "dockbell.stock.updated", "updated", 1, body)
@@ -169,7 +169,7 @@ async def test_everything_else_goes_on_while_a_filter_is_judged(hasty: Evaluator
 
     async with anyio.create_task_group() as group:
         group.start_soon(tick)
-        answer = await hasty.judge_event(where, event)
+        answer = await hasty.evaluate_event(where, event)
         group.cancel_scope.cancel()
     assert answer is Answer.COSTLY
     assert len(pauses) > 10
@@ -180,12 +180,12 @@ async def test_everything_else_goes_on_while_a_filter_is_judged(hasty: Evaluator
 
 
 def test_the_process_has_no_secrets_no_files_and_little_memory(
-    evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    evaluator: ProcessEvaluator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DOCKBELL_API_KEY", "s3cret")
     with (tmp_path / "open").open("w") as file:
         inherited = os.dup2(file.fileno(), 199)
-        evaluator.judge(SUBSET, facts(300, 300))
+        evaluator.evaluate(SUBSET, facts(300, 300))
         worker = pid_of(evaluator)
         process = Path("/proc") / str(worker)
         names = [word.partition(b"=")[0] for word in (process / "environ").read_bytes().split(b"\0") if word]
@@ -200,17 +200,17 @@ def test_the_process_has_no_secrets_no_files_and_little_memory(
 PARENT: Final = """
 import sys
 from datetime import timedelta
-from dockbell.host.evaluator import Evaluator
+from dockbell.host.evaluator import ProcessEvaluator
 from tests.host.test_evaluator import SUBSET, facts
-evaluator = Evaluator(timedelta(seconds=60))
-evaluator.judge(SUBSET, facts(300, 300))
+evaluator = ProcessEvaluator(timedelta(seconds=60))
+evaluator.evaluate(SUBSET, facts(300, 300))
 print("ready", flush=True)
 sys.stdin.readline()
 {then}
 """
 
 
-@pytest.mark.parametrize("then", ["", "evaluator.judge(SUBSET, facts(100_000, 100_000))"])
+@pytest.mark.parametrize("then", ["", "evaluator.evaluate(SUBSET, facts(100_000, 100_000))"])
 def test_the_process_ends_with_the_one_that_needs_it_even_when_that_is_killed(then: str) -> None:
     program = PARENT.format(then=then).replace("seconds=60", "seconds=2")
     with subprocess.Popen(
@@ -232,14 +232,14 @@ def test_the_process_ends_with_the_one_that_needs_it_even_when_that_is_killed(th
 # Rations -------------------------------------------------------------------------------------------------------------
 
 
-class SlowEvaluator(Evaluator):
+class SlowEvaluator(ProcessEvaluator):
     """Needs all the time that it is given, by a clock of its own."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
 
-    def try_hard(self, expression: Expression, facts: Facts) -> Answer:
+    def evaluate_costly(self, expression: Expression, facts: Facts) -> Answer:
         del expression, facts
         self.now += self.deadline.total_seconds()
         return Answer.NO
@@ -247,15 +247,15 @@ class SlowEvaluator(Evaluator):
 
 def test_who_makes_others_wait_judges_for_some_seconds_and_then_lets_through_what_may_take_long() -> None:
     slow = SlowEvaluator()
-    ration = Ration(slow, steady=lambda: slow.now)
+    ration = LimitedEvaluator(slow, steady=lambda: slow.now)
     large, small = facts(300, 300), facts(2, 2)
-    assert [ration.judge(SUBSET, large) for _ in range(7)] == [Answer.NO] * 5 + [Answer.COSTLY] * 2
-    assert ration.judge(SUBSET, small) is Answer.NO  # what is quick is judged as always
+    assert [ration.evaluate(SUBSET, large) for _ in range(7)] == [Answer.NO] * 5 + [Answer.COSTLY] * 2
+    assert ration.evaluate(SUBSET, small) is Answer.NO  # what is quick is judged as always
     slow.now += 10
-    assert [ration.judge(SUBSET, large) for _ in range(3)] == [Answer.NO] * 2 + [Answer.COSTLY]
+    assert [ration.evaluate(SUBSET, large) for _ in range(3)] == [Answer.NO] * 2 + [Answer.COSTLY]
 
 
 def test_what_takes_no_longer_than_is_free_is_not_counted() -> None:
     slow = SlowEvaluator()
-    ration = Ration(slow, free=timedelta(seconds=1), steady=lambda: slow.now)
-    assert {ration.judge(SUBSET, facts(300, 300)) for _ in range(20)} == {Answer.NO}
+    ration = LimitedEvaluator(slow, free=timedelta(seconds=1), steady=lambda: slow.now)
+    assert {ration.evaluate(SUBSET, facts(300, 300)) for _ in range(20)} == {Answer.NO}

@@ -222,7 +222,7 @@ async def _judge_conditions(
     key = _write_key(record, each)
     for subject, condition in conditions.items():
         facts = Facts(condition.looks_at, before=record, after=record, others=others | {"key": key})
-        answer = await SHARED.judge_aside(condition, facts)
+        answer = await SHARED.evaluate_aside(condition, facts)
         said = answer.value if answer.is_plain or answer is Answer.COSTLY else condition.find_obstacle(facts)
         is_doubtful = answer in (Answer.MISSING, Answer.COSTLY)  # of other records it may say something else
         yield Finding(

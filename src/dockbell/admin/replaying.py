@@ -197,7 +197,7 @@ class Replaying:
             )
             begin = found[-1].event.sequence if len(found) == _AT_ONCE else through
             missing.difference_update(candidate.event.id for candidate in found)
-            passed = [each for each in found if (await SHARED.judge_event(self._filter, each.event)).lets_through]
+            passed = [each for each in found if (await SHARED.evaluate_event(self._filter, each.event)).lets_through]
             count.filtered += len(found) - len(passed)
             count.owed += sum(each.is_owed for each in passed)
             count.waiting += sum(each.is_waiting and not each.is_owed for each in passed)
@@ -298,7 +298,7 @@ async def retry_dead(
         held_back = {
             (each.event.sequence, each.event.key)
             for each in found
-            if not (passing.wants(feed) and (await SHARED.judge_event(passing, each.event)).lets_through)
+            if not (passing.wants(feed) and (await SHARED.evaluate_event(passing, each.event)).lets_through)
         }
         came.filtered += len(held_back)
         async for portion in _paced([letter for letter in letters if letter not in held_back]):

@@ -15,7 +15,7 @@ from dockbell.admin.status import FeedStatus, Quiet, Silence, Status, format_age
 from dockbell.config import SinkSettings, format_duration
 from dockbell.core.model import NOTICES, Event, Feed
 from dockbell.core.publishing.filters import Filter
-from dockbell.host.evaluator import SHARED, Judge, Ration
+from dockbell.host.evaluator import SHARED, Evaluator, LimitedEvaluator
 from dockbell.ports import Condition, ReadStore, SinkState
 
 QUIET_AFTER: Final = timedelta(hours=1)
@@ -107,7 +107,7 @@ class Silences:
 
     def __init__(self, read_store: ReadStore) -> None:
         self._read_store = read_store
-        self._judge = Ration(SHARED)
+        self._evaluator = LimitedEvaluator(SHARED)
         self._sinks: Mapping[str, SinkSettings] = {}
         self._filters: Mapping[str, Filter] = {}
         self._sifted: dict[Feed, tuple[int, Sifted]] = {}
@@ -139,18 +139,18 @@ class Silences:
         if known != last:
             events = await self._read_store.read_events(status.feed, max(0, last - _JUDGED_MOST), _JUDGED_MOST)
             changes = [event for event in events if event.key]
-            sifted = await sift(status.feed, changes, self._filters, self._judge)
+            sifted = await sift(status.feed, changes, self._filters, self._evaluator)
             self._sifted[status.feed] = last, sifted
         return sifted
 
 
-async def sift(feed: Feed, events: Collection[Event], filters: Mapping[str, Filter], judge: Judge) -> Sifted:
+async def sift(feed: Feed, events: Collection[Event], filters: Mapping[str, Filter], evaluator: Evaluator) -> Sifted:
     """Return what filters make of events of a feed's records; a dead letter of theirs is heard of, too."""
     wanting = frozenset(name for name, each in filters.items() if each.wants(feed))
     passing = set()
     for name in wanting:
         for event in events:
-            if not (await judge.judge_event(filters[name], event)).is_held_back:
+            if not (await evaluator.evaluate_event(filters[name], event)).is_held_back:
                 passing.add(name)
                 break
     return Sifted(len(events), wanting, frozenset(passing))

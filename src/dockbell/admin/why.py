@@ -18,7 +18,7 @@ from dockbell.core.key import decode, encode
 from dockbell.core.model import Event, Feed
 from dockbell.core.publishing.filters import Filter
 from dockbell.core.reading.shape import is_own_id
-from dockbell.host.evaluator import SHARED, Judge, Ration
+from dockbell.host.evaluator import SHARED, Evaluator, LimitedEvaluator
 from dockbell.ports import FeedState, Noted, Quarantined, ReadStore, RunRecord, Standing, StoredRecord
 
 _NOTES_MOST: Final = 100
@@ -256,9 +256,9 @@ async def _find_account(
 async def _tell_events(
     events: Sequence[tuple[datetime, Event]], standings: Mapping[str, Standing], sinks: Mapping[str, SinkSettings]
 ) -> tuple[EventTrace, ...]:
-    listed, judge = [event for _, event in events], Ration(SHARED)
+    listed, evaluator = [event for _, event in events], LimitedEvaluator(SHARED)
     transits = {
-        name: await find_transits(listed, standings[name], settings, judge)
+        name: await find_transits(listed, standings[name], settings, evaluator)
         if name in standings
         else [SinkTrace(name, Stage.UNBEGUN)] * len(listed)
         for name, settings in sinks.items()
@@ -270,7 +270,7 @@ async def _tell_events(
 
 
 async def find_transits(
-    events: Sequence[Event], standing: Standing, settings: SinkSettings, judge: Judge
+    events: Sequence[Event], standing: Standing, settings: SinkSettings, evaluator: Evaluator
 ) -> Sequence[SinkTrace]:
     """Return how far the events of one key are with a sink, in their order.
 
@@ -278,7 +278,7 @@ async def find_transits(
         events: In the order of their sequences.
         standing: How far the sink has come.
         settings: What it wants.
-        judge: Judges its filters.
+        evaluator: Judges its filters.
     """
     dead = {letter.sequence: letter for letter in standing.dead}
     blocked = standing.blocked
@@ -286,7 +286,7 @@ async def find_transits(
     is_first = True
     transits = []
     for event in events:
-        answer = await judge.judge_event(sieve, event)
+        answer = await evaluator.evaluate_event(sieve, event)
         doubt = sieve.explain(event, answer)
         transit = SinkTrace(standing.sink, Stage.DELIVERED, error=doubt)
         if event.sequence in dead:

@@ -109,7 +109,7 @@ class Expression:
 
     def describe(self, facts: Facts) -> str:
         """Return in words what it says: ``holds``, ``is text, neither true nor false``."""
-        answer = self.judge(facts)
+        answer = self.evaluate(facts)
         kind = self._find_kind(facts) if answer is Answer.MISMATCH else ""
         return f"is {kind}, neither true nor false" if kind else answer.value
 
@@ -119,7 +119,7 @@ class Expression:
             parts = [Expression(part) for part in self._split()]
         except ValueError:  # what is no condition by itself
             parts = [self]
-        refusing = (f"{part.text} {part.describe(facts)}" for part in parts if not part.judge(facts).lets_through)
+        refusing = (f"{part.text} {part.describe(facts)}" for part in parts if not part.evaluate(facts).lets_through)
         return next(refusing, "")
 
     def _split(self) -> list[str]:
@@ -151,10 +151,10 @@ class Expression:
             return _BOOLEAN
         return "null" if value is None else name_kind(value)
 
-    def judge(self, facts: Facts) -> Answer:
-        """Return what it says, within some milliseconds; it never raises.
+    def evaluate(self, facts: Facts) -> Answer:
+        """Return its answer within milliseconds; never raises.
 
-        :attr:`Answer.COSTLY` where it might take longer: then a process may be asked that can be killed.
+        :attr:`Answer.COSTLY` where it might take longer: :mod:`dockbell.host.evaluator` has a process for that.
         """
         try:
             if facts.size_most > self._surely_quick and self._is_costly(facts):
@@ -168,9 +168,9 @@ class Expression:
 
 
 class Facts:
-    """What expressions are judged by, put into the library's form once for all of them.
+    """The variables of expressions, converted for the library once for all of them.
 
-    The library takes 5 µs for each value that it is given, so it is given no member that nobody selects.
+    The conversion takes 5 µs per value, so members that no expression selects are left out.
 
     Args:
         looks_at: What any of the expressions looks at.

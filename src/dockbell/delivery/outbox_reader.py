@@ -19,7 +19,7 @@ from dockbell.core.publishing.delivery_queue import DeliveryQueue
 from dockbell.core.publishing.event import BackfillComposer
 from dockbell.core.publishing.filters import Filter
 from dockbell.core.publishing.settlement import Blocked, Replay, StartOffset
-from dockbell.host.evaluator import Judge
+from dockbell.host.evaluator import Evaluator
 from dockbell.ports import Store
 from dockbell.telemetry import EventsSifted, FilterUnanswered, Telemetry
 
@@ -59,7 +59,7 @@ class OutboxReader:
         starts: Mapping[Feed, StartOffset],
         filter_: Filter,
         *,
-        judge: Judge,
+        judge: Evaluator,
         keeps_state: bool,
         store: Store,
         telemetry: Telemetry,
@@ -226,7 +226,7 @@ class OutboxReader:
         return not (await self._ask(event, is_told=is_told)).lets_through
 
     async def _ask(self, event: Event, *, is_told: bool = False) -> Answer:
-        return await self._judge.judge_event(self._filter, event, is_told=is_told)
+        return await self._judge.evaluate_event(self._filter, event, is_told=is_told)
 
     # Replays --------------------------------------------------------------------------------------------------------
 

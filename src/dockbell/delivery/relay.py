@@ -27,7 +27,7 @@ from dockbell.core.publishing.rendering import Rendering
 from dockbell.core.publishing.settlement import Place, Settlement, StartOffset
 from dockbell.delivery.outbox_reader import OutboxReader
 from dockbell.delivery.retained_state import StoredRetainedState
-from dockbell.host.evaluator import SHARED, Judge, Ration
+from dockbell.host.evaluator import SHARED, Evaluator, LimitedEvaluator
 from dockbell.ports import Bell, Sink, StateKeeper, Store
 from dockbell.telemetry import (
     DeliverySettled,
@@ -88,7 +88,7 @@ class Relay:
         max_owed: timedelta | None = None,
         steady: Callable[[], timedelta] | None = None,
         feeds: Callable[[], Collection[Feed]] | None = None,
-        judge: Judge | None = None,
+        judge: Evaluator | None = None,
     ) -> None:
         self._sink = sink
         self._settings = settings
@@ -100,7 +100,7 @@ class Relay:
         self._name = name
         self._filter = Filter(settings)
         self._feeds = feeds
-        self._judge = judge or Ration(SHARED, free=_FREE)
+        self._judge = judge or LimitedEvaluator(SHARED, free=_FREE)
         self._rendering = Rendering(settings, state_url, unordered)
         self._bell = Bell()
         self._turns = Bell()

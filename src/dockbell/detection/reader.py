@@ -62,7 +62,7 @@ from dockbell.errors import (
     SourceUnavailable,
     StoreError,
 )
-from dockbell.host.evaluator import SHARED, Ration
+from dockbell.host.evaluator import SHARED, LimitedEvaluator
 from dockbell.ports import Bell, BetweenTries, Checkpoint, Committed, FeedState, RunRecord, Source, Store
 from dockbell.telemetry import (
     ChangesStored,
@@ -185,7 +185,7 @@ class Reader:
             singular=self.resource.singular,
             epoch=store.epoch,
             named=read_named(settings.events),
-            judge=Ration(SHARED).judge,
+            judge=LimitedEvaluator(SHARED).evaluate,
         )
         self.erasure = Erasure(settings.drop, store.epoch) if settings.drop else None
         """Takes out of records what is never stored; None where that is nothing."""

@@ -1,7 +1,7 @@
-"""Judges conditions that may take long in a process of their own, which is killed at a deadline.
+"""Evaluates conditions that may take long in a child process, which is killed at a deadline.
 
-Whatever a record holds, a condition takes a second at the most, and nothing else stands still meanwhile. What runs out
-of time is :attr:`Answer.COSTLY`: it counts as a yes, so that the event goes out rather than vanishing.
+So a condition takes a second at most, whatever the record holds, and blocks nothing else meanwhile. A condition that
+runs out of time is :attr:`Answer.COSTLY`: it counts as a yes, so that the event is sent rather than lost.
 """
 
 from __future__ import annotations
@@ -34,50 +34,46 @@ DEADLINE: Final = timedelta(seconds=1)
 _START: Final = timedelta(seconds=10)
 _REMEMBERED: Final = 1000
 _LARGE: Final = 8192
-"""Bytes of an event whose judgement may take milliseconds, so that others have their turn after it."""
-_RATION: Final = timedelta(seconds=5)
-_RATION_SHARE: Final = 0.2
+"""Bytes of an event whose filters may take milliseconds; the event loop runs other tasks after it."""
+_BURST: Final = timedelta(seconds=5)
+_SHARE: Final = 0.2
 
 
-class Judge(ABC):
-    """Judges conditions: at once what is sure to be quick, with more effort what may not be."""
+class Evaluator(ABC):
+    """Evaluates conditions: quick ones at once, costly ones as a subclass does."""
 
     @abstractmethod
-    def try_hard(self, expression: Expression, facts: Facts) -> Answer:
-        """Return what a condition says of a change that it may take long to judge; it never raises."""
+    def evaluate_costly(self, expression: Expression, facts: Facts) -> Answer:
+        """Return the answer of a condition that may take long; never raises."""
 
-    def judge(self, expression: Expression, facts: Facts) -> Answer:
-        """Return what a condition says of a change; it never raises.
+    def evaluate(self, expression: Expression, facts: Facts) -> Answer:
+        """Return the answer of a condition; never raises, and blocks as long as :meth:`evaluate_costly` does."""
+        answer = expression.evaluate(facts)
+        return answer if answer is not Answer.COSTLY else self.evaluate_costly(expression, facts)
 
-        It may take as long as the effort does: to be called in a thread where anything else is to go on meanwhile.
-        """
-        answer = expression.judge(facts)
-        return answer if answer is not Answer.COSTLY else self.try_hard(expression, facts)
-
-    async def judge_event(self, passing: Filter, event: Event, *, is_told: bool = False) -> Answer:
-        """Return what a sink's filters say of an event, as :meth:`Filter.judge` does, while everything else goes on."""
+    async def evaluate_event(self, passing: Filter, event: Event, *, is_told: bool = False) -> Answer:
+        """Return what :meth:`Filter.judge` does, without blocking the event loop."""
         answer = passing.judge(event, is_told=is_told)
         if answer is not Answer.COSTLY:
             if len(event.body) > _LARGE:
                 await anyio.lowlevel.checkpoint()
             return answer
-        judging = partial(passing.judge, event, is_told=is_told, judge=self.judge)
-        return await anyio.to_thread.run_sync(judging, abandon_on_cancel=True)
+        evaluate = partial(passing.judge, event, is_told=is_told, judge=self.evaluate)
+        return await anyio.to_thread.run_sync(evaluate, abandon_on_cancel=True)
 
-    async def judge_aside(self, expression: Expression, facts: Facts) -> Answer:
-        """Return what a condition says of a change, while everything else goes on."""
-        return await anyio.to_thread.run_sync(self.judge, expression, facts, abandon_on_cancel=True)
+    async def evaluate_aside(self, expression: Expression, facts: Facts) -> Answer:
+        """Return what :meth:`evaluate` does, without blocking the event loop."""
+        return await anyio.to_thread.run_sync(self.evaluate, expression, facts, abandon_on_cancel=True)
 
 
-class Evaluator(Judge):
-    """Has a process judge what may take long.
+class ProcessEvaluator(Evaluator):
+    """Evaluates costly conditions in a child process, one at a time.
 
-    The process is started when it is first needed, and again after it was killed. It is given one expression and the
-    values of its variables at a time, and nothing else: no environment, no files, no secrets. It ends with this
-    process, however that ends.
+    The process is started when it is first needed, and again after it was killed. It gets one expression and the values
+    of its variables, but no environment, files or secrets. It ends with this process, however that ends.
 
     Args:
-        deadline: How long a condition may take for one change; what takes longer is :attr:`Answer.COSTLY`.
+        deadline: How long a condition may take for one change; beyond that it is :attr:`Answer.COSTLY`.
     """
 
     def __init__(self, deadline: timedelta = DEADLINE) -> None:
@@ -85,10 +81,10 @@ class Evaluator(Judge):
         self._process: subprocess.Popen[bytes] | None = None
         self._turn = threading.Lock()
         self._known: OrderedDict[bytes, Answer] = OrderedDict()
-        """Answers of the process: an event is judged again with each of its attempts."""
+        """Answers of the process, since each attempt to deliver an event evaluates its filters again."""
 
-    def try_hard(self, expression: Expression, facts: Facts) -> Answer:
-        """Return the answer of the process, after that of others who wait for it."""
+    def evaluate_costly(self, expression: Expression, facts: Facts) -> Answer:
+        """Return the answer of the process; it may be busy with other conditions first."""
         try:
             values = facts.encode()
         except (ValueError, RecursionError):  # what is no JSON that can be read
@@ -103,12 +99,12 @@ class Evaluator(Judge):
         return answer
 
     def close(self) -> None:
-        """End the process; the next condition that needs one has another."""
+        """End the process; the next costly condition starts another."""
         with self._turn:
             self._end()
 
     def _ask(self, text: str, values: bytes) -> Answer:
-        """Return the answer of the process; where it gives none in time, or dies of it, that it is too costly."""
+        """Return the answer of the process; COSTLY where it gives none in time, or dies."""
         with suppress(OSError, RuntimeError):  # no more processes, or threads, can be had
             process = self._start()
             answer = _timed(process, self.deadline, lambda: _exchange(process, self.deadline, text, values))
@@ -118,10 +114,10 @@ class Evaluator(Judge):
         return Answer.COSTLY
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """Return the process, ready to be asked.
+        """Return the running process.
 
         Raises:
-            OSError: There can be none now.
+            OSError: It cannot be started now.
         """
         if self._process is not None and self._process.poll() is None:
             return self._process
@@ -147,21 +143,21 @@ class Evaluator(Judge):
                 process.__exit__(None, None, None)
 
 
-class Ration(Judge):
-    """Has an evaluator judge for one who makes others wait meanwhile: the writer of the store, or a sink's relay.
+class LimitedEvaluator(Evaluator):
+    """Limits the time of costly conditions where other work waits for them: in the store's writer, or a sink's relay.
 
-    All that may take long has five seconds together at once, and a fifth of the time in the long run; what is beyond
-    that is :attr:`Answer.COSTLY` at once.
+    They may take five seconds in a burst, and a fifth of the time in the long run; beyond that they are
+    :attr:`Answer.COSTLY` at once.
 
     Args:
-        evaluator: Judges.
-        free: What takes no longer is not counted.
-        steady: The time in seconds since some origin.
+        evaluator: Evaluates them.
+        free: Conditions that take no longer are not counted.
+        steady: A monotonic clock, in seconds.
     """
 
     def __init__(
         self,
-        evaluator: Evaluator,
+        evaluator: ProcessEvaluator,
         *,
         free: timedelta = timedelta(0),
         steady: Callable[[], float] = time.monotonic,
@@ -169,17 +165,17 @@ class Ration(Judge):
         self._evaluator = evaluator
         self._free = free.total_seconds()
         self._steady = steady
-        self._left = _RATION.total_seconds()
+        self._left = _BURST.total_seconds()
         self._at = steady()
 
-    def try_hard(self, expression: Expression, facts: Facts) -> Answer:
-        """See above."""
+    def evaluate_costly(self, expression: Expression, facts: Facts) -> Answer:
+        """Return the answer of the evaluator; COSTLY where no time is left."""
         began_at = self._steady()
-        self._left = min(_RATION.total_seconds(), self._left + _RATION_SHARE * (began_at - self._at))
+        self._left = min(_BURST.total_seconds(), self._left + _SHARE * (began_at - self._at))
         self._at = began_at
         if self._left < self._evaluator.deadline.total_seconds():
             return Answer.COSTLY
-        answer = self._evaluator.try_hard(expression, facts)
+        answer = self._evaluator.evaluate_costly(expression, facts)
         self._at = self._steady()
         spent = self._at - began_at
         self._left -= spent if spent > self._free else 0
@@ -198,7 +194,7 @@ def _read_line(process: subprocess.Popen[bytes]) -> str:
 
 
 def _timed(process: subprocess.Popen[bytes], within: timedelta, talk: Callable[[], str]) -> str:
-    """Talk with a process that is killed when its time is over."""
+    """Talk with a process; kill it at the deadline."""
     late = threading.Timer(within.total_seconds(), process.kill)
     late.daemon = True
     late.start()
@@ -206,8 +202,8 @@ def _timed(process: subprocess.Popen[bytes], within: timedelta, talk: Callable[[
         return talk()
     finally:
         late.cancel()
-        late.join()  # else it might kill what has answered, and was asked again
+        late.join()  # else it might kill the process while the next condition is evaluated
 
 
-SHARED: Final = Evaluator()
-"""That of this process."""
+SHARED: Final = ProcessEvaluator()
+"""The evaluator of this process."""

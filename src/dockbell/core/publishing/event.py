@@ -66,7 +66,7 @@ class Composer:
         singular: str,
         epoch: str,
         named: Sequence[NamedEvent] = (),
-        judge: Judge = Expression.judge,
+        judge: Judge = Expression.evaluate,
     ) -> None:
         self.unanswered: Counter[tuple[str, Answer]] = Counter()
         self._feed = feed

@@ -51,7 +51,7 @@ class Filter:
             self._resources is None or feed.resource in self._resources
         )
 
-    def judge(self, event: Event, *, is_told: bool = False, judge: Judge = Expression.judge) -> Answer:
+    def judge(self, event: Event, *, is_told: bool = False, judge: Judge = Expression.evaluate) -> Answer:
         """Return what the filters say of an event in full.
 
         A statement about a feed goes by its name in ``changes`` and by nothing else, as does the deletion of a record

@@ -40,7 +40,7 @@ class NamedEvents:
         judge: Judges their conditions.
     """
 
-    def __init__(self, named: Sequence[NamedEvent] = (), judge: Judge = Expression.judge) -> None:
+    def __init__(self, named: Sequence[NamedEvent] = (), judge: Judge = Expression.evaluate) -> None:
         self._judge = judge
         self._named = tuple(named)
         self._looks_at = unite(each.when for each in self._named)

@@ -90,7 +90,7 @@ class Rig:
     async def inquire(self, after: float = 60) -> bool:
         """Ask for absent records, some seconds later; return whether usable answers were lacking."""
         self.clock.pass_(after)
-        return await self.reconciler.inquirer.run_once()
+        return await self.reconciler.absence_check.run_once()
 
     def spoil(self, spoil: Callable[[Page], Page]) -> Callable[[], None]:
         """Let every page come spoilt from now on, until the function that is returned is called."""

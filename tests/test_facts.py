@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from dockbell.core.model import ChangeKind, Feed, RunKind
-from dockbell.detection.detail_fetcher import Detailer
+from dockbell.detection.detail_fetcher import DetailFetcher
 from dockbell.errors import SourceUnavailable
 from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from dockbell.telemetry import ChangesStored, DeliverySettled, EventsSifted, Fact, RunEnded
@@ -136,17 +136,17 @@ async def test_a_change_that_waited_for_its_detail_took_that_long(tmp_path: Path
         rig.feed = SHIPMENTS
         rig.restart()
         await rig.read_whole()
-        detailer = Detailer(rig.reader)
+        detail_fetcher = DetailFetcher(rig.reader)
         for key in "ab":
             rig.source.put(key, status="closed")
         await rig.poll(5)
         assert told(rig.ear, ChangesStored) == []
         rig.source.before_alone = _refuse_b
         rig.clock.pass_(2)
-        await detailer.run_once()
+        await detail_fetcher.run_once()
         assert told(rig.ear, ChangesStored) == [_updated(took=2)]
         rig.clock.pass_(60)
-        await detailer.run_once()
+        await detail_fetcher.run_once()
         assert told(rig.ear, ChangesStored) == [_updated(took=30)]
 
 

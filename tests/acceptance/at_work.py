@@ -56,13 +56,13 @@ async def at_work(dockbell: Deployment) -> AsyncIterator[None]:
         for feed, reader in agents.readers.items():
             group.start_soon(agents.reconcilers[feed].run, VirtualAlarm())
             if reader.resource.addressable:
-                group.start_soon(agents.reconcilers[feed].inquirer.run)
+                group.start_soon(agents.reconcilers[feed].absence_check.run)
             if feed in agents.pollers:
                 assert isinstance(reader.settings.schedule, timedelta)
                 group.start_soon(agents.pollers[feed].run, VirtualAlarm(reader.settings.schedule))
                 group.start_soon(agents.pollers[feed].run_trailing, VirtualAlarm(trailing_every(reader.settings)))
-            if feed in agents.detailers:
-                group.start_soon(agents.detailers[feed].run)
+            if feed in agents.detail_fetchers:
+                group.start_soon(agents.detail_fetchers[feed].run)
         yield
         group.cancel_scope.cancel()
 

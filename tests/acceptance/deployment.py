@@ -26,7 +26,7 @@ from dockbell import app
 from dockbell.app import opening
 from dockbell.config import Config
 from dockbell.core.model import Feed, RunKind
-from dockbell.detection.guarded import tend
+from dockbell.detection.guarded import run_guarded
 from dockbell.ports import FeedState
 from dockbell.sandbox import LoggedChange, Sandbox, SandboxOptions
 from dockbell.sources import InventoryClient, connection_pool
@@ -267,8 +267,8 @@ class Deployment:
                 self._trails_at = anyio.current_time() + 300
                 for feed, poller in self.agents.pollers.items():
                     await self._tend(feed, poller.trail_once)
-            for detailer in self.agents.detailers.values():
-                await detailer.run_once()
+            for detail_fetcher in self.agents.detail_fetchers.values():
+                await detail_fetcher.run_once()
             if anyio.current_time() >= end:
                 return
             dues = [(await each.delay()).total_seconds() for each in self.agents.reconcilers.values()]
@@ -276,7 +276,7 @@ class Deployment:
             await anyio.sleep(max(0.001, min(end - now, self._polls_at - now, self._trails_at - now, *dues)))
 
     async def _tend(self, feed: Feed, run_once: Callable[[], Awaitable[object]]) -> None:
-        await tend(self.agents.readers[feed], run_once, pause=False)
+        await run_guarded(self.agents.readers[feed], run_once, pause=False)
 
     def edit(self, count: int = 2) -> None:
         """Change the oldest records of each resource."""

@@ -60,7 +60,7 @@ async def test_while_no_detail_comes_every_change_is_told_in_time_and_the_list_i
         anyio.create_task_group() as group,
     ):
         await dockbell.run(60)
-        group.start_soon(dockbell.agents.detailers.pop(SHIPMENTS).run)
+        group.start_soon(dockbell.agents.detail_fetchers.pop(SHIPMENTS).run)
         dockbell.wire.before = only_alone(trouble)
         began_at = anyio.current_time()
         dockbell.sandbox.edit("shipments", 300)

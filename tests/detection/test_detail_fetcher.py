@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from dockbell.core.model import Urgency
-from dockbell.detection.detail_fetcher import Detailer
+from dockbell.detection.detail_fetcher import DetailFetcher
 from dockbell.errors import SourceRefused, SourceUnavailable
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import AgentFails
@@ -68,12 +68,12 @@ class Dock:
     source: Shipments
 
     def __post_init__(self) -> None:
-        self.detailer = Detailer(self.rig.reader)
+        self.detail_fetcher = DetailFetcher(self.rig.reader)
 
     def restart(self) -> None:
         """Begin again from what is stored, as after a crash."""
         self.rig.restart()
-        self.detailer = Detailer(self.rig.reader)
+        self.detail_fetcher = DetailFetcher(self.rig.reader)
 
     def put(self, key: str, lines: list[int], **fields: Any) -> None:
         """Create or change a shipment."""
@@ -111,7 +111,7 @@ async def dock(tmp_path: Path) -> AsyncIterator[Dock]:
 
 
 async def test_the_first_pass_asks_for_no_detail(dock: Dock) -> None:
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert dock.source.details == []
     assert await dock.rig.events() == []
 
@@ -120,7 +120,7 @@ async def test_a_change_is_published_with_its_detail(dock: Dock) -> None:
     dock.put("b", [1, 2], status="packed")
     await dock.poll()
     assert await dock.rig.events() == []
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert dock.source.details == [("b", ("lines",), Urgency.DETAIL, False)]
     assert await dock.rig.events() == ["b updated 1"]
     data = await dock.last()
@@ -131,12 +131,12 @@ async def test_a_change_is_published_with_its_detail(dock: Dock) -> None:
 async def test_the_first_detail_of_a_record_is_no_change_by_itself(dock: Dock) -> None:
     dock.put("b", [1, 2], status="packed")
     await dock.poll()
-    await dock.detailer.run_once()
+    await dock.detail_fetcher.run_once()
     first = await dock.last()
     assert (first["changed"], first["before"]["lines"]) == (["/status"], [1, 2])
     dock.put("b", [3], status="shipped")
     await dock.poll()
-    await dock.detailer.run_once()
+    await dock.detail_fetcher.run_once()
     assert (await dock.last())["changed"] == ["/lines/0", "/lines/1", "/status"]
 
 
@@ -144,7 +144,7 @@ async def test_each_event_begins_where_the_last_of_its_record_ended(dock: Dock) 
     for lines in ([1], [1, 2], [2]):
         dock.put("b", lines, status=f"with {len(lines)} and {sum(lines)}")
         await dock.poll()
-        await dock.detailer.run_once()
+        await dock.detail_fetcher.run_once()
     first, second, third = await dock.rig.bodies()
     assert (second["before"], third["before"]) == (first["after"], second["after"])
     assert set(third["changed"]) == {"/status", "/lines/0", "/lines/1"} or "/lines/0" in third["changed"]
@@ -153,22 +153,22 @@ async def test_each_event_begins_where_the_last_of_its_record_ended(dock: Dock) 
 async def test_what_only_the_detail_shows_is_seen_with_the_next_change_of_the_list(dock: Dock) -> None:
     dock.put("b", [1], status="packed")
     await dock.poll()
-    await dock.detailer.run_once()
+    await dock.detail_fetcher.run_once()
     dock.source.lines["b"] = [1, 2, 3]
     await dock.poll()
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert await dock.rig.events() == ["b updated 1"]
 
 
 async def test_a_shipment_that_is_not_found_is_asked_for_until_it_has_waited_too_long(dock: Dock) -> None:
     await dock.change("f")
     record = dock.source.records.pop("f")
-    assert await dock.detailer.run_once()
+    assert await dock.detail_fetcher.run_once()
     dock.rig.clock.pass_(299)
-    assert await dock.detailer.run_once()
+    assert await dock.detail_fetcher.run_once()
     assert await dock.rig.events() == []
     dock.rig.clock.pass_(1)
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     data = await dock.last()
     assert (data["change"], data["detail_missing"], data["via"]) == ("created", True, "poll")
     assert data["after"] == record
@@ -178,9 +178,9 @@ async def test_a_shipment_that_is_not_found_is_asked_for_until_it_has_waited_too
 async def test_a_shipment_that_a_replica_does_not_know_yet_is_published_with_its_detail_later(dock: Dock) -> None:
     await dock.change("f")
     record = dock.source.records.pop("f")
-    assert await dock.detailer.run_once()
+    assert await dock.detail_fetcher.run_once()
     dock.source.records["f"] = record
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert (await dock.last())["after"] == record | {"lines": [2]}
 
 
@@ -197,10 +197,10 @@ async def test_a_shipment_that_a_replica_does_not_know_yet_is_published_with_its
 async def test_what_is_not_the_record_is_not_its_detail(dock: Dock, write: Callable[[dict[str, Any]], Any]) -> None:
     await dock.change("b")
     dock.source.write = write
-    assert await dock.detailer.run_once()
+    assert await dock.detail_fetcher.run_once()
     assert await dock.rig.events() == []
     dock.rig.clock.pass_(300)
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     data = await dock.last()
     assert (data["after"]["status"], data["detail_missing"]) == ("packed", True)
 
@@ -209,7 +209,7 @@ async def test_what_is_not_the_record_is_not_its_detail(dock: Dock, write: Calla
 async def test_a_detail_may_stand_in_a_wrapper(dock: Dock, name: str) -> None:
     await dock.change("b")
     dock.source.write = lambda record: {"request": "req_1", name: record}
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert (await dock.last())["after"]["lines"] == [2]
 
 
@@ -221,12 +221,12 @@ async def test_a_change_waits_while_its_detail_does_not_come(dock: Dock, error: 
     dock.put("b", [2], status="packed")
     await dock.poll()
     dock.source.before_alone = refuse
-    assert await dock.detailer.run_once()
+    assert await dock.detail_fetcher.run_once()
     dock.rig.clock.pass_(299)
-    assert await dock.detailer.run_once()
+    assert await dock.detail_fetcher.run_once()
     assert await dock.rig.events() == []
     dock.source.before_alone = answer
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert (await dock.last())["after"]["lines"] == [2]
 
 
@@ -235,7 +235,7 @@ async def test_a_change_that_waits_too_long_is_published_without_its_detail(dock
     await dock.poll()
     dock.source.before_alone = fail
     dock.rig.clock.pass_(300)
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     data = await dock.last()
     assert (data["after"]["status"], data["detail_missing"]) == ("packed", True)
     assert await dock.rig.events() == ["b updated 1"]
@@ -245,13 +245,13 @@ async def test_a_change_that_waits_too_long_is_published_without_its_detail(dock
 async def test_a_change_waits_as_long_whatever_our_clock_is_set_to(dock: Dock, step: float) -> None:
     await dock.change("b")
     dock.source.before_alone = fail
-    assert await dock.detailer.run_once()
+    assert await dock.detail_fetcher.run_once()
     dock.rig.set_clock(step)
     dock.rig.clock.pass_(299)
-    assert await dock.detailer.run_once()
+    assert await dock.detail_fetcher.run_once()
     assert await dock.rig.events() == []
     dock.rig.clock.pass_(1)
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert (await dock.last())["detail_missing"] is True
 
 
@@ -261,7 +261,7 @@ async def test_a_change_does_not_wait_for_a_clock_that_was_set_back_before_a_res
     dock.rig.set_clock(-3600)
     dock.restart()
     dock.rig.clock.pass_(300)
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert (await dock.last())["detail_missing"] is True
 
 
@@ -271,7 +271,7 @@ async def test_nothing_is_asked_for_what_has_waited_too_long_however_much_it_is(
     await dock.poll()
     await dock.poll()
     dock.rig.clock.pass_(300)
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert dock.source.details == []
     assert await dock.rig.events() == [f"{key} created 1" for key in keys]
 
@@ -283,11 +283,11 @@ async def test_what_has_waited_too_long_is_published_before_the_next_is_asked_fo
 
     dock.source.before_alone = fail
     await dock.change("a")
-    await dock.detailer.run_once()
+    await dock.detail_fetcher.run_once()
     dock.rig.clock.pass_(200)
     await dock.change("b", "c")
     dock.source.before_alone = take_long
-    assert await dock.detailer.run_once()
+    assert await dock.detail_fetcher.run_once()
     assert [key for key, *_ in dock.source.details] == ["a", "b", "c"]
     assert await dock.rig.events() == ["a updated 1"]
 
@@ -295,16 +295,16 @@ async def test_what_has_waited_too_long_is_published_before_the_next_is_asked_fo
 async def test_an_answer_is_not_waited_for_longer_than_any_change_may_wait(dock: Dock) -> None:
     dock.source.before_alone = fail
     await dock.change("a")
-    await dock.detailer.run_once()
+    await dock.detail_fetcher.run_once()
     dock.rig.clock.pass_(200)
     await dock.change("b")
     dock.source.before_alone, dock.source.meanwhile = answer, anyio.sleep_forever
     dock.rig.clock.pass_(300 - 200 - 1 - 15 - 0.01)
     with anyio.fail_after(10):
-        assert await dock.detailer.run_once()
+        assert await dock.detail_fetcher.run_once()
     dock.source.meanwhile = wait_for_nothing
     dock.rig.clock.pass_(0.01)
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert [(data["key"], data.get("detail_missing")) for data in await dock.rig.bodies()] == [
         ("a", True),
         ("b", None),
@@ -314,11 +314,11 @@ async def test_an_answer_is_not_waited_for_longer_than_any_change_may_wait(dock:
 async def test_what_failed_before_lets_others_go_first(dock: Dock) -> None:
     dock.source.before_alone = fail
     await dock.change("a", "b")
-    await dock.detailer.run_once()
+    await dock.detail_fetcher.run_once()
     await dock.change("c", "d")
     dock.source.before_alone = answer
     dock.restart()
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert [key for key, *_ in dock.source.details[2:]] == ["c", "d", "a", "b"]
 
 
@@ -329,12 +329,12 @@ async def test_a_healthy_shipment_does_not_wait_behind_many_that_fail(dock: Dock
 
     dock.source.before_alone = fail_bad
     await dock.change(*(f"bad{number}" for number in range(50)))
-    await dock.detailer.run_once()
+    await dock.detail_fetcher.run_once()
     for _ in range(9):
-        await dock.detailer.run_once()  # each has been tried once
+        await dock.detail_fetcher.run_once()  # each has been tried once
     await dock.change("b")
     asked = len(dock.source.details)
-    assert await dock.detailer.run_once()
+    assert await dock.detail_fetcher.run_once()
     assert await dock.rig.events() == ["b updated 1"]
     assert dock.source.details[asked][0] == "b"
 
@@ -347,7 +347,7 @@ async def test_the_list_is_read_while_a_detail_is_on_its_way(dock: Dock) -> None
     polled: list[int] = []
     await dock.change("b")
     dock.source.meanwhile = poll
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert polled == [1]
     assert await dock.rig.events() == ["b updated 1"]
 
@@ -360,7 +360,7 @@ async def test_a_detail_is_asked_for_again_where_the_list_shows_something_else_m
 
     await dock.change("b")
     dock.source.meanwhile = ship
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert [key for key, *_ in dock.source.details] == ["b", "b"]
     (data,) = await dock.rig.bodies()
     assert (data["after"]["status"], data["after"]["lines"], data["revision"]) == ("shipped", [3], 1)
@@ -370,11 +370,11 @@ async def test_a_detail_that_comes_too_late_for_its_change_is_of_no_use(dock: Do
     async def publish_without() -> None:
         dock.source.meanwhile = wait_for_nothing
         dock.rig.clock.pass_(300)
-        await Detailer(dock.rig.reader).run_once()
+        await DetailFetcher(dock.rig.reader).run_once()
 
     await dock.change("b")
     dock.source.meanwhile = publish_without
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert [data["detail_missing"] for data in await dock.rig.bodies()] == [True]
 
 
@@ -382,10 +382,10 @@ async def test_a_crash_keeps_what_waits(dock: Dock) -> None:
     dock.put("b", [2], status="packed")
     await dock.poll()
     dock.source.before_alone = fail
-    await dock.detailer.run_once()
+    await dock.detail_fetcher.run_once()
     dock.restart()
     dock.source.before_alone = answer
-    await dock.detailer.run_once()
+    await dock.detail_fetcher.run_once()
     assert await dock.rig.events() == ["b updated 1"]
 
 
@@ -393,7 +393,7 @@ async def test_a_record_that_changes_again_while_it_waits_gives_one_event_of_its
     for status in ("packed", "shipped"):
         dock.put("b", [2], status=status)
         await dock.poll()
-    await dock.detailer.run_once()
+    await dock.detail_fetcher.run_once()
     assert await dock.rig.events() == ["b updated 1"]
     assert (await dock.last())["after"]["status"] == "shipped"
 
@@ -402,12 +402,12 @@ async def test_a_record_that_changes_back_while_it_waits_is_told_as_it_is(dock: 
     for status in ("packed", "open"):
         dock.put("b", [1], status=status)
         await dock.poll()
-    await dock.detailer.run_once()
+    await dock.detail_fetcher.run_once()
     told = [data["after"]["status"] for data in await dock.rig.bodies()]
     assert (told or ["open"])[-1] == "open"
     dock.put("b", [1], status="shipped")
     await dock.poll()
-    await dock.detailer.run_once()
+    await dock.detail_fetcher.run_once()
     data = await dock.last()
     assert (data["before"]["status"], data["after"]["status"]) == ("open", "shipped")
 
@@ -415,13 +415,13 @@ async def test_a_record_that_changes_back_while_it_waits_is_told_as_it_is(dock: 
 async def test_what_is_stored_of_a_detail_outlives_a_new_timestamp(dock: Dock) -> None:
     dock.put("b", [1, 2], status="packed")
     await dock.poll()
-    await dock.detailer.run_once()
+    await dock.detail_fetcher.run_once()
     dock.put("b", [1, 2])
     await dock.poll()
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     dock.put("b", [1, 2], status="shipped")
     await dock.poll()
-    await dock.detailer.run_once()
+    await dock.detail_fetcher.run_once()
     first, second = await dock.rig.bodies()
     assert second["before"]["lines"] == first["after"]["lines"]
     assert second["changed"] == ["/status"]
@@ -431,13 +431,13 @@ async def test_a_record_that_goes_while_it_waits_is_told_to_have_changed_and_the
     dock.put("b", [2], status="packed")
     await dock.poll()
     dock.source.before_alone = fail
-    await dock.detailer.run_once()
+    await dock.detail_fetcher.run_once()
     del dock.source.records["b"]
     await dock.rig.read_whole()
     await dock.rig.read_whole(after=121)
     assert await dock.rig.events() == []
     dock.rig.clock.pass_(300)
-    await dock.detailer.run_once()
+    await dock.detail_fetcher.run_once()
     await dock.rig.read_whole(after=121)
     await dock.rig.read_whole(after=121)
     assert await dock.rig.events() == ["b updated 1", "b deleted 2"]
@@ -448,7 +448,7 @@ async def test_all_that_waits_is_completed_in_its_order_however_much(dock: Dock)
     for key in keys:
         dock.put(key, [1], status="open")
     await dock.poll()
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert sorted(await dock.rig.events()) == [f"{key} created 1" for key in keys]
 
 
@@ -461,7 +461,7 @@ async def test_one_detail_that_does_not_come_does_not_stop_the_others(dock: Dock
         dock.put(key, [2], status="packed")
     await dock.poll()
     dock.source.before_alone = fail_b
-    assert await dock.detailer.run_once()
+    assert await dock.detail_fetcher.run_once()
     assert sorted(await dock.rig.events()) == ["a updated 1", "c updated 1"]
 
 
@@ -472,7 +472,7 @@ async def test_what_fails_is_asked_for_once_a_run_among_others_that_come(dock: D
 
     await dock.change(*(f"{word}{number}" for number in range(40) for word in ("bad", "good")))
     dock.source.before_alone = fail_bad
-    assert await dock.detailer.run_once()
+    assert await dock.detail_fetcher.run_once()
     assert len(await dock.rig.events()) == 40
     assert len(dock.source.details) == 80
 
@@ -481,7 +481,7 @@ async def test_nothing_more_is_asked_for_while_nothing_comes(dock: Dock) -> None
     await dock.change(*(f"n{number}" for number in range(120)))
     dock.source.before_alone = fail
     for rounds in (1, 2, 3):
-        assert await dock.detailer.run_once()
+        assert await dock.detail_fetcher.run_once()
         assert len({key for key, *_ in dock.source.details}) == len(dock.source.details) == 5 * rounds
 
 
@@ -493,10 +493,10 @@ async def test_a_detail_that_cannot_be_compared_has_not_come_and_does_not_stop_t
         dock.put(key, [2], status="packed")
     dock.source.lines["b"] = deep
     await dock.poll()
-    assert await dock.detailer.run_once()
+    assert await dock.detail_fetcher.run_once()
     assert sorted(await dock.rig.events()) == ["a updated 1", "c updated 1"]
     dock.rig.clock.pass_(301)
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert (await dock.last())["detail_missing"]
 
 
@@ -505,7 +505,7 @@ async def test_changes_that_wait_are_told_although_details_are_not_wanted_any_mo
     await dock.poll()
     dock.rig.settings = {}
     dock.restart()
-    await dock.detailer.run_once()
+    await dock.detail_fetcher.run_once()
     await dock.rig.read_whole()
     dock.put("b", [2], status="shipped")
     await dock.poll()
@@ -518,11 +518,11 @@ async def test_changes_that_wait_while_the_service_moves_are_told_when_its_recor
     await dock.poll()
     dock.rig.base_url = "https://new.example.com"
     dock.restart()
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert dock.source.details == []
     dock.rig.clock.pass_(60)
     await dock.rig.read_whole()
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert await dock.rig.events() == ["b updated 1"]
     assert await dock.rig.store.load_awaited(1, 10) == []
 
@@ -535,7 +535,7 @@ async def test_changes_that_wait_under_another_key_are_told_by_nobody(dock: Dock
     dock.rig.settings |= {"key": "/number"}
     dock.restart()
     await dock.rig.read_whole()
-    assert not await dock.detailer.run_once()
+    assert not await dock.detail_fetcher.run_once()
     assert await dock.rig.events() == []
 
 
@@ -549,7 +549,7 @@ async def heard(dock: Dock, count: int) -> None:
 async def test_details_are_asked_for_as_soon_as_a_page_shows_changes(dock: Dock) -> None:
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
-            group.start_soon(dock.detailer.run)
+            group.start_soon(dock.detail_fetcher.run)
             for version in range(3):
                 dock.put("b", [version], status=str(version))
                 await dock.poll()
@@ -569,7 +569,7 @@ async def test_a_detailer_that_fails_says_so_and_goes_on(dock: Dock, monkeypatch
     dock.source.before_alone = break_once
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
-            group.start_soon(dock.detailer.run)
+            group.start_soon(dock.detail_fetcher.run)
             await heard(dock, 1)
             group.cancel_scope.cancel()
     assert [fact.error.args for fact in dock.rig.ear.facts if isinstance(fact, AgentFails)] == [("a bug",)]
@@ -588,7 +588,7 @@ async def test_a_change_that_waits_is_asked_for_again_after_a_while(
     dock.source.before_alone = fail_once
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
-            group.start_soon(dock.detailer.run)
+            group.start_soon(dock.detail_fetcher.run)
             await heard(dock, 1)
             group.cancel_scope.cancel()
     assert [key for key, *_ in dock.source.details] == ["b", "b"]

@@ -13,7 +13,7 @@ import pytest
 from dockbell.config import ResourceSettings
 from dockbell.core.model import RunKind, Urgency
 from dockbell.core.moment import format_moment
-from dockbell.detection.guarded import tend
+from dockbell.detection.guarded import run_guarded
 from dockbell.detection.poller import trailing_every
 from dockbell.errors import CursorExpired, RequestRefused, SourceRefused, SourceUnavailable, StoreUnavailable
 from dockbell.telemetry import LookbackNarrow
@@ -441,7 +441,7 @@ async def test_a_gap_says_why_nothing_was_seen(rig: Rig, error: Exception, reaso
     await rig.read_whole(after=0)
     rig.source.before_page = fail
     for _ in range(5):
-        await tend(rig.reader, poll, pause=False)
+        await run_guarded(rig.reader, poll, pause=False)
     assert await rig.statements("gap") == []
     rig.source.before_page = lambda _: None
     await rig.poll()
@@ -536,9 +536,9 @@ DAYS = 86_400.0
 async def poll_and_pass(rig: Rig, after: float) -> None:
     """Poll once, some time later, and make a pass where that asks for one; what goes wrong is stored."""
     rig.clock.pass_(after)
-    await tend(rig.reader, rig.poller.run_once, pause=False)
+    await run_guarded(rig.reader, rig.poller.run_once, pause=False)
     if await rig.reconciler.delay() <= timedelta(0):
-        await tend(rig.reader, rig.reconciler.run_once, pause=False)
+        await run_guarded(rig.reader, rig.reconciler.run_once, pause=False)
 
 
 async def test_a_quiet_feed_is_polled_on_where_the_api_refuses_old_starts(rig: Rig) -> None:
@@ -566,7 +566,7 @@ async def test_after_a_long_outage_a_pass_covers_what_polls_may_not_ask_for(rig:
     rig.clock.pass_(10 * DAYS)
     rig.source.put("b", status="packed")
     rig.clock.pass_(60)
-    await tend(rig.reader, rig.poller.run_once, pause=False)
+    await run_guarded(rig.reader, rig.poller.run_once, pause=False)
     assert await rig.events() == ["b updated 1"]
     assert (await rig.reader.state()).progress.watermark == before  # nothing is skipped that was not read
     assert await rig.delay() == 0
@@ -617,11 +617,11 @@ async def test_a_pass_does_not_clear_a_refusal_that_stops_polls(rig: Rig) -> Non
             raise RequestRefused("GET /v1/packages: HTTP 422")
 
     rig.source.before_page = refuse_polls
-    await tend(rig.reader, rig.poller.run_once, pause=False)
-    await tend(rig.reader, rig.reconciler.run_once, pause=False)
+    await run_guarded(rig.reader, rig.poller.run_once, pause=False)
+    await run_guarded(rig.reader, rig.reconciler.run_once, pause=False)
     assert (await rig.reader.state()).problem == "GET /v1/packages: HTTP 422"
     rig.source.before_page = lambda _: None
-    await tend(rig.reader, rig.poller.run_once, pause=False)
+    await run_guarded(rig.reader, rig.poller.run_once, pause=False)
     assert (await rig.reader.state()).problem == ""
 
 

@@ -20,7 +20,7 @@ from dockbell.config import FeedSettings
 from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.model import Page
 from dockbell.core.moment import format_moment
-from dockbell.detection.guarded import tend
+from dockbell.detection.guarded import run_guarded
 from dockbell.errors import CursorExpired, PageUnreadable, SchemaMismatch, SourceError, SourceUnavailable
 from dockbell.ports import Checkpoint, Failing
 from dockbell.stores.sqlite import SqliteReadStore
@@ -250,7 +250,7 @@ async def test_a_pass_that_dies_confirms_and_suspects_nothing(rig: Rig, lost: Ex
     await rig.read_whole()
     asked = len(rig.source.asked)
     rig.source.before_page = fail
-    await tend(rig.reader, rig.read_whole, pause=False)
+    await run_guarded(rig.reader, rig.read_whole, pause=False)
     rig.source.before_page = lambda _: None
     await rig.read_whole(after=300)
     assert await rig.events() == []
@@ -323,7 +323,7 @@ async def test_a_learned_key_that_a_few_records_share_keeps_the_feed_mute_and_sa
     pauses = []
     for _ in range(3):
         rig.clock.pass_(15)
-        await tend(rig.reader, rig.reconciler.run_once, pause=False)
+        await run_guarded(rig.reader, rig.reconciler.run_once, pause=False)
         pauses.append(await rig.delay())
     assert pauses == [120, 240, 480]
     state = await rig.reader.state()
@@ -334,10 +334,10 @@ async def test_a_learned_key_that_a_few_records_share_keeps_the_feed_mute_and_sa
     )
     for run_once in (rig.poller.run_once, rig.poller.trail_once):
         assert await run_once() is None
-        await tend(rig.reader, run_once, pause=False)
+        await run_guarded(rig.reader, run_once, pause=False)
     assert (await rig.reader.state()).problem == state.problem
     del rig.source.records["twin"]
-    await tend(rig.reader, rig.reconciler.run_once, pause=False)
+    await run_guarded(rig.reader, rig.reconciler.run_once, pause=False)
     state = await rig.reader.state()
     assert (state.proven, state.problem, await rig.events()) == (True, "", [])
     assert await rig.delay() == 86_400
@@ -692,7 +692,7 @@ async def test_the_agent_asks_when_a_pass_has_left_something_to_ask_for(crowd: R
 
     crowd.source.before_alone = count
     async with anyio.create_task_group() as group:
-        group.start_soon(crowd.reconciler.inquirer.run)
+        group.start_soon(crowd.reconciler.absence_check.run)
         await anyio.wait_all_tasks_blocked()
         await crowd.read_whole()
         with anyio.fail_after(20):
@@ -704,15 +704,15 @@ async def test_an_inquiry_that_another_pass_has_overtaken_decides_nothing(crowd:
     for number in range(60):
         del crowd.source.records[f"n{number}"]
     await crowd.read_whole()
-    ask = crowd.reconciler.inquirer.ask
+    ask = crowd.reconciler.absence_check.ask
 
     async def ask_and_pass(*request: Any) -> Any:
-        crowd.reconciler.inquirer.ask = ask  # type: ignore[method-assign]
+        crowd.reconciler.absence_check.ask = ask  # type: ignore[method-assign]
         answers = await ask(*request)
         await crowd.read_whole(after=0)
         return answers
 
-    crowd.reconciler.inquirer.ask = ask_and_pass  # type: ignore[assignment,method-assign]
+    crowd.reconciler.absence_check.ask = ask_and_pass  # type: ignore[assignment,method-assign]
     assert not await crowd.inquire(after=1)
     await crowd.inquire(after=1)
     assert await crowd.events() == []
@@ -735,7 +735,7 @@ async def test_an_inquiry_that_breaks_is_told_and_begun_again(shipments: Rig, mo
     with monkeypatch.context() as patch:
         patch.setattr(shipments.store, "find_missing", fail)
         async with anyio.create_task_group() as group:
-            group.start_soon(shipments.reconciler.inquirer.run)
+            group.start_soon(shipments.reconciler.absence_check.run)
             with anyio.fail_after(20):
                 await is_tried_again.wait()
             group.cancel_scope.cancel()

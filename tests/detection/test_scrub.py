@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from dockbell.core.model import ChangeKind, Page
-from dockbell.detection.detail_fetcher import Detailer
+from dockbell.detection.detail_fetcher import DetailFetcher
 from dockbell.errors import SchemaMismatch
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import FeedCleaned
@@ -95,7 +95,7 @@ async def test_a_detail_comes_without_what_is_dropped(tmp_path: Path) -> None:
         await rig.read_whole()
         put(rig, "a", "packed")
         await rig.poll()
-        await Detailer(rig.reader).run_once()
+        await DetailFetcher(rig.reader).run_once()
         (update,) = await rig.bodies()
         assert update["after"]["packages"] == [{"n": 1}]
         assert find(rig) == []

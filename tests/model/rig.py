@@ -150,7 +150,7 @@ class Rig:
 
     async def ask(self) -> None:
         """Ask for what the last pass did not show."""
-        await self.reconciler.inquirer.run_once()
+        await self.reconciler.absence_check.run_once()
 
     async def purge(self, key: str) -> None:
         """Erase what is stored of a record of the model, as the program does when an operator says so."""

@@ -24,7 +24,7 @@ from dockbell.config.values import show
 from dockbell.core.model import RESOURCES, Feed
 from dockbell.delivery.notifier import Notifier
 from dockbell.delivery.relay import Relay
-from dockbell.detection.detail_fetcher import Detailer
+from dockbell.detection.detail_fetcher import DetailFetcher
 from dockbell.detection.poller import Poller
 from dockbell.detection.reader import Reader
 from dockbell.detection.reconciler import Reconciler
@@ -87,7 +87,7 @@ class Agents:
         self.readers: dict[Feed, Reader] = {}
         self.pollers: dict[Feed, Poller] = {}
         self.reconcilers: dict[Feed, Reconciler] = {}
-        self.detailers: dict[Feed, Detailer] = {}
+        self.detail_fetchers: dict[Feed, DetailFetcher] = {}
         self.relays: dict[str, Relay] = {}
         self.notifier = Notifier(store, telemetry, name=config.name, now=opening.now)
         self.command_runner = CommandRunner(store, self.reconcilers, self.readers, telemetry, name=config.name)
@@ -188,13 +188,13 @@ class Agents:
         if RESOURCES[feed.resource].polled:
             self.pollers[feed] = Poller(reader)
         if reader.resource.addressable:
-            self.detailers[feed] = Detailer(reader)
+            self.detail_fetchers[feed] = DetailFetcher(reader)
         self._feed_recipes[feed] = recipe
 
     def _forget_feed(self, feed: Feed) -> None:
         del self.readers[feed], self.reconcilers[feed], self._feed_recipes[feed]
         self.pollers.pop(feed, None)
-        self.detailers.pop(feed, None)
+        self.detail_fetchers.pop(feed, None)
 
     async def _make_relay(self, sink: Sink, recipe: SinkRecipe) -> None:
         settings, state_url, unordered, max_owed = recipe

@@ -242,9 +242,9 @@ class Daemon:
                     group.start_soon(agents.pollers[feed].run, repeat("poll", settings.schedule))
                     group.start_soon(agents.pollers[feed].run_trailing, repeat("trail", trailing_every(settings)))
                 if agents.readers[feed].resource.addressable:
-                    group.start_soon(agents.reconcilers[feed].inquirer.run)
-                if feed in agents.detailers:
-                    group.start_soon(agents.detailers[feed].run)
+                    group.start_soon(agents.reconcilers[feed].absence_check.run)
+                if feed in agents.detail_fetchers:
+                    group.start_soon(agents.detail_fetchers[feed].run)
 
     async def _prune(self) -> None:
         with self._scheduler.repeat("prune", _PRUNE_EVERY) as alarm:

@@ -14,7 +14,7 @@ from dockbell.app.agents import Agents, assemble
 from dockbell.config import Config
 from dockbell.core.model import Feed
 from dockbell.delivery.relay import Relay
-from dockbell.detection.guarded import tend
+from dockbell.detection.guarded import run_guarded
 from dockbell.ports import Command, CommandKind, CommandOutcome, RunRecord
 from dockbell.telemetry import Telemetry
 
@@ -78,13 +78,15 @@ async def _read_once(agents: Agents, feed: Feed, read: list[bool]) -> None:
             runs.append(await agents.reconcilers[feed].run_once())
         if feed in agents.pollers:
             runs.append(await agents.pollers[feed].run_once())
-        waits = feed in agents.detailers and await agents.detailers[feed].run_once()
-        await agents.reconcilers[feed].inquirer.run_once()  # what was not found is asked for again by the next pass
+        waits = feed in agents.detail_fetchers and await agents.detail_fetchers[feed].run_once()
+        await agents.reconcilers[
+            feed
+        ].absence_check.run_once()  # what was not found is asked for again by the next pass
         complete.append(not waits and all(run is not None and not run.problem for run in runs))
         return next((run for run in runs if run is not None), None)
 
     complete: list[bool] = []
-    await tend(agents.readers[feed], read_feed, pause=False)
+    await run_guarded(agents.readers[feed], read_feed, pause=False)
     read.append(bool(complete) and complete[0])
 
 

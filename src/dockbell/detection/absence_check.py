@@ -29,7 +29,7 @@ from dockbell.errors import SourceError
 from dockbell.ports import Bell
 from dockbell.telemetry import ChangesStored
 
-_BURIED_AT_ONCE: Final = 500
+_DELETED_AT_ONCE: Final = 500
 _ASKED_AT_ONCE: Final = 50
 _CONTROL_HOLDS: Final = timedelta(minutes=1)
 _RETRY_SECONDS: Final = 30
@@ -39,7 +39,7 @@ _LOOK_SECONDS: Final = 5
 
 
 @dataclass(eq=False)
-class Inquiry:
+class Suspects:
     """What a complete pass leaves to be asked for.
 
     Attributes:
@@ -62,14 +62,14 @@ class Inquiry:
     is_all: bool = True
 
 
-class Inquirer:
+class AbsenceCheck:
     """Asks for the absent records of one feed."""
 
     def __init__(self, reader: Reader, decided: Callable[[], None]) -> None:
         """Set for which feed; ``decided`` is called when nothing is left to be confirmed by another pass."""
         self._reader = reader
         self._decided = decided
-        self._inquiry: Inquiry | None = None
+        self._suspects: Suspects | None = None
         self._news = Bell()
         self._controlled: float | None = None
 
@@ -84,46 +84,46 @@ class Inquirer:
                     pause = _LOOK_SECONDS
             except Exception as error:  # noqa: BLE001  # whatever it is, the next pass finds out the same
                 self._reader.telemetry.emit_failure(f"{self._reader.feed} inquiry", error)
-            with anyio.move_on_after(math.inf if self._inquiry is None else pause):
+            with anyio.move_on_after(math.inf if self._suspects is None else pause):
                 await self._news.wait(seen)
 
-    def take(self, inquiry: Inquiry | None) -> None:
+    def take(self, suspects: Suspects | None) -> None:
         """Ask for what a pass leaves from now on, and for nothing that an earlier one left."""
-        self._inquiry = inquiry if inquiry is not None and inquiry.rows else None
+        self._suspects = suspects if suspects is not None and suspects.rows else None
         self._news.ring()
 
     async def run_once(self) -> bool:
         """Ask once for all whose time has come; return whether usable answers were lacking."""
-        inquiry, store, failed = self._inquiry, self._reader.store, False
-        if inquiry is None:
+        suspects, store, failed = self._suspects, self._reader.store, False
+        if suspects is None:
             return False
-        due = await self._find_due(inquiry)
+        due = await self._find_due(suspects)
         for start in range(0, len(due), _ASKED_AT_ONCE):
             some = due[start : start + _ASKED_AT_ONCE]
-            answers = await self.ask(some, inquiry.control, Urgency.TRAILING)
-            if inquiry is not self._inquiry:
+            answers = await self.ask(some, suspects.control, Urgency.TRAILING)
+            if suspects is not self._suspects:
                 return False  # another pass has ended meanwhile, and judged all of them anew
-            await self.settle(inquiry, answers)
+            await self.settle(suspects, answers)
             if failed := len(answers) < len(some):
                 break
-        suspected = await store.find_missing(inquiry.rows)
-        inquiry.rows = [row for row in inquiry.rows if row in suspected]
-        if not inquiry.rows and inquiry is self._inquiry:
-            self._inquiry = None
-            if inquiry.is_all and await store.end_suspicion(inquiry.feed_id):
+        suspected = await store.find_missing(suspects.rows)
+        suspects.rows = [row for row in suspects.rows if row in suspected]
+        if not suspects.rows and suspects is self._suspects:
+            self._suspects = None
+            if suspects.is_all and await store.end_suspicion(suspects.feed_id):
                 await self._reader.reload()
                 self._decided()
         return failed
 
-    async def _find_due(self, inquiry: Inquiry) -> list[int]:
+    async def _find_due(self, suspects: Suspects) -> list[int]:
         """Return what may be asked for now; what was not found is asked for again when its time has come."""
         reader = self._reader
         window = reader.settings.stale_window
-        missing = await self._reader.store.find_missing(inquiry.rows)
+        missing = await self._reader.store.find_missing(suspects.rows)
         return [
             row
             for row, since in missing.items()
-            if since is None or row in inquiry.confirmed or reader.age(since) >= window
+            if since is None or row in suspects.confirmed or reader.age(since) >= window
         ]
 
     async def ask(
@@ -139,7 +139,7 @@ class Inquirer:
         with suppress(SourceError):  # the next round, or the next pass, will tell
             for row in rows:
                 if row not in bodies:
-                    there[row] = None  # purged since: there is nothing to ask for, and nothing to bury
+                    there[row] = None  # purged since: there is nothing to ask for, and nothing to delete
                     continue
                 if self._controlled is None or anyio.current_time() - self._controlled > _CONTROL_HOLDS.total_seconds():
                     if not await reader.look_up(control, urgency):
@@ -148,7 +148,7 @@ class Inquirer:
                 there[row] = await reader.look_up(bodies[row], urgency)
         return there
 
-    async def settle(self, inquiry: Inquiry, answers: dict[int, bool | None]) -> int:
+    async def settle(self, suspects: Suspects, answers: dict[int, bool | None]) -> int:
         """Store what answers came to; return how many records were deleted."""
         reader = self._reader
         missing = await reader.store.find_missing([*answers])
@@ -160,36 +160,36 @@ class Inquirer:
             since = missing.get(row)
             verdict = judge_answer(
                 answer,
-                confirmed=row in inquiry.confirmed,
+                confirmed=row in suspects.confirmed,
                 repeated=since is not None and reader.age(since) >= window,
                 under_query=under_query,
             )
             if verdict is Verdict.THERE:
                 there.append(row)
-            elif isinstance(verdict, DeletionReason) and inquiry.may_delete:
+            elif isinstance(verdict, DeletionReason) and suspects.may_delete:
                 gone[verdict].append(row)
             elif answer is False:
                 not_found.append(row)
             elif answer and not under_query:
                 found.append(row)
-        await reader.store.keep(inquiry.feed_id, there, Finding.THERE, ignored_until_seen=True)
+        await reader.store.keep(suspects.feed_id, there, Finding.THERE, ignored_until_seen=True)
         if found:
             await reader.store.note_found(found)
         await reader.store.note_missing(not_found)
-        if inquiry.may_delete:
+        if suspects.may_delete:
             decided.difference_update(not_found)  # they are asked for again; of the others the next pass will tell
-        inquiry.rows = [row for row in inquiry.rows if row not in decided]
-        return sum([await self.delete_records(inquiry, rows, reason) for reason, rows in gone.items()])
+        suspects.rows = [row for row in suspects.rows if row not in decided]
+        return sum([await self.delete_records(suspects, rows, reason) for reason, rows in gone.items()])
 
-    async def delete_records(self, inquiry: Inquiry, rows: Sequence[int], reason: DeletionReason) -> int:
-        """Bury rows; return how many were not seen again meanwhile."""
-        reader, buried = self._reader, 0
-        for start in range(0, len(rows), _BURIED_AT_ONCE):
-            some = rows[start : start + _BURIED_AT_ONCE]
-            detector = partial(reader.detector.deletion, until=inquiry.until, now=reader.now(), reason=reason)
-            buried += await reader.store.delete_records(inquiry.feed_id, some, detector, reader.compose)
+    async def delete_records(self, suspects: Suspects, rows: Sequence[int], reason: DeletionReason) -> int:
+        """Delete rows; return how many were not seen again meanwhile."""
+        reader, deleted = self._reader, 0
+        for start in range(0, len(rows), _DELETED_AT_ONCE):
+            some = rows[start : start + _DELETED_AT_ONCE]
+            detector = partial(reader.detector.deletion, until=suspects.until, now=reader.now(), reason=reason)
+            deleted += await reader.store.delete_records(suspects.feed_id, some, detector, reader.compose)
         left = {*rows}
-        inquiry.rows = [row for row in inquiry.rows if row not in left]
-        if buried:
-            reader.telemetry.emit(ChangesStored(reader.feed, {ChangeKind.DELETED: buried}))
-        return buried
+        suspects.rows = [row for row in suspects.rows if row not in left]
+        if deleted:
+            reader.telemetry.emit(ChangesStored(reader.feed, {ChangeKind.DELETED: deleted}))
+        return deleted

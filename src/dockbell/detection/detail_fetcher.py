@@ -30,7 +30,7 @@ _PAUSE_SECONDS: Final = 5
 _LOOK_SECONDS: Final = 30
 
 
-class Detailer:
+class DetailFetcher:
     """Completes the changes of one feed."""
 
     def __init__(self, reader: Reader) -> None:

@@ -14,7 +14,7 @@ from dockbell.errors import DockbellError, StoreUnavailable, is_due_to
 _RETRY_PAUSE: Final = timedelta(seconds=10)
 
 
-async def tend(reader: Reader, run_once: Callable[[], Awaitable[object]], *, pause: bool = True) -> None:
+async def run_guarded(reader: Reader, run_once: Callable[[], Awaitable[object]], *, pause: bool = True) -> None:
     """Run an agent once on a feed; what goes wrong is told and stored, and stays with this feed, after a pause.
 
     While the store cannot be written nothing is asked of the API; where nobody may wait, it is tried.

@@ -13,7 +13,7 @@ from dockbell.core.model import RunKind
 from dockbell.core.reading.ahead import ShortPolls
 from dockbell.core.reading.reach import BoundWindow
 from dockbell.core.reading.window import Progress, advance, open_trailing_window, open_window
-from dockbell.detection.guarded import tend
+from dockbell.detection.guarded import run_guarded
 from dockbell.detection.reader import Reader, RunReport
 from dockbell.errors import RequestRefused
 from dockbell.ports import Alarm, RunRecord
@@ -46,13 +46,13 @@ class Poller:
         """Poll whenever the alarm rings, until cancelled."""
         while True:
             await alarm.wait()
-            await tend(self._reader, self.run_once)
+            await run_guarded(self._reader, self.run_once)
 
     async def run_trailing(self, alarm: Alarm) -> None:
         """Poll from long before whenever the alarm rings, until cancelled."""
         while True:
             await alarm.wait()
-            await tend(self._reader, self.trail_once)
+            await run_guarded(self._reader, self.trail_once)
             await anyio.sleep((self._trailing_pages * _TRAILING_PACE).total_seconds())
 
     async def run_once(self) -> RunRecord | None:

@@ -18,11 +18,11 @@ from dockbell.core.comparing.absence import Census, SeenRows, allowance, choose_
 from dockbell.core.model import ChangeKind, DeletionReason, RunKind, Statement
 from dockbell.core.publishing.statement import Certificate, HoldReason, PassVerdict, held, rebaselined, reconciled
 from dockbell.core.reading.window import Progress, anchor
-from dockbell.detection.absence_check import Inquirer, Inquiry
-from dockbell.detection.guarded import tend
+from dockbell.detection.absence_check import AbsenceCheck, Suspects
+from dockbell.detection.guarded import run_guarded
 from dockbell.detection.reader import Reader, RunReport
 from dockbell.detection.run import Walk
-from dockbell.detection.scrub import clean_stored
+from dockbell.detection.scrub import scrub
 from dockbell.errors import DockbellError
 from dockbell.ports import REWRITE_MOST, Absentees, Alarm, Checkpoint, FeedState, RunRecord
 from dockbell.telemetry import ChangesStored
@@ -48,7 +48,7 @@ class _Settled:
         waiting: Still to be confirmed.
         deleted: Deleted.
         goes_forward: Some of those that waited before do no more, and others of them still do.
-        inquiry: What is to be asked for beside the next runs.
+        suspects: What is to be asked for beside the next runs.
         holds: How many readings are held, whichever run held them.
     """
 
@@ -56,7 +56,7 @@ class _Settled:
     waiting: int = 0
     deleted: int = 0
     goes_forward: bool = False
-    inquiry: Inquiry | None = None
+    suspects: Suspects | None = None
     holds: int = 0
 
 
@@ -75,7 +75,7 @@ class Reconciler:
         self._failures = 0  # passes in a row that read something and failed
         self._doubts = 0  # complete passes in a row that left something to confirm, and settled nothing
         self._goes_forward = False
-        self.inquirer = Inquirer(reader, self._wait_for_nothing)
+        self.absence_check = AbsenceCheck(reader, self._wait_for_nothing)
         """Asks for what passes did not show; runs beside them."""
 
     async def run(self, alarm: Alarm) -> None:
@@ -87,7 +87,7 @@ class Reconciler:
                 await self.look()
                 await alarm.wait()
                 if await self.delay() <= timedelta(0):
-                    await tend(self._reader, self._run_due)
+                    await run_guarded(self._reader, self._run_due)
         finally:
             self._alarm = self._reader.call_for_pass = None
 
@@ -144,7 +144,7 @@ class Reconciler:
         reader = self._reader
         reader.wants_pass = False
         began = reader.steady()
-        await clean_stored(reader, rewrite_most=self.rewrite_most)
+        await scrub(reader, rewrite_most=self.rewrite_most)
         state = await reader.state()
         checkpoint = await self._load_checkpoint(state)
         seen = await reader.watch(None if checkpoint is None else checkpoint.seen)
@@ -274,7 +274,7 @@ class Reconciler:
             )
         reader.tell(*statements)
         self._goes_forward = settled.goes_forward
-        self.inquirer.take(settled.inquiry)
+        self.absence_check.take(settled.suspects)
         return run
 
     async def _decide(self, state: FeedState, run: RunRecord, walk: Walk, stored: int) -> tuple[RunRecord, bool]:
@@ -308,7 +308,7 @@ class Reconciler:
         return replace(run, tally=tally, events=run.events + (0 if kind is None else decided)), is_first
 
     async def _settle(self, state: FeedState, absentees: Absentees, report: RunReport, *, approve: bool) -> _Settled:
-        """Bury what is confirmed to be gone; return what becomes of the other absent records.
+        """Delete what is confirmed to be gone; return what becomes of the other absent records.
 
         A sample of absent shipments is asked for first. Where one of them is there, the list shows only some of the
         records, and each must be asked for; so must each under a ``query``, where those that are there have left it.
@@ -316,13 +316,13 @@ class Reconciler:
         a page edge, and the same in the next pass.
         """
         reader, walk = self._reader, report.walk
-        self.inquirer.take(None)  # what an earlier pass left is judged anew
+        self.absence_check.take(None)  # what an earlier pass left is judged anew
         rows = [row for row, _, _ in absentees.rows]
         confirmed = self._confirm(state, absentees, report, approve=approve)
         if walk.tally.keyless and not approve:
             # A record that an absent one may have become: it has no key any more that would tell.
             confirmed = {*await self._tell_apart(state, confirmed, walk)}
-        inquiry = Inquiry(
+        suspects = Suspects(
             state.id,
             rows,
             confirmed=confirmed,
@@ -332,7 +332,7 @@ class Reconciler:
             is_all=not report.run.tally.held,
         )
         can_ask = reader.resource.addressable and walk.last_record is not None and not reader.is_provisional
-        answers = await self._sample(inquiry, absentees) if can_ask else {}
+        answers = await self._sample(suspects, absentees) if can_ask else {}
         there = 0 if reader.settings.query else sum(answer is True for answer in answers.values())
         census = Census(
             stored=absentees.stored - there,
@@ -340,22 +340,22 @@ class Reconciler:
             shown=report.run.records,
             deleted_lately=await reader.store.count_deleted(state.id, reader.now() - _DAY),
         )
-        inquiry.may_delete = approve or not judge_absence(census).held
+        suspects.may_delete = approve or not judge_absence(census).held
         if reader.is_provisional:
-            return _Settled(waiting=len(rows)) if inquiry.may_delete else _Settled(held=len(rows))
-        deleted = await self.inquirer.settle(inquiry, answers)
-        if not inquiry.may_delete and not there:
+            return _Settled(waiting=len(rows)) if suspects.may_delete else _Settled(held=len(rows))
+        deleted = await self.absence_check.settle(suspects, answers)
+        if not suspects.may_delete and not there:
             return _Settled(held=len(rows))
-        if inquiry.may_delete:
+        if suspects.may_delete:
             each = there > 0 or absentees.is_partial or bool(reader.settings.query and answers)
-            deleted += await self._bury_confirmed(inquiry, absentees, each=can_ask and each, approve=approve)
+            deleted += await self._delete_confirmed(suspects, absentees, each=can_ask and each, approve=approve)
         before = {row for row, since, _ in absentees.rows if since is not None}
         unlisted = 0 if reader.settings.query else sum(answers.get(row) is True for row in confirmed)
         return _Settled(
             waiting=len(rows) - unlisted - deleted,
             deleted=deleted,
-            goes_forward=there + deleted > 0 and not before.isdisjoint(inquiry.rows),
-            inquiry=inquiry if can_ask else None,
+            goes_forward=there + deleted > 0 and not before.isdisjoint(suspects.rows),
+            suspects=suspects if can_ask else None,
         )
 
     async def _tell_apart(self, state: FeedState, rows: Collection[int], walk: Walk) -> Sequence[int]:
@@ -366,27 +366,31 @@ class Reconciler:
             state.id, [*rows], keyless=walk.tally.keyless, met_since=walk.began_at, offset=walk.offset
         )
 
-    async def _sample(self, inquiry: Inquiry, absentees: Absentees) -> dict[int, bool | None]:
+    async def _sample(self, suspects: Suspects, absentees: Absentees) -> dict[int, bool | None]:
         """Ask for some of the absent records; not for those that were not found a moment ago."""
         reader, since = self._reader, absentees.missing
         window = reader.settings.stale_window
         unknown = [
             row
-            for row in inquiry.rows
-            if row not in since or reader.age(since[row]) >= window or row in inquiry.confirmed
+            for row in suspects.rows
+            if row not in since or reader.age(since[row]) >= window or row in suspects.confirmed
         ]
-        return await self.inquirer.ask(choose_sample(unknown), inquiry.control)
+        return await self.absence_check.ask(choose_sample(unknown), suspects.control)
 
-    async def _bury_confirmed(self, inquiry: Inquiry, absentees: Absentees, *, each: bool, approve: bool) -> int:
-        """Bury what passes alone confirm to be gone; where each must be asked for, only an operator waits for it."""
-        rows = [row for row in inquiry.rows if row in inquiry.confirmed]
+    async def _delete_confirmed(self, suspects: Suspects, absentees: Absentees, *, each: bool, approve: bool) -> int:
+        """Delete what passes alone confirm to be gone; where each must be asked for, only an operator waits for it."""
+        rows = [row for row in suspects.rows if row in suspects.confirmed]
         if each:
-            return await self.inquirer.settle(inquiry, await self.inquirer.ask(rows, inquiry.control)) if approve else 0
+            return (
+                await self.absence_check.settle(suspects, await self.absence_check.ask(rows, suspects.control))
+                if approve
+                else 0
+            )
         not_found = [row for row in rows if row in absentees.missing]
         absent = [row for row in rows if row not in absentees.missing]
-        return await self.inquirer.delete_records(
-            inquiry, not_found, DeletionReason.NOT_FOUND
-        ) + await self.inquirer.delete_records(inquiry, absent, DeletionReason.ABSENT)
+        return await self.absence_check.delete_records(
+            suspects, not_found, DeletionReason.NOT_FOUND
+        ) + await self.absence_check.delete_records(suspects, absent, DeletionReason.ABSENT)
 
     def _confirm(self, state: FeedState, absentees: Absentees, report: RunReport, *, approve: bool) -> set[int]:
         """Return the rows whose absence this pass confirms by itself, or that an operator calls deleted.

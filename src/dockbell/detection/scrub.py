@@ -14,7 +14,7 @@ from dockbell.telemetry import FeedCleaned
 _AT_ONCE: Final = 500
 
 
-async def clean_stored(reader: Reader, *, rewrite_most: int | None) -> None:
+async def scrub(reader: Reader, *, rewrite_most: int | None) -> None:
     """Clean what is stored of a feed, if that is due; it stays due until no trace is left in the store's files.
 
     Args:

@@ -28,9 +28,9 @@ def make_event(sequence: int, key: str, feed: Feed = FEED) -> Event:
     return Event(feed, sequence, key, f"evt_{sequence}", "dockbell.shipment.updated", "updated", sequence, b"{}")
 
 
-def make_queue(*keys: str, window: int = 4) -> tuple[DeliveryQueue, list[Event]]:
+def make_queue(*keys: str, window: int = 4, spacing: timedelta = timedelta(0)) -> tuple[DeliveryQueue, list[Event]]:
     events = [make_event(number, key) for number, key in enumerate(keys, start=1)]
-    queue = DeliveryQueue(window)
+    queue = DeliveryQueue(window, spacing=spacing)
     queue.restore({FEED: 0}, ())
     queue.admit(FEED, events, len(events))
     return queue, events

@@ -262,8 +262,7 @@ def test_an_event_that_is_owed_for_too_long_is_not_attempted_again() -> None:
 
 
 def test_deliveries_are_spaced_and_a_pause_is_not_made_up_for_by_a_burst() -> None:
-    queue, events = make_queue(*"abcd")
-    queue.spacing = timedelta(seconds=10)
+    queue, events = make_queue(*"abcd", spacing=timedelta(seconds=10))
     assert sequences(queue.take(NOON)) == [1]
     assert queue.take(at(9)) == []
     assert queue.wake_at(at(9)) == at(10)

@@ -18,7 +18,7 @@ from datetime import datetime
 from enum import Enum, auto
 
 from dockbell.core.model import Outcome, OutcomeKind
-from dockbell.core.publishing.ready_events import Flight
+from dockbell.core.publishing.flights import Flight
 from dockbell.core.publishing.retry import Breaker, count_events
 from dockbell.core.publishing.settlement import DeadLetter, Place
 

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from dockbell.core.model import Feed
 from dockbell.core.publishing.blame import Blame
-from dockbell.core.publishing.ready_events import Flight
+from dockbell.core.publishing.flights import Flights
 from dockbell.core.publishing.settlement import Blocked, Place
 
 _STALE_MOST: Final = 1000
@@ -27,8 +27,7 @@ class BlockedKeys:
     ready, or in flight.
 
     Args:
-        window: The most keys that are resumed at once.
-        flights: The deliveries in flight, by key.
+        flights: The deliveries in flight; no more keys are resumed than fit into its window.
         blame: The suspects; they count as failed before.
 
     Attributes:
@@ -36,8 +35,7 @@ class BlockedKeys:
         freed: The keys whose entries were removed since.
     """
 
-    window: int
-    flights: Mapping[Place, Flight]
+    flights: Flights
     blame: Blame
     changed: dict[Place, Blocked] = field(default_factory=dict)
     freed: set[Place] = field(default_factory=set)
@@ -68,11 +66,7 @@ class BlockedKeys:
 
     def is_moving(self, place: Place) -> bool:
         """Return whether a key is resumed, or has a live delivery in flight from before it was blocked."""
-        return place in self._resumed or self.is_in_flight(place)
-
-    def is_in_flight(self, place: Place) -> bool:
-        """Return whether a key has a live delivery in flight; a replay does not count."""
-        return place in self.flights and self.flights[place].replay is None
+        return place in self._resumed or self.flights.has_live(place)
 
     def take_changes(self) -> tuple[dict[Place, Blocked], set[Place]]:
         """Return ``changed`` and ``freed``, and begin both anew."""
@@ -118,7 +112,7 @@ class BlockedKeys:
 
     def take_due(self, now: datetime, most: int) -> list[Blocked]:
         """Return entries that are due, the keys of which are resumed now; half of the window may have failed before."""
-        most = min(most, self.window - len(self._resumed))
+        most = min(most, self.flights.window - len(self._resumed))
         taken: list[Blocked] = []
         retries = self._free_retries
         while len(taken) < most and ((retries and self._retries) or (self._due and self._due[0][0] <= now)):
@@ -164,7 +158,7 @@ class BlockedKeys:
     @property
     def _free_retries(self) -> int:
         """How many more keys that have failed before may be resumed."""
-        return max(0, max(1, self.window // 2) - sum(map(self._has_failed, self._resumed)))
+        return max(0, max(1, self.flights.window // 2) - sum(map(self._has_failed, self._resumed)))
 
     def _has_failed(self, place: Place) -> bool:
         entry = self._entries.get(place)

@@ -27,8 +27,9 @@ receiver takes events again.
 
 The queue does nothing by itself: the relay reads events, hands deliveries to the sink, and saves what
 :meth:`DeliveryQueue.checkpoint` returns, in one transaction. The queue keeps the order; its parts are the events in
-memory (:mod:`~dockbell.core.publishing.ready_events`), the keys that wait
-(:mod:`~dockbell.core.publishing.blocked_keys`), and the blame.
+memory (:mod:`~dockbell.core.publishing.read_ahead`), the keys that wait
+(:mod:`~dockbell.core.publishing.blocked_keys`), the deliveries in flight (:mod:`~dockbell.core.publishing.flights`),
+and the blame. This module is long because it is all that the relay may ask and say.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ from dockbell.core.model import Event, Feed, Outcome, OutcomeKind
 from dockbell.core.publishing.blame import Blame, Verdict
 from dockbell.core.publishing.blocked_keys import BlockedKeys
 from dockbell.core.publishing.feed_cursor import FeedCursor
-from dockbell.core.publishing.ready_events import Flight, ReadyEvents
-from dockbell.core.publishing.retry import Breaker, next_attempt, plan_anew
+from dockbell.core.publishing.flights import Flight, Flights
+from dockbell.core.publishing.read_ahead import ReadAhead
+from dockbell.core.publishing.retry import Breaker, next_attempt, plan_anew, plan_entry_anew
 from dockbell.core.publishing.settlement import Blocked, DeadLetter, Pause, Place, Replay, Settlement, StartOffset
 
 _FRESH_MOST: Final = 50
@@ -74,19 +76,17 @@ class DeliveryQueue:
     max_owed: timedelta | None = None
     spacing: timedelta = timedelta(0)
     closed: str = ""
-    _cursors: dict[Feed, FeedCursor] = field(default_factory=dict)
-    _ready: ReadyEvents = field(default_factory=ReadyEvents)
-    _flights: dict[Place, Flight] = field(default_factory=dict)
+    _events: ReadAhead = field(default_factory=ReadAhead)
+    _flights: Flights = field(init=False)
     _blame: Blame = field(default_factory=Blame)
     _blocked: BlockedKeys = field(init=False)
-    _next_at: datetime | None = None
-    """When the next delivery may be taken, where they are spaced."""
     _pending: Settlement = field(default_factory=Settlement)
     _checked_at: datetime | None = None
 
     def __post_init__(self) -> None:
         """Let the parts know each other."""
-        self._blocked = BlockedKeys(self.window, self._flights, self._blame)
+        self._flights = Flights(self.window, self.spacing)
+        self._blocked = BlockedKeys(self._flights, self._blame)
 
     def restore(
         self,
@@ -102,7 +102,7 @@ class DeliveryQueue:
         """
         self.add_feeds(positions, starts or {})
         for entry in blocked:
-            self._block(entry if now is None else _plan_anew(entry, now))
+            self._block(entry if now is None else plan_entry_anew(entry, now))
         self._blocked.take_changes()
         self._pending = Settlement()
         if pause is not None and now is not None:
@@ -113,9 +113,7 @@ class DeliveryQueue:
 
     def add_feeds(self, positions: Mapping[Feed, int], starts: Mapping[Feed, StartOffset]) -> None:
         """Begin with the feeds among these that are not known yet."""
-        for feed, position in positions.items():
-            if feed not in self._cursors:
-                self._cursors[feed] = FeedCursor.begin(position, starts.get(feed))
+        self._events.add_feeds(positions, starts)
 
     def inherit_blame(self, before: DeliveryQueue) -> None:
         """Take over what the queue before this one knew of the receiver."""
@@ -123,8 +121,7 @@ class DeliveryQueue:
 
     def inherit_spacing(self, before: DeliveryQueue, now: datetime) -> None:
         """Space the first delivery from the last one of the queue before this one."""
-        if self.spacing and before._next_at is not None:
-            self._next_at = min(before._next_at, now + self.spacing)
+        self._flights.inherit_spacing(before._flights, now)
 
     @property
     def breaker(self) -> Breaker:
@@ -136,43 +133,32 @@ class DeliveryQueue:
     @property
     def feeds(self) -> Sequence[Feed]:
         """The feeds that the sink has a position in."""
-        return tuple(self._cursors)
+        return tuple(self._events.cursors)
 
     def frontier(self, feed: Feed) -> int:
         """Return the last sequence of a feed that was read ahead."""
-        return self._cursors[feed].frontier
+        return self._events.cursors[feed].frontier
 
     def backfill_from(self, feed: Feed) -> int | None:
         """Return the row after which stored records are to be read for the backfill of a feed; None: no more are."""
-        backfill = self._cursors[feed].backfill
+        backfill = self._events.cursors[feed].backfill
         return None if backfill is None or backfill.is_read else backfill.frontier
 
     @property
     def capacity(self) -> int:
         """How many more events may be read ahead."""
-        return self.read_ahead - sum(cursor.count for cursor in self._cursors.values())
+        return self.read_ahead - self._events.count
 
     def admit_backfill(self, feed: Feed, events: Iterable[tuple[int, Event]], frontier: int, *, is_read: bool) -> None:
         """Add events of a backfill, each with its row, that were read up to a row; ``is_read``: these were the last."""
-        backfill = self._cursors[feed].backfill
-        assert backfill is not None
-        for row, event in events:
-            place = (feed, event.key)
-            if place not in self._blocked.entries:
-                backfill.add(row, event.key)
-                self._ready.add(place, event)
-        backfill.frontier = max(backfill.frontier, frontier)
-        backfill.is_read = is_read
+        fresh = ((row, event) for row, event in events if (feed, event.key) not in self._blocked.entries)
+        self._events.admit_backfill(feed, fresh, frontier, is_read=is_read)
 
     def admit(self, feed: Feed, events: Iterable[Event], frontier: int) -> None:
         """Add the events after the frontier that the sink's filters let through, and move the frontier."""
-        cursor = self._cursors[feed]
-        for event in events:
-            place = (feed, event.key)
-            if place not in self._blocked.entries:  # else it is owed already, and is read again when the key is due
-                cursor.unsettled[event.sequence] = event
-                self._ready.add(place, event)
-        cursor.frontier = max(cursor.frontier, frontier)
+        # An event of a blocked key is owed already, and is read again when the key is due.
+        fresh = (event for event in events if (feed, event.key) not in self._blocked.entries)
+        self._events.admit(feed, fresh, frontier)
 
     def dead_letter(self, event: Event, now: datetime, error: str) -> None:
         """Make a dead letter of an event that a filter cannot evaluate; its key goes on."""
@@ -188,7 +174,7 @@ class DeliveryQueue:
     @property
     def idle(self) -> bool:
         """Whether nothing is in flight, ready, or being read again."""
-        return not (self._flights or self._ready or self._blocked.resumed)
+        return not (self._flights or self._events.ready or self._blocked.resumed)
 
     @property
     def must_save(self) -> bool:
@@ -203,46 +189,31 @@ class DeliveryQueue:
         """Return the events to deliver now, each with the number of its attempt; they count as in flight."""
         if self.must_save:
             return []
-        most = self._free(now)
+        most = self._flights.free(now, self.breaker.probe_at)
         if most and self.breaker.is_open and self.breaker.is_answered:
-            self._ready.rotate()  # neighbours tend to be of one kind, and the receiver may refuse just this kind
-        taken = self._ready.take(now, most, self._flights)
+            self._events.rotate()  # neighbours tend to be of one kind, and the receiver may refuse just this kind
+        taken = self._events.take(now, most, self._flights.by_key)
         if taken:
-            self._space(now)
+            self._flights.space(now)
         return taken
-
-    def _free(self, now: datetime) -> int:
-        if self._next_at is not None and now < self._next_at:
-            return 0
-        if self.breaker.probe_at is None:
-            free = self.window - len(self._flights)
-            return min(free, 1) if self.spacing else free
-        return 1 if now >= self.breaker.probe_at and not self._flights else 0
-
-    def _space(self, now: datetime) -> None:
-        if self.spacing:  # from now, not from when it could have gone: else a burst would follow a pause
-            self._next_at = now + self.spacing
 
     def replays_at(self, now: datetime) -> datetime | None:
         """Return when a replay may be sent, if nothing else is to be sent before; None: not as things are."""
-        if self.must_save or self._ready or len(self._flights) >= self.window:
+        if self.must_save or self._events.ready:
             return None
-        free_at = now if self._next_at is None else max(now, self._next_at)
-        if self.breaker.probe_at is None:
-            return free_at
-        return None if self._flights else max(free_at, self.breaker.probe_at)  # as good a probe as any
+        return self._flights.next_at(now, self.breaker.probe_at)  # a replay is as good a probe as any
 
     @property
     def is_replaying(self) -> bool:
         """Whether replays are in flight."""
-        return any(flight.replay is not None for flight in self._flights.values())
+        return any(flight.replay is not None for flight in self._flights.by_key.values())
 
     def admit_replay(self, replay: Replay, event: Event, now: datetime) -> bool:
         """Count a replay as in flight, unless its key has a delivery in flight; return whether it is."""
-        if (event.feed, event.key) in self._flights:
+        if (event.feed, event.key) in self._flights.by_key:
             return False
-        self._flights[event.feed, event.key] = Flight(event, replay.attempts + 1, now, replay)
-        self._space(now)
+        self._flights.by_key[event.feed, event.key] = Flight(event, replay.attempts + 1, now, replay)
+        self._flights.space(now)
         return True
 
     def dead_letter_replay(self, replay: Replay, now: datetime, error: str) -> None:
@@ -255,7 +226,7 @@ class DeliveryQueue:
 
     def settle(self, event: Event, outcome: Outcome, now: datetime, jitter: float) -> None:
         """Note the outcome of a delivery; ``jitter`` is from 0 to 1 and spreads the next attempt."""
-        flight = self._flights.pop((event.feed, event.key))
+        flight = self._flights.by_key.pop((event.feed, event.key))
         if outcome.kind is OutcomeKind.CLOSED:
             self.closed = outcome.reason
         asked_at = self.breaker.asked_at
@@ -265,7 +236,7 @@ class DeliveryQueue:
         if streak:
             self._take_streak_back(streak, now, settled=None if flight.replay is not None else flight.place)
         if verdict is Verdict.SETTLED:
-            self._blame.confirm_refusals(flight.since, self._blocked.is_in_flight)
+            self._blame.confirm_refusals(flight.since, self._flights.has_live)
         due = self._next_attempt(flight, outcome, now, jitter) if verdict is Verdict.RETRY else now
         if due is None:
             verdict, due = Verdict.DEAD, now
@@ -323,7 +294,7 @@ class DeliveryQueue:
         """
         taken_back: set[Place] = set()
         for place in dict.fromkeys((*failed, *self._blame.refused)):
-            if place == settled or self._blocked.is_in_flight(place):
+            if place == settled or self._flights.has_live(place):
                 continue
             letter = self._take_back(place)
             entry = self._blocked.entries.get(place)
@@ -334,7 +305,7 @@ class DeliveryQueue:
             elif entry is not None and not entry.held and place not in self._blocked.resumed:
                 self._blame.suspect(place, entry.sequence)
                 self._block(replace(entry, attempts=max(0, entry.attempts - 1), due=now))
-        self._ready.drop_from_line(taken_back)  # what was to follow the dead letters waits behind them again
+        self._events.drop_from_line(taken_back)  # what was to follow the dead letters waits behind them again
 
     def _take_back(self, place: Place) -> DeadLetter | None:
         """Take the dead letters of a key back that are not final; return the first."""
@@ -350,13 +321,11 @@ class DeliveryQueue:
         """Let the next event of a key follow one that is settled."""
         place = (event.feed, event.key)
         self._blame.clear(place)
-        cursor = self._cursors[event.feed]
-        cursor.furthest = max(cursor.furthest, event.sequence)
         if place in self._blocked.entries:
+            self._events.cursors[event.feed].note_settled(event.sequence)
             self._block(Blocked(*place, event.sequence + 1, 0, now))
         else:
-            cursor.forget(event)
-            self._ready.advance(place)
+            self._events.advance(event)
 
     # What waits -----------------------------------------------------------------------------------------------------
 
@@ -373,8 +342,7 @@ class DeliveryQueue:
     def _block(self, entry: Blocked) -> None:
         """Set a key's entry, and forget its events: they are read again when the key is due."""
         self._blocked.put(entry)
-        for event in self._ready.pop_fresh((entry.feed, entry.key)):
-            self._cursors[entry.feed].forget(event)
+        self._events.drop((entry.feed, entry.key))
 
     def release(self, entry: Blocked) -> None:
         """Let a held key go on from where an operator has decided."""
@@ -410,7 +378,7 @@ class DeliveryQueue:
         # receiver has answered and taken none, the ready ones must have their turn.
         if not self.breaker.is_answered:
             return self._blocked.take_due(now, 1)
-        return [] if self._ready else self._blocked.take_probe(now)
+        return [] if self._events.ready else self._blocked.take_probe(now)
 
     def resume(self, entry: Blocked, event: Event | None, frontier: int, now: datetime) -> None:
         """Answer :meth:`due`: the key's first owed event up to ``frontier``, or None when there is no more."""
@@ -421,22 +389,16 @@ class DeliveryQueue:
             attempts = entry.attempts if event.sequence == entry.sequence else 0
             if event.sequence != entry.sequence:
                 self._blocked.move_on(entry, event.sequence)
-            self._ready.add_resumed(event, attempts + 1, first=self.breaker.is_open)
-        elif frontier < self._cursors[entry.feed].frontier:
+            self._events.add_resumed(event, attempts + 1, first=self.breaker.is_open)
+        elif frontier < self.frontier(entry.feed):
             self._block(replace(entry, due=now))  # more was read meanwhile: look again
         else:
             self._blocked.remove(place)
 
     def wake_at(self, now: datetime) -> datetime | None:
         """Return when to look again if nothing is settled or admitted before, or None."""
-        if len(self._flights) >= self.window:
-            return None
-        due = now if self._ready.can_take(self._flights) else self._blocked.next_due(now)
-        if due is not None and self._next_at is not None:
-            due = max(due, self._next_at)
-        if self.breaker.probe_at is None or due is None:
-            return due
-        return None if self._flights else max(self.breaker.probe_at, due)
+        due = now if self._events.can_take(self._flights.by_key) else self._blocked.next_due(now)
+        return None if due is None else self._flights.next_at(due, self.breaker.probe_at)
 
     # What is saved --------------------------------------------------------------------------------------------------
 
@@ -448,14 +410,12 @@ class DeliveryQueue:
         """
         self._block_slow_flights(now)
         self._checked_at = now
-        for feed, cursor in self._cursors.items():
+        for feed, cursor in self._events.cursors.items():
             self._block_overtaken(cursor, now)
             self._save_cursor(feed, cursor)
         settlement, self._pending = self._pending, Settlement()
         settlement.blocked, settlement.freed = self._blocked.take_changes()
-        settlement.origins = {
-            feed: cursor.origin for feed, cursor in self._cursors.items() if cursor.origin is not None
-        }
+        settlement.origins = self._events.origins
         return settlement
 
     def _save_cursor(self, feed: Feed, cursor: FeedCursor) -> None:
@@ -470,7 +430,7 @@ class DeliveryQueue:
     def _block_slow_flights(self, now: datetime) -> None:
         if self._checked_at is None:
             return
-        for place, flight in list(self._flights.items()):
+        for place, flight in list(self._flights.by_key.items()):
             if flight.since < self._checked_at and flight.replay is None and place not in self._blocked.entries:
                 self._block(replace(flight.block(now), attempts=flight.attempt - 1))
 
@@ -479,22 +439,12 @@ class DeliveryQueue:
 
         Such are keys with many events, which wait for each other: none of their deliveries need last long.
         """
-        overtaken: dict[Place, None] = {}
-        if self.capacity < self.read_ahead // 2 and not self._ready and len(self._flights) < self.window:
+        overtaken = dict.fromkeys(cursor.take_overtaken())
+        if self.capacity < self.read_ahead // 2 and not (self._events.ready or self._flights.is_full):
             # A few keys fill the memory, and others could be delivered.
-            overtaken |= dict.fromkeys(self._ready.longer_than(_FRESH_MOST))
-        for sequence, event in cursor.unsettled.items():
-            if sequence > cursor.overtaking:
-                break
-            overtaken[event.feed, event.key] = None
-        cursor.overtaking = cursor.furthest
+            overtaken = dict.fromkeys(self._events.longer_than(_FRESH_MOST)) | overtaken
         for place in overtaken:
-            head, flight = self._ready.head(place), self._flights.get(place)
+            head, flight = self._events.head(place), self._flights.by_key.get(place)
             attempts = flight.attempt - 1 if flight is not None and flight.event is head else 0
             self._block(Blocked(*place, head.sequence, attempts, now))
-        self._ready.drop_from_line(overtaken)
-
-
-def _plan_anew(entry: Blocked, now: datetime) -> Blocked:
-    due = plan_anew(entry.planned_at, entry.due, now)
-    return replace(entry, due=due, planned_at=None if entry.planned_at is None else min(entry.planned_at, now))
+        self._events.drop_from_line(overtaken)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from dockbell.core.model import Event
-from dockbell.core.publishing.settlement import StartOffset
+from dockbell.core.publishing.settlement import Place, StartOffset
 
 
 @dataclass(slots=True)
@@ -17,7 +18,7 @@ class FeedCursor:
         position: The saved position.
         frontier: The last sequence that was read ahead.
         furthest: The highest sequence that was settled.
-        overtaking: The same at the last checkpoint.
+        overtaking: The same at the last checkpoint; :meth:`take_overtaken`.
         origin: The feed's last sequence when the sink began; None where it is not known.
         backfill: The stored records that come first; None once all are settled.
         unsettled: Events that were read, by sequence, but for those of blocked keys.
@@ -51,6 +52,17 @@ class FeedCursor:
             self.backfill.forget(event.key)
         else:
             del self.unsettled[event.sequence]
+
+    def note_settled(self, sequence: int) -> None:
+        """Note the sequence of an event that is settled."""
+        self.furthest = max(self.furthest, sequence)
+
+    def take_overtaken(self) -> list[Place]:
+        """Return the keys of unsettled events before the furthest that was settled at the last call."""
+        before = takewhile(lambda event: event.sequence <= self.overtaking, self.unsettled.values())
+        places = [(event.feed, event.key) for event in before]
+        self.overtaking = self.furthest
+        return places
 
     def save(self) -> bool:
         """Move the position as far as all is settled but for blocked keys; return whether it moved.

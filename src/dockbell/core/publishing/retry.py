@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from dockbell.core.model import Event, Feed, Outcome, OutcomeKind
-from dockbell.core.publishing.settlement import Pause, Place
+from dockbell.core.publishing.settlement import Blocked, Pause, Place
 
 _JITTER_SHARE: Final = 0.1
 _STREAK: Final = 5
@@ -46,6 +46,12 @@ def plan_anew(planned_at: datetime | None, due: datetime, now: datetime) -> date
     if planned_at is None:
         return min(due, now)
     return now + (due - planned_at) if planned_at > now else due
+
+
+def plan_entry_anew(entry: Blocked, now: datetime) -> Blocked:
+    """Return a blocked key as :func:`plan_anew` says of its next attempt."""
+    due = plan_anew(entry.planned_at, entry.due, now)
+    return replace(entry, due=due, planned_at=None if entry.planned_at is None else min(entry.planned_at, now))
 
 
 @dataclass(frozen=True, slots=True)

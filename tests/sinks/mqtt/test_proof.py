@@ -17,7 +17,7 @@ import pytest
 from anyio import to_thread
 
 from dockbell.config import Secret
-from dockbell.sinks.mqtt import wire
+from dockbell.sinks.mqtt import connecting, connection
 from dockbell.telemetry import SinkFails, SinkOmits
 from dockbell.testing.outbox import STOCK
 from tests.brokers import Mosquitto, Subscriber
@@ -60,9 +60,9 @@ async def test_a_broker_that_was_killed_and_came_back_with_older_state_gets_what
 async def test_whatever_happens_to_the_broker_while_much_changes(
     tmp_path: Path, disturbance: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "_TICK", timedelta(milliseconds=20))
-    monkeypatch.setattr(wire, "_PUBACK_LIMIT", timedelta(milliseconds=200))
-    monkeypatch.setattr(wire, "_DIAL_LIMIT", timedelta(milliseconds=300))
+    monkeypatch.setattr(connection, "_TICK", timedelta(milliseconds=20))
+    monkeypatch.setattr(connection, "_PUBACK_LIMIT", timedelta(milliseconds=200))
+    monkeypatch.setattr(connecting, "_CONNECT_LIMIT", timedelta(milliseconds=300))
     async with opened(tmp_path) as whole, whole.relaying():
         for round_ in range(4):
             await whole.outbox.change(*keys(round_ * 10, round_ * 10 + 200))

@@ -10,7 +10,8 @@ import pytest
 
 from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.errors import SinkRejected, SinkUnavailable
-from dockbell.sinks.mqtt import protocol, wire
+from dockbell.sinks.mqtt import connecting, protocol
+from dockbell.sinks.mqtt.connection import Connection
 from dockbell.telemetry import SinkConnected, SinkFails
 from tests.brokers import Amqtt, Subscriber, started
 from tests.sinks.conftest import Facts, make_delivery, running
@@ -33,7 +34,7 @@ async def test_a_real_broker_of_3_1_1_gets_events_states_and_status(
     amqtt: Amqtt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It misreads the CONNECT of 5 that has a will, and waits for more.
-    monkeypatch.setattr(wire, "_DIAL_LIMIT", timedelta(milliseconds=500))
+    monkeypatch.setattr(connecting, "_CONNECT_LIMIT", timedelta(milliseconds=500))
     facts, records = Facts(), Records()
     records.fill(3)
     sink = make_sink(amqtt.url, facts, expiry=timedelta(hours=1))
@@ -82,18 +83,18 @@ async def test_3_1_1_is_spoken_with_a_broker_that_does_not_speak_5(refusal: byte
 async def test_a_broker_that_hangs_during_the_greeting_is_spoken_to_in_5_when_it_wakes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "_DIAL_LIMIT", timedelta(milliseconds=300))
+    monkeypatch.setattr(connecting, "_CONNECT_LIMIT", timedelta(milliseconds=300))
     levels = []
     with open_mosquitto(tmp_path) as broker:
 
-        async def dial(login: wire.Login, wake: Callable[[], None]) -> wire.Wire:
+        async def connect(login: connecting.Login, wake: Callable[[], None]) -> Connection:
             levels.append(login.protocol)
             if login.protocol == "3.1.1":
                 broker.signal(signal.SIGCONT)
-                monkeypatch.setattr(wire, "_DIAL_LIMIT", timedelta(seconds=10))
-            return await wire.dial(login, wake)
+                monkeypatch.setattr(connecting, "_CONNECT_LIMIT", timedelta(seconds=10))
+            return await connecting.connect(login, wake)
 
-        monkeypatch.setattr(protocol, "dial", dial)
+        monkeypatch.setattr(protocol, "connect", connect)
         broker.signal(signal.SIGSTOP)
         assert "MQTT 5" in await make_sink(broker.url).probe()
     assert levels == ["5", "3.1.1", "5"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dockbell.core.model import Outcome, OutcomeKind
-from dockbell.sinks.mqtt.flow import judge
-from dockbell.sinks.mqtt.wire import Ack
+from dockbell.sinks.mqtt.connection import Ack
+from dockbell.sinks.mqtt.sending import judge
 from dockbell.telemetry import SinkConnected, SinkFails, SinkOmits
 from tests.brokers import Broker, Subscriber
 from tests.sinks.conftest import Facts, make_delivery, running

@@ -12,9 +12,10 @@ import pytest
 
 from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
 from dockbell.delivery.relay import Relay
-from dockbell.sinks.mqtt import MqttSettings, MqttSink, flow, wire
+from dockbell.sinks.mqtt import MqttSettings, MqttSink, connection, flow
+from dockbell.sinks.mqtt.connecting import Login, connect
+from dockbell.sinks.mqtt.connection import Ack
 from dockbell.sinks.mqtt.publication import Publication
-from dockbell.sinks.mqtt.wire import Ack, Login, dial
 from dockbell.telemetry import SinkConnected, SinkFails, SinkOmits
 from dockbell.testing.outbox import SHIPMENTS, open_outbox
 from tests.sinks.conftest import Facts, make_delivery, running
@@ -30,10 +31,10 @@ OVERTAKEN = Outcome(OutcomeKind.FAILED, "not acknowledged within 0.3 s, while la
 @pytest.fixture
 def quick_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for acknowledgements for a moment only."""
-    monkeypatch.setattr(wire, "_TICK", timedelta(milliseconds=20))
-    monkeypatch.setattr(wire, "_DOUBT_AFTER", timedelta(milliseconds=100))
-    monkeypatch.setattr(wire, "_OVERTAKEN_LIMIT", timedelta(milliseconds=300))
-    monkeypatch.setattr(wire, "_PUBACK_LIMIT", timedelta(milliseconds=900))
+    monkeypatch.setattr(connection, "_TICK", timedelta(milliseconds=20))
+    monkeypatch.setattr(connection, "_DOUBT_AFTER", timedelta(milliseconds=100))
+    monkeypatch.setattr(connection, "_OVERTAKEN_LIMIT", timedelta(milliseconds=300))
+    monkeypatch.setattr(connection, "_PUBACK_LIMIT", timedelta(milliseconds=900))
     monkeypatch.setattr(flow, "_DRAIN_LIMIT", timedelta(milliseconds=50))
 
 
@@ -142,7 +143,7 @@ async def test_what_was_given_up_uses_up_the_receive_maximum_until_the_connectio
 
 async def test_a_late_acknowledgement_of_what_was_given_up_is_harmless_and_taken_for_nothing_else() -> None:
     async with listening(HandMade(silent=silent_about(3))) as broker:
-        line = await dial(Login("127.0.0.1", broker.port, "test", timedelta(seconds=30)), lambda: None)
+        line = await connect(Login("127.0.0.1", broker.port, "test", timedelta(seconds=30)), lambda: None)
         try:
             given_up = [
                 line.publish(Publication(f"dockbell/event/main/shipments/shp_{n}/updated", b"")) for n in (0, 1)
@@ -164,7 +165,7 @@ async def test_a_late_acknowledgement_of_what_was_given_up_is_harmless_and_taken
             line.close()
 
 
-async def take(line: wire.Wire, publication: Publication | None, count: int) -> list[Ack]:
+async def take(line: connection.Connection, publication: Publication | None, count: int) -> list[Ack]:
     """Publish something, and return so many acknowledgements."""
     if publication is not None:
         line.publish(publication)

@@ -14,7 +14,7 @@ from dockbell.config import Secret
 from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.errors import SinkRejected, SinkUnavailable
 from dockbell.sinks import mqtt
-from dockbell.sinks.mqtt import wire
+from dockbell.sinks.mqtt import connecting, connection
 from dockbell.telemetry import SinkConnected, SinkFails
 from tests.brokers import MOSQUITTO, Broker, Iotcore, Mosquitto, Subscriber, started
 from tests.sinks.conftest import Facts, make_delivery, make_statement, running
@@ -226,9 +226,9 @@ async def test_a_restart_of_the_broker_in_the_middle_loses_nothing(tmp_path: Pat
 async def test_a_broker_that_stops_acknowledging_is_left_and_its_deliveries_are_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "_TICK", timedelta(milliseconds=50))
-    monkeypatch.setattr(wire, "_PUBACK_LIMIT", timedelta(milliseconds=300))
-    monkeypatch.setattr(wire, "_DIAL_LIMIT", timedelta(milliseconds=300))
+    monkeypatch.setattr(connection, "_TICK", timedelta(milliseconds=50))
+    monkeypatch.setattr(connection, "_PUBACK_LIMIT", timedelta(milliseconds=300))
+    monkeypatch.setattr(connecting, "_CONNECT_LIMIT", timedelta(milliseconds=300))
     facts = Facts()
     with open_mosquitto(tmp_path) as broker:
         async with running(make_sink(broker.url, facts)) as run:

@@ -1,9 +1,10 @@
 """MQTT: events as they happen, the latest state of each record retained, and a status with a will.
 
-- ``wire``: one connection. ``connack``: the broker's first answer. ``protocol``: which version to speak.
-  ``reconnect_backoff``: when to dial again.
-- ``flow``: what is owed, and which message makes a broker drop connections. ``status_messages``: the same for messages
-  about ourselves. ``omissions``: reports what a broker does not take.
+- ``connecting``: opens connections. ``connection``: one connection. ``connack``: the broker's first answer.
+  ``protocol``: which version to speak. ``reconnect_backoff``: when to connect again.
+- ``flow``: what is owed, and which message makes a broker drop connections. ``sending``: one publication on its way.
+  ``status_messages``: which messages about ourselves a broker does not take. ``omissions``: reports what it does not
+  take.
 - ``retained_repair``, ``repairs``, ``sweeper``, ``sentinel``: keep what the broker retains equal to the store.
 """
 
@@ -31,6 +32,8 @@ from dockbell.errors import ConfigError, SinkError
 from dockbell.net.network import make_trust
 from dockbell.ports import RetainedState, StoredState
 from dockbell.sinks.mqtt.connack import Protocol, RetainRefused
+from dockbell.sinks.mqtt.connecting import Login, answers
+from dockbell.sinks.mqtt.connection import Connection, Ending
 from dockbell.sinks.mqtt.flow import Flow
 from dockbell.sinks.mqtt.omissions import Omissions
 from dockbell.sinks.mqtt.protocol import Negotiation
@@ -38,7 +41,6 @@ from dockbell.sinks.mqtt.publication import EVENT_TYPE, STATE_TYPE, Publication
 from dockbell.sinks.mqtt.reconnect_backoff import End, ReconnectBackoff
 from dockbell.sinks.mqtt.retained_repair import RetainedRepair
 from dockbell.sinks.mqtt.settings import PORTS, MqttSettings
-from dockbell.sinks.mqtt.wire import Ending, Login, Wire, answers
 from dockbell.telemetry import SinkConnected, SinkFails, Telemetry
 
 __all__ = ["MqttSettings", "MqttSink"]
@@ -115,11 +117,11 @@ class MqttSink:
         login = await to_thread.run_sync(self._make_login)
         try:
             login = replace(login, client_id=self._settings.aside().client_id or "")
-            wire = await self._negotiation.dial(login, lambda: None)
+            connection = await self._negotiation.connect(login, lambda: None)
         except SinkError as error:
             raise type(error)(f"{self._place}: {error}") from error
-        wire.disconnect()
-        return self._describe(wire)
+        connection.disconnect()
+        return self._describe(connection)
 
     async def _take(
         self,
@@ -202,51 +204,55 @@ class MqttSink:
                 will = None
             # Files are read anew each time: passwords and certificates change while the daemon runs.
             login = await to_thread.run_sync(self._make_login, will)
-            wire = await self._dial(login, flow)
+            connection = await self._connect(login, flow)
         except (SinkError, ConfigError) as error:
             return End(str(error))
         is_up = False
         try:
             if not is_renewed:
-                self._telemetry.emit(SinkConnected(self.name, self._describe(wire)))
-            flow.tell(self._status(online=True, at=born_at, retain=wire.retains))
-            await self._use(wire, flow, is_renewed=is_renewed)
-            if not wire.lost and not flow.is_done:
-                wire.disconnect()  # with a goodbye, so that the status stays as it is
+                self._telemetry.emit(SinkConnected(self.name, self._describe(connection)))
+            flow.tell(self._status(online=True, at=born_at, retain=connection.retains))
+            await self._use(connection, flow, is_renewed=is_renewed)
+            if not connection.lost and not flow.is_done:
+                connection.disconnect()  # with a goodbye, so that the status stays as it is
                 return None
-            if not wire.lost:
-                await self._say_goodbye(wire, flow)
-            is_up = wire.ending is not Ending.DROPPED or await answers(login)
+            if not connection.lost:
+                await self._say_goodbye(connection, flow)
+            is_up = connection.ending is not Ending.DROPPED or await answers(login)
         finally:
-            wire.close()
-            is_owed = flow.recall(wire, is_up=is_up)
+            connection.close()
+            is_owed = flow.recall(connection, is_up=is_up)
             if self._retained_repair is not None:
-                self._retained_repair.note_end(wire)
-        return End(wire.lost, wire.ending, wire.age, flow.has_delivered, blameless=is_up and not is_owed)
+                self._retained_repair.note_end(connection)
+        return End(
+            connection.lost, connection.ending, connection.age, flow.has_delivered, blameless=is_up and not is_owed
+        )
 
-    async def _dial(self, login: Login, flow: Flow) -> Wire:
+    async def _connect(self, login: Login, flow: Flow) -> Connection:
         """Connect, with a will that is not retained where the broker takes no other."""
         try:
-            return await self._negotiation.dial(login, flow.news.set)
+            return await self._negotiation.connect(login, flow.news.set)
         except RetainRefused:
             if login.will is None:
                 raise
-            return await self._negotiation.dial(replace(login, will=replace(login.will, retain=False)), flow.news.set)
+            return await self._negotiation.connect(
+                replace(login, will=replace(login.will, retain=False)), flow.news.set
+            )
 
-    async def _use(self, wire: Wire, flow: Flow, *, is_renewed: bool) -> None:
+    async def _use(self, connection: Connection, flow: Flow, *, is_renewed: bool) -> None:
         async with anyio.create_task_group() as tasks:
-            if self._retained_repair is not None and wire.retains:
-                tasks.start_soon(partial(self._retained_repair.run, wire, flow, is_renewed=is_renewed))
-            await flow.run_on(wire)
+            if self._retained_repair is not None and connection.retains:
+                tasks.start_soon(partial(self._retained_repair.run, connection, flow, is_renewed=is_renewed))
+            await flow.run_on(connection)
             tasks.cancel_scope.cancel()
 
-    async def _say_goodbye(self, wire: Wire, flow: Flow) -> None:
+    async def _say_goodbye(self, connection: Connection, flow: Flow) -> None:
         with anyio.move_on_after(_GOODBYE_LIMIT.total_seconds()):
-            if self._retained_repair is not None and wire.retains:
+            if self._retained_repair is not None and connection.retains:
                 flow.tell(await self._retained_repair.write())
-            flow.tell(self._status(online=False, at=datetime.now(UTC), retain=wire.retains))
-            await flow.run_on(wire)
-            wire.disconnect()
+            flow.tell(self._status(online=False, at=datetime.now(UTC), retain=connection.retains))
+            await flow.run_on(connection)
+            connection.disconnect()
 
     def _make_login(self, will: Publication | None = None) -> Login:
         settings, trust = self._settings, None
@@ -291,9 +297,9 @@ class MqttSink:
     def _place(self) -> str:
         return urlsplit(self._settings.url).netloc
 
-    def _describe(self, wire: Wire) -> str:
-        version = f"MQTT {wire.protocol}"
-        if wire.protocol is Protocol.V3:
+    def _describe(self, connection: Connection) -> str:
+        version = f"MQTT {connection.protocol}"
+        if connection.protocol is Protocol.V3:
             version += " without reason codes: what the broker's rules deny counts as delivered"
-        blank = "" if wire.retains else "; it retains nothing: no states, and the status only for who listens"
-        return f"{self._place}, {version}, {min(self.window, wire.receive_maximum)} in flight{blank}"
+        blank = "" if connection.retains else "; it retains nothing: no states, and the status only for who listens"
+        return f"{self._place}, {version}, {min(self.window, connection.receive_maximum)} in flight{blank}"

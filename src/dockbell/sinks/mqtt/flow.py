@@ -28,19 +28,20 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 
 from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
 from dockbell.core.publishing.settlement import Place
+from dockbell.sinks.mqtt.connection import Ack, Connection, Ending
 from dockbell.sinks.mqtt.omissions import Omissions
 from dockbell.sinks.mqtt.publication import Publication
 from dockbell.sinks.mqtt.repairs import Repairs
+from dockbell.sinks.mqtt.sending import Parcel, Sending, StatusMessage, judge
 from dockbell.sinks.mqtt.status_messages import FORBIDDEN, StatusMessages
-from dockbell.sinks.mqtt.wire import Ack, Ending, Wire
 
 _SOON: Final = timedelta(seconds=5)
 _LULL_LIMIT: Final = timedelta(seconds=1)
@@ -54,60 +55,6 @@ _GUILT_OF_DROP: Final = 5
 _GUILT_OF_CRASH: Final = 2
 _GUILTY: Final = 10
 _SILENCES_MOST: Final = 2
-_FAILURES_FROM: Final = 0x80
-# Not authorized, topic name invalid, packet too large, payload format invalid: so it will be whenever it is sent.
-_REFUSALS: Final = frozenset({0x87, 0x90, 0x95, 0x99})
-_SEVERITY: Final = (OutcomeKind.DELIVERED, OutcomeKind.FAILED, OutcomeKind.UNFIT, OutcomeKind.REFUSED)
-
-
-def judge(ack: Ack) -> Outcome:
-    """Return what a PUBACK says of a publication, or that there was none."""
-    if ack.code is None:
-        return Outcome(OutcomeKind.FAILED, ack.reason)
-    if ack.code < _FAILURES_FROM:
-        return DELIVERED
-    return Outcome(OutcomeKind.REFUSED if ack.code in _REFUSALS else OutcomeKind.FAILED, ack.reason)
-
-
-class _Owner(Protocol):
-    """Who is told what came of a publication."""
-
-    def note(self, outcome: Outcome) -> None: ...
-
-
-@dataclass(slots=True, eq=False)
-class _Parcel:
-    """A delivery: what is published together, and settled when the last of it is acknowledged."""
-
-    unacknowledged: int
-    settle: Callable[[Outcome], None]
-    outcome: Outcome = DELIVERED
-
-    def note(self, outcome: Outcome) -> None:
-        self.outcome = max(self.outcome, outcome, key=lambda each: _SEVERITY.index(each.kind))
-        self.unacknowledged -= 1
-        if not self.unacknowledged:
-            self.settle(self.outcome)
-
-
-@dataclass(slots=True, eq=False)
-class _Word:
-    """Something about ourselves."""
-
-    note: Callable[[Outcome], None]
-
-
-@dataclass(slots=True, eq=False)
-class _Sending:
-    """One publication on its way."""
-
-    publication: Publication
-    owner: _Owner
-    is_suspect: bool = False
-    guilt: int = 0
-    silences: int = 0
-    number: int = 0
-    """Of those sent on one connection."""
 
 
 class Flow:
@@ -133,13 +80,13 @@ class Flow:
         self.words = StatusMessages(omissions.tell_word)
         self._omissions = omissions
         self._window = window
-        self._words: deque[_Sending] = deque()
-        self._suspects: deque[_Sending] = deque()
-        self._accused: deque[_Sending] = deque()
-        self._waiting: deque[_Sending] = deque()
-        self._doubted: deque[_Sending] = deque()
-        self._repairing: deque[_Sending] = deque()
-        self._in_flight: dict[int, _Sending] = {}
+        self._words: deque[Sending] = deque()
+        self._suspects: deque[Sending] = deque()
+        self._accused: deque[Sending] = deque()
+        self._waiting: deque[Sending] = deque()
+        self._doubted: deque[Sending] = deque()
+        self._repairing: deque[Sending] = deque()
+        self._in_flight: dict[int, Sending] = {}
         self._is_alone = False
         self._sent = 0
         self._delivered = 0
@@ -157,7 +104,7 @@ class Flow:
         return self.ended.is_set() and not (self._words or self._in_flight or any(self._owed))
 
     @property
-    def _owed(self) -> tuple[deque[_Sending], ...]:
+    def _owed(self) -> tuple[deque[Sending], ...]:
         return self._suspects, self._accused, self._waiting, self._doubted
 
     def add(
@@ -175,9 +122,9 @@ class Flow:
             stated: Whose state is among them.
             outcome: What is known already of the rest of it.
         """
-        parcel = _Parcel(len(publications), settle, outcome)
+        parcel = Parcel(len(publications), settle, outcome)
         for publication in publications:
-            self._waiting.append(_Sending(publication, parcel))
+            self._waiting.append(Sending(publication, parcel))
         if stated is not None:
             self.repairs.overtake(stated)
         self.news.set()
@@ -189,7 +136,7 @@ class Flow:
         if objection := self.words.objection(word):
             note(Outcome(OutcomeKind.REFUSED, objection))
             return
-        self._words.append(_Sending(word, _Word(note), is_suspect=self.words.is_suspect(word)))
+        self._words.append(Sending(word, StatusMessage(note), is_suspect=self.words.is_suspect(word)))
         self.news.set()
 
     async def say(self, word: Publication) -> Outcome:
@@ -220,66 +167,71 @@ class Flow:
     def _is_busy(self) -> bool:
         return len(self._in_flight) > self.repairs.in_flight
 
-    async def run_on(self, wire: Wire) -> None:
+    async def run_on(self, connection: Connection) -> None:
         """Publish and settle until the wire is lost or worn, or everything is done."""
         proven = asyncio.get_running_loop().call_later(_PROVEN.total_seconds(), self.news.set)
         try:
             while True:
                 self.news.clear()
-                self._take_acks(wire)
-                if wire.is_worn and not self.ended.is_set():
-                    await self._drain(wire)
+                self._take_acks(connection)
+                if connection.is_worn and not self.ended.is_set():
+                    await self._drain(connection)
                     return
-                self._publish(wire)
-                if wire.lost or self.is_done:
+                self._publish(connection)
+                if connection.lost or self.is_done:
                     return
                 await self.news.wait()
         finally:
             proven.cancel()
 
-    async def _drain(self, wire: Wire) -> None:
+    async def _drain(self, connection: Connection) -> None:
         """Wait for what is being acknowledged; the rest goes out again on the next connection."""
         with anyio.move_on_after(_DRAIN_LIMIT.total_seconds()):
-            while self._in_flight and not wire.lost:
+            while self._in_flight and not connection.lost:
                 await self.news.wait()
                 self.news.clear()
-                self._take_acks(wire)
+                self._take_acks(connection)
 
-    def _take_acks(self, wire: Wire) -> None:
-        for ack in wire.take_acks():
+    def _take_acks(self, connection: Connection) -> None:
+        for ack in connection.take_acks():
             self._acknowledge(ack)
 
-    def recall(self, wire: Wire, *, is_up: bool) -> bool:
+    def recall(self, connection: Connection, *, is_up: bool) -> bool:
         """Let what was in flight on a connection that is gone wait for the next, and say who may be to blame.
 
         Args:
-            wire: The connection.
+            connection: The connection.
             is_up: Somebody still listens where the broker is.
 
         Returns:
             Whether the broker was asked for anything that it had not answered.
         """
-        self._take_acks(wire)
+        self._take_acks(connection)
         flights = list(self._in_flight.items())
         self._in_flight.clear()
         self._is_alone = False
         self._words.clear()
         self._repairing.clear()
-        is_dropped = wire.ending is Ending.DROPPED
-        culprit: _Sending | None = None
-        if is_dropped and len(flights) == 1 and not wire.is_asking and wire.waited(flights[0][0]) <= _SOON:
+        is_dropped = connection.ending is Ending.DROPPED
+        culprit: Sending | None = None
+        if (
+            is_dropped
+            and len(flights) == 1
+            and not connection.is_subscribing
+            and connection.waited(flights[0][0]) <= _SOON
+        ):
             culprit = flights[0][1]
         for _, sending in flights:
-            if is_dropped and isinstance(sending.owner, _Word):
+            if is_dropped and isinstance(sending.owner, StatusMessage):
                 self.words.note_drop(sending.publication, is_culprit=is_up and sending is culprit)
         silent = _UNANSWERED
-        silent = replace(silent, is_own=self._delivered > 0, retry_after=None if wire.has_answered else _AGAIN)
+        silent = replace(silent, is_own=self._delivered > 0, retry_after=None if connection.has_answered else _AGAIN)
         for packet_id, sending in reversed(flights):
-            if not isinstance(sending.owner, _Parcel):
+            if not isinstance(sending.owner, Parcel):
                 continue
             if sending is culprit:
                 sending.guilt += _GUILT_OF_DROP if is_up else _GUILT_OF_CRASH
-            if wire.is_unanswered(packet_id):
+            if connection.is_unanswered(packet_id):
                 self._doubt(sending, silent)
             else:
                 self._take_back(sending, is_dropped=is_dropped)
@@ -289,16 +241,16 @@ class Flow:
         )
         self._sent = self._delivered = self._probe = 0
         self._answered = None
-        return bool(flights) or wire.is_asking
+        return bool(flights) or connection.is_subscribing
 
-    def _doubt(self, sending: _Sending, silent: Outcome) -> None:
+    def _doubt(self, sending: Sending, silent: Outcome) -> None:
         sending.silences += 1
         if sending.silences >= _SILENCES_MOST:
             sending.owner.note(silent)
         else:
             self._doubted.appendleft(sending)
 
-    def _take_back(self, sending: _Sending, *, is_dropped: bool) -> None:
+    def _take_back(self, sending: Sending, *, is_dropped: bool) -> None:
         if sending.guilt >= _GUILTY:
             sending.owner.note(_CULPRIT)
             return
@@ -309,23 +261,23 @@ class Flow:
     def abandon(self, problem: str) -> None:
         """Settle all that waits: nobody was there to judge it."""
         for owner in dict.fromkeys(sending.owner for lane in self._owed for sending in lane):
-            assert isinstance(owner, _Parcel)
+            assert isinstance(owner, Parcel)
             owner.settle(Outcome(OutcomeKind.UNREACHABLE, problem))
         for lane in self._owed:
             lane.clear()
 
-    def _publish(self, wire: Wire) -> None:
-        if wire.is_doubtful and self._probe not in self._in_flight and len(self._in_flight) < wire.quota:
-            self._send_probe(wire)
-        most = min(self._window, wire.quota - (wire.quota > 1))
-        while len(self._in_flight) < most and not wire.lost and (lane := self._find_lane(wire, most)):
+    def _publish(self, connection: Connection) -> None:
+        if connection.is_doubtful and self._probe not in self._in_flight and len(self._in_flight) < connection.quota:
+            self._send_probe(connection)
+        most = min(self._window, connection.quota - (connection.quota > 1))
+        while len(self._in_flight) < most and not connection.lost and (lane := self._find_lane(connection, most)):
             sending = lane[0]
             publication: Publication | None = sending.publication
-            if objection := wire.objection(sending.publication):
-                publication = self._find_substitute(sending, wire, objection)
+            if objection := connection.objection(sending.publication):
+                publication = self._find_substitute(sending, connection, objection)
             if publication is None:
                 lane.popleft()
-            elif (packet_id := wire.publish(publication)) is not None:
+            elif (packet_id := connection.publish(publication)) is not None:
                 self._sent += 1
                 sending.number = self._sent
                 self._in_flight[packet_id] = lane.popleft()
@@ -334,45 +286,45 @@ class Flow:
         if not (self._is_busy or self._waiting):
             self._idle.set()
 
-    def _send_probe(self, wire: Wire) -> None:
+    def _send_probe(self, connection: Connection) -> None:
         """Publish something that the broker has acknowledged before, to hear whether it acknowledges anything now."""
-        if self._answered is not None and (packet_id := wire.publish(self._answered)) is not None:
-            self._in_flight[packet_id] = _Sending(self._answered, _Word(lambda _: None))
+        if self._answered is not None and (packet_id := connection.publish(self._answered)) is not None:
+            self._in_flight[packet_id] = Sending(self._answered, StatusMessage(lambda _: None))
             self._probe = packet_id
 
-    def _find_substitute(self, sending: _Sending, wire: Wire, objection: str) -> Publication | None:
+    def _find_substitute(self, sending: Sending, connection: Connection, objection: str) -> Publication | None:
         """Return what to send instead of what the broker does not take; None where that is nothing: it is settled."""
         given = sending.publication
-        if not given.retain or isinstance(sending.owner, _Word):
+        if not given.retain or isinstance(sending.owner, StatusMessage):
             sending.owner.note(Outcome(OutcomeKind.UNFIT, objection))
             return None
-        if wire.retains:  # else it was told when the connection was made
+        if connection.retains:  # else it was told when the connection was made
             self._omissions.tell_state(given.topic, objection)
         cleared = replace(given, payload=b"", content_type="")
-        if not wire.objection(cleared):
+        if not connection.objection(cleared):
             return cleared
         sending.owner.note(DELIVERED)
         return None
 
-    def _find_lane(self, wire: Wire, most: int) -> deque[_Sending] | None:
+    def _find_lane(self, connection: Connection, most: int) -> deque[Sending] | None:
         """Return where the next comes from; None or an empty lane when nothing may be sent now."""
         if self._is_alone and self._in_flight:
             return None
         if self._words:
             return None if self._words[0].is_suspect and self._in_flight else self._words
-        if tried := self._suspects or (self._accused and wire.age >= _PROVEN and self._accused):
+        if tried := self._suspects or (self._accused and connection.age >= _PROVEN and self._accused):
             return None if self._in_flight else tried
         return self._waiting or self._find_doubted(most) or self._find_repair(most)
 
-    def _find_doubted(self, most: int) -> deque[_Sending] | None:
+    def _find_doubted(self, most: int) -> deque[Sending] | None:
         in_flight = sum(sending.silences > 0 for sending in self._in_flight.values())
         return self._doubted if in_flight < max(1, most // 2) else None
 
-    def _find_repair(self, most: int) -> deque[_Sending] | None:
+    def _find_repair(self, most: int) -> deque[Sending] | None:
         if self.ended.is_set() or self.repairs.in_flight >= self._most_repairs(most):
             return None
         if (state := self.repairs.take()) is not None:
-            self._repairing.append(_Sending(state, self.repairs))
+            self._repairing.append(Sending(state, self.repairs))
         return self._repairing
 
     def _most_repairs(self, most: int) -> int:
@@ -389,19 +341,19 @@ class Flow:
         if ack.code is None:
             outcome = replace(outcome, is_own=sending.number < self._delivered)
             self._note_silence(sending)
-        elif isinstance(sending.owner, _Parcel):
+        elif isinstance(sending.owner, Parcel):
             self.has_delivered = True
             if outcome is DELIVERED:
                 self._delivered = max(self._delivered, sending.number)
-        elif isinstance(sending.owner, _Word):
+        elif isinstance(sending.owner, StatusMessage):
             self.words.acquit(sending.publication)
             if self._answered is None and outcome is DELIVERED:
                 self._answered = sending.publication
         sending.owner.note(outcome)
 
-    def _note_silence(self, sending: _Sending) -> None:
+    def _note_silence(self, sending: Sending) -> None:
         """Remember what the broker is silent about of what is no delivery."""
-        if isinstance(sending.owner, _Word):
+        if isinstance(sending.owner, StatusMessage):
             self.words.note_silence(sending.publication)
         elif sending.owner is self.repairs:
             self.repairs.leave_out(sending.publication.topic)

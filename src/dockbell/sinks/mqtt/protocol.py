@@ -11,7 +11,8 @@ import anyio
 
 from dockbell.errors import SinkError, SinkRejected
 from dockbell.sinks.mqtt.connack import Protocol, VersionRefused, VersionUnclear
-from dockbell.sinks.mqtt.wire import Login, Wire, dial
+from dockbell.sinks.mqtt.connecting import Login, connect
+from dockbell.sinks.mqtt.connection import Connection
 
 _LOOK_AGAIN: Final = timedelta(hours=1)
 """How long a broker is taken for one of 3.1.1: it may be renewed one day."""
@@ -30,48 +31,50 @@ class Negotiation:
         self._has_spoken_5 = False
         self._closings = 0
 
-    async def dial(self, login: Login, wake: Callable[[], None]) -> Wire:
-        """Connect as :func:`dockbell.sinks.mqtt.wire.dial` does, whatever version the login names.
+    async def connect(self, login: Login, wake: Callable[[], None]) -> Connection:
+        """Connect as :func:`dockbell.sinks.mqtt.connecting.connect` does, whatever version the login names.
 
         Raises:
             SinkUnavailable, SinkRejected: See there.
         """
         if self._wanted is not None:
-            return await dial(replace(login, protocol=self._wanted), wake)
+            return await connect(replace(login, protocol=self._wanted), wake)
         if _clock() < self._old_until:
             try:
-                return await dial(replace(login, protocol=Protocol.V3), wake)
+                return await connect(replace(login, protocol=Protocol.V3), wake)
             except (VersionRefused, VersionUnclear):
                 self._old_until = float("-inf")
                 raise
         try:
-            return await self._dial_5(login, wake)
+            return await self._connect_5(login, wake)
         except (VersionRefused, VersionUnclear) as refusal:
             self._closings += 1
             if isinstance(refusal, VersionUnclear) and self._has_spoken_5 and self._closings < _CLOSINGS_MOST:
                 raise
-            return await self._dial_old(login, wake, refusal)
+            return await self._connect_old(login, wake, refusal)
 
-    async def _dial_5(self, login: Login, wake: Callable[[], None]) -> Wire:
-        wire = await dial(replace(login, protocol=Protocol.V5), wake)
+    async def _connect_5(self, login: Login, wake: Callable[[], None]) -> Connection:
+        connection = await connect(replace(login, protocol=Protocol.V5), wake)
         self._has_spoken_5, self._closings = True, 0
-        return wire
+        return connection
 
-    async def _dial_old(self, login: Login, wake: Callable[[], None], refusal: VersionRefused | VersionUnclear) -> Wire:
+    async def _connect_old(
+        self, login: Login, wake: Callable[[], None], refusal: VersionRefused | VersionUnclear
+    ) -> Connection:
         """Connect in 3.1.1, once it is clear that the broker does not speak 5."""
-        wire = await _dial_3(login, wake, refusal)
+        connection = await _connect_3(login, wake, refusal)
         if _is_doubtful(refusal):
             # It may have hung or been about to stop, and this connection would last for weeks without reason codes.
-            wire.disconnect()
+            connection.disconnect()
             try:
-                return await self._dial_5(login, wake)
+                return await self._connect_5(login, wake)
             except (VersionRefused, VersionUnclear) as second:
                 refusal = second
-            wire = await _dial_3(login, wake, refusal)
+            connection = await _connect_3(login, wake, refusal)
         # One that closes the connection without a word is asked for 5 every time.
         if not (isinstance(refusal, VersionUnclear) and refusal.is_closed):
             self._old_until = _clock() + _LOOK_AGAIN.total_seconds()
-        return wire
+        return connection
 
 
 def _is_doubtful(refusal: VersionRefused | VersionUnclear) -> bool:
@@ -79,10 +82,10 @@ def _is_doubtful(refusal: VersionRefused | VersionUnclear) -> bool:
     return isinstance(refusal, VersionUnclear) and not refusal.is_answered
 
 
-async def _dial_3(login: Login, wake: Callable[[], None], refusal: SinkError) -> Wire:
+async def _connect_3(login: Login, wake: Callable[[], None], refusal: SinkError) -> Connection:
     """Connect in 3.1.1; where that is no better, the refusal of 5 says more."""
     try:
-        return await dial(replace(login, protocol=Protocol.V3), wake)
+        return await connect(replace(login, protocol=Protocol.V3), wake)
     except VersionRefused:
         raise refusal from None
     except SinkRejected:

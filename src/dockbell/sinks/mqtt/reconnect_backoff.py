@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from dockbell.core.running.backoff import delay
-from dockbell.sinks.mqtt.wire import Ending
+from dockbell.sinks.mqtt.connection import Ending
 
 _BACKOFF_FIRST: Final = timedelta(seconds=1)
 _BACKOFF_MOST: Final = timedelta(seconds=15)

@@ -23,11 +23,11 @@ import anyio
 from dockbell.core.model import OutcomeKind
 from dockbell.core.publishing.settlement import Place
 from dockbell.ports import RetainedState, StoredState
+from dockbell.sinks.mqtt.connection import Connection, Ending
 from dockbell.sinks.mqtt.flow import Flow
 from dockbell.sinks.mqtt.publication import Publication
 from dockbell.sinks.mqtt.sentinel import Sentinel, Tree
 from dockbell.sinks.mqtt.sweeper import Sweeper
-from dockbell.sinks.mqtt.wire import Ending, Wire
 from dockbell.telemetry import StateRepaired, Telemetry
 
 _WRITE_EVERY: Final = timedelta(seconds=10)
@@ -101,11 +101,11 @@ class RetainedRepair:
         self._has_ended = False
         """Nothing more can be done on this connection, nor on those that renew it."""
 
-    async def run(self, wire: Wire, flow: Flow, *, is_renewed: bool = False) -> None:
+    async def run(self, connection: Connection, flow: Flow, *, is_renewed: bool = False) -> None:
         """Repair what the broker lacks, then keep the sentinel, for as long as the connection lasts.
 
         Args:
-            wire: The connection.
+            connection: The connection.
             flow: What publishes on it.
             is_renewed: It replaces one that we have ended ourselves: nothing was forgotten meanwhile.
         """
@@ -118,8 +118,8 @@ class RetainedRepair:
         try:
             await flow.calm()
             if not is_resumed:
-                await self._begin(wire, flow)
-            await self._keep(wire, flow)
+                await self._begin(connection, flow)
+            await self._keep(connection, flow)
         except Exception as error:  # noqa: BLE001  # deliveries go on; the old sentinel tells the next connection
             self._may_write = False
             self._telemetry.emit_failure(f"sink {self._name}: state", error)
@@ -133,9 +133,9 @@ class RetainedRepair:
         sentinel = await self._make_sentinel(mark)
         return None if must_read or sentinel == self._there else self._publication(sentinel)
 
-    async def _begin(self, wire: Wire, flow: Flow) -> None:
+    async def _begin(self, connection: Connection, flow: Flow) -> None:
         """Learn from the sentinel how far the states at the broker go, and which of them may be nobody's."""
-        sentinel = await self._read_sentinel(wire, flow)
+        sentinel = await self._read_sentinel(connection, flow)
         self._is_blind = sentinel is None
         self._known, self._owed = "", {}
         if sentinel is None:
@@ -162,7 +162,7 @@ class RetainedRepair:
                 self._owed[tree] = None
                 self._put_off(_SWEEP_AFTER)
 
-    async def _keep(self, wire: Wire, flow: Flow) -> None:
+    async def _keep(self, connection: Connection, flow: Flow) -> None:
         """Publish what the broker lacks, and again when states come without events; clear what is owed."""
         while True:
             # Taken before the states are read: whatever happens meanwhile is behind it, and is read the next time.
@@ -174,7 +174,7 @@ class RetainedRepair:
                 if flow.repairs.has_failed:
                     # The old sentinel tells the next connection.
                     self._may_write, self._has_ended = False, True
-                    await self._sweep_often(wire, flow)
+                    await self._sweep_often(connection, flow)
                     return
             if self._is_blind:
                 self._remembered = mark
@@ -182,7 +182,7 @@ class RetainedRepair:
                 return
             self._known = self._repaired = mark
             if self._owed and anyio.current_time() >= self._sweeps_at:
-                await self._sweep(wire, flow)
+                await self._sweep(connection, flow)
             await anyio.sleep(_WRITE_EVERY.total_seconds())
 
     async def _write(self, mark: str, flow: Flow) -> bool:
@@ -199,15 +199,15 @@ class RetainedRepair:
         self._there, self._may_write = sentinel, True
         return True
 
-    async def _sweep_often(self, wire: Wire, flow: Flow) -> None:
+    async def _sweep_often(self, connection: Connection, flow: Flow) -> None:
         while self._owed:
             await anyio.sleep_until(self._sweeps_at)
-            await self._sweep(wire, flow)
+            await self._sweep(connection, flow)
 
-    async def _sweep(self, wire: Wire, flow: Flow) -> None:
+    async def _sweep(self, connection: Connection, flow: Flow) -> None:
         self._asks_for = "sweep"
         if self._drops[self._asks_for] < _DROPS_MOST:
-            for tree in await self._sweeper.sweep(tuple(self._owed), wire, flow):
+            for tree in await self._sweeper.sweep(tuple(self._owed), connection, flow):
                 del self._owed[tree]
         self._put_off(_SWEEP_AGAIN)
 
@@ -228,14 +228,14 @@ class RetainedRepair:
         if is_blind or count:
             self._tell(words + (f"; {refused} of them refused" if refused else ""))
 
-    def note_end(self, wire: Wire) -> None:
+    def note_end(self, connection: Connection) -> None:
         """Note how a connection ended: there are brokers that close it on a subscription that they refuse."""
-        self._drops[self._asks_for] += wire.is_asking and wire.ending is Ending.DROPPED
+        self._drops[self._asks_for] += connection.is_subscribing and connection.ending is Ending.DROPPED
 
     def _tell(self, words: str) -> None:
         self._telemetry.emit(StateRepaired(self._name, words))
 
-    async def _read_sentinel(self, wire: Wire, flow: Flow) -> Sentinel | None:
+    async def _read_sentinel(self, connection: Connection, flow: Flow) -> Sentinel | None:
         """Return what the broker retains, one without a mark where it is nothing; None where it lets us read nothing.
 
         What the broker retains comes before whatever is published after the subscription: our own words come back to
@@ -257,7 +257,7 @@ class RetainedRepair:
 
         self._obstacle = "the broker does not answer the subscription"
         with anyio.move_on_after(_ECHO_LIMIT.total_seconds()):
-            self._obstacle = await wire.subscribe(self._topic, hear)
+            self._obstacle = await connection.subscribe(self._topic, hear)
             if not self._obstacle:
                 del self._drops[self._asks_for]
                 self._obstacle = (await flow.say(Publication(self._topic, nonce))).reason
@@ -265,7 +265,7 @@ class RetainedRepair:
                 await echoed.wait()
         with anyio.move_on_after(_LATE.total_seconds() if echoed.is_set() else 0):
             await found.wait()
-        wire.unsubscribe(self._topic)
+        connection.unsubscribe(self._topic)
         if self._obstacle:
             return None
         if not retained and not echoed.is_set():

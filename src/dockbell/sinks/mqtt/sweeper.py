@@ -18,10 +18,10 @@ import anyio
 
 from dockbell.core.publishing.settlement import Place
 from dockbell.ports import RetainedState
+from dockbell.sinks.mqtt.connection import Connection
 from dockbell.sinks.mqtt.flow import Flow
 from dockbell.sinks.mqtt.publication import Publication
 from dockbell.sinks.mqtt.sentinel import Sentinel, Tree
-from dockbell.sinks.mqtt.wire import Wire
 from dockbell.telemetry import StateRepaired, Telemetry
 
 _QUIET: Final = timedelta(seconds=2)
@@ -81,7 +81,7 @@ class Sweeper:
         self._later: dict[Tree, float] = {}
         self._told: set[str] = set()
 
-    async def sweep(self, trees: Collection[Tree], wire: Wire, flow: Flow) -> Collection[Tree]:
+    async def sweep(self, trees: Collection[Tree], connection: Connection, flow: Flow) -> Collection[Tree]:
         """Clear what is retained under these trees and not held; return those with which that is done."""
         now = anyio.current_time()
         ready = [
@@ -91,14 +91,14 @@ class Sweeper:
             return ()
         others: list[Sentinel] = []
         done: list[Tree] = []
-        if obstacle := await self._read_claims(wire, others):
+        if obstacle := await self._read_claims(connection, others):
             self._tell_once(self._claims, f"cannot read {self._claims}, {obstacle}; {_STAYS}")
         else:
             for tree in ready:
                 if owner := _find_owner(tree, others):
                     self._tell_once(owner, f'what is retained under {tree.filter} is left to client_id "{owner}"')
                     done.append(tree)
-                elif await self._clear(tree, wire, flow):
+                elif await self._clear(tree, connection, flow):
                     done.append(tree)
         self._later = {tree: now + _TRY_AGAIN.total_seconds() for tree in ready if tree not in done} | {
             tree: at for tree, at in self._later.items() if tree not in ready
@@ -119,22 +119,22 @@ class Sweeper:
     async def _current(self) -> Sequence[Tree]:
         return [Tree(self._template, feed) for feed in await self._retained_state.feeds()]
 
-    async def _read_claims(self, wire: Wire, others: list[Sentinel]) -> str:
+    async def _read_claims(self, connection: Connection, others: list[Sentinel]) -> str:
         def hear(_: str, payload: bytes) -> None:
             if len(others) < _CLAIMS_MOST:
                 sentinel = Sentinel.load(payload)
                 if sentinel.client_id != self._client_id:
                     others.append(sentinel)
 
-        return await _listen(wire, self._claims, hear)
+        return await _listen(connection, self._claims, hear)
 
-    async def _clear(self, tree: Tree, wire: Wire, flow: Flow) -> bool:
+    async def _clear(self, tree: Tree, connection: Connection, flow: Flow) -> bool:
         repairs, count, before = flow.repairs, 0, dict[Place, Publication]()
         for _ in range(_ROUNDS_MOST):
             await flow.lull()
             repairs.watch()
             repairs.reset()
-            found, obstacle = await self._read(tree, wire)
+            found, obstacle = await self._read(tree, connection)
             if obstacle:
                 self._tell_once(tree.filter, f"cannot read {tree.filter}, {obstacle}; {_STAYS}")
                 return False
@@ -163,7 +163,7 @@ class Sweeper:
         self._tell_once(tree.filter, words)
         return False
 
-    async def _read(self, tree: Tree, wire: Wire) -> tuple[_Round, str]:
+    async def _read(self, tree: Tree, connection: Connection) -> tuple[_Round, str]:
         """Read what is retained under a tree, or as much of it as may be cleared at once; or say why it cannot be."""
         topics: deque[str] = deque()
         found = _Round({})
@@ -179,7 +179,7 @@ class Sweeper:
                 await self._judge(tree, current, portion, found)
             return len(found.strays) < _STRAYS_MOST
 
-        return found, await _listen(wire, tree.filter, hear, judge)
+        return found, await _listen(connection, tree.filter, hear, judge)
 
     async def _judge(self, tree: Tree, current: Sequence[Tree], topics: Sequence[str], found: _Round) -> None:
         """Tell the topics of what is held, by the topics of today, from those that are to be cleared."""
@@ -213,7 +213,7 @@ def _find_owner(tree: Tree, others: Collection[Sentinel]) -> str:
 
 
 async def _listen(
-    wire: Wire,
+    connection: Connection,
     topic_filter: str,
     hear: Callable[[str, bytes], None],
     take: Callable[[], Awaitable[bool]] | None = None,
@@ -221,7 +221,7 @@ async def _listen(
     """Hear what is retained under a filter until no more comes; return why that cannot be, empty where it was.
 
     Args:
-        wire: The connection.
+        connection: The connection.
         topic_filter: The filter.
         hear: Called with the topic and payload of each.
         take: Called again and again meanwhile; false: that is enough.
@@ -236,11 +236,11 @@ async def _listen(
 
     obstacle = "the broker does not answer the subscription"
     with anyio.move_on_after(_READ_LIMIT.total_seconds()):
-        obstacle = await wire.subscribe(topic_filter, note, is_queued=False)
+        obstacle = await connection.subscribe(topic_filter, note, is_queued=False)
         heard_at = anyio.current_time()
         is_enough = bool(obstacle)
         while not is_enough and anyio.current_time() - heard_at < _QUIET.total_seconds():
             await anyio.sleep(_LOOK_EVERY.total_seconds())
             is_enough = take is not None and not await take()
-    wire.unsubscribe(topic_filter)
+    connection.unsubscribe(topic_filter)
     return obstacle

@@ -18,11 +18,11 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.errors import SinkRejected, SinkUnavailable
-from dockbell.sinks.mqtt import MqttSettings, MqttSink, reconnect_backoff
-from dockbell.sinks.mqtt import wire as wire_module
+from dockbell.sinks.mqtt import MqttSettings, MqttSink, connecting, reconnect_backoff
 from dockbell.sinks.mqtt.connack import Protocol, VersionRefused, VersionUnclear
+from dockbell.sinks.mqtt.connecting import Login, connect
+from dockbell.sinks.mqtt.connection import Ack, Connection, Ending
 from dockbell.sinks.mqtt.publication import Publication
-from dockbell.sinks.mqtt.wire import Ack, Ending, Login, Wire, dial
 from dockbell.telemetry import SinkFails
 from tests.brokers import Broker, find_free_port
 from tests.sinks.conftest import Facts, make_delivery, running
@@ -91,14 +91,14 @@ async def scripted(
 
 
 @asynccontextmanager
-async def dialled(login: Login) -> AsyncIterator[tuple[Wire, asyncio.Event]]:
+async def dialled(login: Login) -> AsyncIterator[tuple[Connection, asyncio.Event]]:
     news = asyncio.Event()
-    wire = await dial(login, news.set)
+    connection = await connect(login, news.set)
     try:
         with anyio.fail_after(10):
-            yield wire, news
+            yield connection, news
     finally:
-        wire.close()
+        connection.close()
 
 
 @pytest.mark.parametrize(
@@ -116,30 +116,30 @@ async def dialled(login: Login) -> AsyncIterator[tuple[Wire, asyncio.Event]]:
 async def test_a_refusal_is_told_by_whether_it_passes(code: int, error: type[Exception], words: str) -> None:
     async with scripted(lambda *_: connack(code)) as script:
         with pytest.raises(error, match=words):
-            await dial(script.login, lambda: None)
+            await connect(script.login, lambda: None)
 
 
 async def test_what_the_broker_grants_is_read_from_its_connack() -> None:
     properties = b"\x21" + (3).to_bytes(2, "big") + b"\x27" + (100).to_bytes(4, "big")
-    async with scripted(lambda *_: connack(properties=properties)) as script, dialled(script.login) as (wire, _):
-        assert (wire.receive_maximum, wire.packet_maximum, wire.retains) == (3, 100, True)
-        assert not wire.objection(Publication("t", b"x" * (100 - 2 - 2 - 1 - 2 - 1)))
-        assert wire.objection(Publication("t", b"x" * (101 - 2 - 2 - 1 - 2 - 1))) == (
+    async with scripted(lambda *_: connack(properties=properties)) as script, dialled(script.login) as (connection, _):
+        assert (connection.receive_maximum, connection.packet_maximum, connection.retains) == (3, 100, True)
+        assert not connection.objection(Publication("t", b"x" * (100 - 2 - 2 - 1 - 2 - 1)))
+        assert connection.objection(Publication("t", b"x" * (101 - 2 - 2 - 1 - 2 - 1))) == (
             "larger than the broker takes (100 bytes)"
         )
 
 
 async def test_a_broker_that_retains_nothing_is_sent_nothing_to_retain() -> None:
-    async with scripted(lambda *_: connack(properties=b"\x25\0")) as script, dialled(script.login) as (wire, _):
-        assert not wire.retains
-        assert "which the broker does not do" in wire.objection(Publication("t", b"x", retain=True))
-        assert not wire.objection(Publication("t", b"x"))
+    async with scripted(lambda *_: connack(properties=b"\x25\0")) as script, dialled(script.login) as (connection, _):
+        assert not connection.retains
+        assert "which the broker does not do" in connection.objection(Publication("t", b"x", retain=True))
+        assert not connection.objection(Publication("t", b"x"))
 
 
 async def test_a_broker_that_acknowledges_nothing_is_no_broker_for_us() -> None:
     async with scripted(lambda *_: connack(properties=b"\x24\0")) as script:
         with pytest.raises(SinkRejected, match="QoS 0 only"):
-            await dial(script.login, lambda: None)
+            await connect(script.login, lambda: None)
 
 
 async def test_a_publication_too_large_for_the_protocol_does_not_fit() -> None:
@@ -147,8 +147,8 @@ async def test_a_publication_too_large_for_the_protocol_does_not_fit() -> None:
         def __len__(self) -> int:
             return 268_435_456
 
-    async with scripted(lambda *_: connack()) as script, dialled(script.login) as (wire, _):
-        assert "larger than the broker takes" in wire.objection(Publication("t", Large()))
+    async with scripted(lambda *_: connack()) as script, dialled(script.login) as (connection, _):
+        assert "larger than the broker takes" in connection.objection(Publication("t", Large()))
 
 
 async def test_each_acknowledgement_is_told_once_with_its_code() -> None:
@@ -157,13 +157,13 @@ async def test_each_acknowledgement_is_told_once_with_its_code() -> None:
     def answer(kind: int, packet_id: int) -> bytes:
         return connack() if kind == CONNECT else puback(packet_id, codes[packet_id - 1]) * 2
 
-    async with scripted(answer) as script, dialled(script.login) as (wire, news):
-        ids = [wire.publish(Publication("t", b"x")) for _ in codes]
+    async with scripted(answer) as script, dialled(script.login) as (connection, news):
+        ids = [connection.publish(Publication("t", b"x")) for _ in codes]
         acks: list[Ack] = []
         while len(acks) < len(codes):
             await news.wait()
             news.clear()
-            acks += wire.take_acks()
+            acks += connection.take_acks()
         assert ids == [1, 2, 3, 4]
     assert acks == [
         (1, 0x00, ""),
@@ -177,13 +177,16 @@ async def test_after_the_loss_nothing_is_published() -> None:
     def answer(kind: int, _: int) -> bytes:
         return connack() if kind == CONNECT else disconnect(0x98)
 
-    async with scripted(answer) as script, dialled(script.login) as (wire, news):
-        assert wire.publish(Publication("t", b"x")) == 1
+    async with scripted(answer) as script, dialled(script.login) as (connection, news):
+        assert connection.publish(Publication("t", b"x")) == 1
         await news.wait()
-        assert (wire.lost, wire.ending) == ("closed by the broker, administrative action (0x98)", Ending.OURS)
-        assert wire.publish(Publication("t", b"x")) is None
-        wire.close()
-        assert wire.lost == "closed by the broker, administrative action (0x98)"
+        assert (connection.lost, connection.ending) == (
+            "closed by the broker, administrative action (0x98)",
+            Ending.OURS,
+        )
+        assert connection.publish(Publication("t", b"x")) is None
+        connection.close()
+        assert connection.lost == "closed by the broker, administrative action (0x98)"
 
 
 @pytest.mark.parametrize(
@@ -202,13 +205,13 @@ async def test_how_a_connection_ends_says_whether_a_publication_may_be_why(
     farewell: bytes, ending: Ending, lost: str
 ) -> None:
     script = Script(lambda kind, _: connack() if kind == CONNECT else farewell, hangs_up=True)
-    async with scripted(script) as script, dialled(script.login) as (wire, news):
-        assert (packet_id := wire.publish(Publication("t", b"x"))) is not None
-        while not wire.lost:
+    async with scripted(script) as script, dialled(script.login) as (connection, news):
+        assert (packet_id := connection.publish(Publication("t", b"x"))) is not None
+        while not connection.lost:
             news.clear()
             await news.wait()
-        assert (wire.lost, wire.ending) == (lost, ending)
-        assert timedelta(0) <= wire.waited(packet_id) < timedelta(seconds=5)
+        assert (connection.lost, connection.ending) == (lost, ending)
+        assert timedelta(0) <= connection.waited(packet_id) < timedelta(seconds=5)
 
 
 @pytest.mark.parametrize(
@@ -223,24 +226,24 @@ async def test_how_a_connection_ends_says_whether_a_publication_may_be_why(
 async def test_a_broker_of_3_1_1_is_told_by_its_greeting(greeting: bytes, error: type[Exception], words: str) -> None:
     async with scripted(Script(lambda *_: greeting, hangs_up=True, hangs_up_on=CONNECT)) as script:
         with pytest.raises(error, match=words):
-            await dial(script.login, lambda: None)
+            await connect(script.login, lambda: None)
 
 
 async def test_silence_may_be_due_to_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire_module, "_DIAL_LIMIT", timedelta(milliseconds=100))
+    monkeypatch.setattr(connecting, "_CONNECT_LIMIT", timedelta(milliseconds=100))
     async with scripted(lambda *_: b"") as script:
         with pytest.raises(VersionUnclear, match="no answer in time"):
-            await dial(script.login, lambda: None)
+            await connect(script.login, lambda: None)
 
 
 async def test_a_goodbye_is_an_end_of_ours_whatever_is_in_flight() -> None:
     async with (
         scripted(lambda kind, _: connack() if kind == CONNECT else b"") as script,
-        dialled(script.login) as (wire, _),
+        dialled(script.login) as (connection, _),
     ):
-        wire.publish(Publication("t", b"x"))
-        wire.disconnect()
-        assert (wire.lost, wire.ending) == ("closed", Ending.OURS)
+        connection.publish(Publication("t", b"x"))
+        connection.disconnect()
+        assert (connection.lost, connection.ending) == ("closed", Ending.OURS)
         await until(lambda: len(script.kinds) == len((CONNECT, PUBLISH, DISCONNECT)))
     assert script.kinds == [CONNECT, PUBLISH, DISCONNECT]
 
@@ -251,10 +254,10 @@ async def test_in_3_1_1_nothing_has_properties_and_no_puback_a_reason() -> None:
 
     async with scripted(answer) as script:
         login = replace(script.login, protocol=Protocol.V3, will=Publication("w", b"gone", "text/plain"))
-        async with dialled(login) as (wire, news):
-            assert wire.publish(Publication("t", b"x", "text/plain", expiry=timedelta(seconds=9))) == 1
+        async with dialled(login) as (connection, news):
+            assert connection.publish(Publication("t", b"x", "text/plain", expiry=timedelta(seconds=9))) == 1
             await news.wait()
-            assert wire.take_acks() == [Ack(1, 0, "")]
+            assert connection.take_acks() == [Ack(1, 0, "")]
     will = b"\0\1w" + b"\0\4gone"
     assert script.bodies == [b"\0\4MQTT\x04\x0e\0\1\0\4test" + will, b"\0\1t\0\1x"]
 
@@ -263,16 +266,16 @@ async def test_a_broker_that_answers_no_ping_is_left() -> None:
     def answer(kind: int, _: int) -> bytes:
         return connack() if kind == CONNECT else b""
 
-    async with scripted(answer) as script, dialled(script.login) as (wire, news):
+    async with scripted(answer) as script, dialled(script.login) as (connection, news):
         await news.wait()
-        assert wire.lost == "no answer to a ping"
+        assert connection.lost == "no answer to a ping"
     assert script.kinds == [CONNECT, PINGREQ]
 
 
 async def test_a_connection_that_is_lost_while_it_is_made_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paho.Client, "connect", lambda *_, **__: paho.MQTT_ERR_CONN_LOST)
     with pytest.raises(SinkUnavailable, match=r"^connection lost$"):
-        await dial(Login("127.0.0.1", 1, "test", timedelta(seconds=1)), lambda: None)
+        await connect(Login("127.0.0.1", 1, "test", timedelta(seconds=1)), lambda: None)
 
 
 async def test_what_tls_has_decrypted_already_is_read_as_well(certificate: Path) -> None:
@@ -283,7 +286,7 @@ async def test_what_tls_has_decrypted_already_is_read_as_well(certificate: Path)
     async with scripted(lambda *_: all_in_one_record, tls=server) as script:
         login = Login("localhost", script.port, "test", timedelta(seconds=60), trust)
         with pytest.raises(SinkUnavailable, match=r"closed by the broker, server shutting down \(0x8b\)"):
-            await dial(login, lambda: None)
+            await connect(login, lambda: None)
 
 
 async def test_a_delivery_that_was_in_flight_at_a_loss_is_published_again_and_settled_once(
@@ -343,12 +346,12 @@ async def test_what_others_have_put_where_we_listen_is_not_sent_to_us_beyond_a_s
         heard.append(payload)
         news.set()
 
-    wire = await dial(Login(mosquitto.host, mosquitto.port, "test", timedelta(seconds=30)), lambda: None)
-    assert await wire.subscribe("dockbell/positions/x", hear) == ""
+    connection = await connect(Login(mosquitto.host, mosquitto.port, "test", timedelta(seconds=30)), lambda: None)
+    assert await connection.subscribe("dockbell/positions/x", hear) == ""
     stranger.publish("dockbell/positions/x", b"small", qos=1).wait_for_publish(5)
     with anyio.fail_after(5):
         await news.wait()
     assert heard == [b"small"]
     stranger.disconnect()
     stranger.loop_stop()
-    wire.close()
+    connection.close()

@@ -1,6 +1,6 @@
-"""One MQTT connection: paho speaks the protocol, the event loop waits; nothing is queued, nothing is sent again.
+"""One MQTT connection, driven by the event loop; paho speaks the protocol. It queues nothing and resends nothing.
 
-What a lost connection has not acknowledged is the caller's to publish on the next.
+After a loss the caller publishes what was not acknowledged on the next connection.
 """
 
 from __future__ import annotations
@@ -10,26 +10,18 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import anyio
-from anyio import to_thread
 from paho.mqtt import client as paho
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from dockbell.errors import SinkError, SinkRejected, SinkUnavailable
-from dockbell.net.network import explain
+from dockbell.errors import SinkError
 from dockbell.sinks.mqtt.connack import Protocol, VersionUnclear, describe, find_refusal
 from dockbell.sinks.mqtt.publication import MOST_REMAINING, Publication, packet_size, properties_of, remaining_length
 
-_DIAL_LIMIT: Final = timedelta(seconds=10)
 _PUBACK_LIMIT: Final = timedelta(seconds=30)
 _OVERTAKEN_LIMIT: Final = timedelta(seconds=10)
 """A broker acknowledges in the order of what it is sent (MQTT 5.0, 4.6): after so long it will not come back to one."""
@@ -39,8 +31,6 @@ _QUICK_ACK: Final = getattr(socket, "TCP_QUICKACK", None)
 _MOST_IN_FLIGHT: Final = 65_535
 _MOST_GIVEN_UP: Final = 1000
 """paho keeps each, and its packet id, until the connection ends."""
-_MOST_HEARD: Final = 1024 * 1024
-"""Bytes of a packet that a broker may send; our own words, which alone we listen to, have some hundred."""
 _TAKEN_OVER: Final = 0x8E
 # Reasons of a DISCONNECT that no single publication can be blamed for: busy, shutting down, no answer to a ping, too
 # much in flight, rate, quota, administrative action, another server, moved, connection rate, longest connection.
@@ -59,21 +49,6 @@ class Ending(Enum):
     TAKEN_OVER = auto()  # somebody else has connected with our client id
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
-    """Where to connect, and as whom."""
-
-    host: str
-    port: int
-    client_id: str
-    keepalive: timedelta
-    trust: ssl.SSLContext | None = None
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    will: Publication | None = None
-    protocol: Protocol = Protocol.V5
-
-
 Hear: TypeAlias = Callable[[str, bytes, bool], None]
 
 
@@ -88,90 +63,8 @@ class Ack(NamedTuple):
     reason: str
 
 
-async def dial(login: Login, wake: Callable[[], None]) -> Wire:
-    """Connect, with no session before or after, and await the CONNACK.
-
-    Args:
-        login: Where and as whom.
-        wake: Called in the event loop whenever the wire has news: acknowledgements, or its loss.
-
-    Raises:
-        VersionRefused, VersionUnclear: Another version of MQTT may do.
-        RetainRefused: Another will may do.
-        SinkUnavailable: Nobody answers.
-        SinkRejected: The broker refuses us, or we its certificate.
-    """
-    client = _make_client(login)
-    try:
-        with anyio.fail_after(_DIAL_LIMIT.total_seconds()):
-            # It blocks (name, TCP, TLS), hence the thread; a client that nobody waits for closes when it is collected.
-            await to_thread.run_sync(_connect, client, login, abandon_on_cancel=True)
-    except ssl.SSLCertVerificationError as error:
-        raise SinkRejected(explain(error)) from error
-    except (OSError, ValueError) as error:
-        raise SinkUnavailable(explain(error)) from error
-    wire = Wire(client, wake, login.protocol)
-    try:
-        with anyio.fail_after(_DIAL_LIMIT.total_seconds()):
-            await wire.greeted()
-    except TimeoutError as error:
-        wire.close()
-        raise VersionUnclear(explain(error)) from error
-    except BaseException:
-        wire.close()
-        raise
-    return wire
-
-
-async def answers(login: Login) -> bool:
-    """Return whether anybody listens there at all."""
-    with anyio.move_on_after(_TICK.total_seconds()), suppress(OSError):
-        await (await anyio.connect_tcp(login.host, login.port)).aclose()
-        return True
-    return False
-
-
-def _make_client(login: Login) -> paho.Client:
-    version = MQTTProtocolVersion.MQTTv5 if login.protocol is Protocol.V5 else MQTTProtocolVersion.MQTTv311
-    clean = None if login.protocol is Protocol.V5 else True
-    client = paho.Client(
-        CallbackAPIVersion.VERSION2, login.client_id, clean_session=clean, protocol=version, reconnect_on_failure=False
-    )
-    client.max_inflight_messages_set(0)  # else paho looks through all in flight at each PUBACK
-    client.username_pw_set(login.username, login.password)
-    if login.trust is not None:
-        login.trust.sslsocket_class = _TidySocket
-        client.tls_set_context(login.trust)
-    if (will := login.will) is not None:
-        properties = properties_of(will, PacketTypes.WILLMESSAGE) if login.protocol is Protocol.V5 else None
-        client.will_set(will.topic, will.payload, qos=1, retain=will.retain, properties=properties)
-    return client
-
-
-class _TidySocket(ssl.SSLSocket):
-    """Closes itself when the handshake fails; paho would leave it open."""
-
-    def do_handshake(self, block: bool = False) -> None:
-        try:
-            super().do_handshake(block)
-        except BaseException:
-            self.close()
-            raise
-
-
-def _connect(client: paho.Client, login: Login) -> None:
-    properties = None
-    if login.protocol is Protocol.V5:
-        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho's own are not typed
-        properties.MaximumPacketSize = _MOST_HEARD
-    # A fresh client starts clean.
-    client.connect(login.host, login.port, int(login.keepalive.total_seconds()), properties=properties)
-    if client.socket() is None:
-        raise ConnectionResetError("connection lost")
-
-
-class Wire:
-    """A connection that :func:`dial` opened, driven by the event loop it was opened in.
+class Connection:
+    """A connection that :func:`connect` opened, driven by the event loop it was opened in.
 
     Attributes:
         protocol: The version that is spoken.
@@ -180,7 +73,7 @@ class Wire:
         receive_maximum: How many publications the broker takes before it acknowledges one.
         packet_maximum: The largest packet that the broker takes, in bytes.
         retains: Whether the broker retains publications.
-        is_asking: A subscription has been neither granted nor refused.
+        is_subscribing: A subscription has been neither granted nor refused.
         has_answered: The broker has acknowledged something.
     """
 
@@ -191,7 +84,7 @@ class Wire:
         self.receive_maximum = _MOST_IN_FLIGHT
         self.packet_maximum = packet_size(MOST_REMAINING)
         self.retains = True
-        self.is_asking = False
+        self.is_subscribing = False
         self.has_answered = False
         self._properties_of = properties_of if protocol is Protocol.V5 else _no_properties
         self._client = client
@@ -222,11 +115,11 @@ class Wire:
         self._loop.add_reader(self._socket, self._read)
         self._ticker = self._loop.call_later(_TICK.total_seconds(), self._tick)
 
-    async def greeted(self) -> None:
+    async def wait_for_connack(self) -> None:
         """Wait for the CONNACK.
 
         Raises:
-            VersionRefused, VersionUnclear, RetainRefused: See :func:`dial`.
+            VersionRefused, VersionUnclear, RetainRefused: See :func:`connect`.
             SinkRejected: It is a refusal that somebody must mend.
             SinkUnavailable: It is a refusal that passes.
         """
@@ -312,7 +205,7 @@ class Wire:
             is_queued: Of quality of service 1, which brokers queue some hundred of, and our own publications too.
         """
         self._hear = hear
-        self.is_asking = True
+        self.is_subscribing = True
         self._answer = self._loop.create_future()
         if is_queued or self.protocol is Protocol.V3:
             self._client.subscribe(topic, qos=int(is_queued))
@@ -324,7 +217,7 @@ class Wire:
     def unsubscribe(self, topic: str) -> None:
         """Hear no more of a topic or filter, whether or not the broker has granted it."""
         self._hear = lambda *_: None
-        self.is_asking = False
+        self.is_subscribing = False
         if not self.lost:
             self._client.unsubscribe(topic)
             self._write_later()
@@ -418,7 +311,7 @@ class Wire:
         self._wake()
 
     def _on_subscribe(self, _client: paho.Client, _data: Any, _id: int, codes: list[ReasonCode], _more: Any) -> None:
-        self.is_asking = False
+        self.is_subscribing = False
         if not self._answer.done():
             self._answer.set_result(describe(codes[0]) if codes[0].is_failure else "")
 

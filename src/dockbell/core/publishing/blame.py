@@ -14,13 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum, auto
+from typing import Final
 
 from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.core.publishing.flights import Flight
 from dockbell.core.publishing.retry import Breaker, count_events
 from dockbell.core.publishing.settlement import DeadLetter, Place
+
+
+_EVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Verdict(Enum):
@@ -68,10 +72,10 @@ class Blame:
 
     def judge(self, flight: Flight, outcome: Outcome, now: datetime) -> tuple[Verdict, Sequence[Place]]:
         """Return what an outcome means for its event, and the keys whose failures turn out to be the receiver's."""
+        if outcome.kind is OutcomeKind.DELIVERED:
+            return Verdict.SETTLED, self._note_success(flight, now)
         is_repeated = self._take_suspicion(flight, outcome)
         match outcome.kind:
-            case OutcomeKind.DELIVERED:
-                return Verdict.SETTLED, self._note_success(flight, now)
             case OutcomeKind.UNFIT:
                 return Verdict.DEAD, ()
             case OutcomeKind.CLOSED:
@@ -97,9 +101,9 @@ class Blame:
         There are some where it took none of several events before this attempt began: it was ill, and recovers. A
         replay does not show that: an operator wished for it, and sees to the dead letters.
         """
-        since, taken_at = flight.since, self._taken_at
+        since, taken_at = flight.since, self._taken_at or _EVER
         self._taken_at = now
-        failed = [each for each in self.breaker.streak if each.at <= since and (taken_at is None or each.at > taken_at)]
+        failed = [each for each in self.breaker.streak if taken_at < each.at <= since]
         is_recovery = flight.replay is None and not self.breaker.is_open and count_events(failed) > 1
         self.breaker.succeed(since)
         return [each.place for each in failed] if is_recovery else ()
@@ -172,7 +176,7 @@ class Blame:
 
         Those of a key in flight wait: the outcome of its next event tells more.
         """
-        if self.breaker.is_open:  # the attempt began before it opened
+        if self.breaker.is_open or not self._refused:  # open: the attempt began before it opened
             return
         for place in [place for place in self._refused if not is_in_flight(place)]:
             self._refused[place] = [letter for letter in self._refused[place] if letter.died_at > since]

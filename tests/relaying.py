@@ -17,7 +17,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from dockbell.config import SinkSettings
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
-from dockbell.core.comparing.page_diff import ReadContext
+from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import DELIVERED, ClockSource, Delivery, Feed, Outcome, OutcomeKind, Page, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.named import NamedEvent

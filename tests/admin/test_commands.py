@@ -23,7 +23,7 @@ from dockbell.admin.commands import (
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.comparing.drift import Decision
-from dockbell.core.comparing.page_diff import ReadContext
+from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import ClockSource, Feed, Page, RunKind, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.ports import Command, CommandKind, CommandOutcome, RunRecord

@@ -14,7 +14,7 @@ from dockbell.admin import events as operation
 from dockbell.admin.events import Choice, find_last, follow
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
-from dockbell.core.comparing.page_diff import ReadContext
+from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import ClockSource, Event, Feed, Page, Statement, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.statement import GapReason, gap

@@ -17,7 +17,7 @@ import anyio
 from dockbell.app import assemble
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
-from dockbell.core.comparing.page_diff import ReadContext
+from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import ClockSource, Feed, OutcomeKind, Page, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.signature import mint

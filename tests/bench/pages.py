@@ -20,7 +20,7 @@ from dockbell.app.scheduler import next_time
 from dockbell.config import Config
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
-from dockbell.core.comparing.page_diff import ReadContext
+from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import ClockSource, Feed, Page, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.signature import mint

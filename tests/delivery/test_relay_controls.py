@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from dockbell.core.comparing.purge import purge
+from dockbell.core.comparing.deletion import purge
 from dockbell.core.model import DELIVERED, Delivery, Event, Outcome, OutcomeKind
 from dockbell.core.publishing.settlement import Place, Replay
 from dockbell.ports import CommandStore

@@ -17,7 +17,7 @@ from dockbell.admin.purging import purge_record
 from dockbell.admin.status import judge_status, load_status
 from dockbell.app.scheduler import next_time
 from dockbell.config import FeedSettings
-from dockbell.core.comparing.absence import SeenRows
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import Page
 from dockbell.core.moment import format_moment
 from dockbell.detection.guarded import run_guarded

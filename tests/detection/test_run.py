@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.page_diff import PageDiff
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import ClockSource, Page, RunKind
 from dockbell.detection.run import CURSOR_EXPIRED, ReadPage, Walk
 from dockbell.errors import CursorExpired, PageUnreadable, SourceUnavailable

@@ -11,7 +11,8 @@ from typing import Any
 from dockbell.config import Expression
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
-from dockbell.core.comparing.page_diff import PageDiff, Pending, ReadContext
+from dockbell.core.comparing.page_diff import PageDiff, Pending
+from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import Change, ClockSource, Event, Feed, Page, RunKind, Statement, StatementKind, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.named import NamedEvent

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.comparing.page_diff import Bad, Finding, Note, PageDiff, Pending, Snapshots
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import Change, Event, Feed, RunKind, Statement, StatementKind, Via
 from dockbell.core.publishing.settlement import Blocked, DeadLetter, Settlement, StartOffset
 from dockbell.core.publishing.statement import rebaselined

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from dockbell.app import now
-from dockbell.core.comparing.absence import SeenRows
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.publishing.settlement import Blocked, Settlement
 from dockbell.errors import StoreError, StoreFull, StoreIncompatible, StoreInUse
 from dockbell.ports import Checkpoint, Reached

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from dockbell.admin.why import read_key
-from dockbell.core.comparing.purge import purge
+from dockbell.core.comparing.deletion import purge
 from dockbell.core.model import RESOURCES, Feed
 from dockbell.core.publishing.event import Composer
 from dockbell.ports import CommandOutcome, ReadStore, Store, StoredRecord

@@ -21,7 +21,7 @@ from typing import Final
 
 import anyio
 
-from dockbell.core.comparing.absence import Verdict, judge_answer
+from dockbell.core.comparing.deletion import NotDeleted, decide_deletion
 from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.model import ChangeKind, DeletionReason, Urgency
 from dockbell.detection.reader import Reader
@@ -158,13 +158,13 @@ class AbsenceCheck:
         there, found, not_found, decided = [], [], [], set(answers)
         for row, answer in answers.items():
             since = missing.get(row)
-            verdict = judge_answer(
+            verdict = decide_deletion(
                 answer,
                 confirmed=row in suspects.confirmed,
                 repeated=since is not None and reader.age(since) >= window,
                 under_query=under_query,
             )
-            if verdict is Verdict.THERE:
+            if verdict is NotDeleted.THERE:
                 there.append(row)
             elif isinstance(verdict, DeletionReason) and suspects.may_delete:
                 gone[verdict].append(row)

@@ -19,10 +19,11 @@ from typing import Final
 import anyio
 
 from dockbell.config import ResourceSettings, find_taken
-from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
-from dockbell.core.comparing.page_diff import Collision, PageDiff, ReadContext
+from dockbell.core.comparing.page_diff import Collision, PageDiff
+from dockbell.core.comparing.read_context import ReadContext
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.document import decode
 from dockbell.core.model import JSON, RESOURCES, ClockSource, Feed, Page, RunKind, Statement, Urgency, Via
 from dockbell.core.moment import to_micros

@@ -14,7 +14,8 @@ from typing import Final
 
 import anyio
 
-from dockbell.core.comparing.absence import Census, SeenRows, allowance, choose_sample, judge_absence
+from dockbell.core.comparing.deletion import Census, allowance, assess_absences, choose_sample
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import ChangeKind, DeletionReason, RunKind, Statement
 from dockbell.core.publishing.statement import Certificate, HoldReason, PassVerdict, held, rebaselined, reconciled
 from dockbell.core.reading.window import Progress, anchor
@@ -340,7 +341,7 @@ class Reconciler:
             shown=report.run.records,
             deleted_lately=await reader.store.count_deleted(state.id, reader.now() - _DAY),
         )
-        suspects.may_delete = approve or not judge_absence(census).held
+        suspects.may_delete = approve or not assess_absences(census).is_suspended
         if reader.is_provisional:
             return _Settled(waiting=len(rows)) if suspects.may_delete else _Settled(held=len(rows))
         deleted = await self.absence_check.settle(suspects, answers)

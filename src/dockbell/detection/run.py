@@ -11,8 +11,8 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.page_diff import Bad
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import ChangeKind, Page, RunKind
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.reading.listing_profile import RECORDS_LEAST

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.drift import Drift
 from dockbell.core.comparing.page_diff import PageDiff, Pending
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import (
     JSON,
     Change,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal, Protocol, TypeAlias
 
-from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.comparing.page_diff import Finding, PageDiff, Pending, Snapshots
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import (
     JSON,
     Change,

@@ -14,7 +14,7 @@ from typing import Final
 from dockbell.config import Expression
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
-from dockbell.core.comparing.page_diff import ReadContext
+from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import RESOURCES, ClockSource, Event, Feed, Page, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.named import NamedEvent

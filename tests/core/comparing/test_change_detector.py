@@ -17,7 +17,13 @@ from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.comparing.holding import Hold
-from dockbell.core.comparing.page_diff import Collision, Finding, PageDiff, ReadContext, Stored
+from dockbell.core.comparing.page_diff import (
+    Collision,
+    Finding,
+    PageDiff,
+    Stored,
+)
+from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.diff import apply
 from dockbell.core.model import ChangeKind, ClockSource, DeletionReason, Feed, Key, Page, Unsound, Via
 from dockbell.core.moment import to_micros

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from dockbell.config import Answer, Expression
 from dockbell.core import key
-from dockbell.core.comparing.purge import purge
+from dockbell.core.comparing.deletion import purge
 from dockbell.core.diff import apply, diff, touched
 from dockbell.core.document import decode
 from dockbell.core.model import (

@@ -14,7 +14,8 @@ import pytest
 
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
-from dockbell.core.comparing.page_diff import Finding, ReadContext
+from dockbell.core.comparing.page_diff import Finding
+from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import ClockSource, Feed, Page, RunKind, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.settlement import Blocked, DeadLetter, Settlement

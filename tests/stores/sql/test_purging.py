@@ -16,9 +16,9 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from dockbell.core.comparing.absence import SeenRows
+from dockbell.core.comparing.deletion import purge
 from dockbell.core.comparing.page_diff import PURGED, Bad, Finding, PageDiff
-from dockbell.core.comparing.purge import purge
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import Feed, Key, Via
 from dockbell.core.publishing.settlement import StartOffset
 from dockbell.core.reading.shape import Shape

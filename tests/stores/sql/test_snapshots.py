@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dockbell.core.comparing.absence import SeenRows
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.stores.sqlite import SqliteStore
 from tests.fakes import NOON
 from tests.stores.pages import FEED, OTHER, commit

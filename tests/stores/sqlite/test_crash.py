@@ -26,7 +26,7 @@ WORK = """
 import itertools, pathlib, random, sys
 import anyio
 from dockbell.app import now
-from dockbell.core.comparing.absence import SeenRows
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.ports import Checkpoint
 from dockbell.stores.sqlite import SqliteStore
 from tests.stores.pages import (

@@ -1,17 +1,25 @@
-"""The records of one page on their way through the judge, stage by stage."""
+"""The records of one page on their way through the change detector, stage by stage."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from dockbell.core.comparing.page_diff import Finding, Note, Stored, Write
+from dockbell.core.comparing.drift import Drift
+from dockbell.core.comparing.holding import Hold
+from dockbell.core.comparing.page_diff import (
+    Finding,
+    Note,
+    Stored,
+    Write,
+)
+from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import JSON, Change, Key, Page
 from dockbell.core.moment import to_micros
 
 
 class Sighting(NamedTuple):
-    """A record of the page; without text where two stand under its key."""
+    """A record that the page shows; without text where it cannot be read, or two stand under its key."""
 
     key: Key
     raw: bytes | None
@@ -29,7 +37,7 @@ class Differing(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """The same, decoded."""
+    """A differing record, decoded; ``modified`` is its own timestamp."""
 
     key: Key
     raw: bytes
@@ -54,20 +62,20 @@ class Candidate(NamedTuple):
         return known.modified is None or to_micros(modified) > known.modified
 
     def made_at(self, page: Page) -> datetime | None:
-        """Return when it came to be like this, as its timestamp says, by our clock; None where that did not move."""
+        """Return when its timestamp says that it was changed, by our clock; None where that did not advance."""
         if self.modified is None or not (self.known is None or self.has_advanced):
             return None
         return self.modified + (page.received_at - page.answered_at)
 
     def is_older(self, page: Page, window: timedelta) -> bool:
-        """Whether its timestamp is before the stored one, which is no date of the future."""
+        """Return whether its timestamp is before the stored one, unless that is in the service's future."""
         stored = None if self.known is None else self.known.modified
         if stored is None or self.modified is None:
             return False
         return to_micros(self.modified) < stored <= to_micros(page.latest + window)
 
     def write(self, revision: int, superseded: bytes | None = None) -> Write:
-        """Return the snapshot of it."""
+        """Return its snapshot."""
         return Write(
             row=None if self.known is None else self.known.row,
             key=self.key.text,
@@ -80,7 +88,7 @@ class Candidate(NamedTuple):
         )
 
     def note(self, finding: Finding, change: Change | None = None) -> Note:
-        """Return what it came to."""
+        """Return the note of what it came to."""
         return Note(self.key.text, finding, micros(self.modified), self.fingerprint, change)
 
 
@@ -100,6 +108,41 @@ class Difference(NamedTuple):
     previous: JSON
     patch: list[dict[str, JSON]] | None
     fingerprint: bytes
+
+
+class Facts(NamedTuple):
+    """All that decides what becomes of a difference.
+
+    Attributes:
+        difference: The record, and how it differs.
+        candidate: The record.
+        known: What is stored of it.
+        date: Its own timestamp, or its creation time in feeds that have no timestamps.
+        created: Its creation time, where nothing is published of it yet.
+        hold: The reading of it that is held.
+        drift: What is known of the service's new schema, this page included.
+        page: The page that shows it.
+        context: How that page was read.
+    """
+
+    difference: Difference
+    candidate: Candidate
+    known: Stored | None
+    date: datetime | None
+    created: datetime | None
+    hold: Hold | None
+    drift: Drift | None
+    page: Page
+    context: ReadContext
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether its date shows no change since the feed was first asked for."""
+        if self.date is None:
+            return True
+        if self.known is not None:
+            return self.date < self.context.began_at
+        return self.context.was_there(self.date, self.page.answered_at)
 
 
 def micros(moment: datetime | None) -> int | None:

@@ -1,10 +1,7 @@
-"""Readings that look like a lagging replica's: held, and believed only when they last (docs/guarantees.md).
+"""Readings that look like a lagging replica's are held, and believed only when they last (docs/guarantees.md).
 
-A listing may be answered by replicas that lag behind. A reading that is *older* than what is stored is therefore no
-change yet: it is held, and believed when the same content comes back in a request made ``stale_window`` later, with
-no current reading in between. Where records are dated, older means an older timestamp, unless the stored one lies in
-the service's future (then it says nothing of age). Where they are not, or the timestamp did not move, older means
-content that was replaced less than ``stale_window`` ago.
+A reading that looks stale (:mod:`~dockbell.core.comparing.staleness`) is no change yet: it is held, and believed when
+the same content comes back in a request made ``stale_window`` later, with no current reading in between.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ class Hold(NamedTuple):
 
     Attributes:
         fingerprint: What it showed.
-        asked_at: S of the first request that showed it, in µs since 1970.
+        asked_at: The service's time of the first request that showed it, in µs since 1970.
     """
 
     fingerprint: bytes
@@ -38,8 +35,8 @@ def supersede(superseded: bytes | None, fingerprint: bytes, at: datetime, window
     Args:
         superseded: As stored: 24 bytes each, the fingerprint and when it was replaced; None for none.
         fingerprint: What is replaced now.
-        at: The service's time when the reading that replaces it was answered: until then it may have been current.
-        window: For how long it matters.
+        at: The service's time when it answered with the new content; the old one may have been current until then.
+        window: For how long the old one matters, ``stale_window``.
     """
     if not window:
         return None
@@ -48,32 +45,10 @@ def supersede(superseded: bytes | None, fingerprint: bytes, at: datetime, window
     return b"".join(_ENTRY.pack(*entry) for entry in recent[-_REMEMBERED:])
 
 
-def looks_stale(
-    modified: datetime | None,
-    stored: int | None,
-    superseded: bytes | None,
-    fingerprint: bytes,
-    *,
-    asked_at: datetime,
-    answered_at: datetime,
-    window: timedelta,
-) -> bool:
-    """Return whether a reading that differs from the stored record is older than it.
-
-    Args:
-        modified: The reading's own timestamp.
-        stored: The stored record's, in µs since 1970.
-        superseded: The fingerprints that the stored record replaced lately.
-        fingerprint: The reading's.
-        asked_at: S of the request.
-        answered_at: The service's time when it answered, at the latest; what is dated later than that by more than the
-            window is in its future, and says nothing of age.
-        window: ``stale_window``; nothing is held when it is zero.
-    """
+def was_superseded(superseded: bytes | None, fingerprint: bytes, asked_at: datetime, window: timedelta) -> bool:
+    """Return whether a record had this content less than a window before a request was made."""
     if not window:
         return False
-    if modified is not None and stored is not None and to_micros(modified) != stored:
-        return to_micros(modified) < stored <= to_micros(answered_at + window)
     return any(replaced == fingerprint and from_micros(at) + window > asked_at for replaced, at in _entries(superseded))
 
 

@@ -23,7 +23,6 @@ from dockbell.core.publishing.flights import Flight
 from dockbell.core.publishing.retry import Breaker, count_events
 from dockbell.core.publishing.settlement import DeadLetter, Place
 
-
 _EVER: Final = datetime.min.replace(tzinfo=UTC)
 
 

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Final
 
-from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.page_diff import PURGED, Finding, Note
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import Change, RunKind, Statement, Via
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.reading.lateness import Lateness

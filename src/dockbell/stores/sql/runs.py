@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dockbell.core.comparing.absence import SeenRows
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import Feed, RunKind
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.ports import (

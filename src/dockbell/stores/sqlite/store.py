@@ -19,9 +19,9 @@ from typing import Final, Literal, TypeAlias, TypeVar, TypeVarTuple
 import anyio
 import anyio.to_thread
 
-from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.comparing.page_diff import Finding, PageDiff, Pending, Snapshots
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import JSON, Change, Event, Feed, Key, Statement, Via
 from dockbell.core.moment import to_micros
 from dockbell.core.publishing.erasure import Erasure

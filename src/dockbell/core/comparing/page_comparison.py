@@ -1,0 +1,228 @@
+"""Compares one page with the stored snapshots: what is byte for byte as stored, what differs, and how.
+
+Cheapest first, because nearly every record of nearly every page is unchanged: the hash of the raw slice, then the
+fingerprint of the canonical form, and only for what differs there the stored body and the difference itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+
+from dockbell.core.comparing.candidate import Candidate, Difference, Differing, Facts, Sighting, micros
+from dockbell.core.comparing.drift import Drift, extend_drift
+from dockbell.core.comparing.holding import Hold
+from dockbell.core.comparing.identifying import bad_with_key, check_doubled, identify_records
+from dockbell.core.comparing.page_diff import (
+    DIGEST_SIZE,
+    Finding,
+    Note,
+    PageDiff,
+    Snapshots,
+    Stored,
+    Write,
+)
+from dockbell.core.comparing.read_context import ReadContext
+from dockbell.core.comparing.record_rules import RecordRules
+from dockbell.core.comparing.recording import record_difference
+from dockbell.core.diff import diff
+from dockbell.core.document import DEPTH_MAX, decode
+from dockbell.core.model import Page
+from dockbell.core.moment import from_micros
+
+
+class PageComparison:
+    """One page on its way from raw records to a diff; used once."""
+
+    def __init__(self, rules: RecordRules, page: Page, context: ReadContext, snapshots: Snapshots) -> None:
+        self._rules = rules
+        self._page = page
+        self._context = context
+        self._snapshots = snapshots
+        self._result = PageDiff()
+
+    def run(self) -> PageDiff:
+        """Return what the page comes to.
+
+        Raises:
+            Collision: Keys stand twice on the page.
+        """
+        sightings = self._identify()
+        stored = self._snapshots.find(list(sightings))
+        differing = self._sift(sightings, stored)
+        if self._context.baseline or self._context.settles:
+            differing = self._take_baseline(differing)
+        candidates = self._decode(differing)
+        self._list_dates(sightings, stored, candidates)
+        for facts in self._compare_all(self._sort_out(candidates)):
+            record_difference(facts, self._rules, self._result)
+        self._mark_known_bad()
+        return self._result
+
+    def _identify(self) -> dict[str, Sighting]:
+        rules, result = self._rules, self._result
+        identified = identify_records(self._page, rules.identity, rules.canon)
+        check_doubled(identified, self._page, self._context, self._snapshots, is_key_learned=rules.is_key_learned)
+        result.bad, result.doubled = identified.bad, len(identified.doubled)
+        return identified.sightings
+
+    def _sift(self, sightings: Mapping[str, Sighting], stored: Mapping[str, Stored]) -> list[Differing]:
+        """Return the records that are not byte for byte as stored, and list all that are there."""
+        result, differing = self._result, []
+        for text, (key, raw, head) in sightings.items():
+            known = stored.get(text)
+            if known is not None:
+                result.seen.append(known.row)
+                if known.missed:
+                    result.cleared.append(known.row)
+                    result.notes.append(Note(text, Finding.SEEN_AGAIN))
+            if raw is None:
+                continue
+            raw_hash = blake2b(raw, digest_size=DIGEST_SIZE).digest()
+            if known is None or known.gone_at is not None or known.raw_hash != raw_hash:
+                differing.append(Differing(key, raw, raw_hash, head, known))
+            elif known.held:
+                result.released.append(known.row)
+        return differing
+
+    def _take_baseline(self, differing: Sequence[Differing]) -> list[Differing]:
+        """Store the silent baseline; return the other records.
+
+        Of a record that is compared with nothing, only key and timestamp are decoded: the hash of its text stands for
+        the fingerprint until its content changes.
+        """
+        context, result, identity = self._context, self._result, self._rules.identity
+        others, oldest = [], None
+        for each in differing:
+            date = identity.date(each.head)
+            is_silent = context.baseline if date is None else context.was_there(date, self._page.answered_at)
+            if each.known is not None or not is_silent or context.emits or not _is_plain(each.raw):
+                others.append(each)
+                continue
+            modified = micros(date) if identity.is_modification_dated else None
+            result.skipped += context.settles
+            result.writes.append(Write(None, each.key.text, each.raw_hash, each.raw_hash, modified, 0, each.raw))
+            if modified is not None and (oldest is None or modified < oldest):
+                oldest = modified
+        result.oldest_unseen = None if oldest is None else from_micros(oldest)
+        return others
+
+    def _decode(self, differing: Sequence[Differing]) -> list[Candidate]:
+        canon, identity, candidates = self._rules.canon, self._rules.identity, []
+        for key, raw, raw_hash, _, known in differing:
+            try:
+                document = decode(raw)
+            except ValueError as error:
+                self._result.bad.append(bad_with_key(raw, key.text, str(error)))
+                continue
+            fingerprint, modified = canon.fingerprint(document), identity.modified(document)
+            candidates.append(Candidate(key, raw, raw_hash, document, fingerprint, modified, known))
+        return candidates
+
+    def _list_dates(
+        self, sightings: Mapping[str, Sighting], stored: Mapping[str, Stored], candidates: Sequence[Candidate]
+    ) -> None:
+        dates: dict[str, int | None] = dict.fromkeys(sightings)
+        dates |= {text: known.modified for text, known in stored.items()}
+        dates |= {write.key: write.modified for write in self._result.writes}
+        dates |= {each.key.text: micros(each.modified) for each in candidates}
+        self._result.dates = dates
+
+    def _sort_out(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Return the records whose canonical form differs, or whose change of timestamp is published."""
+        result, window, differing = self._result, self._context.stale_window, []
+        for each in candidates:
+            known = each.known
+            if known is None or known.gone_at is not None or known.fingerprint != each.fingerprint or known.is_met:
+                differing.append(each)
+                continue
+            if known.held:
+                result.released.append(known.row)
+            if not each.has_moved or each.is_older(self._page, window):
+                continue
+            if self._rules.publishes_touches:
+                differing.append(each)
+            else:
+                self._store_touched(each, known)
+        return differing
+
+    def _store_touched(self, candidate: Candidate, known: Stored) -> None:
+        """Store a record whose timestamp alone moved: the next comparison starts from there."""
+        write = candidate.write(known.revision, known.superseded)
+        self._rules.detail.store_silently(candidate, write, None, self._result)
+        self._result.notes.append(candidate.note(Finding.TOUCHED))
+        self._result.meet_unseen(candidate.modified)
+
+    def _compare_all(self, candidates: Sequence[Candidate]) -> Iterator[Facts]:
+        known = [each.known for each in candidates if each.known is not None]
+        bodies = self._snapshots.bodies([each.row for each in known if each.gone_at is None])
+        holds = self._snapshots.holds([each.row for each in known if each.held])
+        compared = []
+        for each in candidates:
+            row = None if each.known is None else each.known.row
+            difference = self._compare(each, None if row is None else bodies.get(row))
+            if difference is not None:
+                compared.append((difference, None if row is None else holds.get(row)))
+        drift = self._find_drift([difference for difference, _ in compared])  # needs the whole page
+        return (self._gather(difference, hold, drift) for difference, hold in compared)
+
+    def _gather(self, difference: Difference, hold: Hold | None, drift: Drift | None) -> Facts:
+        """Return all that decides what becomes of a difference; published records need no creation time."""
+        identity, candidate = self._rules.identity, difference.candidate
+        document, known = candidate.document, candidate.known
+        date = candidate.modified if identity.is_modification_dated else identity.date(document)
+        created = identity.created(document) if known is None or known.is_met else None
+        return Facts(difference, candidate, known, date, created, hold, drift, self._page, self._context)
+
+    def _compare(self, candidate: Candidate, before: bytes | None) -> Difference | None:
+        """Return how a record differs from the stored one; None where it does not by today's rules."""
+        rules, known = self._rules, candidate.known
+        if known is None or before is None or known.is_met:
+            return Difference(candidate, None, None, None, b"")
+        try:
+            before = rules.clean(before)
+            previous = rules.detail.take_list_part(decode(before), candidate.document)
+        except ValueError:  # a baseline record is first decoded here
+            return Difference(candidate, None, None, None, known.fingerprint)
+        # The stored fingerprint may follow other rules than today's: only what differs by these has changed.
+        fingerprint = rules.canon.fingerprint(previous)
+        if fingerprint == candidate.fingerprint and not (rules.publishes_touches and candidate.has_moved):
+            self._store_equal(candidate, known, before)
+            return None
+        return Difference(candidate, before, previous, diff(previous, candidate.document), fingerprint)
+
+    def _store_equal(self, candidate: Candidate, known: Stored, before: bytes) -> None:
+        """Store a record that differs only in what today's rules ignore."""
+        write = candidate.write(known.revision, known.superseded)
+        if known.revision == 0:  # a baseline's hash of its text may stay: the content is the same
+            write = write._replace(fingerprint=known.fingerprint)
+        self._rules.detail.store_silently(candidate, write, before, self._result)
+        self._result.notes.append(candidate.note(Finding.TOUCHED if candidate.has_moved else Finding.QUIET))
+
+    def _find_drift(self, differences: Sequence[Difference]) -> Drift | None:
+        """Return the feed's drift, extended by what many records of this page differ by."""
+        context = self._context
+        if context.baseline or context.rebaselining:
+            return context.drift
+        unexplained = [
+            (each.patch, each.previous)
+            for each in differences
+            if each.patch is not None and not each.candidate.has_advanced
+        ]
+        drift = extend_drift(context.drift, unexplained, len(self._page.records))
+        self._result.drift = None if drift == context.drift else drift
+        return drift
+
+    def _mark_known_bad(self) -> None:
+        """Mark the bad records that are in quarantine already, and note the others."""
+        result = self._result
+        if not result.bad:
+            return
+        known = self._snapshots.quarantined([bad.digest for bad in result.bad])
+        result.bad = [bad._replace(known=bad.digest in known) for bad in result.bad]
+        result.notes += [Note(bad.key, Finding.QUARANTINED) for bad in result.bad if bad.key and not bad.known]
+
+
+def _is_plain(raw: bytes) -> bool:
+    """Return whether a record can certainly be decoded, as far as a cheap look tells."""
+    return raw.count(b"[") + raw.count(b"{") <= DEPTH_MAX and b"\\ud" not in raw

@@ -1,0 +1,47 @@
+"""Which stored records the requests of a pass have shown: one bit for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class SeenRows:
+    """A set of stored rows; its size depends on the highest row alone (a million rows take 125 kB)."""
+
+    def __init__(self, last_row: int, bits: bytearray | None = None) -> None:
+        """Make room for the rows 1 to ``last_row``; later rows are new, so they cannot be missing and are not kept."""
+        self.last_row = last_row
+        self._bits = bits or bytearray(last_row // 8 + 1)
+        self.count = sum(map(int.bit_count, self._bits)) if bits else 0
+
+    def add(self, rows: Iterable[int]) -> list[int]:
+        """Add rows; return those that were there already."""
+        bits, last_row = self._bits, self.last_row
+        known = []
+        for row in rows:
+            if row <= last_row:
+                if bits[row >> 3] & 1 << (row & 7):
+                    known.append(row)
+                else:
+                    bits[row >> 3] |= 1 << (row & 7)
+                    self.count += 1
+        return known
+
+    def __contains__(self, row: int) -> bool:
+        """Return whether a row was added."""
+        return row <= self.last_row and bool(self._bits[row >> 3] & 1 << (row & 7))
+
+    def grow(self, last_row: int) -> None:
+        """Make room for rows up to ``last_row``."""
+        if last_row > self.last_row:
+            self.last_row = last_row
+            self._bits.extend(bytes(max(0, last_row // 8 + 1 - len(self._bits))))
+
+    def to_bytes(self) -> bytes:
+        """Return the set as bytes that :meth:`from_bytes` reads."""
+        return self.last_row.to_bytes(8) + bytes(self._bits)
+
+    @classmethod
+    def from_bytes(cls, text: bytes) -> SeenRows:
+        """Return the set that :meth:`to_bytes` wrote."""
+        return cls(int.from_bytes(text[:8]), bytearray(text[8:]))

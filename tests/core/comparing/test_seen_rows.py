@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dockbell.core.comparing.seen_rows import SeenRows
+
+
+@given(st.integers(0, 300), st.lists(st.integers(1, 400)))
+def test_seen_rows_are_a_set_of_the_rows_that_there_were(last: int, rows: list[int]) -> None:
+    seen = SeenRows(last)
+    seen.add(rows)
+    expected = {row for row in rows if row <= last}
+    assert seen.count == len(expected)
+    assert {row for row in range(1, 401) if row in seen} == expected
+
+
+@given(st.integers(0, 300), st.integers(0, 300), st.lists(st.integers(1, 400)))
+def test_seen_rows_outlive_a_crash_and_grow(last: int, later: int, rows: list[int]) -> None:
+    seen = SeenRows(last)
+    seen.add(rows)
+    again = SeenRows.from_bytes(seen.to_bytes())
+    assert (again.last_row, again.count) == (last, seen.count)
+    again.grow(later)
+    again.add(rows)
+    most = max(last, later)
+    assert again.last_row == most
+    assert {row for row in range(1, 401) if row in again} == {row for row in rows if row <= most}

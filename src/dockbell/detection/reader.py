@@ -33,8 +33,9 @@ from dockbell.core.publishing.named import read_named
 from dockbell.core.publishing.statement import GapReason, HoldReason, gap, held, rebaselined
 from dockbell.core.reading.anchor import Short, find_boundary, next_since
 from dockbell.core.reading.lateness import MOST_LOOKBACK, Lateness
-from dockbell.core.reading.listing_profile import Beside, Head, ListingProfile, Sampler, Sighting
+from dockbell.core.reading.listing_profile import Beside, ListingProfile
 from dockbell.core.reading.page_limit import LIMITS, PageLimit
+from dockbell.core.reading.page_sample import Head, Sampler, Sighting
 from dockbell.core.reading.reach import BEHIND_MOST, BoundWindow, ages_to_try, bound_window
 from dockbell.core.reading.read_settings import describe_read_settings, find_differences, keeps_records, keeps_shape
 from dockbell.core.reading.shape import (

@@ -15,8 +15,8 @@ from dockbell.core.comparing.page_diff import Bad
 from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import ChangeKind, Page, RunKind
 from dockbell.core.moment import from_micros, to_micros
-from dockbell.core.reading.listing_profile import RECORDS_LEAST
 from dockbell.core.reading.page_limit import LIMITS
+from dockbell.core.reading.page_sample import RECORDS_LEAST
 from dockbell.core.reading.silence import Silence, Silences
 from dockbell.core.reading.window import HEAVY_TICK_RECORDS, Proof
 from dockbell.errors import CursorExpired, PageUnreadable, SourceUnavailable

@@ -13,19 +13,10 @@ from hypothesis import strategies as st
 
 from dockbell.core.model import ClockSource, Page
 from dockbell.core.moment import from_micros, to_micros
-from dockbell.core.reading.listing_profile import (
-    RECORDS_LEAST,
-    STEADY_RUNS,
-    TURNS_MOST,
-    Beside,
-    CursorKind,
-    Habit,
-    Head,
-    ListingProfile,
-    Offset,
-    Sampler,
-    Sighting,
-)
+from dockbell.core.reading.listing_profile import STEADY_RUNS, Beside, CursorKind, ListingProfile
+from dockbell.core.reading.observations import OBSERVATIONS, Offset
+from dockbell.core.reading.page_sample import RECORDS_LEAST, Head, Sampler, Sighting
+from dockbell.core.reading.trait import TURNS_MOST, Trait
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NOW = to_micros(NOON)
@@ -113,7 +104,7 @@ def shuffled(rows: Sequence[tuple[int, int | None]], seed: int = 1) -> list[tupl
 # Learning ------------------------------------------------------------------------------------------------------------
 
 
-def test_one_page_shows_all_habits() -> None:
+def test_one_page_shows_all_traits() -> None:
     assert words(learn()) == {
         "envelope": '"shipments"',
         "key": "text",
@@ -159,6 +150,12 @@ def test_that_cursors_are_sent_alone_is_kept_and_shown(beside: Beside, refused: 
     assert known.turn_beside_cursor(Beside.FILTERS)[0] == learn()
 
 
+def test_each_observation_fills_a_member_of_the_profile_and_says_nothing_while_that_is_unknown() -> None:
+    fields = [each.field for each in OBSERVATIONS]
+    assert len(set(fields)) == len(fields)
+    assert not any(each.describe(getattr(ListingProfile(), each.field)) for each in OBSERVATIONS if each.name)
+
+
 def test_nothing_known_is_nothing_to_store_or_to_tell() -> None:
     assert ListingProfile().to_json() == ""
     assert ListingProfile().describe() == []
@@ -170,20 +167,20 @@ def test_the_form_of_the_timestamps_is_learned(form: str) -> None:
     assert learn(replace(USUAL, form=form)).form.value == form
 
 
-def test_a_feed_without_timestamps_has_no_habits_of_them() -> None:
+def test_a_feed_without_timestamps_has_no_traits_of_them() -> None:
     known, _ = USUAL.show(
         ListingProfile(), [(number, None) for number in range(100, 120)], sampler=Sampler(key=["/id"], updated_at=None)
     )
-    assert (known.form, known.dated, known.unit, known.skew) == (Habit(), Habit(), Habit(), None)
+    assert (known.form, known.dated, known.unit, known.skew) == (Trait(), Trait(), Trait(), None)
 
 
 def test_a_composite_key_has_a_kind_for_each_part() -> None:
     sampler = Sampler(key=["/id", "/created_at"], updated_at=None)
-    assert replace(USUAL, numbered=True).show(ListingProfile(), sampler=sampler)[0].key == Habit("integer, text")
+    assert replace(USUAL, numbered=True).show(ListingProfile(), sampler=sampler)[0].key == Trait("integer, text")
 
 
 def test_records_whose_key_is_neither_text_nor_a_number_say_nothing_of_it() -> None:
-    assert USUAL.show(ListingProfile(), sampler=Sampler(key=["/name"], updated_at=None))[0].key == Habit()
+    assert USUAL.show(ListingProfile(), sampler=Sampler(key=["/name"], updated_at=None))[0].key == Trait()
 
 
 # Drift ---------------------------------------------------------------------------------------------------------------
@@ -210,13 +207,13 @@ def test_records_whose_key_is_neither_text_nor_a_number_say_nothing_of_it() -> N
         ),
     ],
 )
-def test_a_page_that_speaks_against_a_habit_is_told_once(other: Api, drift: str) -> None:
+def test_a_page_that_contradicts_a_trait_is_told_once(other: Api, drift: str) -> None:
     turned, drifts = other.show(learn())
     assert drifts == (drift,)
     assert other.show(turned) == (turned, ())
 
 
-def test_a_page_of_one_record_is_enough_to_speak_against_a_habit() -> None:
+def test_a_page_of_one_record_is_enough_to_contradict_a_trait() -> None:
     _, drifts = replace(USUAL, form="offset").show(learn(), USUAL.rows(count=1))
     assert drifts == ("timestamps were written with Z and are now written with an offset",)
 
@@ -262,7 +259,7 @@ def test_a_stamp_that_states_no_time_says_nothing_of_the_form() -> None:
     broken = replace(page, records=tuple(record.replace(b"2026-", b"MMXX-") for record in page.records))
     assert broken.records != page.records
     known, _ = ListingProfile().observe(broken, Sighting(SAMPLER, ["a"] * 20, [None] * 20))
-    assert known.form == Habit()
+    assert known.form == Trait()
     assert words(known)["dated"] == "no record"
 
 
@@ -276,12 +273,12 @@ def test_records_that_lose_their_timestamps_are_told_once() -> None:
 
 def test_records_that_get_timestamps_are_no_drift() -> None:
     known = learn(rows=[(number, None) for number in range(100, 120)])
-    assert known.dated == Habit("none")
+    assert known.dated == Trait("none")
     again, drifts = USUAL.show(known)
     assert drifts == ()
-    assert again.dated == Habit("mixed")
+    assert again.dated == Trait("mixed")
     few, _ = USUAL.show(ListingProfile(), [(1, None)])
-    assert few.dated == Habit()
+    assert few.dated == Trait()
 
 
 # Precision -----------------------------------------------------------------------------------------------------------
@@ -304,7 +301,7 @@ def test_precision_is_the_coarsest_unit_in_which_all_timestamps_are_whole(step: 
 
 def test_precision_is_a_second_until_ten_different_timestamps_were_seen() -> None:
     known = learn(rows=[(number, OLD - OLD % MINUTE) for number in range(20)])
-    assert known.unit == Habit()
+    assert known.unit == Trait()
     assert known.precision == timedelta(seconds=1)
 
 
@@ -439,7 +436,7 @@ def test_a_short_page_out_of_order_leaves_the_order_to_be_learned_again() -> Non
     assert "order" not in words(known)
     again, drifts = USUAL.show(known, USUAL.rows()[::-1])
     assert drifts == ()
-    assert again.order == Habit("-updated -key -number", 1)
+    assert again.order == Trait("-updated -key -number", 1)
 
 
 def test_polls_may_be_ordered_otherwise_than_the_whole_list() -> None:
@@ -478,7 +475,7 @@ def test_a_list_in_the_order_of_creation_is_told_from_one_in_none() -> None:
 
 
 def test_a_page_whose_dates_are_all_the_same_teaches_no_order() -> None:
-    assert learn(rows=[(number, OLD) for number in range(100, 120)]).order == Habit()
+    assert learn(rows=[(number, OLD) for number in range(100, 120)]).order == Trait()
 
 
 @pytest.mark.parametrize("direction", [1, -1])
@@ -497,8 +494,8 @@ def test_a_sighting_tells_how_its_page_begins() -> None:
 
 
 def test_an_order_whose_column_is_gone_is_kept_by_every_page() -> None:
-    known = ListingProfile(order=Habit("created"))
-    assert USUAL.show(known, USUAL.rows(count=1))[0].order == Habit("created")
+    known = ListingProfile(order=Trait("created"))
+    assert USUAL.show(known, USUAL.rows(count=1))[0].order == Trait("created")
 
 
 # Cursors -------------------------------------------------------------------------------------------------------------
@@ -543,7 +540,7 @@ def test_steady_cursors_that_begin_to_drift_are_told() -> None:
 
 # Whatever comes ------------------------------------------------------------------------------------------------------
 
-habits_of_habit = st.builds(Habit, st.text(max_size=20), st.integers(0, 9))
+habits_of_habit = st.builds(Trait, st.text(max_size=20), st.integers(0, 9))
 any_habits = st.builds(
     ListingProfile,
     envelope=habits_of_habit,

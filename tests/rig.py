@@ -1,4 +1,4 @@
-"""One feed, whole: reader, poller and reconciler over a real store and a source whose pages drift."""
+"""One feed, whole: its state, poller and reconciler over a real store and a source whose pages drift."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ import anyio
 from dockbell.app.scheduler import next_time
 from dockbell.config import ResourceSettings
 from dockbell.core.model import Feed, Page, RunKind
+from dockbell.detection import reading
+from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.poller import Poller
-from dockbell.detection.reader import Reader
+from dockbell.detection.reading import open_page
 from dockbell.detection.reconciler import Reconciler
+from dockbell.detection.run import Run
 from dockbell.ports import Alarm
 from dockbell.stores.sqlite import SqliteStore
 from tests.fakes import Clock, Ear, FakeSource
@@ -54,7 +57,7 @@ class Rig:
         self.settings |= settings
         defaults: dict[str, Any] = {"every": "15s", "reconcile": "24h", "lookback": "60s"}
         merged = ResourceSettings(**(defaults | self.settings))
-        self.reader = Reader(
+        self.tracked = TrackedFeed(
             self.feed,
             merged,
             name="acme",
@@ -66,8 +69,8 @@ class Rig:
             steady=self.clock.steady,
             next_time=next_time,
         )
-        self.poller = Poller(self.reader)
-        self.reconciler = Reconciler(self.reader)
+        self.poller = Poller(self.tracked)
+        self.reconciler = Reconciler(self.tracked)
 
     def set_clock(self, seconds: float) -> None:
         """Set our clock; that of the service goes on as before."""
@@ -104,16 +107,24 @@ class Rig:
 
     def meanwhile(self, kind: RunKind, act: Callable[[], Awaitable[object]]) -> None:
         """Let something happen once, after the next page of a run of this kind."""
-        read_page = self.reader.read_page
+        left = [kind]
 
-        async def read_and_act(*request: Any) -> Any:
-            answer = await read_page(*request)
-            if request[0] is kind:
-                self.reader.read_page = read_page  # type: ignore[method-assign]
+        def is_first(met: RunKind) -> bool:
+            return bool(met in left and left.pop())
+
+        self.after_pages(is_first, act)
+
+    def after_pages(self, when: Callable[[RunKind], bool], act: Callable[[], Awaitable[object]]) -> None:
+        """Let something happen after the pages of runs of some kinds, outside of the feed's turn."""
+
+        @asynccontextmanager
+        async def open_and_act(feed: TrackedFeed, run: Run, *request: Any) -> AsyncIterator[Page]:
+            async with open_page(feed, run, *request) as page:
+                yield page
+            if when(run.kind):
                 await act()
-            return answer
 
-        self.reader.read_page = read_and_act  # type: ignore[assignment,method-assign]
+        reading.open_page = open_and_act  # type: ignore[assignment]  # until the rig is closed
 
     async def delay(self) -> float:
         """Return after how many seconds the next pass is due."""
@@ -175,6 +186,7 @@ async def open_rig(folder: Path, **settings: Any) -> AsyncIterator[Rig]:
         yield rig
         store = rig.store  # it may have been opened anew
     finally:
+        reading.open_page = open_page
         await store.aclose()
 
 

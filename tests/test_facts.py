@@ -57,7 +57,7 @@ async def test_a_run_tells_and_keeps_when_it_asked_by_our_clock(rig: Rig, ahead:
     rig.source.ahead = timedelta(seconds=ahead)
     await rig.read_whole()
     [run] = told(rig.ear, RunEnded)
-    full = (await rig.reader.reload()).full
+    full = (await rig.tracked.reload()).full
     assert full is not None
     assert run.asked_at == full.asked_at == rig.clock() + rig.source.ahead
     assert run.sent_at == full.sent_at == rig.clock()
@@ -136,7 +136,7 @@ async def test_a_change_that_waited_for_its_detail_took_that_long(tmp_path: Path
         rig.feed = SHIPMENTS
         rig.restart()
         await rig.read_whole()
-        detail_fetcher = DetailFetcher(rig.reader)
+        detail_fetcher = DetailFetcher(rig.tracked)
         for key in "ab":
             rig.source.put(key, status="closed")
         await rig.poll(5)

@@ -53,7 +53,7 @@ async def at_work(dockbell: Deployment) -> AsyncIterator[None]:
     """Let all agents of a deployment work while the block lasts; in it, sleep."""
     agents = dockbell.agents
     async with anyio.create_task_group() as group:
-        for feed, reader in agents.readers.items():
+        for feed, reader in agents.feeds.items():
             group.start_soon(agents.reconcilers[feed].run, VirtualAlarm())
             if reader.resource.addressable:
                 group.start_soon(agents.reconcilers[feed].absence_check.run)

@@ -245,7 +245,7 @@ class Deployment:
     facts: list[Fact] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.resources = [feed.resource for feed in self.agents.readers]
+        self.resources = [feed.resource for feed in self.agents.feeds]
         self.initial = {name: self.sandbox.records(name) for name in self.resources}
         self._polls_at = 0.0
         self._trails_at = 300.0
@@ -276,7 +276,7 @@ class Deployment:
             await anyio.sleep(max(0.001, min(end - now, self._polls_at - now, self._trails_at - now, *dues)))
 
     async def _tend(self, feed: Feed, run_once: Callable[[], Awaitable[object]]) -> None:
-        await run_guarded(self.agents.readers[feed], run_once, pause=False)
+        await run_guarded(self.agents.feeds[feed], run_once, pause=False)
 
     def edit(self, count: int = 2) -> None:
         """Change the oldest records of each resource."""
@@ -287,12 +287,12 @@ class Deployment:
 
     async def state(self, resource: str) -> FeedState:
         """Return what is stored about a feed."""
-        return await self.agents.readers[Feed("main", resource)].state()
+        return await self.agents.feeds[Feed("main", resource)].state()
 
     async def account(self) -> Account:
         """Return what the events tell."""
         account = Account()
-        for feed in self.agents.readers:
+        for feed in self.agents.feeds:
             for event in await self.agents.store.read_events(feed, 0, 1_000_000):
                 told = json.loads(event.body)
                 if event.key:

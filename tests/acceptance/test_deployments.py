@@ -438,7 +438,7 @@ async def test_fifty_thousand_records_changed_on_one_tick_are_told_once_each_and
         await dockbell.run(20)
         dockbell.sandbox.edit("packages", 50_000)
         await dockbell.run(100)
-        events = await dockbell.agents.store.read_events(next(iter(dockbell.agents.readers)), 0, 1_000_000)
+        events = await dockbell.agents.store.read_events(next(iter(dockbell.agents.feeds)), 0, 1_000_000)
         assert len({event.key for event in events if event.key}) == 50_000
         assert len([event for event in events if event.key]) == 50_000
         asked = len(dockbell.wire.paths)

@@ -52,7 +52,7 @@ async def events(dockbell: Deployment, *kinds: str) -> list[dict[str, Any]]:
 
 async def reached(dockbell: Deployment) -> dict[Feed, int]:
     """Return the number of the last event of each feed."""
-    return {feed: (await reader.state()).sequence for feed, reader in dockbell.agents.readers.items()}
+    return {feed: (await reader.state()).sequence for feed, reader in dockbell.agents.feeds.items()}
 
 
 async def told_within(
@@ -663,8 +663,8 @@ async def test_a_step_of_our_clock_is_no_gap(tmp_path: Path, monkeypatch: pytest
     async with deploy(tmp_path, monkeypatch) as dockbell:
         monkeypatch.setattr(opening, "now", Stepped())
         monkeypatch.setattr(connection_pool, "datetime", Stepped())
-        for reader in dockbell.agents.readers.values():
-            reader.now = Stepped()
+        for feed in dockbell.agents.feeds.values():
+            feed.clocks.now = Stepped()
         async with at_work(dockbell):
             await anyio.sleep(200)
             step = timedelta(hours=hours)

@@ -159,13 +159,13 @@ async def test_b_what_is_visible_late_or_dated_2099_is_told_and_an_outage_is_not
     async with case.running():
         await case.read_whole(after=0)
         await case.poll()
-        lookback = case.rig.reader.lookback
+        lookback = case.rig.tracked.profile.lookback
         for number in range(20):  # an hour's outage
             case.clock.pass_(seconds(180))
             case.api.put(f"p{number}")
         await case.poll()
         await case.poll()
-        assert case.rig.reader.lookback == lookback
+        assert case.rig.tracked.profile.lookback == lookback
         assert len(await case.told()) == 20
 
         late = case.api.put("late", late=seconds(90))

@@ -30,8 +30,8 @@ from dockbell.core.key import decode, encode
 from dockbell.core.model import Event, Feed, RunKind, Via
 from dockbell.core.publishing.settlement import Blocked, DeadLetter
 from dockbell.core.reading.shape import Shape
+from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.poller import Poller
-from dockbell.detection.reader import Reader
 from dockbell.detection.reconciler import Reconciler
 from dockbell.host.evaluator import SHARED, ProcessEvaluator
 from dockbell.ports import FeedState, Noted, Quarantined, RunRecord, Standing, StoredRecord
@@ -350,7 +350,7 @@ class Rig:
     def __init__(self, store: SqliteStore, read_store: SqliteReadStore, clock: Clock) -> None:
         self.clock, self.read_store = clock, read_store
         self.source = FakeSource(clock, page_size=20)
-        reader = Reader(
+        reader = TrackedFeed(
             FEED,
             ResourceSettings(every=timedelta(seconds=15), reconcile=timedelta(days=1), ignore=("/seen",)),
             name="acme",

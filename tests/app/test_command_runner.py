@@ -15,7 +15,7 @@ from dockbell.errors import SchemaMismatch, SourceUnavailable, StoreError, Store
 from dockbell.ports import Command, CommandKind
 from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from dockbell.telemetry import AgentFails, CommandFinished
-from tests.detection.test_reader import make_drift
+from tests.detection.test_feed import make_drift
 from tests.rig import CountedAlarm, Rig, open_rig
 
 
@@ -27,7 +27,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 @pytest.fixture
 async def command_store(rig: Rig) -> AsyncIterator[SqliteCommandStore]:
-    await rig.reader.state()
+    await rig.tracked.state()
     command_store = await SqliteCommandStore.open(rig.store.path)
     yield command_store
     await command_store.aclose()
@@ -46,7 +46,7 @@ class Rings:
 
 
 def attend(rig: Rig) -> CommandRunner:
-    return CommandRunner(rig.store, {rig.feed: rig.reconciler}, {rig.feed: rig.reader}, rig.ear.telemetry)
+    return CommandRunner(rig.store, {rig.feed: rig.reconciler}, {rig.feed: rig.tracked}, rig.ear.telemetry)
 
 
 async def kind(rig: Rig, command_store: SqliteCommandStore, kind: CommandKind) -> str | None:
@@ -145,7 +145,7 @@ async def test_a_record_is_purged_when_that_is_wished(rig: Rig, command_store: S
     assert await rig.events() == ["b deleted 1"]
     await rig.read_whole(after=120)
     assert await rig.events() == ["b deleted 1", "b restored 2"]
-    run = (await rig.reader.state()).full
+    run = (await rig.tracked.state()).full
     assert run is not None
     assert run.tally.missed == 0
 
@@ -164,7 +164,7 @@ async def lose_most(rig: Rig) -> None:
     await rig.read_whole()
     rig.source.records = {"a": rig.source.records["a"]}
     await rig.read_whole()
-    assert (await rig.reader.state()).held == 4
+    assert (await rig.tracked.state()).held == 4
 
 
 async def test_approved_deletions_are_published(rig: Rig, command_store: SqliteCommandStore) -> None:
@@ -185,7 +185,7 @@ async def test_rejected_deletions_are_present_until_they_are_seen_and_lost_again
     for _ in range(2):
         await rig.read_whole(after=600)
     assert await rig.events() == []
-    assert (await rig.reader.state()).held == 0
+    assert (await rig.tracked.state()).held == 0
     rig.source.records["b"] = kept["b"]
     await rig.read_whole(after=600)
     del rig.source.records["b"]
@@ -216,7 +216,7 @@ async def test_drift_is_absorbed_or_published_at_once(
     assert outcome is not None
     assert f"{count} updated" in outcome
     assert len(await rig.events()) == count
-    assert (await rig.reader.state()).drift is None
+    assert (await rig.tracked.state()).drift is None
 
 
 async def test_a_wish_for_a_feed_that_is_not_configured_is_refused(rig: Rig, command_store: SqliteCommandStore) -> None:

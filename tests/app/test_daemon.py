@@ -76,7 +76,7 @@ async def test_a_full_disk_while_it_reloads_delays_what_is_new_and_ends_nothing(
             outcome = await daemon.reload()
         assert str(outcome) == "complete: feed main/items added, sink other added"
         assert not failures
-        assert set(agents.readers) == set(daemon._feeds) == {SHIPMENTS, ITEMS}
+        assert set(agents.feeds) == set(daemon._feeds) == {SHIPMENTS, ITEMS}
         assert set(agents.relays) == set(daemon._relays) == {"out", "other"}
     assert any(isinstance(fact, Reloaded) for fact in ear.facts)
 

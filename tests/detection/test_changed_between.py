@@ -48,33 +48,33 @@ async def test_empty_answers_do_not_bound_a_change_that_they_did_not_show(rig: R
 
 
 async def test_one_poll_that_does_not_show_the_newest_record_moves_no_watermark(rig: Rig) -> None:
-    before = (await rig.reader.state()).progress.watermark
+    before = (await rig.tracked.state()).progress.watermark
     rig.clock.pass_(5)
     rig.source.put("r3", status="packed")
     rig.source.put("r4", status="packed")
     rig.clock.pass_(5)
     await rig.poll()
     restore = rig.spoil(lambda page: replace(page, records=page.records[:1], next_cursor=None))
-    watermark = (await rig.reader.state()).progress.watermark
+    watermark = (await rig.tracked.state()).progress.watermark
     assert before is not None
     assert watermark is not None
     assert watermark > before
     await rig.poll()
     restore()
-    assert (await rig.reader.state()).progress.watermark == watermark
+    assert (await rig.tracked.state()).progress.watermark == watermark
     for _ in range(2):
         await rig.poll()
-    assert (await rig.reader.state()).progress.watermark != watermark
+    assert (await rig.tracked.state()).progress.watermark != watermark
 
 
 async def test_a_newest_record_that_is_gone_does_not_stop_the_watermark(rig: Rig) -> None:
     rig.source.put("r3", status="packed")
     await rig.poll()
-    watermark = (await rig.reader.state()).progress.watermark
+    watermark = (await rig.tracked.state()).progress.watermark
     del rig.source.records["r3"]
     for _ in range(3):
         await rig.poll()
-    after = (await rig.reader.state()).progress.watermark
+    after = (await rig.tracked.state()).progress.watermark
     assert watermark is not None
     assert after is not None
     assert after > watermark
@@ -136,7 +136,7 @@ async def test_a_change_is_late_that_a_complete_poll_covered_and_did_not_show(ri
 async def test_a_date_that_is_years_off_bounds_nothing(rig: Rig, years: int) -> None:
     await rig.read_whole()
     await rig.poll()
-    proven = (await rig.reader.state()).progress.watermark
+    proven = (await rig.tracked.state()).progress.watermark
     far = rig.clock() + timedelta(days=365 * years)
     rig.source.records["z"] = {"id": "z", "status": "open", "updated_at": format_moment(far)}
     if years < 0:

@@ -68,12 +68,12 @@ class Dock:
     source: Shipments
 
     def __post_init__(self) -> None:
-        self.detail_fetcher = DetailFetcher(self.rig.reader)
+        self.detail_fetcher = DetailFetcher(self.rig.tracked)
 
     def restart(self) -> None:
         """Begin again from what is stored, as after a crash."""
         self.rig.restart()
-        self.detail_fetcher = DetailFetcher(self.rig.reader)
+        self.detail_fetcher = DetailFetcher(self.rig.tracked)
 
     def put(self, key: str, lines: list[int], **fields: Any) -> None:
         """Create or change a shipment."""
@@ -370,7 +370,7 @@ async def test_a_detail_that_comes_too_late_for_its_change_is_of_no_use(dock: Do
     async def publish_without() -> None:
         dock.source.meanwhile = wait_for_nothing
         dock.rig.clock.pass_(300)
-        await DetailFetcher(dock.rig.reader).run_once()
+        await DetailFetcher(dock.rig.tracked).run_once()
 
     await dock.change("b")
     dock.source.meanwhile = publish_without

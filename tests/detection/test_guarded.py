@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from dockbell.detection.guarded import run_guarded
-from dockbell.detection.reader import choose_rest
+from dockbell.detection.problems import choose_rest
 from dockbell.errors import SchemaMismatch, SourceRefused, StoreError, StoreFull
 from dockbell.telemetry import AgentFails, FeedFails, FeedMended
 from tests.rig import Rig, open_rig
@@ -27,8 +27,8 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 async def test_records_that_nothing_identifies_stop_the_feed_with_the_remedy(rig: Rig) -> None:
     rig.source.records = {"x": {"colour": "red", "size": 1}, "y": {"colour": "red", "size": 1}}
-    await run_guarded(rig.reader, rig.read_whole, pause=False)
-    problem = (await rig.reader.state()).problem
+    await run_guarded(rig.tracked, rig.read_whole, pause=False)
+    problem = (await rig.tracked.state()).problem
     assert problem == (
         'resource "packages": no field identifies the records, got fields colour, size; set key in [resources.packages]'
     )
@@ -39,11 +39,11 @@ async def test_a_refused_key_is_told_stored_and_mended(rig: Rig) -> None:
         raise SourceRefused("source main: HTTP 401; check api_key")
 
     rig.source.before_page = refuse
-    await run_guarded(rig.reader, rig.read_whole, pause=False)
-    assert (await rig.reader.state()).problem == "source main: HTTP 401; check api_key"
+    await run_guarded(rig.tracked, rig.read_whole, pause=False)
+    assert (await rig.tracked.state()).problem == "source main: HTTP 401; check api_key"
     rig.source.before_page = lambda _: None
-    await run_guarded(rig.reader, rig.read_whole, pause=False)
-    assert (await rig.reader.state()).problem == ""
+    await run_guarded(rig.tracked, rig.read_whole, pause=False)
+    assert (await rig.tracked.state()).problem == ""
     assert [type(fact) for fact in rig.ear.facts if isinstance(fact, FeedFails | FeedMended)] == [FeedFails, FeedMended]
 
 
@@ -53,19 +53,19 @@ async def test_a_refusal_is_mended_by_whoever_reads_again(rig: Rig) -> None:
 
     await rig.read_whole()
     rig.source.before_page = refuse
-    await run_guarded(rig.reader, rig.poller.trail_once, pause=False)
-    assert (await rig.reader.state()).problem == "source main: HTTP 401; check api_key"
+    await run_guarded(rig.tracked, rig.poller.trail_once, pause=False)
+    assert (await rig.tracked.state()).problem == "source main: HTTP 401; check api_key"
     rig.source.before_page = lambda _: None
-    await run_guarded(rig.reader, rig.poller.run_once, pause=False)
-    assert (await rig.reader.state()).problem == ""
+    await run_guarded(rig.tracked, rig.poller.run_once, pause=False)
+    assert (await rig.tracked.state()).problem == ""
 
 
 async def test_a_poll_that_has_nothing_to_ask_mends_nothing(rig: Rig) -> None:
     rig.source.records = {"x": {"colour": "red"}, "y": {"colour": "red"}}
-    await run_guarded(rig.reader, rig.read_whole, pause=False)
-    problem = (await rig.reader.state()).problem
-    await run_guarded(rig.reader, rig.poller.run_once, pause=False)
-    assert (await rig.reader.state()).problem == problem != ""
+    await run_guarded(rig.tracked, rig.read_whole, pause=False)
+    problem = (await rig.tracked.state()).problem
+    await run_guarded(rig.tracked, rig.poller.run_once, pause=False)
+    assert (await rig.tracked.state()).problem == problem != ""
 
 
 async def test_an_error_that_nobody_foresaw_stays_with_the_feed(rig: Rig) -> None:
@@ -73,7 +73,7 @@ async def test_an_error_that_nobody_foresaw_stays_with_the_feed(rig: Rig) -> Non
         raise ZeroDivisionError
 
     rig.source.before_page = fail
-    await run_guarded(rig.reader, rig.read_whole, pause=False)
+    await run_guarded(rig.tracked, rig.read_whole, pause=False)
     assert any(isinstance(fact, AgentFails) for fact in rig.ear.facts)
 
 
@@ -83,7 +83,7 @@ async def test_a_store_that_takes_nothing_does_not_end_the_agent(rig: Rig, monke
 
     rig.source.records = {"x": {"colour": "red"}, "y": {"colour": "red"}}
     monkeypatch.setattr(rig.store, "save_problem", refuse_to_save)
-    await run_guarded(rig.reader, rig.read_whole, pause=False)
+    await run_guarded(rig.tracked, rig.read_whole, pause=False)
     assert "main/packages: OSError: database or disk is full" in rig.ear.texts()
 
 
@@ -113,12 +113,12 @@ async def test_one_odd_answer_costs_little_more_than_its_run(rig: Rig, monkeypat
     await rig.read_whole()
     monkeypatch.setattr("dockbell.detection.guarded.anyio.sleep", sleep)
     rig.source.before_page = answer_oddly
-    await run_guarded(rig.reader, rig.poller.run_once)
-    await run_guarded(rig.reader, rig.poller.run_once)
+    await run_guarded(rig.tracked, rig.poller.run_once)
+    await run_guarded(rig.tracked, rig.poller.run_once)
     rig.source.before_page = lambda _: None
-    await run_guarded(rig.reader, rig.poller.run_once)
+    await run_guarded(rig.tracked, rig.poller.run_once)
     rig.source.before_page = answer_oddly
-    await run_guarded(rig.reader, rig.poller.run_once)
+    await run_guarded(rig.tracked, rig.poller.run_once)
     assert rests == [5, 10, 0, 5]
 
 
@@ -130,7 +130,7 @@ async def test_a_problem_that_stays_is_told_and_stored_once_a_minute(rig: Rig) -
     rig.source.before_page = refuse
     for _ in range(8):
         rig.clock.pass_(10)
-        await run_guarded(rig.reader, rig.poller.run_once, pause=False)
+        await run_guarded(rig.tracked, rig.poller.run_once, pause=False)
     assert len([fact for fact in rig.ear.facts if isinstance(fact, FeedFails)]) == 2
 
 
@@ -146,7 +146,7 @@ async def test_while_the_store_cannot_be_written_nothing_is_asked(rig: Rig, monk
     mended = anyio.Event()
     monkeypatch.setattr(rig.store, "recovered", mended.wait)
     async with anyio.create_task_group() as group:
-        group.start_soon(run_guarded, rig.reader, rig.poller.run_once)
+        group.start_soon(run_guarded, rig.tracked, rig.poller.run_once)
         await anyio.wait_all_tasks_blocked()
         assert len(rig.source.asked) == asked
         mended.set()
@@ -165,10 +165,10 @@ async def test_a_store_that_fails_is_no_problem_of_the_feed_and_told_by_itself_a
     with monkeypatch.context() as patch:
         patch.setattr(rig.store, "commit_page", fail)
         with anyio.fail_after(5):  # it waits for the store, and for nothing else
-            await run_guarded(rig.reader, rig.poller.run_once)
+            await run_guarded(rig.tracked, rig.poller.run_once)
     assert [fact for fact in rig.ear.facts if isinstance(fact, AgentFails | FeedFails)] == []
-    assert (await rig.reader.state()).problem == ""
-    await run_guarded(rig.reader, rig.poller.run_once)
+    assert (await rig.tracked.state()).problem == ""
+    await run_guarded(rig.tracked, rig.poller.run_once)
     assert await rig.events() == ["a updated 1"]
 
 
@@ -182,7 +182,7 @@ async def test_a_gap_tells_that_it_was_the_store(rig: Rig, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr(rig.store, "commit_page", fail)
         rig.source.put("a", status="packed")
-        await run_guarded(rig.reader, rig.poller.run_once, pause=False)
+        await run_guarded(rig.tracked, rig.poller.run_once, pause=False)
     rig.clock.pass_(3600)
     await rig.poll()
     (gap,) = await rig.statements("gap")

@@ -70,10 +70,10 @@ async def test_a_run_of_several_pages_is_repeated_before_the_watermark_moves(rig
     for key in "abcd":
         rig.source.put(key, status="packed")
     await rig.poll()
-    state = await rig.reader.state()
+    state = await rig.tracked.state()
     assert (state.progress.watermark, state.progress.candidate) == (NOON, NOON + timedelta(seconds=15))
     await rig.poll()
-    assert (await rig.reader.state()).progress.watermark == NOON + timedelta(seconds=15)
+    assert (await rig.tracked.state()).progress.watermark == NOON + timedelta(seconds=15)
 
 
 async def test_a_record_that_drifted_past_a_page_edge_is_found_by_the_repeat(rig: Rig) -> None:
@@ -99,7 +99,7 @@ async def test_a_record_that_drifted_past_a_page_edge_is_found_by_the_repeat(rig
 
 async def test_a_run_that_is_cut_short_keeps_what_it_saw_and_moves_nothing(rig: Rig) -> None:
     await rig.read_whole()
-    before = (await rig.reader.state()).progress
+    before = (await rig.tracked.state()).progress
     rig.clock.pass_(100)
     for key in "abcde":
         rig.source.put(key, status="packed")
@@ -112,7 +112,7 @@ async def test_a_run_that_is_cut_short_keeps_what_it_saw_and_moves_nothing(rig: 
     rig.source.before_page = fail
     assert await rig.poll() == "HTTP 503"
     assert await rig.events() == ["a updated 1", "b updated 1", "c updated 1"]
-    assert (await rig.reader.state()).progress == before
+    assert (await rig.tracked.state()).progress == before
 
 
 async def test_what_a_run_met_before_it_began_again_still_speaks_against_the_candidate(rig: Rig) -> None:
@@ -122,7 +122,7 @@ async def test_what_a_run_met_before_it_began_again_still_speaks_against_the_can
         rig.source.put(key, status="packed")
     missed = rig.source.records.pop("b")
     await rig.poll(after=100)
-    candidate = (await rig.reader.state()).progress.candidate
+    candidate = (await rig.tracked.state()).progress.candidate
     rig.source.records = {"b": missed, **rig.source.records}
     asked = len(rig.source.asked)
 
@@ -134,20 +134,20 @@ async def test_what_a_run_met_before_it_began_again_still_speaks_against_the_can
     rig.clock.pass_(100)
     rig.source.put("z")
     await rig.poll(after=0)
-    progress = (await rig.reader.state()).progress
+    progress = (await rig.tracked.state()).progress
     assert (progress.watermark, progress.candidate) == (NOON, rig.clock())
     assert progress.candidate != candidate
 
 
 async def test_a_record_without_a_key_is_left_out_and_the_run_proves_nothing(rig: Rig) -> None:
     await rig.read_whole()
-    before = (await rig.reader.state()).progress
+    before = (await rig.tracked.state()).progress
     rig.clock.pass_(100)
     rig.source.put("a", status="packed")
     rig.source.records["bad"] = {"status": "lost", "updated_at": rig.source.records["a"]["updated_at"]}
     assert "key /id" in await rig.poll()
     assert await rig.events() == ["a updated 1"]
-    assert (await rig.reader.state()).progress == before
+    assert (await rig.tracked.state()).progress == before
 
 
 async def test_a_bad_record_that_is_known_does_not_keep_polls_from_proving(rig: Rig) -> None:
@@ -158,7 +158,7 @@ async def test_a_bad_record_that_is_known_does_not_keep_polls_from_proving(rig: 
     rig.source.records["bad"] = {"status": "lost", "updated_at": rig.source.records["a"]["updated_at"]}
     assert "/id" in await rig.poll()
     assert await rig.poll() == ""
-    state = await rig.reader.state()
+    state = await rig.tracked.state()
     assert (state.progress.watermark, state.quarantined) == (rig.clock(), 1)
     assert state.poll is not None
     assert state.poll.tally.bad == 1
@@ -182,7 +182,7 @@ async def test_a_bad_record_whose_text_is_another_each_time_does_not_keep_polls_
     for nonce in range(1, 4):
         rig.source.records["bad"]["nonce"] = nonce
         assert await rig.poll() == ""
-        assert (await rig.reader.state()).progress.watermark == rig.clock()
+        assert (await rig.tracked.state()).progress.watermark == rig.clock()
     await rig.read_whole()
     assert (await rig.statements("reconciled"))[-1]["verdict"] == "doubtful"
 
@@ -225,7 +225,7 @@ async def test_what_another_run_found_meanwhile_speaks_against_the_candidate(rig
     rig.source.records = {"b": missed, **rig.source.records}
     await rig.read_whole()
     await rig.poll()
-    assert (await rig.reader.state()).progress.watermark == NOON
+    assert (await rig.tracked.state()).progress.watermark == NOON
 
 
 async def test_after_a_restart_a_candidate_must_be_proven_anew(rig: Rig) -> None:
@@ -235,7 +235,7 @@ async def test_after_a_restart_a_candidate_must_be_proven_anew(rig: Rig) -> None
     await rig.poll()
     rig.restart()
     await rig.poll()
-    progress = (await rig.reader.state()).progress
+    progress = (await rig.tracked.state()).progress
     assert (progress.watermark, progress.candidate) == (NOON, NOON + timedelta(seconds=30))
 
 
@@ -279,10 +279,10 @@ async def test_a_record_that_becomes_visible_late_is_reported_as_late_and_twice_
         await show_late(rig, key, 40)
         await rig.poll()
     assert [body["late"] for body in await rig.bodies() if body["key"] in "fgh"] == [True] * 3
-    assert rig.reader.lookback > timedelta(seconds=60)
+    assert rig.tracked.profile.lookback > timedelta(seconds=60)
     rig.restart()
-    await rig.reader.state()
-    assert rig.reader.lookback > timedelta(seconds=60)
+    await rig.tracked.state()
+    assert rig.tracked.profile.lookback > timedelta(seconds=60)
 
 
 async def test_an_outage_is_no_lateness(rig: Rig) -> None:
@@ -295,7 +295,7 @@ async def test_an_outage_is_no_lateness(rig: Rig) -> None:
         rig.clock.pass_(1200)
     await rig.poll()
     assert [(body["change"], body["late"]) for body in await rig.bodies()] == [("updated", False)] * 3
-    assert rig.reader.lookback == timedelta(seconds=60)
+    assert rig.tracked.profile.lookback == timedelta(seconds=60)
 
 
 async def test_a_trailing_poll_meets_what_polls_have_missed_and_that_raises_the_lookback(rig: Rig) -> None:
@@ -305,7 +305,7 @@ async def test_a_trailing_poll_meets_what_polls_have_missed_and_that_raises_the_
     await show_late(rig, "f", 400)
     assert await rig.poll() == ""
     assert "f created 1" not in await rig.events()
-    before = (await rig.reader.state()).progress
+    before = (await rig.tracked.state()).progress
     run = await rig.poller.trail_once()
     assert run is not None
     assert (run.kind, run.tally.missed, run.problem) == (RunKind.TRAILING, 1, "")
@@ -313,8 +313,8 @@ async def test_a_trailing_poll_meets_what_polls_have_missed_and_that_raises_the_
     assert run.since == before.newest - timedelta(minutes=15)
     assert "f created 1" in await rig.events()
     assert [body["via"] for body in await rig.bodies() if body["key"] == "f"] == ["trailing"]
-    assert rig.reader.lookback == timedelta(seconds=120)
-    assert (await rig.reader.state()).progress == before
+    assert rig.tracked.profile.lookback == timedelta(seconds=120)
+    assert (await rig.tracked.state()).progress == before
     assert rig.source.asked[-1][2] is Urgency.TRAILING
 
 
@@ -324,7 +324,7 @@ async def test_a_fixed_lookback_stays_and_is_told_to_be_narrow_once(rig: Rig) ->
     for key in "fghi":
         await show_late(rig, key, 58)
         await rig.poll()
-    assert rig.reader.lookback == timedelta(seconds=60)
+    assert rig.tracked.profile.lookback == timedelta(seconds=60)
     assert sum(isinstance(fact, LookbackNarrow) for fact in rig.ear.facts) == 1
 
 
@@ -337,7 +337,7 @@ async def test_a_change_under_an_unmoved_date_is_an_event_and_counts_as_silent(r
     assert run is not None
     assert (run.tally.silent, run.tally.updated, run.tally.missed) == (1, 1, 0)
     assert await rig.events() == ["a updated 1"]
-    assert rig.reader.lookback == timedelta(seconds=60)
+    assert rig.tracked.profile.lookback == timedelta(seconds=60)
 
 
 async def test_a_tick_of_many_records_is_left_to_the_trailing_poll_once_it_was_read_whole_twice(rig: Rig) -> None:
@@ -441,7 +441,7 @@ async def test_a_gap_says_why_nothing_was_seen(rig: Rig, error: Exception, reaso
     await rig.read_whole(after=0)
     rig.source.before_page = fail
     for _ in range(5):
-        await run_guarded(rig.reader, poll, pause=False)
+        await run_guarded(rig.tracked, poll, pause=False)
     assert await rig.statements("gap") == []
     rig.source.before_page = lambda _: None
     await rig.poll()
@@ -536,9 +536,9 @@ DAYS = 86_400.0
 async def poll_and_pass(rig: Rig, after: float) -> None:
     """Poll once, some time later, and make a pass where that asks for one; what goes wrong is stored."""
     rig.clock.pass_(after)
-    await run_guarded(rig.reader, rig.poller.run_once, pause=False)
+    await run_guarded(rig.tracked, rig.poller.run_once, pause=False)
     if await rig.reconciler.delay() <= timedelta(0):
-        await run_guarded(rig.reader, rig.reconciler.run_once, pause=False)
+        await run_guarded(rig.tracked, rig.reconciler.run_once, pause=False)
 
 
 async def test_a_quiet_feed_is_polled_on_where_the_api_refuses_old_starts(rig: Rig) -> None:
@@ -546,34 +546,34 @@ async def test_a_quiet_feed_is_polled_on_where_the_api_refuses_old_starts(rig: R
     await rig.read_whole()
     for _ in range(20):
         await poll_and_pass(rig, DAYS)
-    assert (await rig.reader.state()).problem == ""
+    assert (await rig.tracked.state()).problem == ""
     asked = len(rig.source.asked)
     rig.source.put("b", status="packed")
     await poll_and_pass(rig, 15)
     assert len(rig.source.asked) == asked + 1  # the bound is known: nothing is refused any more
     assert await rig.events() == ["b updated 1"]
-    assert (await rig.reader.state()).progress.watermark == rig.clock()
+    assert (await rig.tracked.state()).progress.watermark == rig.clock()
 
 
 async def test_after_a_long_outage_a_pass_covers_what_polls_may_not_ask_for(rig: Rig) -> None:
     rig.source.page_size, rig.source.reach = 200, WEEK
     await rig.read_whole()
     await rig.poll()
-    before = (await rig.reader.state()).progress.watermark
+    before = (await rig.tracked.state()).progress.watermark
     rig.restart()
     rig.clock.pass_(DAYS)
     rig.source.put("a", status="lost")  # out of reach when dockbell is back
     rig.clock.pass_(10 * DAYS)
     rig.source.put("b", status="packed")
     rig.clock.pass_(60)
-    await run_guarded(rig.reader, rig.poller.run_once, pause=False)
+    await run_guarded(rig.tracked, rig.poller.run_once, pause=False)
     assert await rig.events() == ["b updated 1"]
-    assert (await rig.reader.state()).progress.watermark == before  # nothing is skipped that was not read
+    assert (await rig.tracked.state()).progress.watermark == before  # nothing is skipped that was not read
     assert await rig.delay() == 0
     await rig.read_whole()
     assert await rig.events() == ["b updated 1", "a updated 1"]
     await rig.poll()
-    assert (await rig.reader.state()).progress.watermark == rig.clock()
+    assert (await rig.tracked.state()).progress.watermark == rig.clock()
     assert await rig.delay() > 0
 
 
@@ -596,7 +596,7 @@ async def test_one_outage_asks_for_one_pass_by_itself(rig: Rig) -> None:
     fail.clear()
     await rig.read_whole()
     await rig.poll()
-    assert (await rig.reader.state()).progress.watermark == rig.clock()
+    assert (await rig.tracked.state()).progress.watermark == rig.clock()
 
 
 async def test_a_trailing_poll_starts_no_earlier_than_the_api_allows(rig: Rig) -> None:
@@ -617,12 +617,12 @@ async def test_a_pass_does_not_clear_a_refusal_that_stops_polls(rig: Rig) -> Non
             raise RequestRefused("GET /v1/packages: HTTP 422")
 
     rig.source.before_page = refuse_polls
-    await run_guarded(rig.reader, rig.poller.run_once, pause=False)
-    await run_guarded(rig.reader, rig.reconciler.run_once, pause=False)
-    assert (await rig.reader.state()).problem == "GET /v1/packages: HTTP 422"
+    await run_guarded(rig.tracked, rig.poller.run_once, pause=False)
+    await run_guarded(rig.tracked, rig.reconciler.run_once, pause=False)
+    assert (await rig.tracked.state()).problem == "GET /v1/packages: HTTP 422"
     rig.source.before_page = lambda _: None
-    await run_guarded(rig.reader, rig.poller.run_once, pause=False)
-    assert (await rig.reader.state()).problem == ""
+    await run_guarded(rig.tracked, rig.poller.run_once, pause=False)
+    assert (await rig.tracked.state()).problem == ""
 
 
 async def test_a_refusal_that_passes_teaches_no_bound(rig: Rig) -> None:

@@ -57,7 +57,7 @@ async def test_a_change_that_is_dated_ahead_is_seen_by_the_next_poll(rig: Rig) -
 async def test_whole_polls_go_on_and_move_the_watermark(rig: Rig) -> None:
     for _ in range(POLLS_IN_AN_HOUR):
         await rig.poll()
-    watermark = (await rig.reader.state()).progress.watermark
+    watermark = (await rig.tracked.state()).progress.watermark
     assert watermark is not None
     assert rig.clock() - watermark < timedelta(minutes=25)
 

@@ -121,10 +121,10 @@ async def test_what_is_held_of_a_deleted_record_is_forgotten_when_it_is_not_show
     await rig.read_whole(after=120)
     rig.source.records["b"] = record
     await rig.read_whole(after=5)
-    assert (await rig.reader.state()).holds == 1
+    assert (await rig.tracked.state()).holds == 1
     del rig.source.records["b"]
     await rig.read_whole(after=5)
-    assert (await rig.reader.state()).holds == 0
+    assert (await rig.tracked.state()).holds == 0
     assert await rig.events() == ["b deleted 1"]
 
 
@@ -136,7 +136,7 @@ async def test_a_deleted_record_that_returns_at_once_as_it_was_is_held(rig: Rig)
     rig.source.records["b"] = record
     await rig.read_whole()
     assert await rig.events() == ["b deleted 1"]
-    assert (await rig.reader.state()).holds == 1
+    assert (await rig.tracked.state()).holds == 1
     await rig.read_whole(after=60)
     assert await rig.events() == ["b deleted 1", "b restored 2"]
 
@@ -147,7 +147,7 @@ async def test_a_record_that_only_a_poll_showed_during_a_pass_is_not_suspected(r
     rig.source.put("f")
     await rig.poll()
     await rig.poll()
-    watching = await rig.reader.watch()
+    watching = await rig.tracked.watch()
     rig.source.put("b", status="packed")
     await rig.poll()
     assert [row for row, *_ in (await rig.store.find_absent(1, watching)).rows] == [1, 3, 4, 5]
@@ -250,11 +250,11 @@ async def test_a_pass_that_dies_confirms_and_suspects_nothing(rig: Rig, lost: Ex
     await rig.read_whole()
     asked = len(rig.source.asked)
     rig.source.before_page = fail
-    await run_guarded(rig.reader, rig.read_whole, pause=False)
+    await run_guarded(rig.tracked, rig.read_whole, pause=False)
     rig.source.before_page = lambda _: None
     await rig.read_whole(after=300)
     assert await rig.events() == []
-    assert (await rig.reader.state()).confirm_at is None
+    assert (await rig.tracked.state()).confirm_at is None
 
 
 async def test_the_pass_that_proves_the_key_deletes_nothing(rig: Rig) -> None:
@@ -311,10 +311,10 @@ async def test_an_empty_pass_proves_no_key_and_the_next_comes_soon(rig: Rig) -> 
     for _ in range(4):
         await rig.read_whole()
         pauses.append(await rig.delay())
-    assert (pauses, (await rig.reader.state()).proven) == ([120] * 4, False)
+    assert (pauses, (await rig.tracked.state()).proven) == ([120] * 4, False)
     rig.source.put("a")
     await rig.read_whole()
-    assert (await rig.delay(), (await rig.reader.state()).proven) == (86_400, True)
+    assert (await rig.delay(), (await rig.tracked.state()).proven) == (86_400, True)
 
 
 async def test_a_learned_key_that_a_few_records_share_keeps_the_feed_mute_and_says_why(rig: Rig) -> None:
@@ -323,10 +323,10 @@ async def test_a_learned_key_that_a_few_records_share_keeps_the_feed_mute_and_sa
     pauses = []
     for _ in range(3):
         rig.clock.pass_(15)
-        await run_guarded(rig.reader, rig.reconciler.run_once, pause=False)
+        await run_guarded(rig.tracked, rig.reconciler.run_once, pause=False)
         pauses.append(await rig.delay())
     assert pauses == [120, 240, 480]
-    state = await rig.reader.state()
+    state = await rig.tracked.state()
     assert (state.passes, state.proven) == (3, False)
     assert state.problem == (
         'resource "packages": 1 of 6 records came twice with different content under one key, so /code does not'
@@ -334,11 +334,11 @@ async def test_a_learned_key_that_a_few_records_share_keeps_the_feed_mute_and_sa
     )
     for run_once in (rig.poller.run_once, rig.poller.trail_once):
         assert await run_once() is None
-        await run_guarded(rig.reader, run_once, pause=False)
-    assert (await rig.reader.state()).problem == state.problem
+        await run_guarded(rig.tracked, run_once, pause=False)
+    assert (await rig.tracked.state()).problem == state.problem
     del rig.source.records["twin"]
-    await run_guarded(rig.reader, rig.reconciler.run_once, pause=False)
-    state = await rig.reader.state()
+    await run_guarded(rig.tracked, rig.reconciler.run_once, pause=False)
+    state = await rig.tracked.state()
     assert (state.proven, state.problem, await rig.events()) == (True, "", [])
     assert await rig.delay() == 86_400
 
@@ -350,7 +350,7 @@ async def test_a_key_that_stands_for_many_records_ends_the_pass(tmp_path: Path) 
                 rig.source.records[f"{site}{number}"] = {"code": f"s{number}", "site": site}
         with pytest.raises(SchemaMismatch, match="6 of 12 records came twice"):
             await rig.read_whole()
-        assert (await rig.reader.reload()).passes == 0
+        assert (await rig.tracked.reload()).passes == 0
 
 
 # Beside bad records --------------------------------------------------------------------------------------------------
@@ -374,7 +374,7 @@ async def test_a_bad_record_without_a_key_does_not_keep_others_from_being_delete
     assert await flawed.events() == ["b deleted 1"]
     said = (await flawed.statements("reconciled"))[-1]
     assert (said["verdict"], said["quarantined"], said["deleted"]) == ("doubtful", 1, 1)
-    assert (await flawed.reader.reload()).quarantined == 1
+    assert (await flawed.tracked.reload()).quarantined == 1
 
 
 async def test_a_record_that_may_have_turned_bad_is_not_deleted(flawed: Rig) -> None:
@@ -417,10 +417,10 @@ async def test_only_what_vanished_together_with_a_new_bad_record_waits_for_it(fl
 async def test_what_no_pass_meets_any_more_leaves_the_quarantine(flawed: Rig) -> None:
     flawed.source.records["worse"] = {"status": "worse"}
     await flawed.read_whole()
-    assert (await flawed.reader.reload()).quarantined == 2
+    assert (await flawed.tracked.reload()).quarantined == 2
     del flawed.source.records["bad"]
     await flawed.read_whole()
-    assert (await flawed.reader.reload()).quarantined == 1
+    assert (await flawed.tracked.reload()).quarantined == 1
 
 
 async def test_a_shipment_beside_a_new_bad_record_is_gone_when_it_is_not_found(shipments: Rig) -> None:
@@ -775,7 +775,7 @@ async def test_shipments_that_leave_the_list_in_masses_do_not_jam_the_breaker(cr
     show_last(crowd, 500)
     await crowd.read_whole()
     await crowd.inquire(after=1)
-    assert (await crowd.statements("held"), (await crowd.reader.state()).held) == ([], 0)
+    assert (await crowd.statements("held"), (await crowd.tracked.state()).held) == ([], 0)
     await crowd.read_whole(after=120)
     await crowd.inquire(after=1)
     await crowd.read_whole(after=120)
@@ -854,7 +854,7 @@ async def test_a_deletion_that_waits_for_a_detail_is_still_to_be_confirmed(rig: 
     said = (await rig.statements("reconciled"))[-1]
     assert (said["deleted"], said["verdict"]) == (0, "doubtful")
     assert await rig.delay() == 120
-    await complete(rig.store, await rig.reader.state(), 2, None)
+    await complete(rig.store, await rig.tracked.state(), 2, None)
     await rig.read_whole(after=120)
     assert await rig.events() == ["b updated 1", "b deleted 2"]
     assert await rig.delay() == 86_400
@@ -892,12 +892,12 @@ async def test_deletions_of_most_of_a_feed_are_held(rig: Rig) -> None:
     await rig.read_whole()
     await rig.read_whole(after=600)
     assert await rig.events() == []
-    assert (await rig.reader.state()).held == 4
+    assert (await rig.tracked.state()).held == 4
     (statement,) = await rig.statements("held")
     assert (statement["reason"], statement["count"]) == ("deletions", 4)
     rig.source.records = kept
     await rig.read_whole()
-    assert (await rig.reader.state()).held == 0
+    assert (await rig.tracked.state()).held == 0
 
 
 async def test_an_empty_pass_deletes_nothing(rig: Rig) -> None:
@@ -926,7 +926,7 @@ async def test_the_deletions_of_a_day_count_together(rig: Rig) -> None:
         await rig.read_whole(after=600)
         await rig.read_whole(after=120)
     assert len(await rig.events()) == 20
-    assert (await rig.reader.state()).held == 1
+    assert (await rig.tracked.state()).held == 1
     await rig.read_whole(after=86_400)
     assert len(await rig.events()) == 21
 
@@ -940,7 +940,7 @@ async def test_an_approved_pass_deletes_what_is_absent_again(rig: Rig) -> None:
     rig.clock.pass_(60)
     await rig.reconciler.reconcile(approve=True)
     assert await rig.events() == ["c deleted 1", "d deleted 1", "e deleted 1"]
-    assert (await rig.reader.state()).held == 0
+    assert (await rig.tracked.state()).held == 0
     assert await rig.delay() == 86_400
 
 
@@ -967,7 +967,7 @@ async def test_an_approved_pass_does_not_ask_for_each_where_none_of_a_sample_is_
     for number in range(1000):
         del crowd.source.records[f"n{number}"]
     await crowd.read_whole()
-    assert (await crowd.reader.state()).held == 1000
+    assert (await crowd.tracked.state()).held == 1000
     crowd.clock.pass_(60)
     run = await crowd.reconciler.reconcile(approve=True)
     assert (run.tally.deleted, len(crowd.source.asked_alone)) == (1000, 41)
@@ -1030,7 +1030,7 @@ async def test_a_certificate_does_not_count_held_readings_that_end_with_the_pass
     del rig.source.records["a"]
     await rig.read_whole(after=1)
     assert (await rig.statements("reconciled"))[-1]["held"] == 0
-    assert (await rig.reader.reload()).holds == 0
+    assert (await rig.tracked.reload()).holds == 0
 
 
 async def test_the_digest_is_another_exactly_when_a_record_is_another(rig: Rig) -> None:
@@ -1225,11 +1225,11 @@ async def test_passes_that_fail_are_counted_until_one_is_complete_whatever_polls
     rig.source.before_page = lambda _: None
     await rig.poll()
     rig.restart()
-    failing = (await rig.reader.state()).failing
+    failing = (await rig.tracked.state()).failing
     assert failing == Failing(4, rig.clock() - timedelta(seconds=3 * 600 + 15), "HTTP 500")
     status = await load_status(
         await SqliteReadStore.open(rig.store.path),
-        [FeedSettings("main", "packages", rig.reader.settings)],
+        [FeedSettings("main", "packages", rig.tracked.settings)],
         (),
         at=rig.clock(),
         holder="us",
@@ -1238,7 +1238,7 @@ async def test_passes_that_fail_are_counted_until_one_is_complete_whatever_polls
     (reason,) = judge_status(status)
     assert "4 failed in a row: HTTP 500; deletions" in reason
     await rig.read_whole()
-    assert (await rig.reader.state()).failing is None
+    assert (await rig.tracked.state()).failing is None
 
 
 async def test_a_pass_that_ends_incomplete_leaves_what_polls_prove_meanwhile(
@@ -1260,7 +1260,7 @@ async def test_a_pass_that_ends_incomplete_leaves_what_polls_prove_meanwhile(
     rig.source.before_page = fail
     monkeypatch.setattr(rig.store, "close_run", close_late)
     await rig.read_whole()
-    assert (await rig.reader.reload()).progress.watermark == rig.clock()
+    assert (await rig.tracked.reload()).progress.watermark == rig.clock()
 
 
 async def test_after_a_restart_passes_are_due_as_if_nothing_had_been(rig: Rig) -> None:
@@ -1399,7 +1399,7 @@ async def test_an_interrupted_pass_goes_on_where_it_was_safe(long: Rig, error: E
     assert await long.events() == []
     said = (await long.statements("reconciled"))[-1]
     assert (said["pages"], said["records"], said["from"]) == (5, 14, "2026-11-21T12:01:10.000Z")
-    assert await long.store.load_checkpoint((await long.reader.state()).id) is None
+    assert await long.store.load_checkpoint((await long.tracked.state()).id) is None
     await long.read_whole(after=120)
     assert await long.events() == ["b deleted 1"]
 
@@ -1416,7 +1416,7 @@ async def test_a_pass_that_goes_on_knows_what_it_had_shown_before(long: Rig) -> 
     await interrupt(long, 4)
     long.source.put("a", status="packed")  # it stood on the first page, and now on the last one
     await long.read_whole()
-    state = await long.reader.state()
+    state = await long.tracked.state()
     assert state.full is not None
     assert (state.full.tally.repeated, state.full.records) == (1, 15)
 
@@ -1429,7 +1429,7 @@ async def test_one_key_on_both_sides_of_an_interruption_is_not_proven(rig: Rig) 
     with pytest.raises(SchemaMismatch, match="1 of 16 records came twice"):
         await rig.read_whole()
     assert rig.source.asked[-1][0] == "15"
-    assert not (await rig.reader.reload()).proven
+    assert not (await rig.tracked.reload()).proven
 
 
 async def test_a_pass_whose_cursor_died_with_the_process_begins_again(long: Rig) -> None:
@@ -1464,7 +1464,7 @@ async def test_a_pass_that_comes_no_further_begins_anew(long: Rig) -> None:
 
 
 async def test_a_checkpoint_of_another_version_is_not_used(long: Rig) -> None:
-    state = await long.reader.state()
+    state = await long.tracked.state()
     await long.store.save_checkpoint(state.id, Checkpoint("9", b"{}", SeenRows(15), SeenRows(15), long.clock()))
     assert await long.read_whole() == ""
     assert long.source.asked[0][0] is None
@@ -1482,18 +1482,10 @@ async def test_what_polls_showed_before_a_crash_is_not_missed_after_it(long: Rig
         await rig.poll(after=0)
         rig.source.records.pop("n9")
 
-    read_page = rig.reader.read_page
-
-    async def read_and_poll(*request: Any) -> Any:
-        answer = await read_page(*request)
-        if len(rig.source.asked) == asked + 2:
-            await poll()
-        return answer
-
-    rig.reader.read_page = read_and_poll  # type: ignore[assignment,method-assign]  # something happens in the middle of a pass
+    rig.after_pages(lambda _: len(rig.source.asked) == asked + 2, poll)
     await interrupt(rig, 5)
     await rig.read_whole()
-    assert (await rig.reader.state()).confirm_at is None
+    assert (await rig.tracked.state()).confirm_at is None
 
 
 # The first pass, published -------------------------------------------------------------------------------------------

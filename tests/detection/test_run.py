@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
-from datetime import timedelta
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ import pytest
 from dockbell.core.comparing.page_diff import PageDiff
 from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import ClockSource, Page, RunKind
-from dockbell.detection.run import CURSOR_EXPIRED, ReadPage, Walk
+from dockbell.detection.reading import begin_run, read_run
+from dockbell.detection.run import CURSOR_EXPIRED, Run
+from dockbell.detection.run_checkpoint import make_checkpoint, resume
+from dockbell.detection.run_summary import RunSummary
 from dockbell.errors import CursorExpired, PageUnreadable, SourceUnavailable
 from dockbell.ports import Checkpoint, Committed, Tally
 from tests.fakes import NOON, expire_cursors
@@ -74,7 +78,7 @@ async def test_a_run_whose_cursors_are_forgotten_again_and_again_ends_incomplete
     rig.source.before_page = expire
     assert await rig.read_whole() == f"{CURSOR_EXPIRED}: page 2: HTTP 410"
     assert len(rig.source.asked) == 6
-    assert (await rig.reader.state()).passes == 0
+    assert (await rig.tracked.state()).passes == 0
 
 
 async def test_what_the_api_says_of_a_page_that_it_refuses_is_told_and_its_list_not_read_a_third_time(rig: Rig) -> None:
@@ -87,7 +91,7 @@ async def test_what_the_api_says_of_a_page_that_it_refuses_is_told_and_its_list_
     rig.source.before_page = refuse
     assert await rig.read_whole() == f"{CURSOR_EXPIRED}: page 2: {words}"
     assert len(rig.source.asked) == 5, "two pages, the second once more by the cursor alone, and two pages"
-    failed = (await rig.reader.state()).failed
+    failed = (await rig.tracked.state()).failed
     assert failed is not None
     assert words in failed.problem
 
@@ -102,7 +106,7 @@ async def test_an_unreadable_first_page_makes_the_limit_of_the_whole_run_smaller
     assert await rig.read_whole() == ""
     # Nothing of 200, 50 and 10; a alone; it is not the moment that is bad; so one by one to the end.
     assert rig.source.limits == [200, 50, 10, 1, 200, 1, 1, 1, 1, 1]
-    assert (await rig.reader.state()).passes == 1
+    assert (await rig.tracked.state()).passes == 1
     rig.source.unreadable = set()
     rig.source.limits.clear()
     await rig.read_whole()
@@ -170,7 +174,7 @@ async def test_a_page_that_could_not_be_read_for_a_moment_leaves_the_run_its_lim
     assert long.source.limits == [200, 200, 200, 200, 50, 200, 200, 200]
     said = (await long.statements("reconciled"))[-1]
     assert (said["records"], said["pages"], said["verdict"]) == (1000, 5, "equal")
-    assert (await long.reader.state()).full is not None
+    assert (await long.tracked.state()).full is not None
     assert said["digest"] == (await long.statements("reconciled"))[0]["digest"]
 
 
@@ -181,7 +185,7 @@ async def test_a_record_deep_in_the_list_that_cannot_be_read_alone_ends_the_pass
     for _ in range(2):
         problem = await long.read_whole(after=120)
         assert problem.endswith("GET /v1/packages: too large")
-        assert (await long.reader.state()).confirm_at is None
+        assert (await long.tracked.state()).confirm_at is None
     assert await long.events() == []
 
 
@@ -211,7 +215,7 @@ async def test_a_record_that_cannot_be_read_alone_ends_the_run(rig: Rig) -> None
     del rig.source.records["b"]
     assert await rig.read_whole() == "page 1: GET /v1/packages: not JSON"
     assert rig.source.limits == [200, 50, 10, 1]
-    assert (await rig.reader.state()).confirm_at is None
+    assert (await rig.tracked.state()).confirm_at is None
 
 
 async def test_another_trouble_is_no_reason_for_smaller_pages(rig: Rig) -> None:
@@ -237,65 +241,81 @@ def skewed(page: Page, ahead: float) -> Page:
     return replace(page, received_at=page.received_at - timedelta(seconds=ahead))
 
 
-def walk_over(pages: list[Page]) -> ReadPage:
-    rest = iter(pages)
+@dataclass
+class Listing:
+    """A listing that shows given pages one after the other; each comes to the same in the store.
 
-    async def read_page(cursor: str | None, limit: int) -> tuple[Page, Committed | None]:
-        return next(rest), Committed(PageDiff(), 0)
+    Attributes:
+        asked: The cursor and the limit of each request.
+    """
 
-    return read_page
+    pages: list[Page]
+    committed: Committed = field(default_factory=lambda: Committed(PageDiff(), 0))
+    asked: list[tuple[str | None, int]] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def ask(self, cursor: str | None, limit: int) -> AsyncIterator[Page]:
+        """Yield the next page."""
+        self.asked.append((cursor, limit))
+        yield self.pages[len(self.asked) - 1]
 
 
-def new_walk(kind: RunKind = RunKind.PASS) -> Walk:
-    return Walk(kind, SeenRows(0), began_at=NOON)
+async def read(run: Run, listing: Listing | list[Page]) -> list[Checkpoint]:
+    """Read a run to its end; return the checkpoints that were to be saved."""
+    listing = listing if isinstance(listing, Listing) else Listing(listing)
+    checkpoints = []
+
+    async def save(now: datetime) -> None:
+        checkpoints.append(make_checkpoint(run, now))
+
+    async for shown in run.pages(listing.ask, save):
+        run.take(shown, listing.committed)
+    return checkpoints
+
+
+def new_run(kind: RunKind = RunKind.PASS, *, level: int = 0) -> Run:
+    return Run(RunSummary(kind, SeenRows(0), began_at=NOON), level=level)
 
 
 async def test_a_few_empty_pages_with_a_cursor_are_passed_over() -> None:
-    walk = new_walk()
-    await walk.go(walk_over([page(number, records=()) for number in range(10)] + [page(10, last=True)]))
-    assert (walk.problem, walk.pages, walk.records) == ("", 11, 2)
+    run = new_run()
+    await read(run, [page(number, records=()) for number in range(10)] + [page(10, last=True)])
+    assert (run.problem, run.summary.pages, run.summary.records) == ("", 11, 2)
 
 
 async def test_empty_pages_without_end_are_left() -> None:
-    walk = new_walk()
-    await walk.go(walk_over([page(number, records=()) for number in range(99)]))
-    assert (walk.problem, walk.pages) == ("the API gives empty pages without end", 11)
+    run = new_run()
+    await read(run, [page(number, records=()) for number in range(99)])
+    assert (run.problem, run.summary.pages) == ("the API gives empty pages without end", 11)
 
 
 async def test_one_record_that_comes_again_and_again_is_the_same_page() -> None:
-    walk = new_walk(RunKind.POLL)
-    await walk.go(walk_over([page(number, records=(b"only",)) for number in range(99)]))
-    assert (walk.problem, walk.pages) == ("the API gave the same page twice", 12)
+    run = new_run(RunKind.POLL)
+    await read(run, [page(number, records=(b"only",)) for number in range(99)])
+    assert (run.problem, run.summary.pages) == ("the API gave the same page twice", 12)
 
 
 async def test_pages_of_one_record_may_show_one_again_that_has_moved() -> None:
-    walk = new_walk()
+    run = new_run()
     records = [b"a", b"b", b"b", b"c", b"b", b"d"] * 9
     shown = [(raw if number % 6 else b"%d" % number,) for number, raw in enumerate(records)]
     listing = [page(number, records=raw) for number, raw in enumerate(shown)]
-    await walk.go(walk_over([*listing, page(len(listing), last=True)]))
-    assert walk.problem == ""
+    await read(run, [*listing, page(len(listing), last=True)])
+    assert run.problem == ""
 
 
 async def test_records_that_come_again_and_again_are_more_pages_than_plausible() -> None:
-    walk = new_walk()
+    run = new_run()
     seen = Committed(PageDiff(seen=list(range(1, 201))), 0, range(1, 201))
-    number = 0
-
-    async def read_page(cursor: str | None, limit: int) -> tuple[Page, Committed | None]:
-        nonlocal number
-        number += 1
-        return page(number), seen
-
-    await walk.go(read_page)
-    assert walk.problem == "the API gives more pages than plausible: 2200 records a second time"
+    await read(run, Listing([page(number) for number in range(99)], seen))
+    assert run.problem == "the API gives more pages than plausible: 2200 records a second time"
 
 
 async def test_a_bad_record_makes_a_poll_incomplete_and_the_rest_is_read() -> None:
-    walk = new_walk(RunKind.POLL)
-    walk.bad.append("record 3 of the page: no /id")
-    await walk.go(walk_over([page(0), page(1, last=True)]))
-    assert (walk.problem, walk.pages) == ("record 3 of the page: no /id", 2)
+    run = new_run(RunKind.POLL)
+    run.summary.bad.append("record 3 of the page: no /id")
+    await read(run, [page(0), page(1, last=True)])
+    assert (run.problem, run.summary.pages) == ("record 3 of the page: no /id", 2)
 
 
 @pytest.mark.parametrize(
@@ -305,54 +325,34 @@ async def test_a_bad_record_makes_a_poll_incomplete_and_the_rest_is_read() -> No
 async def test_how_far_a_pass_has_come_is_saved_every_hundred_pages_or_thirty_seconds(
     pages: int, seconds: float, saved: int
 ) -> None:
-    checkpoints = []
-
-    async def save(checkpoint: Checkpoint) -> None:
-        checkpoints.append(checkpoint)
-
-    walk = new_walk()
+    run = new_run()
     listing = [page(number, seconds=number * seconds) for number in range(pages)]
-    await walk.go(walk_over([*listing, page(pages, last=True, seconds=pages * seconds)]), save)
+    checkpoints = await read(run, [*listing, page(pages, last=True, seconds=pages * seconds)])
     assert len(checkpoints) == saved
 
 
-async def test_a_walk_goes_on_where_its_checkpoint_left_it() -> None:
-    checkpoints = []
-
-    async def save(checkpoint: Checkpoint) -> None:
-        checkpoints.append(checkpoint)
-
-    walk = Walk(RunKind.PASS, SeenRows(0), began_at=NOON, level=2)
-    walk.tally = replace(walk.tally, created=3, missed=1)
-    walk.newest = NOON
-    await walk.go(walk_over([page(number) for number in range(100)] + [page(100, last=True)]), save)
-    again = Walk.resume(checkpoints[0])
-    asked = []
-
-    async def read_page(cursor: str | None, limit: int) -> tuple[Page, Committed | None]:
-        asked.append((cursor, limit))
-        return page(100, last=True), Committed(PageDiff(), 0)
-
-    await again.go(read_page)
-    assert asked == [("99", 10)]
-    for name in ("kind", "began_at", "asked_at", "pages", "records", "events", "tally", "newest", "problem"):
-        assert getattr(again, name) == getattr(walk, name), name
+async def test_a_pass_goes_on_where_its_checkpoint_left_it() -> None:
+    run = new_run(level=2)
+    run.summary.tally = replace(run.summary.tally, created=3, missed=1)
+    run.summary.newest = NOON
+    checkpoints = await read(run, [page(number) for number in range(100)] + [page(100, last=True)])
+    again, listing = resume(checkpoints[0]), Listing([page(100, last=True)])
+    await read(again, listing)
+    assert listing.asked == [("99", 10)]
+    assert again.problem == run.problem
+    for name in ("kind", "began_at", "asked_at", "pages", "records", "events", "tally", "newest"):
+        assert getattr(again.summary, name) == getattr(run.summary, name), name
 
 
 @pytest.mark.parametrize("ahead", [-3600, 0, 3600])
-async def test_a_walk_knows_when_it_asked_by_our_clock_although_that_was_set_before_it_went_on(ahead: float) -> None:
-    checkpoints = []
-
-    async def save(checkpoint: Checkpoint) -> None:
-        checkpoints.append(checkpoint)
-
-    walk = new_walk()
-    assert walk.sent_at is None
-    await walk.go(walk_over([page(number) for number in range(100)] + [page(100, last=True)]), save)
-    assert walk.sent_at == NOON
-    again = Walk.resume(checkpoints[0])
-    await again.go(walk_over([skewed(page(100, last=True, seconds=60), ahead)]))
-    assert again.sent_at == NOON - timedelta(seconds=ahead)
+async def test_a_pass_knows_when_it_asked_by_our_clock_although_that_was_set_before_it_went_on(ahead: float) -> None:
+    run = new_run()
+    assert run.summary.sent_at is None
+    checkpoints = await read(run, [page(number) for number in range(100)] + [page(100, last=True)])
+    assert run.summary.sent_at == NOON
+    again = resume(checkpoints[0])
+    await read(again, [skewed(page(100, last=True, seconds=60), ahead)])
+    assert again.summary.sent_at == NOON - timedelta(seconds=ahead)
 
 
 @pytest.mark.parametrize(
@@ -362,63 +362,47 @@ async def test_a_walk_knows_when_it_asked_by_our_clock_although_that_was_set_bef
 def test_more_than_three_collisions_and_a_quarter_of_the_records_end_a_run_and_one_proves_no_key(
     collisions: int, records: int, *, ends: bool, proves: bool
 ) -> None:
-    walk = Walk(RunKind.PASS, SeenRows(0), collisions=collisions, records=records)
-    assert (walk.is_colliding, walk.is_unambiguous) == (ends, proves)
+    summary = RunSummary(RunKind.PASS, SeenRows(0), collisions=collisions, records=records)
+    assert (summary.is_colliding, summary.is_unambiguous) == (ends, proves)
 
 
 @pytest.mark.parametrize(("repeated", "unsteady"), [(1, False), (2, True)])
 def test_a_pass_that_shows_more_than_one_record_in_a_hundred_twice_has_no_order(
     repeated: int, *, unsteady: bool
 ) -> None:
-    walk = Walk(RunKind.PASS, SeenRows(0), records=101, tally=Tally(repeated=repeated))
-    assert walk.is_unsteady is unsteady
+    summary = RunSummary(RunKind.PASS, SeenRows(0), records=101, tally=Tally(repeated=repeated))
+    assert summary.is_unsteady is unsteady
 
 
-async def test_a_walk_that_goes_on_knows_which_rows_it_showed_and_not_those_that_others_did() -> None:
-    checkpoints = []
-
-    async def save(checkpoint: Checkpoint) -> None:
-        checkpoints.append(replace(checkpoint, seen=watched))
-
+async def test_a_pass_that_goes_on_knows_which_rows_it_showed_and_not_those_that_others_did() -> None:
     watched = SeenRows(9)
     watched.add([1, 2])
-    walk = Walk(RunKind.PASS, SeenRows(9), began_at=NOON)
-    shown = Committed(PageDiff(seen=[1]), 0)
-
-    async def read_page(cursor: str | None, limit: int) -> tuple[Page, Committed | None]:
-        return page(int(cursor or -1) + 1, last=cursor == "99"), shown if cursor is None else Committed(PageDiff(), 0)
-
-    await walk.go(read_page, save)
-    again = Walk.resume(checkpoints[0])
-
-    async def read_on(cursor: str | None, limit: int) -> tuple[Page, Committed | None]:
-        return page(100, last=True), Committed(PageDiff(seen=[1, 2]), 0)
-
-    await again.go(read_on)
-    assert again.tally.repeated == 1
+    run = Run(RunSummary(RunKind.PASS, SeenRows(9), began_at=NOON))
+    pages = [page(number) for number in range(100)] + [page(100, last=True)]
+    checkpoint = (await read(run, Listing(pages, Committed(PageDiff(seen=[1]), 0))))[0]
+    again = resume(replace(checkpoint, seen=watched))
+    before = again.summary.tally.repeated
+    await read(again, Listing([page(100, last=True)], Committed(PageDiff(seen=[1, 2]), 0)))
+    assert again.summary.tally.repeated == before + 1
 
 
 @pytest.mark.parametrize("walk", [b"", b"[", b"{}", b'{"pages": "many"}'])
 def test_a_checkpoint_that_cannot_be_read_is_refused(walk: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        Walk.resume(Checkpoint("7", walk, SeenRows(0), SeenRows(0), NOON))
+        resume(Checkpoint("7", walk, SeenRows(0), SeenRows(0), NOON))
 
 
 async def test_the_checkpoint_of_a_dockbell_that_counts_other_things_is_refused() -> None:
-    checkpoints = []
-
-    async def save(checkpoint: Checkpoint) -> None:
-        checkpoints.append(checkpoint)
-
-    await new_walk().go(walk_over([page(number) for number in range(100)] + [page(100, last=True)]), save)
+    checkpoints = await read(new_run(), [page(number) for number in range(100)] + [page(100, last=True)])
     walk = checkpoints[0].walk.replace(b'"silent"', b'"unheard_of"')
     with pytest.raises(ValueError, match="counts what this dockbell does not know"):
-        Walk.resume(replace(checkpoints[0], walk=walk))
+        resume(replace(checkpoints[0], walk=walk))
 
 
 async def test_the_last_record_of_a_run_is_one_that_can_be_read(rig: Rig) -> None:
     rig.restart(key="/id")
     rig.spoil(lambda page: replace(page, records=(*page.records, b'{"id": "z", "n": NaN}', b"[1]")))
-    report = await rig.reader.read_run(RunKind.PASS)
-    assert report.walk.last_record is not None
-    assert rig.reader.detector.identify(report.walk.last_record).text == "e"
+    run = await begin_run(rig.tracked, RunKind.PASS)
+    await read_run(rig.tracked, run)
+    assert run.summary.last_record is not None
+    assert rig.tracked.detector.identify(run.summary.last_record).text == "e"

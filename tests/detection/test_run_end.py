@@ -58,7 +58,7 @@ async def test_a_pass_whose_last_page_was_cut_deletes_nothing(rig: Rig) -> None:
     asked = len(rig.source.asked)
     cut(rig, lambda number, _: number == asked + 3)
     assert await rig.read_whole() == ""
-    state = await rig.reader.state()
+    state = await rig.tracked.state()
     assert state.full is not None
     assert (state.full.records, state.full.pages, state.full.tally.repeated, state.held) == (998, 5, 0, 0)
     assert len(rig.source.asked) == asked + 6
@@ -68,7 +68,7 @@ async def test_an_honest_list_that_ends_at_a_full_page_is_complete(rig: Rig) -> 
     fill(rig, 200)
     assert await rig.read_whole() == ""
     assert rig.source.limits == [200, 199, 199]
-    state = await rig.reader.state()
+    state = await rig.tracked.state()
     assert state.full is not None
     assert (state.full.records, state.full.tally.repeated) == (200, 0)
     fill(rig, 400)
@@ -100,17 +100,17 @@ async def test_a_page_is_full_that_has_as_many_records_as_the_api_ever_gave(rig:
 
 async def test_an_api_that_never_shows_more_than_it_is_asked_for_is_named_and_proves_nothing(rig: Rig) -> None:
     await rig.read_whole()
-    before = (await rig.reader.state()).progress.watermark
+    before = (await rig.tracked.state()).progress.watermark
     rig.clock.pass_(100)
     fill(rig, 998)
     cut(rig, lambda *_: True)
     problem = "the API ends the list at 200 records when asked for as many, and at 199 likewise"
     assert await rig.poll() == problem
-    assert (await rig.reader.state()).progress.watermark == before
+    assert (await rig.tracked.state()).progress.watermark == before
     assert len(await rig.events()) == 200
-    passes = (await rig.reader.state()).passes
+    passes = (await rig.tracked.state()).passes
     assert await rig.read_whole() == problem
-    assert (await rig.reader.state()).passes == passes
+    assert (await rig.tracked.state()).passes == passes
 
 
 async def test_an_api_that_takes_no_limit_is_believed_when_it_says_the_same_twice(rig: Rig) -> None:

@@ -75,7 +75,7 @@ async def test_what_is_dropped_from_the_start_reaches_no_file(tmp_path: Path) ->
         assert update["after"]["recipient"] == {"name": "N"}
         assert [op["path"] for op in update["patch"]] == ["/status", "/updated_at"]
         assert find(rig) == []
-        assert (await rig.reader.state()).cleaning == ()
+        assert (await rig.tracked.state()).cleaning == ()
 
 
 async def test_a_change_of_what_is_dropped_is_none(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ async def test_a_detail_comes_without_what_is_dropped(tmp_path: Path) -> None:
         await rig.read_whole()
         put(rig, "a", "packed")
         await rig.poll()
-        await DetailFetcher(rig.reader).run_once()
+        await DetailFetcher(rig.tracked).run_once()
         (update,) = await rig.bodies()
         assert update["after"]["packages"] == [{"n": 1}]
         assert find(rig) == []
@@ -111,7 +111,7 @@ async def test_a_record_that_cannot_be_read_is_in_quarantine_without_its_text(tm
         rig.spoil(spoil)
         for _ in range(2):
             await rig.read_whole()
-            assert (await rig.reader.state()).quarantined == len(bad)
+            assert (await rig.tracked.state()).quarantined == len(bad)
         assert find(rig) == []
         stored = b"".join(digest + body for digest, body in rows(rig, "SELECT digest, body FROM quarantine"))
         for raw in bad:
@@ -137,7 +137,7 @@ async def test_what_was_stored_before_is_cleaned_without_an_event(rig: Rig) -> N
     assert find(rig) == [MAIL, PHONE]
     written = await rig.events()
     rig.restart(**DROP)
-    assert set((await rig.reader.state()).cleaning) == set(DROP["drop"])
+    assert set((await rig.tracked.state()).cleaning) == set(DROP["drop"])
     assert await rig.delay() == 0
     await rig.read_whole()
     assert find(rig) == []
@@ -145,7 +145,7 @@ async def test_what_was_stored_before_is_cleaned_without_an_event(rig: Rig) -> N
     assert await rig.statements("rebaselined") == []
     (cleaned,) = [fact for fact in rig.ear.facts if isinstance(fact, FeedCleaned)]
     assert str(cleaned) == "main/packages: /packages/*/phone, /recipient/email dropped from 5 records and 1 event"
-    state = await rig.reader.state()
+    state = await rig.tracked.state()
     assert (state.cleaning, set(state.dropped)) == ((), set(DROP["drop"]))
     (update,) = await rig.bodies()
     assert update["before"]["recipient"] == update["after"]["recipient"] == {"name": "N"}
@@ -202,7 +202,7 @@ async def test_a_cleaning_goes_on_until_no_trace_is_left(rig: Rig, monkeypatch: 
         began = time.monotonic()
         await rig.read_whole()
         assert time.monotonic() - began < 10, "the others wait meanwhile to write"
-        assert set((await rig.reader.state()).cleaning) == set(DROP["drop"])
+        assert set((await rig.tracked.state()).cleaning) == set(DROP["drop"])
         assert find(rig) == [MAIL, PHONE]
         pauses = [await rig.delay()]
         for _ in range(2):
@@ -212,7 +212,7 @@ async def test_a_cleaning_goes_on_until_no_trace_is_left(rig: Rig, monkeypatch: 
         backup.execute("COMMIT")
     await rig.read_whole()
     assert find(rig) == []
-    assert ((await rig.reader.state()).cleaning, await rig.delay()) == ((), 86_400)
+    assert ((await rig.tracked.state()).cleaning, await rig.delay()) == ((), 86_400)
     problems = [fact.problem for fact in rig.ear.facts if isinstance(fact, FeedCleaned)]
     assert problems == ["the log beside the store cannot be emptied while somebody reads"] * 3 + [""]
 
@@ -221,12 +221,12 @@ async def test_a_store_too_large_for_a_daemon_is_clean_once_nobody_waits_for_it(
     rig.restart(**DROP)
     rig.reconciler.rewrite_most = 4096
     await rig.read_whole()
-    assert set((await rig.reader.state()).cleaning) == set(DROP["drop"])
+    assert set((await rig.tracked.state()).cleaning) == set(DROP["drop"])
     rig.restart()
     rig.reconciler.rewrite_most = None
     assert await rig.delay() == 0
     await rig.read_whole()
-    assert (await rig.reader.state()).cleaning == ()
+    assert (await rig.tracked.state()).cleaning == ()
     (first, second) = [fact for fact in rig.ear.facts if isinstance(fact, FeedCleaned)]
     assert "too much to write it anew unless the daemon is stopped" in str(first)
     assert second.problem == ""
@@ -241,7 +241,7 @@ async def test_what_is_no_longer_dropped_comes_back_without_events(rig: Rig) -> 
     assert await rig.events() == []
     assert [each["parts"] for each in await rig.statements("rebaselined")] == [["drop"]]
     rig.restart(**DROP)  # it may be stored by now
-    assert (await rig.reader.state()).cleaning == ("/recipient/email",)
+    assert (await rig.tracked.state()).cleaning == ("/recipient/email",)
     await rig.read_whole()
     assert find(rig) == []
     assert await rig.events() == []

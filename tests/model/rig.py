@@ -17,8 +17,8 @@ from dockbell.admin.purging import purge_record
 from dockbell.config import ResourceSettings
 from dockbell.core.comparing.page_diff import UNDECIDED
 from dockbell.core.model import RESOURCES, Event, Feed
+from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.poller import Poller
-from dockbell.detection.reader import Reader
 from dockbell.detection.reconciler import Reconciler
 from dockbell.ports import FeedState
 from dockbell.stores.sqlite import SqliteStore
@@ -95,7 +95,7 @@ class Rig:
         self._store = await SqliteStore.open(self.file, now=self.api.clock)
         store, source = Fused(self._store, self.fuse), Fused(self.api, self.fuse)
         telemetry = Telemetry(self.facts.append)
-        self.reader = Reader(
+        self.tracked = TrackedFeed(
             self.feed,
             self._settings,
             name="acme",
@@ -107,8 +107,8 @@ class Rig:
             steady=self.api.clock.steady,
             next_time=_next_time,
         )
-        self.poller = Poller(self.reader)
-        self.reconciler = Reconciler(self.reader)
+        self.poller = Poller(self.tracked)
+        self.reconciler = Reconciler(self.tracked)
 
     async def stop(self) -> None:
         """Close the store, as the program does when it ends."""
@@ -154,9 +154,9 @@ class Rig:
 
     async def purge(self, key: str) -> None:
         """Erase what is stored of a record of the model, as the program does when an operator says so."""
-        await self.reader.state()
+        await self.tracked.state()
         await purge_record(self._store, self.feed, self.text(key), name="acme")
-        await self.reader.reload()
+        await self.tracked.reload()
 
     # What is to be seen of it -----------------------------------------------------------------------------------------
 
@@ -166,8 +166,8 @@ class Rig:
 
     async def is_provisional(self) -> bool:
         """Return whether nothing is published yet: the key was learned, and is neither the own id nor proven."""
-        await self.reader.state()
-        return self.reader.is_withholding
+        await self.tracked.state()
+        return self.tracked.is_withholding
 
     async def events(self, after: int = 0) -> list[Event]:
         """Return the events after a sequence."""

@@ -25,8 +25,8 @@ from dockbell.core.model import RESOURCES, Feed
 from dockbell.delivery.notifier import Notifier
 from dockbell.delivery.relay import Relay
 from dockbell.detection.detail_fetcher import DetailFetcher
+from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.poller import Poller
-from dockbell.detection.reader import Reader
 from dockbell.detection.reconciler import Reconciler
 from dockbell.errors import ConfigError
 from dockbell.ports import Sink, Store
@@ -84,13 +84,13 @@ class Agents:
         self.config = config
         self.store = store
         self.telemetry = telemetry
-        self.readers: dict[Feed, Reader] = {}
+        self.feeds: dict[Feed, TrackedFeed] = {}
         self.pollers: dict[Feed, Poller] = {}
         self.reconcilers: dict[Feed, Reconciler] = {}
         self.detail_fetchers: dict[Feed, DetailFetcher] = {}
         self.relays: dict[str, Relay] = {}
         self.notifier = Notifier(store, telemetry, name=config.name, now=opening.now)
-        self.command_runner = CommandRunner(store, self.reconcilers, self.readers, telemetry, name=config.name)
+        self.command_runner = CommandRunner(store, self.reconcilers, self.feeds, telemetry, name=config.name)
         self.janitor = self._make_janitor(config)
         self._configured = frozenset(_list_feeds(config))
         self._clients: dict[str, InventoryClient] = {}
@@ -170,7 +170,7 @@ class Agents:
 
     async def _make_feed(self, feed: Feed, recipe: FeedRecipe) -> None:
         source, settings = recipe
-        reader = Reader(
+        tracked = TrackedFeed(
             feed,
             settings,
             name=self.config.name,
@@ -182,17 +182,17 @@ class Agents:
             steady=opening.steady,
             next_time=next_time,
         )
-        await reader.state()
-        self.readers[feed] = reader
-        self.reconcilers[feed] = Reconciler(reader)
+        await tracked.state()
+        self.feeds[feed] = tracked
+        self.reconcilers[feed] = Reconciler(tracked)
         if RESOURCES[feed.resource].polled:
-            self.pollers[feed] = Poller(reader)
-        if reader.resource.addressable:
-            self.detail_fetchers[feed] = DetailFetcher(reader)
+            self.pollers[feed] = Poller(tracked)
+        if tracked.resource.addressable:
+            self.detail_fetchers[feed] = DetailFetcher(tracked)
         self._feed_recipes[feed] = recipe
 
     def _forget_feed(self, feed: Feed) -> None:
-        del self.readers[feed], self.reconcilers[feed], self._feed_recipes[feed]
+        del self.feeds[feed], self.reconcilers[feed], self._feed_recipes[feed]
         self.pollers.pop(feed, None)
         self.detail_fetchers.pop(feed, None)
 

@@ -11,7 +11,7 @@ from dockbell.admin.purging import purge_record
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.model import Feed
-from dockbell.detection.reader import Reader
+from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.reconciler import Reconciler
 from dockbell.errors import DockbellError, StoreError, StoreUnavailable, is_due_to
 from dockbell.ports import REWRITE_MOST, Alarm, Command, CommandKind, CommandOutcome, Store
@@ -40,7 +40,7 @@ class CommandRunner:
         self,
         store: Store,
         reconcilers: Mapping[Feed, Reconciler],
-        readers: Mapping[Feed, Reader],
+        feeds: Mapping[Feed, TrackedFeed],
         telemetry: Telemetry,
         *,
         name: str = "dockbell",
@@ -48,7 +48,7 @@ class CommandRunner:
         self._name = name
         self._store = store
         self._reconcilers = reconcilers
-        self._readers = readers
+        self._feeds = feeds
         self._telemetry = telemetry
         self._busy: dict[int, _Errand] = {}
 
@@ -99,8 +99,8 @@ class CommandRunner:
                 outcome = await (reload or _reload_nothing)()
             elif command.kind is CommandKind.PURGE and command.feed is not None:
                 outcome = await self._purge(command.feed, command.key)
-            elif command.feed is not None and command.feed in self._readers:
-                outcome = await self._do(command.kind, self._readers[command.feed], self._reconcilers[command.feed])
+            elif command.feed is not None and command.feed in self._feeds:
+                outcome = await self._do(command.kind, self._feeds[command.feed], self._reconcilers[command.feed])
             else:
                 outcome = CommandOutcome("failed", detail="the feed is not configured")
         except Exception as error:  # noqa: BLE001  # whatever it is, other wishes are seen to
@@ -119,28 +119,28 @@ class CommandRunner:
 
     async def _purge(self, feed: Feed, key: str) -> CommandOutcome:
         outcome = await purge_record(self._store, feed, key, name=self._name, rewrite_most=REWRITE_MOST)
-        if feed in self._readers:
-            await self._readers[feed].reload()
+        if feed in self._feeds:
+            await self._feeds[feed].reload()
             await self._reconcilers[feed].look()
         return outcome
 
-    async def _do(self, kind: CommandKind, reader: Reader, reconciler: Reconciler) -> CommandOutcome:
+    async def _do(self, kind: CommandKind, tracked: TrackedFeed, reconciler: Reconciler) -> CommandOutcome:
         match kind:
             case CommandKind.RECONCILE:
                 return await reconcile(reconciler)
             case CommandKind.APPROVE:
                 return await reconcile(reconciler, approve=True)
             case CommandKind.REJECT:
-                state = await reader.state()
+                state = await tracked.state()
                 rows = await self._store.find_suspected(state.id) if state.held else ()
                 await self._store.keep(state.id, rows, Finding.KEPT, ignored_until_seen=True)
-                await reader.reload()
+                await tracked.reload()
                 await reconciler.look()
                 return CommandOutcome("complete", detail=f"{len(rows)} records are kept until they are seen again")
             case _:
                 decision = Decision.ABSORB if kind is CommandKind.ABSORB else Decision.PUBLISH
-                await self._store.decide_drift((await reader.state()).id, decision)
-                await reader.reload()
+                await self._store.decide_drift((await tracked.state()).id, decision)
+                await tracked.reload()
                 return await reconcile(reconciler)
 
 

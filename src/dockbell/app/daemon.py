@@ -119,7 +119,7 @@ class Daemon:
                     self._detecting.start_soon(self._reload_whenever, reloads)
                     self._detecting.start_soon(self._shared_status.run)
                     self._detecting.start_soon(self._supervisor.watch, self._look)
-                    self._telemetry.emit(Started(agents.config.name, len(agents.readers), tuple(agents.relays)))
+                    self._telemetry.emit(Started(agents.config.name, len(agents.feeds), tuple(agents.relays)))
                     self._supervisor.ready(self._describe())
                     await stop.wait()
                     self._detecting.cancel_scope.cancel()
@@ -191,9 +191,9 @@ class Daemon:
                     left = agents.find_changes(config)
         finally:
             self._start_missing()
-            self._recent.keep(agents.readers, agents.relays)
+            self._recent.keep(agents.feeds, agents.relays)
             if self._metrics is not None:
-                self._metrics.expect(agents.readers, agents.relays)
+                self._metrics.expect(agents.feeds, agents.relays)
         return changes
 
     async def _end(self, changes: Changes, config: Config, *, moves: bool) -> None:
@@ -216,7 +216,7 @@ class Daemon:
 
     def _start_missing(self) -> None:
         """Begin the work of all that have none."""
-        for feed in self._crew.readers:
+        for feed in self._crew.feeds:
             if feed not in self._feeds:
                 self._feeds[feed] = AgentTask(self._detecting, partial(self._read, feed))
         for name, relay in self._crew.relays.items():
@@ -238,10 +238,10 @@ class Daemon:
                     agents.reconcilers[feed].run, stack.enter_context(self._scheduler.alarm(f"pass {feed}"))
                 )
                 if feed in agents.pollers:
-                    settings = agents.readers[feed].settings
+                    settings = agents.feeds[feed].settings
                     group.start_soon(agents.pollers[feed].run, repeat("poll", settings.schedule))
                     group.start_soon(agents.pollers[feed].run_trailing, repeat("trail", trailing_every(settings)))
-                if agents.readers[feed].resource.addressable:
+                if agents.feeds[feed].resource.addressable:
                     group.start_soon(agents.reconcilers[feed].absence_check.run)
                 if feed in agents.detail_fetchers:
                     group.start_soon(agents.detail_fetchers[feed].run)
@@ -315,7 +315,7 @@ class Daemon:
 
             self._metrics = Metrics()
             self._telemetry.listen(self._metrics.hear)
-            self._metrics.expect(self._crew.readers, self._crew.relays)
+            self._metrics.expect(self._crew.feeds, self._crew.relays)
         return self._metrics
 
     def _serve(self, opened: _OpenSite | None, settings: WebSettings | None) -> None:
@@ -367,7 +367,7 @@ class Daemon:
             await read_store.aclose()
 
     def _describe(self) -> str:
-        return f"{len(self._crew.readers)} feeds, {len(self._crew.relays)} sinks"
+        return f"{len(self._crew.feeds)} feeds, {len(self._crew.relays)} sinks"
 
 
 async def run(

@@ -31,7 +31,7 @@ async def run_once(config: Config, telemetry: Telemetry) -> bool:
         for reconciler in agents.reconcilers.values():
             reconciler.rewrite_most = None  # nobody waits but who called
         async with anyio.create_task_group() as group:
-            for feed in agents.readers:
+            for feed in agents.feeds:
                 group.start_soon(_read_once, agents, feed, read)
         await agents.notifier.finish()  # before the deliveries: what reading gave to tell goes with them
         settled: list[bool] = []
@@ -86,7 +86,7 @@ async def _read_once(agents: Agents, feed: Feed, read: list[bool]) -> None:
         return next((run for run in runs if run is not None), None)
 
     complete: list[bool] = []
-    await run_guarded(agents.readers[feed], read_feed, pause=False)
+    await run_guarded(agents.feeds[feed], read_feed, pause=False)
     read.append(bool(complete) and complete[0])
 
 

@@ -24,7 +24,7 @@ import anyio
 from dockbell.core.comparing.deletion import NotDeleted, decide_deletion
 from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.model import ChangeKind, DeletionReason, Urgency
-from dockbell.detection.reader import Reader
+from dockbell.detection.feed import TrackedFeed
 from dockbell.errors import SourceError
 from dockbell.ports import Bell
 from dockbell.telemetry import ChangesStored
@@ -65,9 +65,9 @@ class Suspects:
 class AbsenceCheck:
     """Asks for the absent records of one feed."""
 
-    def __init__(self, reader: Reader, decided: Callable[[], None]) -> None:
+    def __init__(self, feed: TrackedFeed, decided: Callable[[], None]) -> None:
         """Set for which feed; ``decided`` is called when nothing is left to be confirmed by another pass."""
-        self._reader = reader
+        self._feed = feed
         self._decided = decided
         self._suspects: Suspects | None = None
         self._news = Bell()
@@ -77,13 +77,13 @@ class AbsenceCheck:
         """Ask whenever there is something to ask for, until cancelled."""
         while True:
             seen = self._news.rings
-            await self._reader.store.recovered()
+            await self._feed.store.recovered()
             pause = _RETRY_SECONDS
             try:
                 if not await self.run_once():
                     pause = _LOOK_SECONDS
             except Exception as error:  # noqa: BLE001  # whatever it is, the next pass finds out the same
-                self._reader.telemetry.emit_failure(f"{self._reader.feed} inquiry", error)
+                self._feed.telemetry.emit_failure(f"{self._feed.feed} inquiry", error)
             with anyio.move_on_after(math.inf if self._suspects is None else pause):
                 await self._news.wait(seen)
 
@@ -94,7 +94,7 @@ class AbsenceCheck:
 
     async def run_once(self) -> bool:
         """Ask once for all whose time has come; return whether usable answers were lacking."""
-        suspects, store, failed = self._suspects, self._reader.store, False
+        suspects, store, failed = self._suspects, self._feed.store, False
         if suspects is None:
             return False
         due = await self._find_due(suspects)
@@ -111,19 +111,19 @@ class AbsenceCheck:
         if not suspects.rows and suspects is self._suspects:
             self._suspects = None
             if suspects.is_all and await store.end_suspicion(suspects.feed_id):
-                await self._reader.reload()
+                await self._feed.reload()
                 self._decided()
         return failed
 
     async def _find_due(self, suspects: Suspects) -> list[int]:
         """Return what may be asked for now; what was not found is asked for again when its time has come."""
-        reader = self._reader
-        window = reader.settings.stale_window
-        missing = await self._reader.store.find_missing(suspects.rows)
+        feed = self._feed
+        window = feed.settings.stale_window
+        missing = await self._feed.store.find_missing(suspects.rows)
         return [
             row
             for row, since in missing.items()
-            if since is None or row in suspects.confirmed or reader.age(since) >= window
+            if since is None or row in suspects.confirmed or feed.clocks.age(since) >= window
         ]
 
     async def ask(
@@ -133,8 +133,8 @@ class AbsenceCheck:
 
         An answer of "not found" is believed only while a record that the list has just shown is found in the same way.
         """
-        reader = self._reader
-        bodies = await reader.store.read_bodies(rows)
+        feed = self._feed
+        bodies = await feed.store.read_bodies(rows)
         there: dict[int, bool | None] = {}
         with suppress(SourceError):  # the next round, or the next pass, will tell
             for row in rows:
@@ -142,18 +142,18 @@ class AbsenceCheck:
                     there[row] = None  # purged since: there is nothing to ask for, and nothing to delete
                     continue
                 if self._controlled is None or anyio.current_time() - self._controlled > _CONTROL_HOLDS.total_seconds():
-                    if not await reader.look_up(control, urgency):
+                    if not await feed.fetcher.is_there(feed.detector, control, urgency):
                         break
                     self._controlled = anyio.current_time()
-                there[row] = await reader.look_up(bodies[row], urgency)
+                there[row] = await feed.fetcher.is_there(feed.detector, bodies[row], urgency)
         return there
 
     async def settle(self, suspects: Suspects, answers: dict[int, bool | None]) -> int:
         """Store what answers came to; return how many records were deleted."""
-        reader = self._reader
-        missing = await reader.store.find_missing([*answers])
-        window = reader.settings.stale_window
-        under_query = bool(reader.settings.query)
+        feed = self._feed
+        missing = await feed.store.find_missing([*answers])
+        window = feed.settings.stale_window
+        under_query = bool(feed.settings.query)
         gone: dict[DeletionReason, list[int]] = {reason: [] for reason in DeletionReason}
         there, found, not_found, decided = [], [], [], set(answers)
         for row, answer in answers.items():
@@ -161,7 +161,7 @@ class AbsenceCheck:
             verdict = decide_deletion(
                 answer,
                 confirmed=row in suspects.confirmed,
-                repeated=since is not None and reader.age(since) >= window,
+                repeated=since is not None and feed.clocks.age(since) >= window,
                 under_query=under_query,
             )
             if verdict is NotDeleted.THERE:
@@ -172,10 +172,10 @@ class AbsenceCheck:
                 not_found.append(row)
             elif answer and not under_query:
                 found.append(row)
-        await reader.store.keep(suspects.feed_id, there, Finding.THERE, ignored_until_seen=True)
+        await feed.store.keep(suspects.feed_id, there, Finding.THERE, ignored_until_seen=True)
         if found:
-            await reader.store.note_found(found)
-        await reader.store.note_missing(not_found)
+            await feed.store.note_found(found)
+        await feed.store.note_missing(not_found)
         if suspects.may_delete:
             decided.difference_update(not_found)  # they are asked for again; of the others the next pass will tell
         suspects.rows = [row for row in suspects.rows if row not in decided]
@@ -183,13 +183,13 @@ class AbsenceCheck:
 
     async def delete_records(self, suspects: Suspects, rows: Sequence[int], reason: DeletionReason) -> int:
         """Delete rows; return how many were not seen again meanwhile."""
-        reader, deleted = self._reader, 0
+        feed, deleted = self._feed, 0
         for start in range(0, len(rows), _DELETED_AT_ONCE):
             some = rows[start : start + _DELETED_AT_ONCE]
-            detector = partial(reader.detector.deletion, until=suspects.until, now=reader.now(), reason=reason)
-            deleted += await reader.store.delete_records(suspects.feed_id, some, detector, reader.compose)
+            detector = partial(feed.detector.deletion, until=suspects.until, now=feed.clocks.now(), reason=reason)
+            deleted += await feed.store.delete_records(suspects.feed_id, some, detector, feed.compose)
         left = {*rows}
         suspects.rows = [row for row in suspects.rows if row not in left]
         if deleted:
-            reader.telemetry.emit(ChangesStored(reader.feed, {ChangeKind.DELETED: deleted}))
+            feed.telemetry.emit(ChangesStored(feed.feed, {ChangeKind.DELETED: deleted}))
         return deleted

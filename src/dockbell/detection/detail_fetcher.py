@@ -17,8 +17,8 @@ import anyio
 
 from dockbell.core.comparing.page_diff import Pending
 from dockbell.core.document import decode
-from dockbell.core.model import Change, Urgency
-from dockbell.detection.reader import Reader
+from dockbell.core.model import Change
+from dockbell.detection.feed import TrackedFeed
 from dockbell.errors import SourceError
 from dockbell.ports import Awaited
 from dockbell.telemetry import ChangesStored
@@ -33,29 +33,29 @@ _LOOK_SECONDS: Final = 30
 class DetailFetcher:
     """Completes the changes of one feed."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, feed: TrackedFeed) -> None:
+        self._feed = feed
 
     async def run(self) -> None:
         """Complete changes as they come, until cancelled."""
         while True:
-            seen = self._reader.awaited.rings
-            await self._reader.store.recovered()  # else details would be asked for in vain
+            seen = self._feed.awaited.rings
+            await self._feed.store.recovered()  # else details would be asked for in vain
             try:
                 waits = await self.run_once()
             except Exception as error:  # noqa: BLE001  # whatever it is, the queue is kept, and so will this one go on
-                self._reader.telemetry.emit_failure(f"{self._reader.feed} detail", error)
+                self._feed.telemetry.emit_failure(f"{self._feed.feed} detail", error)
                 waits = True
             if waits:
                 await anyio.sleep(_PAUSE_SECONDS)
                 continue
             with anyio.move_on_after(_LOOK_SECONDS):
-                await self._reader.awaited.wait(seen)
+                await self._feed.awaited.wait(seen)
 
     async def run_once(self) -> bool:
         """Complete what waits; return whether something still does, because its detail did not come."""
-        reader = self._reader
-        state = await reader.state()
+        feed = self._feed
+        state = await feed.state()
         if state.shape is None:
             return False  # the feed is read differently from now on, and has not met a record yet
         failed: set[int] = set()  # each is asked for once a round: what fails must not eat up the budget
@@ -64,35 +64,35 @@ class DetailFetcher:
             awaited = await self._find_next(state.id, failed)
             if awaited is None or failures == _FAILURES_MOST:
                 return True
-            detail = await self._ask_for(awaited.pending.raw, within=reader.settings.detail_timeout - oldest)
+            detail = await self._ask_for(awaited.pending.raw, within=feed.settings.detail_timeout - oldest)
             if detail is None:
                 failures += 1
                 failed.add(awaited.row)
-                await reader.store.postpone(awaited.row)
+                await feed.store.postpone(awaited.row)
                 continue
             failures = 0
             completed: list[Change] = []
             detector, listed = self._judge_with(detail, completed), awaited.pending.raw
-            await reader.store.complete(state.id, awaited.row, detector, reader.compose, listed=listed)
-            self._tell(completed, reader.age(awaited.queued_at))
+            await feed.store.complete(state.id, awaited.row, detector, feed.compose, listed=listed)
+            self._tell(completed, feed.clocks.age(awaited.queued_at))
         return False
 
     async def _find_next(self, feed_id: int, failed: Collection[int]) -> Awaited | None:
         """Return the next change to complete, apart from those whose details did not come; None when there is none."""
-        awaited = await self._reader.store.load_awaited(feed_id, 1 + len(failed))
+        awaited = await self._feed.store.load_awaited(feed_id, 1 + len(failed))
         return next((each for each in awaited if each.row not in failed), None)
 
     async def _complete_overdue(self, feed_id: int) -> timedelta | None:
         """Publish what has waited too long as it is; return how long the oldest waits that is left, if any is."""
-        reader, most = self._reader, self._reader.settings.detail_timeout
+        feed, most = self._feed, self._feed.settings.detail_timeout
         while True:
-            ages = {at: reader.age(at) for at in await reader.store.load_waits(feed_id)}
+            ages = {at: feed.clocks.age(at) for at in await feed.store.load_waits(feed_id)}
             overdue = sorted(at for at, age in ages.items() if age >= most)
             if not overdue:
                 return max(ages.values(), default=None)
             completed: list[Change] = []
-            await reader.store.complete_overdue(
-                feed_id, overdue, self._judge_with(None, completed), reader.compose, _OVERDUE_AT_ONCE
+            await feed.store.complete_overdue(
+                feed_id, overdue, self._judge_with(None, completed), feed.compose, _OVERDUE_AT_ONCE
             )
             self._tell(completed, most)
 
@@ -102,12 +102,10 @@ class DetailFetcher:
         A record that is said not to be there may be new to a replica that lags behind; and what cannot be compared, or
         is something else than the record, has not come either.
         """
-        reader = self._reader
-        key, detector = reader.detector.identify(listed), reader.detector
+        feed = self._feed
+        key, detector = feed.detector.identify(listed), feed.detector
         with anyio.move_on_after(within.total_seconds()), suppress(SourceError, ValueError):
-            answer = await reader.source.read_shipment(
-                str(key.id), expand=reader.settings.detail, urgency=Urgency.DETAIL, patient=False
-            )
+            answer = await feed.fetcher.fetch_detail(str(key.id))
             detail = None if answer is None else detector.find_own(answer, key)
             if detail is not None:
                 decode(detail)
@@ -118,7 +116,7 @@ class DetailFetcher:
         self, detail: bytes | None, completed: list[Change]
     ) -> Callable[[Pending, bytes | None, int], Change | None]:
         """Return what completes a change; the changes are noted in ``completed``."""
-        detector, now = self._reader.detector, self._reader.now()
+        detector, now = self._feed.detector, self._feed.clocks.now()
 
         def complete(pending: Pending, before: bytes | None, revision: int) -> Change | None:
             change = detector.complete(pending, before, detail, revision, now=now)
@@ -134,9 +132,9 @@ class DetailFetcher:
             return
         dated = [each for each in completed if each.made_at is not None]
         ages = [each.changed_between[1] - each.modified_at for each in dated if each.modified_at is not None]
-        self._reader.telemetry.emit(
+        self._feed.telemetry.emit(
             ChangesStored(
-                self._reader.feed,
+                self._feed.feed,
                 Counter(each.kind for each in completed),
                 tuple(max(age, timedelta(0)) for age in ages),
                 took,

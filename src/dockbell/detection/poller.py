@@ -11,10 +11,13 @@ import anyio
 from dockbell.config import ResourceSettings
 from dockbell.core.model import RunKind
 from dockbell.core.reading.ahead import ShortPolls
-from dockbell.core.reading.reach import BoundWindow
+from dockbell.core.reading.reach import BEHIND_MOST, BoundWindow, ages_to_try, bound_window
 from dockbell.core.reading.window import Progress, advance, open_trailing_window, open_window
+from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.guarded import run_guarded
-from dockbell.detection.reader import Reader, RunReport
+from dockbell.detection.reading import begin_run, read_run
+from dockbell.detection.run import Run
+from dockbell.detection.turn import Turn
 from dockbell.errors import RequestRefused
 from dockbell.ports import Alarm, RunRecord
 
@@ -34,8 +37,8 @@ def trailing_every(settings: ResourceSettings) -> timedelta:
 class Poller:
     """Keeps one polled feed fresh."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, feed: TrackedFeed) -> None:
+        self._feed = feed
         self._is_new = True
         self._trailing_pages = 0
         self._short = ShortPolls()
@@ -46,137 +49,179 @@ class Poller:
         """Poll whenever the alarm rings, until cancelled."""
         while True:
             await alarm.wait()
-            await run_guarded(self._reader, self.run_once)
+            await run_guarded(self._feed, self.run_once)
 
     async def run_trailing(self, alarm: Alarm) -> None:
         """Poll from long before whenever the alarm rings, until cancelled."""
         while True:
             await alarm.wait()
-            await run_guarded(self._reader, self.trail_once)
+            await run_guarded(self._feed, self.trail_once)
             await anyio.sleep((self._trailing_pages * _TRAILING_PACE).total_seconds())
 
     async def run_once(self) -> RunRecord | None:
         """Poll once; None while there is nothing to begin at, or nothing may be published under the learned key."""
-        reader = self._reader
-        state = await reader.state()
-        progress = state.progress
+        feed = self._feed
+        progress = (await feed.state()).progress
         if self._is_new:  # what other runs met before a restart is not known: the candidate must be proven anew
             progress = replace(progress, candidate=None)
-        if progress.watermark is None or reader.is_withholding:
+        if progress.watermark is None or feed.is_withholding:
             return None
-        lookback, precision = reader.lookback, reader.precision
-        short = self._short.start(lookback + precision, reader.steady())
-        if short is not None and not self._short.is_contradicted(reader.found_aside, lookback + precision):
+        profile = feed.profile
+        lookback, precision = profile.lookback, profile.listing.precision
+        short = self._short.start(lookback + precision, feed.clocks.steady())
+        if short is not None and not self._short.is_contradicted(feed.found_aside, lookback + precision):
             return await self._poll_shortly(short)
         # A watermark of a clock that was wrong, and is corrected since, must not blind the polls until it is reached.
-        base = replace(progress, watermark=min(progress.watermark, reader.asked_at or progress.watermark))
+        base = replace(progress, watermark=min(progress.watermark, profile.asked_at or progress.watermark))
         anchor, self._anchor = self._anchor, None
-        report, window = await self._read(
-            RunKind.POLL, open_window(base, lookback, precision), "" if anchor is None else anchor[0]
-        )
-        state = await reader.reload()
+        since = open_window(base, lookback, precision)
+        run, record, window = await self._read(RunKind.POLL, since, "" if anchor is None else anchor[0])
+        state = await feed.reload()
         # A pass that ended meanwhile may have told where the records' clock stands; all else only polls move.
         progress = replace(progress, newest=progress.newest or state.progress.newest)
-        if (proof := report.walk.proof) is not None:
+        if (proof := run.proof) is not None:
             # What another run stored meanwhile, this one would have met.
-            unseen = [moment for moment in (proof.oldest_unseen, reader.take_found_aside()) if moment is not None]
+            unseen = [moment for moment in (proof.oldest_unseen, feed.take_found_aside()) if moment is not None]
             proof = replace(
                 proof, oldest_unseen=min(unseen, default=None), complete=proof.complete and window.is_covered
             )
-            if self._is_doubtful(report, anchor, progress):
+            if self._is_doubtful(run, anchor, progress):
                 proof = replace(proof, pages=max(proof.pages, 2))
             progress, _ = advance(progress, proof, lookback, precision)
-            self._plan_short(report, min(unseen, default=None))
-        async with reader.ending(report) as gaps:
-            await reader.store.close_run(
-                state.id,
-                report.run,
-                progress,
-                lateness=reader.learn_lateness(report.walk),
-                statements=gaps,
-                compose=reader.compose,
-            )
+            self._plan_short(run, min(unseen, default=None))
+        await self._close(run, record, progress)
         self._is_new = False
-        reader.tell(*gaps)
-        await reader.reload()
         if not window.is_covered and not self._is_cut_off:
-            reader.request_pass()
+            feed.request_pass()
         self._is_cut_off = not window.is_covered
-        return report.run
+        return record
 
-    def _is_doubtful(self, report: RunReport, anchor: tuple[str, datetime] | None, progress: Progress) -> bool:
+    async def trail_once(self) -> RunRecord | None:
+        """Poll once from long before the watermark, for what became visible late; it proves nothing."""
+        feed, profile = self._feed, self._feed.profile
+        state = await feed.state()
+        if state.progress.watermark is None or feed.is_withholding:
+            return None
+        since = open_trailing_window(state.progress, profile.lookback, profile.listing.precision)
+        run, record, _ = await self._read(RunKind.TRAILING, since)
+        self._trailing_pages = record.pages
+        await feed.store.close_run(state.id, record, lateness=profile.learn_lateness(run))
+        await feed.reload()
+        return record
+
+    async def _poll_shortly(self, since: datetime) -> RunRecord:
+        """Poll for what is dated ahead of the service's clock; it proves nothing."""
+        run, record, _ = await self._read(RunKind.POLL, since)
+        if not record.problem:
+            found = run.summary
+            is_quiet = found.oldest_unseen is None
+            self._short = self._short.after_short(found.latest_ahead, pages=found.pages, is_quiet=is_quiet)
+        await self._close(run, record)
+        return record
+
+    async def _close(self, run: Run, record: RunRecord, progress: Progress | None = None) -> None:
+        """Store the end of a poll and where it has moved the watermark, and state the gap that it ends."""
+        feed = self._feed
+        async with feed.ending(run) as gaps:
+            await feed.store.close_run(
+                (await feed.state()).id,
+                record,
+                progress,
+                lateness=feed.profile.learn_lateness(run),
+                statements=gaps,
+                compose=feed.compose,
+            )
+        feed.report(*gaps)
+        await feed.reload()
+
+    def _is_doubtful(self, run: Run, anchor: tuple[str, datetime] | None, progress: Progress) -> bool:
         """Return whether a poll did not show the record that was dated newest, though its window covers that date.
 
         The answer may have been empty, or cut; or the record is gone. Another poll has to confirm what this one proves.
         """
-        walk, since = report.walk, report.run.since
+        found, since = run.summary, run.since
         assert since is not None
-        is_missing = anchor is not None and anchor[1] >= since and not walk.has_anchor
-        if is_missing or not walk.records:
+        is_missing = anchor is not None and anchor[1] >= since and not found.has_anchor
+        if is_missing or not found.records:
             is_missing = is_missing or (progress.newest is not None and progress.newest >= since)
-        elif not report.run.problem and walk.newest is not None:
-            self._anchor = (walk.newest_key, walk.newest)
+        elif not run.problem and found.newest is not None:
+            self._anchor = (found.newest_key, found.newest)
         return is_missing
 
-    async def _poll_shortly(self, since: datetime) -> RunRecord:
-        """Poll for what is dated ahead of the service's clock; it proves nothing."""
-        reader = self._reader
-        report, _ = await self._read(RunKind.POLL, since)
-        state = await reader.reload()
-        if not report.run.problem:
-            walk = report.walk
-            is_quiet = walk.oldest_unseen is None
-            self._short = self._short.after_short(walk.latest_ahead, pages=walk.pages, is_quiet=is_quiet)
-        async with reader.ending(report) as gaps:
-            await reader.store.close_run(
-                state.id,
-                report.run,
-                lateness=reader.learn_lateness(report.walk),
-                statements=gaps,
-                compose=reader.compose,
-            )
-        reader.tell(*gaps)
-        await reader.reload()
-        return report.run
-
-    def _plan_short(self, report: RunReport, oldest_unseen: datetime | None) -> None:
+    def _plan_short(self, run: Run, oldest_unseen: datetime | None) -> None:
         """Decide after a whole poll whether the next ones may be short."""
-        reader, walk = self._reader, report.walk
-        every = reader.settings.every
-        if report.run.problem or every is None:
+        feed, found = self._feed, run.summary
+        every = feed.settings.every
+        if run.problem or every is None:
             self._short = ShortPolls(allowed_at=self._short.allowed_at)
             return
         self._short = self._short.after_whole(
-            pages=walk.pages,
-            others=walk.records - walk.ahead,
-            newest=walk.latest_ahead,
+            pages=found.pages,
+            others=found.records - found.ahead,
+            newest=found.latest_ahead,
             oldest_unseen=oldest_unseen,
-            lookback=reader.lookback + reader.precision,
+            lookback=feed.profile.lookback + feed.profile.listing.precision,
             every=every,
-            now=reader.steady(),
+            now=feed.clocks.steady(),
         )
 
-    async def _read(self, kind: RunKind, since: datetime, anchor: str = "") -> tuple[RunReport, BoundWindow]:
-        """Read a run that would start at ``since``; where the API calls that too old, as far back as it allows."""
-        reader = self._reader
-        window = await reader.bound(since)
-        try:
-            return await reader.read_run(kind, since=window.since, anchor=anchor), window
-        except RequestRefused:
-            if not await reader.learn_reach(window.since):
-                raise
-        window = await reader.bound(since)
-        return await reader.read_run(kind, since=window.since, anchor=anchor), window
+    # Windows ----------------------------------------------------------------------------------------------------------
 
-    async def trail_once(self) -> RunRecord | None:
-        """Poll once from long before the watermark, for what became visible late; it proves nothing."""
-        reader = self._reader
-        state = await reader.state()
-        if state.progress.watermark is None or reader.is_withholding:
-            return None
-        since = open_trailing_window(state.progress, reader.lookback, reader.precision)
-        report, _ = await self._read(RunKind.TRAILING, since)
-        self._trailing_pages = report.run.pages
-        await reader.store.close_run(state.id, report.run, lateness=reader.learn_lateness(report.walk))
-        await reader.reload()
-        return report.run
+    async def _read(self, kind: RunKind, since: datetime, anchor: str = "") -> tuple[Run, RunRecord, BoundWindow]:
+        """Read a run that would start at ``since``; where the API calls that too old, as far back as it allows.
+
+        Args:
+            kind: Poll or trailing poll.
+            since: From when it would ask.
+            anchor: The key of a record that it must show; empty for none.
+        """
+        window, is_refused = await self._bound(since), False
+        while True:
+            run = await begin_run(self._feed, kind, window.since, anchor)
+            try:
+                return run, await read_run(self._feed, run), window
+            except RequestRefused:
+                if is_refused or not await self._learn_reach(window.since):
+                    raise
+            window, is_refused = await self._bound(since), True
+
+    async def _bound(self, since: datetime) -> BoundWindow:
+        """Return from when a poll asks that would start at ``since``, as far back as the API allows."""
+        state, profile = await self._feed.state(), self._feed.profile
+        reach, behind, now = profile.listing.reach, profile.listing.behind, profile.service_now
+        read = [now if state.progress.watermark is None else min(state.progress.watermark, now)]
+        if state.full is not None and not state.held:  # a pass that showed too little has not read everything
+            read.append(state.full.asked_at)
+        return bound_window(
+            since,
+            None if reach is None else timedelta(seconds=reach),
+            now=now,
+            read_until=max(read),
+            behind=BEHIND_MOST if behind is None else behind,
+            lookback=profile.lookback + profile.listing.precision,
+        )
+
+    async def _learn_reach(self, refused: datetime) -> bool:
+        """Find out whether the API refused a poll because of how old its start was; return whether it did.
+
+        The youngest start is tried first: where that is refused too, the refusal has another reason. Then the refused
+        one is tried again, because a refusal may pass; then ever younger ones, until one is accepted.
+        """
+        profile = self._feed.profile
+        now = profile.service_now
+        ages = ages_to_try(now - refused)
+        if not ages or not await self._is_accepted(now - ages[-1]) or await self._is_accepted(refused):
+            return False
+        for age in ages:
+            if age == ages[-1] or await self._is_accepted(now - age):
+                await profile.adopt(*profile.listing.learn_reach(age))
+                break
+        return True
+
+    async def _is_accepted(self, since: datetime) -> bool:
+        async with Turn(self._feed.turns):
+            try:
+                await self._feed.fetcher.fetch(RunKind.POLL, since, None, 1)
+            except RequestRefused:
+                return False
+            return True

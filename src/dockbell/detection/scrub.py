@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from dockbell.detection.reader import Reader
+from dockbell.detection.feed import TrackedFeed
 from dockbell.telemetry import FeedCleaned
 
 _AT_ONCE: Final = 500
 
 
-async def scrub(reader: Reader, *, rewrite_most: int | None) -> None:
+async def scrub(feed: TrackedFeed, *, rewrite_most: int | None) -> None:
     """Clean what is stored of a feed, if that is due; it stays due until no trace is left in the store's files.
 
     Args:
-        reader: Of the feed.
+        feed: What is cleaned.
         rewrite_most: See :meth:`dockbell.ports.Store.wipe`.
     """
-    state = await reader.state()
-    if not state.cleaning or reader.erasure is None:
+    state = await feed.state()
+    if not state.cleaning or feed.erasure is None:
         return
     records = events = 0
-    fingerprint = None if state.shape is None else reader.detector.fingerprint
-    while (found := await reader.store.clean(state.id, reader.erasure, fingerprint, _AT_ONCE)) is not None:
+    fingerprint = None if state.shape is None else feed.detector.fingerprint
+    while (found := await feed.store.clean(state.id, feed.erasure, fingerprint, _AT_ONCE)) is not None:
         records, events = records + found[0], events + found[1]
-    problem = await reader.store.wipe(rewrite_most=rewrite_most)
+    problem = await feed.store.wipe(rewrite_most=rewrite_most)
     if not problem:
-        await reader.store.end_cleaning(state.id)
-    reader.telemetry.emit(FeedCleaned(reader.feed, state.cleaning, records, events, problem))
-    await reader.reload()
+        await feed.store.end_cleaning(state.id)
+    feed.telemetry.emit(FeedCleaned(feed.feed, state.cleaning, records, events, problem))
+    await feed.reload()

@@ -72,7 +72,7 @@ async def test_a_first_pass_that_a_crash_cut_short_begins_again_silently(rig: Ri
     rig.restart()
     await rig.read_whole()
     assert await rig.events() == []
-    assert (await rig.reader.state()).passes == 1
+    assert (await rig.tracked.state()).passes == 1
 
 
 async def test_a_feed_that_begins_empty_reports_its_first_record_as_created(rig: Rig) -> None:
@@ -128,7 +128,7 @@ async def test_a_record_first_met_while_the_first_pass_reads_is_news_that_may_wa
     rig.source.before_page = change
     await rig.read_whole()
     await rig.poll()
-    state = await rig.reader.state()
+    state = await rig.tracked.state()
     (awaited,) = await rig.store.load_awaited(state.id, 10)
     assert await complete(rig.store, state, awaited.row, detail) == 1
     assert (await rig.events(), (await rig.bodies())[0]["before"]) == (["x updated 1"], None)
@@ -229,7 +229,7 @@ async def test_where_the_records_clock_stands_is_found_anew_when_the_feed_is_rea
     rig.clock.pass_(1)
     rig.source.put("x", status="open")
     await rig.poll()
-    assert (await rig.reader.state()).boundary == rig.clock() - timedelta(hours=2, seconds=31)
+    assert (await rig.tracked.state()).boundary == rig.clock() - timedelta(hours=2, seconds=31)
     assert await rig.events() == ["x created 1"]
 
 
@@ -254,7 +254,7 @@ async def test_an_api_that_does_not_tell_where_the_records_clock_stands_is_asked
     for _ in range(3):
         assert await rig.read_whole() == "HTTP 503"
     assert await rig.read_whole() == ""
-    state = await rig.reader.state()
+    state = await rig.tracked.state()
     assert (state.first_asked_at, state.boundary) == (rig.clock(), NOON)  # by the newest dates of the pass
 
 
@@ -278,7 +278,7 @@ async def test_of_a_feed_that_cannot_be_polled_the_first_pass_tells_where_the_re
 
 async def test_the_kind_of_run_is_stored_with_what_it_read(rig: Rig) -> None:
     await rig.read_whole()
-    state = await rig.reader.state()
+    state = await rig.tracked.state()
     assert state.full is not None
     assert (state.full.kind, state.full.pages, state.full.records) == (RunKind.PASS, 2, 5)
 
@@ -313,13 +313,13 @@ async def test_where_the_first_listing_was_cut_what_the_next_one_adds_is_no_floo
         await rig.read_whole(after=300)
         assert await rig.events() == []
         assert [said["parts"] for said in await rig.statements("rebaselined")] == [["first_pass"]]
-        state = await rig.reader.state()
+        state = await rig.tracked.state()
         assert state.full is not None
         assert (state.passes, state.full.tally.skipped) == (1, 300 - first)
         await put_stock(rig, range(300, 330))  # as many as may be new, and published with the end of the pass
         await rig.read_whole(after=300)
         assert sorted(await rig.events()) == sorted(f"s{number} created 1" for number in range(300, 330))
-        assert (await rig.reader.state()).passes == 2
+        assert (await rig.tracked.state()).passes == 2
         await put_stock(rig, range(330, 3330))  # confirmed: whatever comes is news
         await rig.read_whole(after=300)
         assert len(await rig.events()) == 3030
@@ -373,7 +373,7 @@ async def test_a_timestamp_that_the_first_page_does_not_state_is_learned_from_a_
     for key in "de":
         del rig.source.records[key]
     await rig.read_whole()
-    shape = (await rig.reader.state()).shape
+    shape = (await rig.tracked.state()).shape
     assert shape is not None
     assert shape.updated_at is None
     for key in "abc":
@@ -384,7 +384,7 @@ async def test_a_timestamp_that_the_first_page_does_not_state_is_learned_from_a_
     for _ in range(3):
         await rig.poll()
         await rig.read_whole()
-    shape = (await rig.reader.state()).shape
+    shape = (await rig.tracked.state()).shape
     assert shape is not None
     assert (shape.updated_at, await rig.events()) == ("/updated_at", ["b updated 1", "x created 1"])
     rig.restart()
@@ -423,15 +423,7 @@ async def test_under_a_configured_key_polls_go_on_while_the_first_pass_reads(rig
         await rig.poll(after=1)
         seen.extend(await rig.events())
 
-    read_page = rig.reader.read_page
-
-    async def read_and_poll(kind: RunKind, *request: Any) -> Any:
-        answer = await read_page(kind, *request)
-        if kind is RunKind.PASS and not seen:
-            await poll_meanwhile()
-        return answer
-
-    rig.reader.read_page = read_and_poll  # type: ignore[assignment,method-assign]  # something happens in the middle of a pass
+    rig.after_pages(lambda kind: kind is RunKind.PASS and not seen, poll_meanwhile)
     await rig.read_whole()
     assert seen == ["a updated 1"]
     assert await rig.events() == ["a updated 1"]
@@ -456,7 +448,7 @@ async def test_under_a_learned_id_of_the_records_own_a_list_that_is_never_read_w
         await rig.poll(after=1)
         trailing = await rig.poller.trail_once()
         assert trailing is not None
-    state = await rig.reader.state()
+    state = await rig.tracked.state()
     assert (state.passes, state.proven) == (0, False)
     events = await rig.events()
     assert [event for event in events if event[0] == "b"] == [f"b updated {number}" for number in (1, 2, 3)]
@@ -493,11 +485,11 @@ async def test_a_key_that_was_learned_is_proven_by_one_whole_pass(rig: Rig) -> N
     rig.source.before_page = crash
     with pytest.raises(KeyboardInterrupt):
         await rig.read_whole()
-    assert (await rig.reader.reload()).proven is False
+    assert (await rig.tracked.reload()).proven is False
     rig.source.before_page = lambda _: None
     await rig.read_whole()
-    state = await rig.reader.state()
-    assert (state.proven, rig.reader.is_provisional) == (True, False)
+    state = await rig.tracked.state()
+    assert (state.proven, rig.tracked.is_provisional) == (True, False)
 
 
 def double(page: Page) -> Page:
@@ -520,7 +512,7 @@ async def test_a_page_on_which_a_key_stands_twice_is_asked_for_again(rig: Rig) -
     assert await rig.poll() == ""
     assert len(pages) == 4  # the last one is the second page
     assert await rig.events() == ["a updated 1"]
-    assert (await rig.reader.state()).quarantined == 0
+    assert (await rig.tracked.state()).quarantined == 0
 
 
 @pytest.mark.parametrize("is_proven", [False, True])
@@ -534,11 +526,11 @@ async def test_records_that_share_a_learned_key_for_long_are_in_quarantine_and_t
     mend = rig.spoil(double)
     assert await rig.read_whole() == ""
     assert (await rig.statements("reconciled"))[-1]["verdict"] == "doubtful"
-    state = await rig.reader.state()
+    state = await rig.tracked.state()
     assert (state.quarantined, state.proven, state.problem) == (1, is_proven, "")
     mend()
     assert await rig.read_whole() == ""
-    assert (await rig.reader.state()).quarantined == 0
+    assert (await rig.tracked.state()).quarantined == 0
     assert await rig.events() == (["e updated 1"] if is_proven else [])
 
 
@@ -574,12 +566,12 @@ async def test_a_configured_key_that_two_records_share_puts_them_in_quarantine(r
     rig.source.records["twin"] = {"id": "a", "status": "twin", "updated_at": rig.source.records["a"]["updated_at"]}
     rig.source.records = {key: rig.source.records[key] for key in ("a", "twin", "b", "c", "d", "e")}
     assert await rig.read_whole() == ""
-    assert (await rig.reader.state()).quarantined == 1
+    assert (await rig.tracked.state()).quarantined == 1
     (said,) = await rig.statements("reconciled")
     assert (said["verdict"], said["quarantined"]) == ("doubtful", 2)
     del rig.source.records["twin"]
     assert await rig.read_whole() == ""
-    assert (await rig.reader.state()).quarantined == 0
+    assert (await rig.tracked.state()).quarantined == 0
 
 
 async def test_records_that_came_only_after_an_empty_pass_must_be_told_apart_too(tmp_path: Path) -> None:
@@ -609,10 +601,10 @@ async def test_one_stale_page_makes_no_event_and_is_forgotten(rig: Rig) -> None:
     await rig.poll()
     current, rig.source.records = rig.source.records, old
     await rig.read_whole()
-    assert (await rig.reader.state()).holds == 3
+    assert (await rig.tracked.state()).holds == 3
     rig.source.records = current
     await rig.read_whole()
-    assert (await rig.reader.state()).holds == 0
+    assert (await rig.tracked.state()).holds == 0
     assert await rig.events() == ["a updated 1", "b updated 1", "c updated 1"]
 
 
@@ -628,7 +620,7 @@ async def test_an_older_state_that_lasts_is_believed(rig: Rig) -> None:
     assert await rig.events() == ["a updated 1"]
     await rig.read_whole(after=1)
     assert await rig.events() == ["a updated 1", "a updated 2"]
-    assert (await rig.reader.state()).holds == 0
+    assert (await rig.tracked.state()).holds == 0
 
 
 async def test_a_window_of_zero_holds_nothing(rig: Rig) -> None:
@@ -654,7 +646,7 @@ async def test_an_older_state_is_held_although_the_stored_date_is_a_little_ahead
     rig.source.records = old
     await rig.read_whole(after=1)
     assert await rig.events() == ["a updated 1"]
-    assert (await rig.reader.state()).holds == 1
+    assert (await rig.tracked.state()).holds == 1
 
 
 # Read differently ----------------------------------------------------------------------------------------------------
@@ -745,7 +737,7 @@ async def test_what_changed_before_the_feed_was_read_differently_is_still_report
     assert await rig.events() == ["a updated 1"]
     (body,) = await rig.bodies()
     assert body["late"] is False
-    assert (await rig.reader.state()).lateness.late == ()
+    assert (await rig.tracked.state()).lateness.late == ()
 
 
 async def test_records_that_match_a_new_query_only_are_no_news_and_those_that_do_not_are_not_missed(rig: Rig) -> None:
@@ -757,7 +749,7 @@ async def test_records_that_match_a_new_query_only_are_no_news_and_those_that_do
     for _ in range(3):
         await rig.read_whole(after=300)
     assert await rig.events() == []
-    assert (await rig.reader.state()).held == 0
+    assert (await rig.tracked.state()).held == 0
     rig.source.put("c", weight=1)
     await rig.poll()
     del rig.source.records["d"]
@@ -880,7 +872,7 @@ async def test_a_new_member_of_every_record_is_held_and_stated_once(rig: Rig) ->
     assert await rig.events() == []
     (said,) = await rig.statements("held")
     assert (said["reason"], said["count"], said["paths"]) == ("drift", 15, ["/bin"])
-    state = await rig.reader.state()
+    state = await rig.tracked.state()
     assert (state.drifted, state.drift is not None, state.drift_at is not None) == (15, True, True)
     assert [said["verdict"] for said in await rig.statements("reconciled")][-1] == "doubtful"
 
@@ -896,11 +888,11 @@ async def test_a_real_change_is_published_while_drift_is_held(rig: Rig) -> None:
 @pytest.mark.parametrize(("decision", "count"), [(Decision.ABSORB, 0), (Decision.PUBLISH, 15)])
 async def test_drift_ends_as_the_operator_decides(rig: Rig, decision: Decision, count: int) -> None:
     await make_drift(rig)
-    await rig.store.decide_drift((await rig.reader.state()).id, decision)
-    await rig.reader.reload()
+    await rig.store.decide_drift((await rig.tracked.state()).id, decision)
+    await rig.tracked.reload()
     await rig.read_whole()
     assert len(await rig.events()) == count
-    state = await rig.reader.state()
+    state = await rig.tracked.state()
     assert (state.drift, state.drifted) == (None, 0)
     await rig.read_whole()
     assert len(await rig.events()) == count
@@ -919,10 +911,10 @@ async def test_values_in_another_form_are_held_and_what_changed_among_them_is_pu
     assert await rig.events() == ["p3 updated 1"]
     (said,) = await rig.statements("held")
     assert (said["count"], said["paths"]) == (39, ["/packed", "/weight"])
-    await rig.store.decide_drift((await rig.reader.state()).id, Decision.ABSORB)
-    await rig.reader.reload()
+    await rig.store.decide_drift((await rig.tracked.state()).id, Decision.ABSORB)
+    await rig.tracked.reload()
     await rig.read_whole()
-    assert (await rig.reader.state()).drift is None
+    assert (await rig.tracked.state()).drift is None
     assert await rig.events() == ["p3 updated 1"]
 
 
@@ -947,10 +939,10 @@ async def test_drift_that_a_poll_found_is_not_ended_by_a_pass_that_had_begun_bef
 
     rig.meanwhile(RunKind.PASS, deploy_and_poll)
     assert await rig.read_whole() == ""
-    state = await rig.reader.state()
+    state = await rig.tracked.state()
     assert (state.drift is not None, state.drifted) == (True, 0)
     await rig.read_whole()
-    assert (await rig.reader.state()).drifted == 17
+    assert (await rig.tracked.state()).drifted == 17
     assert len(await rig.statements("held")) == 1
 
 
@@ -960,7 +952,7 @@ async def test_drift_that_is_rolled_back_ends_by_itself(rig: Rig) -> None:
         del record["bin"]
     await rig.read_whole()
     assert await rig.events() == []
-    assert (await rig.reader.state()).drift is None
+    assert (await rig.tracked.state()).drift is None
 
 
 # The store's life ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,387 @@
+"""One feed as detection knows it: its stored state, how its records are read, and the commit of its pages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+
+import anyio
+
+from dockbell.config import ResourceSettings
+from dockbell.core.comparing.change_detector import ChangeDetector
+from dockbell.core.comparing.page_diff import Collision, PageDiff
+from dockbell.core.comparing.read_context import ReadContext
+from dockbell.core.comparing.seen_rows import SeenRows
+from dockbell.core.model import RESOURCES, Feed, Page, RunKind, Statement
+from dockbell.core.publishing.erasure import Erasure
+from dockbell.core.publishing.event import Composer
+from dockbell.core.publishing.named import read_named
+from dockbell.core.publishing.statement import HoldReason, held, rebaselined
+from dockbell.core.reading.read_settings import find_differences, keeps_records, keeps_shape
+from dockbell.core.reading.shape import Shape, is_own_id, learn_times
+from dockbell.detection.clocks import Clocks
+from dockbell.detection.gaps import GapWatch
+from dockbell.detection.page_fetcher import PageFetcher
+from dockbell.detection.problems import Problems
+from dockbell.detection.profile import FeedProfile
+from dockbell.detection.read_context import make_context
+from dockbell.detection.record_shape import check_drop, describe, key_collides, learn_from, make_detector
+from dockbell.detection.run import Run
+from dockbell.detection.run_summary import RunSummary
+from dockbell.detection.schedule import FeedSchedule
+from dockbell.errors import SchemaMismatch
+from dockbell.host.evaluator import SHARED, LimitedEvaluator
+from dockbell.ports import Bell, Committed, FeedState, Source, Store
+from dockbell.telemetry import (
+    ChangesStored,
+    FeedFails,
+    FeedMended,
+    HabitChanged,
+    NamedEventUnanswered,
+    Stated,
+    Telemetry,
+)
+
+
+class TrackedFeed:
+    """One feed; its agents share it.
+
+    Attributes:
+        feed: Its source and resource.
+        settings: How it is read.
+        resource: What the API serves.
+        compose: Makes the events of its changes.
+        erasure: Removes from records what is never stored; None where that is nothing.
+        clocks: Ours and the steady one.
+        profile: What was learned of its listing and clocks.
+        fetcher: Asks the API for its pages and records.
+        gaps: When it was read last.
+        problems: What stops its agents.
+        schedule: When its runs are due.
+        turns: The lock of its turn: pages are asked for and committed one at a time.
+        awaited: Rings when changes begin to wait for the details of their records.
+        wants_pass: A pass is to be made at once, whenever the next one is due.
+        call_for_pass: Wakes the agent that makes passes; None while none waits.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        settings: ResourceSettings,
+        *,
+        name: str,
+        base_url: str,
+        source: Source,
+        store: Store,
+        telemetry: Telemetry,
+        now: Callable[[], datetime],
+        steady: Callable[[], timedelta],
+        next_time: Callable[[timedelta | str, datetime], datetime],
+    ) -> None:
+        """Set what is read.
+
+        Args:
+            feed: Its source and resource.
+            settings: How it is read.
+            name: The name of this dockbell.
+            base_url: Where the API is.
+            source: The API.
+            store: Where the feed is kept.
+            telemetry: What facts are reported to.
+            now: Our clock.
+            steady: The time since some origin; it only goes forward, whatever is done to the clock.
+            next_time: When something is due that happens at an interval or by a crontab line, and was done before.
+        """
+        self.feed = feed
+        self.settings = settings
+        self.resource = RESOURCES[feed.resource]
+        self.store = store
+        self.telemetry = telemetry
+        self.compose = Composer(
+            feed,
+            name=name,
+            singular=self.resource.singular,
+            epoch=store.epoch,
+            named=read_named(settings.events),
+            judge=LimitedEvaluator(SHARED).evaluate,
+        )
+        self.erasure = Erasure(settings.drop, store.epoch) if settings.drop else None
+        self.clocks = Clocks(now, steady)
+        self.schedule = FeedSchedule(settings, next_time, polled=self.resource.polled)
+        self.profile = FeedProfile(feed, settings, store=store, telemetry=telemetry, clocks=self.clocks)
+        self.fetcher = PageFetcher(feed, settings, source=source, profile=self.profile, erasure=self.erasure)
+        self.gaps = GapWatch(feed, settings.schedule, clocks=self.clocks, next_time=next_time)
+        self.problems = Problems(settings.every)
+        self.turns = anyio.Lock()
+        self.awaited = Bell()
+        self.wants_pass = False
+        self.call_for_pass: Callable[[], None] | None = None
+        self._base_url = base_url
+        self._passes: set[SeenRows] = set()
+        self._state: FeedState | None = None
+        self._detector: ChangeDetector | None = None
+        self._end = anyio.Lock()  # of complete runs, so that one states what it ends before another looks for it
+        self._found_aside: datetime | None = None
+        self._is_key_doubted = False
+        self._unanswered: set[tuple[str, str]] = set()
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    async def state(self) -> FeedState:
+        """Return what is stored about the feed."""
+        if self._state is None:
+            await self._open()
+        assert self._state is not None
+        return self._state
+
+    async def reload(self) -> FeedState:
+        """Read the feed's state from the store again, after it was changed there."""
+        self._state = await self.store.open_feed(self.feed)
+        self.profile.load(self._state)
+        if self._state.shape is not None:
+            self.profile.use_shape(self._state.shape)
+            self._detector = make_detector(self.feed, self.settings, self._state.shape, self.erasure)
+        return self._state
+
+    @property
+    def detector(self) -> ChangeDetector:
+        """What compares the feed's records, once their shape is known."""
+        assert self._detector is not None
+        return self._detector
+
+    @property
+    def is_provisional(self) -> bool:
+        """Whether the key was learned and is not proven yet to tell all records apart."""
+        return self._state is None or not (self._state.proven or self.settings.key)
+
+    @property
+    def is_withholding(self) -> bool:
+        """Whether nothing is published: the key is not proven, and is not the record's own id or seems not unique."""
+        if not self.is_provisional:
+            return False
+        shape = None if self._state is None else self._state.shape
+        return self._is_key_doubted or shape is None or not is_own_id(shape.key, self.feed.resource)
+
+    async def publish(self, *statements: Statement) -> None:
+        """State something about the feed."""
+        await self.store.publish((await self.state()).id, statements, self.compose)
+        self.report(*statements)
+
+    def report(self, *statements: Statement) -> None:
+        """Report what was stated to telemetry."""
+        for statement in statements:
+            self.telemetry.emit(Stated(statement))
+
+    async def save_problem(self, problem: str, rest: timedelta | None = None) -> None:
+        """Report and store what stops the feed, and for how long it rests; an empty problem: that it goes on."""
+        self.telemetry.emit(FeedFails(self.feed, problem, rest) if problem else FeedMended(self.feed))
+        await self.store.save_problem((await self.state()).id, problem)
+        await self.reload()
+
+    async def _open(self) -> None:
+        """Load the state, and begin a new baseline where the feed is read differently now."""
+        state = await self.reload()
+        if state.blind:
+            await self.publish(self.gaps.state_lost_store(state))
+            state = await self.reload()
+        if await self.store.mark_dropped(state.id, self.settings.drop):
+            state = await self.reload()
+        read_settings = describe(self.settings, self._base_url, state.shape)
+        if parts := find_differences(state.read_settings, read_settings):
+            statement = rebaselined(self.feed, self.clocks.now(), parts)
+            kept = read_settings if keeps_shape(parts) else describe(self.settings, self._base_url, None)
+            await self.store.save_read_settings(state.id, kept, rebaseline=statement, compose=self.compose)
+            if not keeps_records(parts):
+                self._detector = None
+                self.profile.forget_listing()
+            self.report(statement)
+            await self.reload()
+        elif state.read_settings != read_settings:
+            await self.store.save_read_settings(state.id, read_settings)
+            await self.reload()
+
+    # How records are read ---------------------------------------------------------------------------------------------
+
+    async def learn_shape(self, page: Page) -> FeedState:
+        """Learn from a page with records what identifies and dates them.
+
+        Raises:
+            SchemaMismatch: Nothing identifies them.
+        """
+        shape = learn_from(self.feed, self.settings, page.records)
+        return await self._save_shape(shape, proven=self.settings.key is not None)
+
+    async def _learn_times(self, state: FeedState, shape: Shape, page: Page) -> FeedState:
+        """Learn where the records are dated, if a page shows it and none before did.
+
+        What is stored was compared with the timestamp as content. Both sides of a comparison are brought to the form of
+        today, so that this makes no change of any record.
+        """
+        if self.settings.updated_at or shape.updated_at:
+            return state
+        learned = learn_times(shape, page.records)
+        if learned == shape:
+            return state
+        state = await self._save_shape(learned, proven=False)
+        self.telemetry.emit(HabitChanged(self.feed, f"records are dated by {learned.updated_at}"))
+        return state
+
+    async def _save_shape(self, shape: Shape, *, proven: bool) -> FeedState:
+        state = await self.state()
+        await self.store.save_shape(state.id, shape, proven=proven)
+        await self.store.save_read_settings(state.id, describe(self.settings, self._base_url, shape))
+        return await self.reload()
+
+    def check_drop(self, state: FeedState) -> None:
+        """Refuse to remove from records what was learned to tell them apart, or to date them.
+
+        Raises:
+            SchemaMismatch: ``drop`` would.
+        """
+        if self.settings.drop and state.shape is not None:
+            check_drop(self.feed, self.settings, state.shape)
+
+    def doubt_key(self, summary: RunSummary) -> SchemaMismatch:
+        """Return the error of a learned key that seems to stand for different records; nothing is published then."""
+        twice = f"{summary.collisions} of {summary.records} records came twice with different content under one key"
+        return self._doubt_key(twice, "them")
+
+    def doubt_key_of_page(self, collision: Collision) -> SchemaMismatch:
+        """Return the error of a key under which a page shows two records each time; nothing is published then."""
+        return self._doubt_key(str(collision), "records")
+
+    def _doubt_key(self, collision: str, records: str) -> SchemaMismatch:
+        self._is_key_doubted = True
+        return key_collides(self.feed, None if self._state is None else self._state.shape, collision, records)
+
+    # Pages ------------------------------------------------------------------------------------------------------------
+
+    async def commit(self, page: Page, run: Run) -> Committed | None:
+        """Compare a page with what is stored and store what it comes to; None while no record was ever shown.
+
+        Raises:
+            Collision: Two records stand under one key, and the page may be asked for again.
+            SchemaMismatch: Nothing identifies the records.
+        """
+        state = await self.state()
+        if state.shape is not None:
+            state = await self._learn_times(state, state.shape, page)
+        elif page.records:
+            state = await self.learn_shape(page)
+        else:
+            return None
+        context = replace(self.make_context(run.kind, state), may_ask_again=run.may_ask_again)
+        committed = await self.store_page(state, page, context)
+        page_diff = committed.page_diff
+        for seen in self._passes:
+            seen.add(page_diff.seen)
+        if run.kind is not RunKind.POLL and page_diff.oldest_unseen is not None:
+            self._found_aside = min(self._found_aside or page_diff.oldest_unseen, page_diff.oldest_unseen)
+        await self.profile.observe(run.kind, page, page_diff.dates, is_first=run.cursor is None)
+        self._report_unanswered()
+        return committed
+
+    def make_context(self, kind: RunKind, state: FeedState, first_asked_at: datetime | None = None) -> ReadContext:
+        """Return what the comparison of a page of a run is to know."""
+        first_asked_at = first_asked_at or state.first_asked_at
+        assert first_asked_at is not None
+        return make_context(
+            kind,
+            state,
+            first_asked_at,
+            settings=self.settings,
+            profile=self.profile,
+            polled=self.resource.polled,
+            is_provisional=self.is_provisional,
+            is_withholding=self.is_withholding,
+        )
+
+    async def store_page(self, state: FeedState, page: Page, context: ReadContext) -> Committed:
+        """Compare a page and store what it comes to; the store compares within the transaction that writes it."""
+        committed = await self.store.commit_page(
+            state.id,
+            partial(self.detector.detect, page, context),
+            self.compose,
+            via=context.via,
+            announce=partial(self._announce, self.clocks.now()),
+        )
+        self._report_changes(page, committed.page_diff)
+        if committed.page_diff.pending:
+            self.awaited.ring()
+        if committed.statement is not None:  # drift was found
+            self.report(committed.statement)
+            await self.reload()
+        return committed
+
+    def _announce(self, now: datetime, page_diff: PageDiff) -> Statement | None:
+        """Return what is to be stated with a page: the drift that it shows for the first time."""
+        drift = page_diff.drift
+        if drift is None:
+            return None
+        count, paths = page_diff.drifted, sorted(drift.paths)
+        return held(self.feed, now, reason=HoldReason.DRIFT, count=count, since=now, paths=paths)
+
+    def _report_changes(self, page: Page, page_diff: PageDiff) -> None:
+        if not page_diff.changes:
+            return
+        dates = [each.modified_at for each in page_diff.changes if each.made_at is not None]
+        self.telemetry.emit(
+            ChangesStored(
+                self.feed,
+                Counter(each.kind for each in page_diff.changes),
+                tuple(max(page.answered_at - at, timedelta(0)) for at in dates if at is not None),
+                max(self.clocks.now() - page.received_at, timedelta(0)),
+            )
+        )
+
+    def _report_unanswered(self) -> None:
+        for (name, answer), count in self.compose.unanswered.items():
+            is_first = (name, answer) not in self._unanswered
+            self._unanswered.add((name, answer))
+            self.telemetry.emit(NamedEventUnanswered(self.feed, name, answer, count, is_first=is_first))
+        self.compose.unanswered.clear()
+
+    # Runs -------------------------------------------------------------------------------------------------------------
+
+    async def watch(self, seen: SeenRows | None = None) -> SeenRows:
+        """Begin to note every stored row that any request of the feed shows from now on; end it by :meth:`unwatch`."""
+        seen = seen or SeenRows(await self.store.last_row((await self.state()).id))
+        self._passes.add(seen)
+        return seen
+
+    def unwatch(self, seen: SeenRows) -> None:
+        """Stop noting rows."""
+        self._passes.discard(seen)
+
+    @property
+    def found_aside(self) -> datetime | None:
+        """The oldest timestamp that other runs than polls met unseen since :meth:`take_found_aside`."""
+        return self._found_aside
+
+    def take_found_aside(self) -> datetime | None:
+        """Return the oldest timestamp that other runs than polls met unseen since this was asked, as if polls had."""
+        oldest, self._found_aside = self._found_aside, None
+        return oldest
+
+    def request_pass(self) -> None:
+        """Let a pass be made at once."""
+        self.wants_pass = True
+        if self.call_for_pass is not None:
+            self.call_for_pass()
+
+    @asynccontextmanager
+    async def ending(self, run: Run) -> AsyncIterator[tuple[Statement, ...]]:
+        """Let one run end at a time, and store in the body that it did; yield the gap that it ends, if it is complete.
+
+        What is not stored is not stated: the next run does it.
+        """
+        async with self._end:
+            if run.problem:
+                yield ()
+                return
+            yield self.gaps.find(await self.reload(), run.silences)
+            self.gaps.end_run(run.silences)

@@ -22,11 +22,12 @@ import httpx
 import pytest
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
-from dockbell import app
 from dockbell.app import opening
+from dockbell.app.agents import Agents, assemble
 from dockbell.config import Config
 from dockbell.core.model import Feed, RunKind
 from dockbell.detection.guarded import run_guarded
+from dockbell.host import clock as clock_module
 from dockbell.ports import FeedState
 from dockbell.sandbox import LoggedChange, Sandbox, SandboxOptions
 from dockbell.sources import InventoryClient, connection_pool
@@ -239,7 +240,7 @@ class Deployment:
     """
 
     sandbox: Sandbox
-    agents: app.Agents
+    agents: Agents
     wire: Wire
     form: Form
     facts: list[Fact] = field(default_factory=list)
@@ -410,9 +411,9 @@ async def deploy(
     monkeypatch.setattr(connection_pool, "time", clock)
     monkeypatch.setattr(connection_pool, "datetime", clock)
     monkeypatch.setattr(opening, "now", clock)
-    monkeypatch.setattr(opening, "steady", clock.steady)
+    monkeypatch.setattr(clock_module, "elapsed", clock.steady)
     monkeypatch.setattr(opening, "open_source", open_source)
-    async with app.assemble(_configure(folder, resources, settings or {}), Telemetry(facts.append)) as agents:
+    async with assemble(_configure(folder, resources, settings or {}), Telemetry(facts.append)) as agents:
         form = Form((sandbox.options.timestamp_field, *apart), sorts=sorts)
         yield replace(Deployment(sandbox, agents, wire, form), facts=facts)
 

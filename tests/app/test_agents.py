@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dockbell import app
+from dockbell.app import load_config
+from dockbell.app.agents import assemble
 from dockbell.core.document import encode
 from dockbell.core.model import ChangeKind
 from tests.core.publishing.test_event import make, write
@@ -37,7 +38,7 @@ async def shape(folder: Path, event: Any, *, web: str = "", unordered: str = "[]
     """Return an event as a sink gets it from a daemon with this configuration."""
     path = folder / "dockbell.toml"
     path.write_text(CONFIG.format(web=web, unordered=unordered))
-    async with app.assemble(app.load_config(path), Ear().telemetry) as agents:
+    async with assemble(load_config(path), Ear().telemetry) as agents:
         return json.loads(agents.relays["out"]._rendering.event(event).body)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from dockbell import app
 from dockbell.admin import shared_read
 from dockbell.app import daemon as at_work
+from dockbell.app import load_config
+from dockbell.app.agents import assemble
 from dockbell.app.daemon import Daemon
 from dockbell.app.scheduler import Scheduler
 from dockbell.app.systemd import Supervisor
@@ -47,8 +48,8 @@ def write(folder: Path, *, resources: str = "", sinks: str = "") -> Path:
 async def working(path: Path, ear: Ear) -> AsyncIterator[Daemon]:
     """Have a daemon work meanwhile."""
     stop = anyio.Event()
-    async with app.assemble(app.load_config(path), ear.telemetry) as agents, Scheduler() as scheduler:
-        daemon = Daemon(agents, scheduler, read_again=lambda: app.load_config(path), supervisor=Supervisor())
+    async with assemble(load_config(path), ear.telemetry) as agents, Scheduler() as scheduler:
+        daemon = Daemon(agents, scheduler, read_again=lambda: load_config(path), supervisor=Supervisor())
         async with anyio.create_task_group() as group:
             group.start_soon(daemon.run, stop, Bell())
             await anyio.wait_all_tasks_blocked()
@@ -122,7 +123,7 @@ async def test_a_bug_met_by_a_reload_ends_nothing(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(daemon, "_read_again", lambda: int("x"))
         assert str(await daemon.reload()).startswith("failed: not all was changed, ValueError")
         path.write_text("[sources")
-        monkeypatch.setattr(daemon, "_read_again", lambda: app.load_config(path))
+        monkeypatch.setattr(daemon, "_read_again", lambda: load_config(path))
         assert str(await daemon.reload()).startswith("failed: nothing was changed")
         assert set(daemon._feeds) == {SHIPMENTS}
     assert any(isinstance(fact, ReloadRefused) for fact in ear.facts)

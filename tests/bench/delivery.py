@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import anyio
 
-from dockbell.app import assemble
+from dockbell.app.agents import assemble
 from dockbell.config import Config
 from dockbell.core.model import OutcomeKind
 from dockbell.core.publishing.signature import mint

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import anyio
 
-from dockbell.app import assemble
+from dockbell.app.agents import assemble
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.comparing.read_context import ReadContext

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import anyio
 
-from dockbell.app import assemble, now, open_command_store, open_read_store
+from dockbell.app import now, open_command_store, open_read_store
+from dockbell.app.agents import assemble
 from dockbell.app.scheduler import next_time
 from dockbell.config import Config
 from dockbell.core.comparing.canon import Canon

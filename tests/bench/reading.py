@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from dockbell.app import assemble
+from dockbell.app.agents import assemble
 from dockbell.config import Config, validate
 from dockbell.core.model import RESOURCES
 from dockbell.detection.reconciler import Reconciler

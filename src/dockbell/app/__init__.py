@@ -1,15 +1,16 @@
 """The composition root: puts store, sources, agents and sinks together from a configuration, and runs them.
 
-- ``opening``: opens one thing that a configuration names. ``agents``: all of them, in line with a configuration, which
-  may be another one at any time. ``daemon``: the crew at work until it is told to stop. ``once``: one round, a wish.
-- ``difference``: what to begin and to end. ``post``: a piece of work that can be ended by itself.
+The package itself offers only what opens one thing that a configuration names (``opening``), so that a command which
+reads the store starts quickly. The rest is imported from its module:
+
+- ``agents``: opens all things of a configuration, and follows a reload. ``config_diff``: what a reload changes.
+  ``agent_task``: one agent's task.
+- ``daemon``: runs the agents until a signal. ``scheduler``: when. ``systemd``: notifies the service manager.
+- ``janitor``: prunes the store. ``command_runner``: runs an operator's commands. ``once``: one round without a daemon.
 """
 
 from __future__ import annotations
 
-from dockbell.app.agents import Agents, assemble
-from dockbell.app.daemon import run, run_until_signal
-from dockbell.app.once import run_commands, run_once, run_purge
 from dockbell.app.opening import (
     back_up,
     configure,
@@ -25,8 +26,6 @@ from dockbell.app.opening import (
 )
 
 __all__ = [
-    "Agents",
-    "assemble",
     "back_up",
     "configure",
     "find_holder",
@@ -38,9 +37,4 @@ __all__ = [
     "open_source",
     "probe_store",
     "probe_web",
-    "run",
-    "run_commands",
-    "run_once",
-    "run_purge",
-    "run_until_signal",
 ]

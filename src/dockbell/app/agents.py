@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from dockbell.app import opening
 from dockbell.app.command_runner import CommandRunner
@@ -29,9 +29,12 @@ from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.poller import Poller
 from dockbell.detection.reconciler import Reconciler
 from dockbell.errors import ConfigError
+from dockbell.host import clock
 from dockbell.ports import Sink, Store
-from dockbell.sources import InventoryClient
 from dockbell.telemetry import SinkLeft, SinkOverrun, Telemetry
+
+if TYPE_CHECKING:
+    from dockbell.sources import InventoryClient
 
 FeedRecipe: TypeAlias = tuple[SourceSettings, ResourceSettings]
 SinkRecipe: TypeAlias = tuple[SinkSettings, str, frozenset[Feed], timedelta]
@@ -179,7 +182,7 @@ class Agents:
             store=self.store,
             telemetry=self.telemetry,
             now=opening.now,
-            steady=opening.steady,
+            steady=clock.elapsed,
             next_time=next_time,
         )
         await tracked.state()
@@ -209,7 +212,7 @@ class Agents:
             state_url=state_url,
             unordered=unordered,
             max_owed=max_owed,
-            steady=opening.steady,
+            steady=clock.elapsed,
             feeds=lambda: self._configured,
         )
         self._sink_recipes[sink.name] = recipe

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from dockbell.app.scheduler import elapsed
 from dockbell.config import Config, SinkSettings, WebSettings, check_secrets, load, validate
 from dockbell.ports import CommandStore, ReadStore, Sink
 from dockbell.sinks import load_sink_type
-from dockbell.sources import InventoryClient
 from dockbell.stores.sqlite import SqliteReadStore, SqliteStore, backup, probe
 from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from dockbell.stores.sqlite.copying import Copy, Progress
 from dockbell.telemetry import Telemetry
 
+if TYPE_CHECKING:
+    from dockbell.sources import InventoryClient
+
 
 def now() -> datetime:
     """Return the time: the one clock of the program."""
     return datetime.now(UTC)
-
-
-def steady() -> timedelta:
-    """Return the time since some origin, by which the program reckons how long something takes."""
-    return elapsed()
 
 
 def load_config(path: Path) -> Config:
@@ -65,6 +62,8 @@ def open_source(config: Config, name: str, telemetry: Telemetry) -> InventoryCli
     Raises:
         ConfigError: A file that it needs cannot be used.
     """
+    from dockbell.sources import InventoryClient  # noqa: PLC0415  # loads httpx, which only a source needs
+
     return InventoryClient.from_settings(name, config.sources[name], telemetry)
 
 

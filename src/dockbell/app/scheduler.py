@@ -25,20 +25,14 @@ from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.date import DateTrigger
 
+from dockbell.host.clock import elapsed
+
 _LOOK_EVERY: Final = timedelta(seconds=1)
 _PARTED: Final = timedelta(seconds=2)
 _EARLY: Final = timedelta(milliseconds=50)
 _INSTANT: Final = timedelta(microseconds=1)
 _ZERO: Final = timedelta(0)
 _LONGEST: Final = timedelta(days=3650)
-
-# Unlike the loop's clock it goes on while the machine sleeps, where the system has such a clock.
-_STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-def elapsed() -> timedelta:
-    """Return the time since some origin; it only goes forward, whatever is done to the wall clock."""
-    return timedelta(seconds=time.clock_gettime(_STEADY))
 
 
 class Alarm:

@@ -107,7 +107,7 @@ async def _run_by_daemon(
 async def _run_here(config: Config, feeds: Sequence[Feed], kind: CommandKind, lines: Lines) -> Sequence[Command]:
     import logging
 
-    from dockbell import app
+    from dockbell.app.once import run_commands
     from dockbell.telemetry import Telemetry
     from dockbell.telemetry.log import log_fact, start_log
 
@@ -115,7 +115,7 @@ async def _run_here(config: Config, feeds: Sequence[Feed], kind: CommandKind, li
     logging.getLogger().setLevel(logging.WARNING)
     click.echo("no daemon runs: doing it here", err=True)
     reading = Reading(lines, await load_expected(config) if lines.is_shown else None)
-    return await app.run_commands(config, Telemetry(log_fact, reading.hear), [(feed, kind) for feed in feeds])
+    return await run_commands(config, Telemetry(log_fact, reading.hear), [(feed, kind) for feed in feeds])
 
 
 async def _find_reasons(config: Config, feeds: Sequence[Feed]) -> Sequence[str]:

@@ -40,7 +40,7 @@ def once(ctx: click.Context, config_path: str | None, *, as_json: bool, verbose:
     import anyio
 
     from dockbell.admin.tally import Tally
-    from dockbell.app import run_once
+    from dockbell.app.once import run_once
     from dockbell.core.model import Feed
     from dockbell.telemetry import Telemetry
     from dockbell.telemetry.log import log_fact, start_log

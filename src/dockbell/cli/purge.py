@@ -110,7 +110,9 @@ async def _purge(config: Config, target: Target) -> Result:
     from dockbell.ports import Command, CommandKind
 
     if not app.find_holder(config):
-        outcome = await app.run_purge(config, target.feed, target.key)
+        from dockbell.app.once import run_purge
+
+        outcome = await run_purge(config, target.feed, target.key)
         return read_result(Command(0, CommandKind.PURGE, target.feed, outcome))
     async with opened_command_store(config) as command_store:
         number = await command_store.make_command(target.feed, CommandKind.PURGE, app.now(), target.key)

@@ -17,6 +17,7 @@ import anyio
 from rich.text import Text
 
 from dockbell import app
+from dockbell.app.daemon import run
 from dockbell.config import Config
 from dockbell.core.publishing.signature import mint
 from dockbell.demo import lines, plan
@@ -134,7 +135,7 @@ class _Stage:
             watching.start_soon(self._keep_showing)
             watching.start_soon(self._start_activity)
             async with anyio.create_task_group() as running:
-                running.start_soon(app.run, config, Telemetry(self._witness.hear), daemon_stop)
+                running.start_soon(run, config, Telemetry(self._witness.hear), daemon_stop)
                 with anyio.move_on_after(self._options.seconds):
                     await stop.wait()
                 self._sandbox.activity.rate = 0

@@ -109,12 +109,12 @@ async def test_a_sink_that_is_kept_mirrors_what_is_configured_now(tmp_path: Path
     path = write(tmp_path, resources='items = { every = "1h" }', sinks=other)
     async with working(path, Ear()) as daemon:
         relay = daemon._crew.relays["other"]
-        assert relay._mirrors(ITEMS)
+        assert relay._has_states(ITEMS)
         write(tmp_path, sinks=other)
         assert str(await daemon.reload()) == "complete: feed main/items removed"
         assert daemon._crew.relays["other"] is relay
-        assert not relay._mirrors(ITEMS)
-        assert relay._mirrors(SHIPMENTS)
+        assert not relay._has_states(ITEMS)
+        assert relay._has_states(SHIPMENTS)
 
 
 async def test_a_bug_met_by_a_reload_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,7 @@ async def test_after_a_crash_what_was_not_saved_is_told_again_under_the_same_ids
         await change(store, {"id": "b", "n": 5})
         await until(lambda: len(sink.got) == 4)
         await relay._checkpoint()
-        monkeypatch.setattr(relay, "_unsaved", Settlement())  # nothing is saved any more
+        monkeypatch.setattr(relay._checkpoints, "_unsaved", Settlement())  # nothing is saved any more
         group.cancel_scope.cancel()
     again = FakeSink()
     assert await drain(store, again)

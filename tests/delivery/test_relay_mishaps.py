@@ -111,9 +111,9 @@ async def test_a_pause_that_a_receiver_asks_for_outlasts_a_restart_and_a_clock_t
     sink, ear = FakeSink(), Ear()
     async with relaying(store, sink, clock, ear) as relay:
         await until(lambda: relay._has_turned)
-        looked_at = relay._looked_at
+        looked_at = relay._clock.looked_at
         clock.step(step)
-        await until(lambda: relay._looked_at != looked_at or not step)
+        await until(lambda: relay._clock.looked_at != looked_at or not step)
         clock.pass_(530)
         relay._bell.ring()
         await anyio.sleep(0.05)

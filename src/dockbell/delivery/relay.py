@@ -1,9 +1,9 @@
-"""Delivers the events of the outbox to one sink: reads ahead, hands over, notes what came of it, saves where it is.
+"""Delivers the events of the outbox to one sink: reads ahead, hands over, notes the outcomes, saves the positions.
 
 :mod:`dockbell.core.publishing.delivery_queue` decides what is owed, in which order and when;
-:mod:`dockbell.delivery.outbox_reader` reads it, and asks the sink's filters; the sink's rendering gives it its form,
-and the sink carries it. An operator's decisions (to pause a sink, to replay events, to release a held key) are rows of
-the store, where the relay looks for them.
+:mod:`dockbell.delivery.outbox_reader` reads it, and evaluates the sink's filters. What an operator decides (to pause a
+sink, to replay events, to release a held key) are rows of the store, which the relay reads twice a second. It is one
+module because all of this changes the state of one session.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from math import inf
 from typing import Final, cast
 
@@ -25,20 +25,14 @@ from dockbell.core.publishing.delivery_queue import DeliveryQueue
 from dockbell.core.publishing.filters import Filter
 from dockbell.core.publishing.rendering import Rendering
 from dockbell.core.publishing.settlement import Place, Settlement, StartOffset
+from dockbell.delivery.checkpoints import Checkpoints
+from dockbell.delivery.clock_watch import ClockWatch
+from dockbell.delivery.delivery_report import DeliveryReport
 from dockbell.delivery.outbox_reader import OutboxReader
 from dockbell.delivery.retained_state import StoredRetainedState
 from dockbell.host.evaluator import SHARED, Evaluator, LimitedEvaluator
 from dockbell.ports import Bell, Sink, StateKeeper, Store
-from dockbell.telemetry import (
-    DeliverySettled,
-    EventDied,
-    EventsTakenBack,
-    SinkConnected,
-    SinkFails,
-    SinkPaused,
-    SinkResumed,
-    Telemetry,
-)
+from dockbell.telemetry import SinkPaused, SinkResumed, Telemetry
 
 _CHECKPOINT_EVERY: Final = timedelta(seconds=1)
 """How much a crash may repeat: what was settled since the last checkpoint but one."""
@@ -46,12 +40,8 @@ _LOOK_EVERY: Final = timedelta(seconds=0.5)
 _GOODBYE: Final = timedelta(seconds=5)
 _RESTART_PAUSE: Final = timedelta(seconds=5)
 _FAILURES_MOST: Final = 3
-_ORIGIN: Final = datetime.fromtimestamp(0, UTC)
-_STEP_MOST: Final = timedelta(seconds=1)
-"""A clock that is set further back makes all that was planned by it worthless; one that is set further forward would
-end the pause that the receiver has asked for."""
 _FREE: Final = timedelta(milliseconds=100)
-"""What takes no longer to judge delays a sink as little as what it sends."""
+"""A filter that takes no longer costs no ration: it delays the sink no more than a delivery does."""
 
 
 class Relay:
@@ -61,16 +51,16 @@ class Relay:
         sink: Where to.
         settings: As configured.
         store: Where the events are.
-        telemetry: Is told what comes of deliveries.
+        telemetry: Where deliveries are reported.
         now: The time.
-        jitter: From 0 to 1, spreads attempts.
+        jitter: Returns a number from 0 to 1, which spreads attempts.
         name: The name of this dockbell.
-        state_url: Where stored records can be read; empty where nobody could.
+        state_url: Where stored records can be read; empty where they cannot.
         unordered: Feeds whose records have arrays without an order.
         max_owed: How old an event may be that is attempted again; None: as old as it comes.
         steady: The time since some origin, whatever the clock is set to; None: the clock is never set forward.
-        feeds: Returns what is configured; without it, that is every feed in the store.
-        judge: Judges the sink's filters; None for a ration of what this process has for that.
+        feeds: Returns the configured feeds; None: every feed in the store.
+        judge: Evaluates the sink's filters; None: a ration of the process's evaluator.
     """
 
     def __init__(
@@ -106,48 +96,44 @@ class Relay:
         self._turns = Bell()
         self._stopping = False
         self._paused: str | None = None
-        self._is_down = False
         self._failures = 0
         self._has_turned = False
-        self._saving = anyio.Lock()
-        self._unsaved: Settlement | None = None
-        """What could not be saved: no later position may pass what is in it."""
+        self._report = DeliveryReport(sink.name, telemetry)
+        self._checkpoints = Checkpoints(sink.name, store, now, self._note_saved)
         self._must_begin_again = False
-        self._looked_at = now()
-        self._steady = steady or (lambda: now() - _ORIGIN)
-        self._steady_at = self._steady()
+        self._clock = ClockWatch(now, steady)
         self._hurried = self._decided = 0
         self._purges = store.purges
         self._origins: Mapping[Feed, int] = {}
         self._queue = self._make_queue()
         self._outbox_reader = self._make_outbox_reader()
         if sink.keeps_state:
-            retained_state = StoredRetainedState(sink.name, store, wants=self._mirrors, render=self._rendering.state)
+            retained_state = StoredRetainedState(sink.name, store, wants=self._has_states, render=self._rendering.state)
             cast("StateKeeper", sink).attach(retained_state)
 
     async def run(self) -> None:
-        """Deliver until :meth:`stop`; an error that nobody foresaw begins anew from what is saved."""
+        """Deliver until :meth:`stop`; after an unexpected error, begin again from what is saved."""
         while not self._stopping:
             try:
                 await self._session()
-            except Exception as error:  # noqa: BLE001  # the other sinks go on, and so will this one
+            except Exception as error:  # noqa: BLE001  # this sink begins again, and the others go on
                 self._telemetry.emit_failure(f"sink {self._sink.name}", error)
                 self._failures += 1
                 self._has_turned = False
                 self._turns.ring()
-                if not self._stopping:  # else nobody would end the pause
+                if not self._stopping:  # else nothing would end the pause
                     with anyio.move_on_after(_RESTART_PAUSE.total_seconds()):
                         await self._bell.wait(self._bell.rings)
 
     def stop(self) -> None:
-        """Hand over nothing more; :meth:`run` ends when what is in flight is settled, or after a few seconds."""
+        """Hand over nothing more; :meth:`run` ends when all in flight is settled, or after a few seconds."""
         self._stopping = True
         self._bell.ring()
 
     async def drain(self, patience: timedelta) -> bool:
-        """Deliver what can be delivered now; return whether nothing is owed after it.
+        """Deliver all that can be delivered now; return whether nothing is owed afterwards.
 
-        Gives up when the sink takes nothing, settles nothing for as long as ``patience``, or breaks again and again.
+        It gives up when the sink takes nothing, settles nothing for as long as ``patience``, or fails again and again.
         """
         turns, failures_most = 0, self._failures + _FAILURES_MOST
         async with anyio.create_task_group() as group:
@@ -162,7 +148,7 @@ class Relay:
         return is_settled and not self._queue.owed and self._outbox_reader.replay_at is None
 
     async def _is_done(self) -> bool:
-        """Return whether all was done that can be done now."""
+        """Return whether nothing more can be delivered now."""
         if not self._has_turned:
             return False
         return self._queue.breaker.is_open or self._is_paused or await self._outbox_reader.is_empty()
@@ -173,11 +159,11 @@ class Relay:
 
     @property
     def _is_outdated(self) -> bool:
-        """Whether what the session has read may hold what is not stored any more."""
+        """Whether records were purged since the session began: what it has read may hold them."""
         return self._store.purges != self._purges
 
-    def _mirrors(self, feed: Feed) -> bool:
-        """Return whether a sink that keeps states has those of a feed: not once it has left the configuration."""
+    def _has_states(self, feed: Feed) -> bool:
+        """Return whether the sink keeps the states of a feed: not once the feed has left the configuration."""
         return self._filter.wants(feed) and (self._feeds is None or feed in self._feeds())
 
     # One session, from what is saved --------------------------------------------------------------------------------
@@ -187,7 +173,7 @@ class Relay:
         await self._look()
         send, receive = anyio.create_memory_object_stream[Delivery](self._sink.window)
         async with anyio.create_task_group() as group:
-            group.start_soon(self._forward_news)
+            group.start_soon(self._forward_rings)
             group.start_soon(self._checkpoint_often)
             group.start_soon(self._look_often)
             try:
@@ -202,13 +188,12 @@ class Relay:
             group.cancel_scope.cancel()
 
     async def _begin(self) -> None:
-        if self._unsaved is not None:  # until the store takes it nothing is sent, else all would be sent ever again
-            await self._save(self._unsaved)
+        await self._checkpoints.retry()
         knows_receiver = self._is_outdated and not self._must_begin_again
         before, self._must_begin_again = self._queue, False
         self._purges = self._store.purges
         starts = await self._store.load_starts(self._sink.name)
-        controls = await self._store.load_controls(self._sink.name)  # first: what is hurried meanwhile is noticed later
+        controls = await self._store.load_controls(self._sink.name)  # first: a later change is noticed by _look()
         self._hurried, self._decided = controls.hurried, controls.decided
         positions, blocked = await self._store.load_queue(self._sink.name)
         self._origins = {feed: start.origin for feed, start in starts.items()}
@@ -221,8 +206,7 @@ class Relay:
         self._outbox_reader = self._make_outbox_reader(starts)
         probe_at = self._queue.breaker.probe_at
         if probe_at is not None and not knows_receiver:
-            self._telemetry.emit(SinkFails(self._sink.name, "its receiver has asked for a pause", probe_at - now))
-            self._is_down = True
+            self._report.report_down("its receiver has asked for a pause", probe_at - now)
 
     def _make_queue(self) -> DeliveryQueue:
         settings = self._settings
@@ -270,7 +254,7 @@ class Relay:
             if queue.must_save:
                 await self._checkpoint()
             if self._is_outdated:
-                break  # read it again
+                break  # begin again
             if not self._is_paused:
                 taken = queue.take(self._now())
                 if taken:
@@ -284,7 +268,7 @@ class Relay:
                 await self._bell.wait(rings)
 
     async def _resume(self) -> None:
-        """Read the owed events of blocked keys whose turn has come."""
+        """Read the next events of the blocked keys that are due."""
         for entry in self._queue.due(self._now(), most=self._sink.window):
             frontier = self._queue.frontier(entry.feed)
             event = await self._outbox_reader.find_owed(entry, frontier)
@@ -294,15 +278,15 @@ class Relay:
         states: Mapping[tuple[Feed, str], bytes] = {}
         are_state_only = [await self._outbox_reader.is_state_only(event) for event, _ in taken]
         if self._sink.keeps_state:
-            places = [(event.feed, event.key) for event, _ in taken if self._mirrors(event.feed)]
+            places = [(event.feed, event.key) for event, _ in taken if self._has_states(event.feed)]
             states = await self._store.read_states(places)
             if self._is_outdated:
-                return  # they stay owed
+                return  # the next session reads them again
         for (event, attempt), is_held_back in zip(taken, are_state_only, strict=True):
             state_only = is_held_back
             state = states.get((event.feed, event.key))
             shown_state = None if state is None else self._rendering.state(state)
-            shown = replace(event, body=b"")  # what the filters hold back is nothing that the sink may see
+            shown = replace(event, body=b"")  # the sink must not see an event that its filters hold back
             try:
                 shown = shown if state_only else self._rendering.event(event)
             except ValueError as error:
@@ -314,13 +298,13 @@ class Relay:
             send.send_nowait(Delivery(shown, attempt, shown_state, state_only=state_only))
 
     async def _replay(self, send: MemoryObjectSendStream[Delivery]) -> None:
-        """Send again what an operator wished for, while nothing else is to be sent."""
+        """Send replays while nothing else is to be sent."""
         queue, outbox_reader = self._queue, self._outbox_reader
         is_due = outbox_reader.replay_at is not None and outbox_reader.replay_at <= self._now()
         if is_due and not (outbox_reader.replays or queue.is_replaying) and outbox_reader.can_replay:
             await self._checkpoint()
             await outbox_reader.read_replays()
-            self._bell.ring()  # should none be sent, the next may be
+            self._bell.ring()  # if none can be sent, read the next
         for _ in range(len(outbox_reader.replays)):
             if self._is_outdated or not outbox_reader.can_replay:
                 break
@@ -336,33 +320,22 @@ class Relay:
                 send.send_nowait(Delivery(shown, replay.attempts + 1, replayed=True))
 
     def _note(self, delivery: Delivery, outcome: Outcome) -> None:
-        breaker = self._queue.breaker
-        probe_at = breaker.probe_at
-        now, event = self._now(), delivery.event
-        self._queue.settle(event, outcome, now, self._jitter())
-        if breaker.probe_at is not None and breaker.probe_at != probe_at:
-            self._telemetry.emit(SinkFails(self._sink.name, outcome.reason, breaker.probe_at - self._now()))
-            self._is_down = True
-        elif breaker.probe_at is None and (
-            probe_at is not None
-            or (self._is_down and outcome.kind is OutcomeKind.DELIVERED)  # or the breaker was reset meanwhile
-        ):
-            self._telemetry.emit(SinkConnected(self._sink.name, "takes events again"))
-            self._is_down = False
-        times = (None, None) if delivery.replayed else (_since(event.recorded_at, now), _since(event.made_at, now))
-        self._telemetry.emit(DeliverySettled(self._sink.name, delivery, outcome, *times))
+        breaker, now = self._queue.breaker, self._now()
+        before = breaker.probe_at
+        self._queue.settle(delivery.event, outcome, now, self._jitter())
+        self._report.report_outcome(delivery, outcome, now, before, breaker.probe_at)
         self._bell.ring()
 
-    async def _forward_news(self) -> None:
+    async def _forward_rings(self) -> None:
         rings = self._store.outbox.rings
         while True:
             rings = await self._store.outbox.wait(rings)
             self._bell.ring()
 
-    # What was decided beside the relay ------------------------------------------------------------------------------
+    # What operators decide ------------------------------------------------------------------------------------------
 
     async def _close(self, reason: str) -> None:
-        """Pause a sink whose receiver wants no more events."""
+        """Pause the sink: its receiver wants no more events."""
         if not self._is_paused:
             await self._store.pause(self._sink.name, reason)
             self._paused = reason
@@ -372,21 +345,18 @@ class Relay:
     async def _look_often(self) -> None:
         while True:
             await anyio.sleep(_LOOK_EVERY.total_seconds())
-            self._mind_the_clock()
+            self._check_clock()
             await self._look()
 
-    def _mind_the_clock(self) -> None:
-        now = self._now()
-        if now < self._looked_at - _STEP_MOST:
-            self._begin_again()
-        steady_at = self._steady()
-        step = (now - self._looked_at) - (steady_at - self._steady_at)
-        if step > _STEP_MOST:
-            self._queue.shift_pause(step)
-        self._looked_at, self._steady_at = now, steady_at
+    def _check_clock(self) -> None:
+        step = self._clock.look()
+        if step < timedelta(0):
+            self._begin_again()  # by the new clock: all that was planned is too late
+        elif step:
+            self._queue.shift_pause(step)  # else it would end the pause that the receiver has asked for
 
     async def _look(self) -> None:
-        """Look what was decided of the sink."""
+        """Apply what operators have decided since the last look."""
         paused, held = self._paused, set(self._queue.held)
         controls = await self._store.load_controls(self._sink.name)
         if any(controls.origins.get(feed, origin) != origin for feed, origin in self._origins.items()):
@@ -405,7 +375,7 @@ class Relay:
             self._queue.forget_refusals()
         if controls.hurried != self._hurried:
             self._hurried = controls.hurried
-            self._queue.retry_now(self._now())  # the operator knows better
+            self._queue.retry_now(self._now())  # the receiver may be well again
             self._bell.ring()
         if controls.replay_at != self._outbox_reader.replay_at and not (
             self._outbox_reader.replays or self._queue.is_replaying
@@ -416,8 +386,8 @@ class Relay:
             await self._release(held)
 
     async def _release(self, held: AbstractSet[Place]) -> None:
-        """Let those among some keys go on that are not held any more."""
-        await self._checkpoint()  # else what is stored of these keys may be from before they were held
+        """Let keys go on that an operator has released."""
+        await self._checkpoint()  # else their stored entries may be from before they were held
         _, blocked = await self._store.load_queue(self._sink.name)
         for entry in blocked:
             if (entry.feed, entry.key) in held and not entry.held:
@@ -425,7 +395,7 @@ class Relay:
         self._bell.ring()
 
     async def _take_in(self) -> None:
-        """Begin with feeds that are new since the session began; what is under way in the others goes on."""
+        """Begin with the feeds that are new since the session began; the others go on."""
         starts = await self._store.load_starts(self._sink.name)
         positions, _ = await self._store.load_queue(self._sink.name)
         self._queue.add_feeds(positions, starts)
@@ -442,27 +412,12 @@ class Relay:
     async def _checkpoint_often(self) -> None:
         while True:
             await anyio.sleep(_CHECKPOINT_EVERY.total_seconds())
-            if not self._queue.must_save:  # else the pump is about to, and must know when it is done
+            if not self._queue.must_save:  # else the pump is about to save, and waits for it
                 await self._checkpoint()
 
     async def _checkpoint(self) -> None:
-        async with self._saving:
-            if self._unsaved is not None:
-                return
-            settlement = self._queue.checkpoint(self._now())
-            if settlement:
-                self._unsaved = settlement  # should it not be saved, the session begins anew
-                await self._save(settlement)
+        await self._checkpoints.save(self._queue)
 
-    async def _save(self, settlement: Settlement) -> None:
-        await self._store.settle(self._sink.name, settlement)
-        self._unsaved = None
-        self._bell.ring()  # keys that went aside have made room, or are due
-        for letter in settlement.dead:
-            self._telemetry.emit(EventDied(self._sink.name, letter.feed, letter.key, letter.sequence, letter.error))
-        if settlement.revived:
-            self._telemetry.emit(EventsTakenBack(self._sink.name, len(settlement.revived)))
-
-
-def _since(at: datetime | None, now: datetime) -> timedelta | None:
-    return None if at is None else max(now - at, timedelta(0))
+    def _note_saved(self, settlement: Settlement) -> None:
+        self._bell.ring()  # blocked keys have made room, or are due
+        self._report.report_saved(settlement)

@@ -14,7 +14,7 @@ from dockbell.admin.probing.advising import Line, write_table
 from dockbell.config import Config, check_secrets
 from dockbell.config.tables import BUILT_IN, SourceSettings
 from dockbell.core.model import RESOURCES
-from dockbell.core.reading.response import clean
+from dockbell.core.reading.response_words import clean
 from dockbell.errors import ConfigError
 from dockbell.host.ownership import OPEN_TO_ALL, PRIVATE, check_owner, find_intruder, write_draft
 

@@ -13,7 +13,9 @@ from dockbell.config import Revealed, RevealedBytes
 from dockbell.core.model import Allowance, Urgency
 from dockbell.core.reading.allowance import WindowClock
 from dockbell.core.reading.request import Request
-from dockbell.core.reading.response import NOT_FOUND, Response, judge_status, read_retry_after
+from dockbell.core.reading.response import NOT_FOUND, Response
+from dockbell.core.reading.response_headers import read_retry_after
+from dockbell.core.reading.response_status import check_status
 from dockbell.core.running.backoff import delay
 from dockbell.core.running.budget import Budget
 from dockbell.core.running.key_gate import KeyGate
@@ -160,7 +162,7 @@ class Account:
         if response.status in {_UNAUTHORIZED, _FORBIDDEN}:
             self._throttles.accepted(collection, now(), asked_at=sent_at)
             try:
-                judge_status(request, response)
+                check_status(request, response)
             except SourceRefused as error:
                 # An order may be forbidden for what stands in it.
                 if response.status == _UNAUTHORIZED or request.method == "GET":

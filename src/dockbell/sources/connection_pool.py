@@ -22,7 +22,8 @@ import anyio
 import httpx
 
 from dockbell.core.reading.request import Request
-from dockbell.core.reading.response import Response, clean
+from dockbell.core.reading.response import Response
+from dockbell.core.reading.response_words import clean
 from dockbell.errors import ConfigError, PageUnreadable, SourceUnavailable
 from dockbell.net.network import explain, make_trust
 

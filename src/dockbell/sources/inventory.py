@@ -22,12 +22,9 @@ from dockbell.core.reading.request import (
     order_request,
     shipment_request,
 )
-from dockbell.core.reading.response import (
-    NOT_FOUND,
-    Response,
-    judge_status,
-    read_object,
-)
+from dockbell.core.reading.response import NOT_FOUND, Response
+from dockbell.core.reading.response_json import read_object
+from dockbell.core.reading.response_status import check_status
 from dockbell.core.running.budget import Budget, Usage
 from dockbell.errors import (
     PageUnreadable,
@@ -283,7 +280,7 @@ class InventoryClient:
         def read(response: Response) -> bytes | None:
             if response.status in NOT_FOUND:
                 return None
-            judge_status(request, response)
+            check_status(request, response)
             return read_object(str(request), response)
 
         return await self._ask(request, urgency, read, tries=_TRIES if patient else 1)
@@ -305,7 +302,7 @@ class InventoryClient:
         request = order_request(payload)
 
         def read(response: Response) -> JSON:
-            judge_status(request, response)
+            check_status(request, response)
             return _decode_opaque(response.body)
 
         try:

@@ -10,14 +10,10 @@ from typing import Final, Protocol
 from dockbell.core.model import Page, Urgency
 from dockbell.core.reading.clock import ServiceClock
 from dockbell.core.reading.request import Request, whole_list
-from dockbell.core.reading.response import (
-    NOT_MODIFIED,
-    EnvelopeMissing,
-    Response,
-    are_alike,
-    judge_status,
-    read_page,
-)
+from dockbell.core.reading.response import NOT_MODIFIED, Response
+from dockbell.core.reading.response_json import are_alike
+from dockbell.core.reading.response_page import EnvelopeMissing, read_page
+from dockbell.core.reading.response_status import check_status
 from dockbell.errors import CursorExpired, SourceError
 from dockbell.ports import BetweenTries
 from dockbell.sources.etag_cache import EtagCache
@@ -86,7 +82,7 @@ class Listings:
         first = whole_list(request)
 
         def read(response: Response) -> Page:
-            judge_status(first, response)
+            check_status(first, response)
             return read_page(resource, response)
 
         try:
@@ -122,7 +118,7 @@ class Listings:
             if response.status == NOT_MODIFIED and remembered is not None:
                 page = remembered[1]
             else:
-                judge_status(request, response)
+                check_status(request, response)
                 page = self._read_page(resource, response)
                 if repeats:
                     self._etags.remember(request.target, response.headers.get("etag"), page, now())

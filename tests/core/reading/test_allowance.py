@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.core.reading.allowance import WindowClock
-from dockbell.core.reading.response import WINDOW, Response
+from dockbell.core.reading.response import Response
+from dockbell.core.reading.response_headers import WINDOW
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

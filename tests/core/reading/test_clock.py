@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from dockbell.core.model import ClockSource
 from dockbell.core.reading.clock import ABSURD, KEPT, TOLERANCE, UNCONTRADICTED, ServiceClock
-from dockbell.core.reading.response import Response, ServiceTime, service_time
+from dockbell.core.reading.response import Response
+from dockbell.core.reading.response_headers import ServiceTime, service_time
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -10,20 +10,12 @@ from hypothesis import strategies as st
 
 from dockbell.core.model import RESOURCES, Allowance, ClockSource, Page
 from dockbell.core.reading.request import Request, list_request, shipment_request
-from dockbell.core.reading.response import (
-    CURSOR_LONGEST,
-    RECORDS_MOST,
-    UNSOUND_SIZE_MOST,
-    Response,
-    are_alike,
-    clean,
-    judge_status,
-    read_allowance,
-    read_object,
-    read_page,
-    read_retry_after,
-    service_time,
-)
+from dockbell.core.reading.response import Response
+from dockbell.core.reading.response_headers import read_allowance, read_retry_after, service_time
+from dockbell.core.reading.response_json import UNSOUND_SIZE_MOST, are_alike, read_object
+from dockbell.core.reading.response_page import CURSOR_LONGEST, RECORDS_MOST, read_page
+from dockbell.core.reading.response_status import check_status
+from dockbell.core.reading.response_words import clean
 from dockbell.errors import (
     CursorExpired,
     DockbellError,
@@ -586,7 +578,7 @@ def test_a_page_says_for_how_long_a_cache_has_kept_it(age: str | None, seconds: 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 203, 204])
 def test_a_success_is_let_pass(status: int) -> None:
-    judge_status(FIRST, answer(status=status))
+    check_status(FIRST, answer(status=status))
 
 
 @pytest.mark.parametrize(
@@ -606,7 +598,7 @@ def test_a_success_is_let_pass(status: int) -> None:
 )
 def test_a_status_says_who_must_act(request_: Request, status: int, kind: type[DockbellError]) -> None:
     with pytest.raises(kind, match=f"^GET {request_.path}: HTTP {status}") as caught:
-        judge_status(request_, answer(status=status))
+        check_status(request_, answer(status=status))
 
     assert type(caught.value) is kind
 
@@ -623,7 +615,7 @@ def test_a_status_says_who_must_act(request_: Request, status: int, kind: type[D
 )
 def test_a_redirect_is_told_by_its_host_alone(location: str, host: str) -> None:
     with pytest.raises(SourceRefused) as caught:
-        judge_status(FIRST, answer(status=302, location=location))
+        check_status(FIRST, answer(status=302, location=location))
 
     assert str(caught.value) == (
         f"GET /v1/shipments: HTTP 302, a redirect to {host} that is not followed; set base_url to where the API is"
@@ -632,7 +624,7 @@ def test_a_redirect_is_told_by_its_host_alone(location: str, host: str) -> None:
 
 def test_a_429_carries_how_long_to_wait() -> None:
     with pytest.raises(RateLimited) as caught:
-        judge_status(FIRST, answer(status=429, retry_after="12"))
+        check_status(FIRST, answer(status=429, retry_after="12"))
 
     assert caught.value.retry_after == timedelta(seconds=12)
 
@@ -661,14 +653,14 @@ def test_a_429_carries_how_long_to_wait() -> None:
 )
 def test_the_api_is_quoted_briefly_and_on_one_line(body: Any, words: str) -> None:
     with pytest.raises(SourceRefused) as caught:
-        judge_status(FIRST, answer(body, status=422))
+        check_status(FIRST, answer(body, status=422))
 
     assert str(caught.value) == f"GET /v1/shipments: HTTP 422{words}; check base_url and the query of this resource"
 
 
 def test_plain_text_is_quoted_too() -> None:
     with pytest.raises(SourceUnavailable, match=r'HTTP 503, "down for lunch"$'):
-        judge_status(FIRST, answer(b"down for\r\nlunch\n", status=503, content_type="text/plain"))
+        check_status(FIRST, answer(b"down for\r\nlunch\n", status=503, content_type="text/plain"))
 
 
 @given(st.text())
@@ -684,7 +676,7 @@ def test_any_answer_is_a_success_or_a_typed_error(
     status: int, body: bytes, request_: Request, location: str, retry_after: str
 ) -> None:
     try:
-        judge_status(request_, answer(body, status, location=location, retry_after=retry_after))
+        check_status(request_, answer(body, status, location=location, retry_after=retry_after))
     except (SourceRefused, SourceUnavailable, CursorExpired) as error:
         assert str(error).isprintable()  # noqa: PT017  # all are right; this holds for errors
     else:

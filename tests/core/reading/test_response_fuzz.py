@@ -17,14 +17,11 @@ from hypothesis import strategies as st
 from dockbell.core.model import RESOURCES, Page
 from dockbell.core.reading.clock import ServiceClock
 from dockbell.core.reading.request import list_request, shipment_request
-from dockbell.core.reading.response import (
-    Response,
-    judge_status,
-    read_allowance,
-    read_object,
-    read_page,
-    read_retry_after,
-)
+from dockbell.core.reading.response import Response
+from dockbell.core.reading.response_headers import read_allowance, read_retry_after
+from dockbell.core.reading.response_json import read_object
+from dockbell.core.reading.response_page import read_page
+from dockbell.core.reading.response_status import check_status
 from dockbell.errors import DockbellError
 
 SENT: Final = datetime(2026, 11, 21, 2, 30, tzinfo=UTC)
@@ -157,7 +154,7 @@ def test_any_answer_is_understood_or_a_typed_error(body: bytes, told: dict[str, 
     response = answer(body, status, **told)
 
     for request in (list_request("shipments"), list_request("items", cursor="a"), shipment_request("7")):
-        outcome_of(partial(judge_status, request, response))
+        outcome_of(partial(check_status, request, response))
     page = outcome_of(lambda: read_page("shipments", response))
     if isinstance(page, Page):
         check_page(page, body)
@@ -222,7 +219,7 @@ def test_a_large_answer_takes_time_and_memory_in_proportion(name: str) -> None:
 
     outcome_of(lambda: read_page("shipments", response))
     outcome_of(lambda: read_object("GET /v1/shipments/7", response))
-    outcome_of(lambda: judge_status(list_request("shipments"), failure))
+    outcome_of(lambda: check_status(list_request("shipments"), failure))
 
     took = time.process_time() - began
     _, most = tracemalloc.get_traced_memory()

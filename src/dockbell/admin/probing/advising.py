@@ -13,7 +13,8 @@ from dockbell.admin.probing.measuring import Measured
 from dockbell.config import SourceSettings, format_duration
 from dockbell.config.places import write_keys, write_text
 from dockbell.core.model import RESOURCES
-from dockbell.core.reading.response import clean, read_allowance
+from dockbell.core.reading.response_headers import read_allowance
+from dockbell.core.reading.response_words import clean
 from dockbell.core.reading.survey import count_keys, find_total
 
 KEY_VARIABLE: Final = "DOCKBELL_API_KEY"

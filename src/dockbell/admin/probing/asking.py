@@ -8,7 +8,9 @@ from typing import Final, NoReturn, Protocol
 
 from dockbell.core.model import Allowance
 from dockbell.core.reading.request import Request
-from dockbell.core.reading.response import Response, judge_status, read_allowance
+from dockbell.core.reading.response import Response
+from dockbell.core.reading.response_headers import read_allowance
+from dockbell.core.reading.response_status import check_status
 from dockbell.errors import RateLimited, SourceRefused, SourceUnavailable
 
 _NOT_MODIFIED: Final = 304
@@ -77,7 +79,7 @@ class Asker:
         if response.status >= _BROKEN:
             response = await self.look(request)
         if response.status != _NOT_MODIFIED:
-            judge_status(request, response)
+            check_status(request, response)
         return response
 
     async def look(self, request: Request) -> Response:
@@ -102,7 +104,7 @@ class Asker:
         self._allowance = read_allowance(response) or self._allowance
         if response.status in {_UNAUTHORIZED, _LIMITED}:
             try:
-                judge_status(request, response)
+                check_status(request, response)
             except (SourceRefused, RateLimited) as error:
                 self._stop(str(error), failed=True)
         return response

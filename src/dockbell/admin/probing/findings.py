@@ -17,7 +17,9 @@ from dockbell.core.model import JSON, RESOURCES
 from dockbell.core.moment import EPOCH
 from dockbell.core.reading.request import MAX_LIMIT
 from dockbell.core.reading.rereading import Rereading, compare_readings
-from dockbell.core.reading.response import NOT_FOUND, excerpt, read_allowance
+from dockbell.core.reading.response import NOT_FOUND
+from dockbell.core.reading.response_headers import read_allowance
+from dockbell.core.reading.response_words import excerpt
 from dockbell.core.reading.survey import (
     clock_offset,
     count_foreign,

@@ -17,7 +17,8 @@ from dockbell.core.key import key_of
 from dockbell.core.model import JSON, RESOURCES, Feed, Page
 from dockbell.core.moment import parse_moment
 from dockbell.core.reading.request import Request, list_request, shipment_request
-from dockbell.core.reading.response import Response, read_page
+from dockbell.core.reading.response import Response
+from dockbell.core.reading.response_page import read_page
 from dockbell.core.reading.shape import Shape, ShapeUnknown, learn_shape
 from dockbell.core.reading.survey import Stamps, read_stamps, suggest_key
 from dockbell.errors import CursorExpired, DockbellError, SchemaMismatch, SourceRefused

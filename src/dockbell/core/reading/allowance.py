@@ -16,7 +16,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dockbell.core.model import Allowance
-from dockbell.core.reading.response import WINDOW, Response, read_allowance, read_date, read_reset
+from dockbell.core.reading.response import Response
+from dockbell.core.reading.response_headers import WINDOW, read_allowance, read_date, read_reset
 
 _ZERO: Final = timedelta(0)
 _TOLERANCE: Final = timedelta(seconds=2)

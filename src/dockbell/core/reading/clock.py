@@ -19,7 +19,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dockbell.core.model import ClockSource
-from dockbell.core.reading.response import Response, ServiceTime, service_time
+from dockbell.core.reading.response import Response
+from dockbell.core.reading.response_headers import ServiceTime, service_time
 
 TOLERANCE: Final = timedelta(seconds=5)
 """Clocks of one service may differ by this much and still be one clock."""

@@ -14,7 +14,7 @@ from dockbell.core.model import ClockSource
 from dockbell.core.moment import to_micros
 from dockbell.core.reading.listing_order import describe_order, learn_order
 from dockbell.core.reading.page_sample import LONGEST, PageView
-from dockbell.core.reading.response import clean
+from dockbell.core.reading.response_words import clean
 from dockbell.core.reading.timestamp_unit import PLAUSIBLE_MICROS, learn_fresh, learn_unit
 from dockbell.core.reading.trait import MIXED, TURNS_MOST, Trait, agree, report_turn
 

@@ -17,7 +17,8 @@ from dockbell.core import pointer
 from dockbell.core.key import KeyMissing, key_of
 from dockbell.core.model import JSON
 from dockbell.core.moment import parse_moment, to_micros
-from dockbell.core.reading.response import Response, read_allowance
+from dockbell.core.reading.response import Response
+from dockbell.core.reading.response_headers import read_allowance
 from dockbell.core.reading.shape import Shape
 
 _DATE_RESOLUTION: Final = timedelta(seconds=1)

@@ -1,0 +1,200 @@
+"""The page that an answer holds: which of its members are the records and the cursor.
+
+The names are "not shown" in the API's description, so what can be tolerated is, and what cannot be believed is an
+error. A record that is no sound JSON does not keep the others of its page from being read: it is cut out as it is, and
+marked (:class:`~dockbell.core.model.Unsound`).
+"""
+
+from __future__ import annotations
+
+import re
+from operator import itemgetter
+from typing import Final
+
+import msgspec
+
+from dockbell.core.cutting import salvage
+from dockbell.core.document import decode
+from dockbell.core.model import RESOURCES, Page, Unsound
+from dockbell.core.reading.response import Response
+from dockbell.core.reading.response_headers import read_age, service_time
+from dockbell.core.reading.response_json import (
+    LENIENT,
+    MALFORMED,
+    STRICT,
+    UNSOUND_SIZE_MOST,
+    Fields,
+    Parser,
+    check_encoding,
+    check_given_once,
+    decode_object,
+    has_room,
+    json_text,
+    not_json,
+)
+from dockbell.core.reading.response_words import clean
+from dockbell.core.reading.success_errors import ERRORS, check_no_error, check_whole
+from dockbell.errors import PageUnreadable, SchemaMismatch
+
+RECORDS_MOST: Final = 100_000
+"""A page of more records is not meant as one: the API gives 200."""
+CURSOR_LONGEST: Final = 4096
+"""No URL with a longer cursor in it gets through to a service."""
+
+_OBJECTS_OR_NOTHING: Final = re.compile(rb"\[[ \t\r\n]*[{\]]")
+_INTEGER: Final = re.compile(rb"-?\d+")
+_NO_RECORDS: Final = ERRORS | {"warning", "warnings", "message", "messages", "notices", "problems", "violations"}
+"""What is called so is said about the answer, and is not what was asked for."""
+_FIRST_BYTE: Final = itemgetter(0)
+_BRACE: Final = frozenset(b"{")
+_TEXT: Final = msgspec.json.Decoder(str)
+
+
+class EnvelopeMissing(SchemaMismatch):
+    """The answer has no array of the name that held the records before."""
+
+
+def read_page(resource: str, response: Response, *, envelope: str | None = None) -> Page:
+    """Return the page of a listing that an answer holds; its records are cut out, not decoded.
+
+    Args:
+        resource: What was asked for.
+        response: The answer.
+        envelope: The field that held the records of earlier pages, where that is known.
+
+    Raises:
+        PageUnreadable: Not whole, no JSON even in its structure, or not to be understood in one way only.
+        SourceUnavailable: An error, told with the status of a success.
+        SchemaMismatch: No array of records, or no telling which; :class:`EnvelopeMissing` where that is known by name.
+    """
+    subject = f'resource "{resource}"'
+    body = json_text(subject, response)
+    unsound: dict[int, Unsound] = {}
+    try:
+        check_encoding(subject, body)
+        name, records, cursor = _find_page(resource, body, envelope, STRICT)
+    except PageUnreadable as error:
+        if len(body) > UNSOUND_SIZE_MOST:
+            raise
+        try:
+            name, records, cursor = _find_page(resource, body, envelope, LENIENT)
+        except (PageUnreadable, SchemaMismatch):
+            raise error from error.__cause__  # that the answer is of another shape too would lead astray
+        unsound = {index: found for index, raw in enumerate(records) if (found := _find_unsound(raw))}
+    time = service_time(response)
+    return Page(
+        records=tuple(records),
+        next_cursor=cursor,
+        envelope=name,
+        asked_at=time.asked_at,
+        clock=time.clock,
+        answered_at=time.answered_at,
+        received_at=response.received_at,
+        unsound=unsound,
+        age=read_age(response),
+    )
+
+
+def _find_page(resource: str, body: bytes, envelope: str | None, parser: Parser) -> tuple[str, list[bytes], str | None]:
+    """Return the name of the array of records, the records, and the cursor."""
+    subject = f'resource "{resource}"'
+    outer = decode_object(subject, body, parser)
+    try:
+        # One level down: {"data": {"shipments": []}}, {"shipments": [], "meta": {"next_cursor": null}}.
+        inside = {name: parser.object(raw) for name, raw in outer.items() if _begins(raw, b"{")}
+        inner = {f"{name}.{part}": value for name, fields in inside.items() for part, value in fields.items()}
+        check_no_error(subject, outer, parser)
+        name, records = _find_records(resource, outer, inner, envelope, parser)
+        check_no_error(subject, inside.get(name.rpartition(".")[0], {}), parser)
+        cursor = _find_cursor(resource, outer, inner)
+        if cursor is None:
+            check_whole(subject, outer | inside.get(name.rpartition(".")[0], {}))
+        if parser.is_strict and (
+            has_room(body, outer) or any(has_room(outer[part], fields) for part, fields in inside.items())
+        ):
+            check_given_once(subject, body, name)
+    except MALFORMED as error:
+        raise not_json(subject, error) from error
+    return name, records, cursor
+
+
+def _find_unsound(raw: bytes) -> Unsound | None:
+    try:
+        decode(raw)
+    except ValueError as error:
+        return Unsound(clean(str(error)), salvage(raw))
+    return None
+
+
+def _begins(raw: msgspec.Raw, bracket: bytes) -> bool:
+    return memoryview(raw)[:1] == bracket
+
+
+def _find_records(
+    resource: str, outer: Fields, inner: Fields, envelope: str | None, parser: Parser
+) -> tuple[str, list[bytes]]:
+    """Return the one array of objects: as learned, else by its name, else the only one; one level down by name only.
+
+    An error told with status 200 must not pass for an empty page, so nothing else is believed.
+    """
+    if envelope is not None:
+        records = _as_records(resource, (outer | inner).get(envelope), parser)
+        if records is None:
+            raise EnvelopeMissing(_describe_mismatch(resource, f'no array "{envelope}" as before', outer))
+        return envelope, records
+    candid = {name: raw for name, raw in outer.items() if name.lower() not in _NO_RECORDS}
+    arrays = {name: array for name, raw in candid.items() if (array := _as_records(resource, raw, parser)) is not None}
+    nested = {name: array for name, raw in inner.items() if (array := _as_records(resource, raw, parser)) is not None}
+    named = [name for name in arrays | nested if _is_named_after(resource, name)]
+    filled = [name for name, array in arrays.items() if array]
+    for candidates in (named, filled, list(arrays)):
+        if len(candidates) == 1:
+            return candidates[0], (arrays | nested)[candidates[0]]
+        if candidates:
+            raise _mismatch(resource, "several arrays of objects", outer)
+    raise _mismatch(resource, "no array of objects", outer)
+
+
+def _as_records(resource: str, raw: msgspec.Raw | None, parser: Parser) -> list[bytes] | None:
+    """Return the elements of an array of objects, None for anything else."""
+    if raw is None or not _begins(raw, b"["):
+        return None
+    if not _OBJECTS_OR_NOTHING.match(raw):
+        return None  # millions of numbers are not worth a look at each
+    elements = parser.array(raw)
+    if len(elements) > RECORDS_MOST:
+        raise PageUnreadable(f'resource "{resource}": the answer holds an array of {len(elements)} objects')
+    records = list(map(bytes, elements))
+    return records if set(map(_FIRST_BYTE, records)) <= _BRACE else None
+
+
+def _is_named_after(resource: str, name: str) -> bool:
+    """Tell whether a field is called like the resource: ``shipments``, ``Stock levels``, ``data.stockLevels``."""
+    letters = re.sub("[^a-z]", "", name.rpartition(".")[2].lower())
+    return letters.startswith(RESOURCES[resource].singular)
+
+
+def _find_cursor(resource: str, outer: Fields, inner: Fields) -> str | None:
+    raw = outer.get("next_cursor")
+    if raw is None:
+        raw = next((value for name, value in inner.items() if name.endswith(".next_cursor")), None)
+    text = b"null" if raw is None else bytes(raw)
+    if text in {b"null", b'""'}:
+        return None
+    if len(text) > CURSOR_LONGEST:
+        raise SchemaMismatch(f'resource "{resource}": next_cursor has {len(text)} bytes, no request holds that')
+    if text.startswith(b'"'):
+        return _TEXT.decode(text)
+    if _INTEGER.fullmatch(text):
+        return text.decode()
+    got = clean(text[:50].decode(errors="replace"))
+    raise SchemaMismatch(f'resource "{resource}": next_cursor is neither text nor number, got {got}; check base_url')
+
+
+def _mismatch(resource: str, fact: str, fields: Fields) -> SchemaMismatch:
+    return SchemaMismatch(_describe_mismatch(resource, fact, fields))
+
+
+def _describe_mismatch(resource: str, fact: str, fields: Fields) -> str:
+    got = clean(", ".join(list(fields)[:8])) or "none"
+    return f'resource "{resource}": the answer holds {fact}, got fields {got}; check base_url'

@@ -4,7 +4,7 @@ Nouns (``model``, ``pointer``, ``document``, ``moment``, ``key``, ``diff``) are 
 each other:
 
 - ``reading``: what to ask of the API, what an answer says, what a run has proven;
-- ``comparing``: canonical form, fingerprints, and the judging of one page;
+- ``comparing``: canonical form, fingerprints, and the comparison of one page;
 - ``publishing``: events, signatures, topics, and what becomes of a delivery;
 - ``running``: the request budget and backing off.
 """

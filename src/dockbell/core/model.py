@@ -100,7 +100,7 @@ class Page:
         records: Each record's raw JSON text, in the order of the response.
         next_cursor: Asks for the following page; None at the end of the list.
         envelope: The field that held the records.
-        asked_at: S(r), the service's time when the request reached it at the earliest.
+        asked_at: The service's time when the request reached it, at the earliest.
         clock: What ``asked_at`` was taken from.
         answered_at: The service's time when it made the answer, at the latest.
         received_at: Our own time when the response was complete.
@@ -120,7 +120,7 @@ class Page:
 
     @property
     def shown_at(self) -> datetime:
-        """S(r) as far as its content is concerned: a cache shows what was there before."""
+        """``asked_at`` of the content: a cache answers with what the service said before."""
         return self.asked_at - self.age
 
     @property
@@ -166,7 +166,7 @@ class ChangeKind(StrEnum):
 
 
 class Via(StrEnum):
-    """Which reading showed a change; ``operator`` where none did, but a command."""
+    """Which kind of reading showed a change; ``operator`` for a command."""
 
     POLL = "poll"
     TRAILING = "trailing"
@@ -299,7 +299,7 @@ class Event:
         change: The last part of ``type``, or the change that a named event follows.
         revision: The record's change count.
         body: The structured CloudEvent, JSON as sent.
-        recorded_at: When it was stored, by our clock; None where nobody asked the store for that.
+        recorded_at: When it was stored, by our clock; None where it was read without that.
         made_at: When its change was made, as the record says, by our clock; None where that is not known.
     """
 
@@ -341,7 +341,7 @@ class OutcomeKind(StrEnum):
     REFUSED = "refused"  # the receiver will never take this event: a dead letter at once
     UNFIT = "unfit"  # it cannot be sent through this sink at all: a dead letter at once, and no fault of the receiver
     FAILED = "failed"  # this attempt did not succeed; another may
-    UNREACHABLE = "unreachable"  # nobody was there to judge the event
+    UNREACHABLE = "unreachable"  # no receiver answered, so the attempt says nothing of the event
     CLOSED = "closed"  # the receiver wants no events at all any more: the sink pauses until an operator resumes it
 
 
@@ -352,7 +352,7 @@ class Outcome:
     Attributes:
         kind: The kind of outcome.
         reason: For people: ``HTTP 503``, ``connection refused``, ``reason code 0x97 (quota exceeded)``.
-        retry_after: The receiver's own wish; it holds for the whole sink.
+        retry_after: How long the receiver asks to wait; it holds for the whole sink.
         is_own: The receiver has taken events that it was given later: a failure speaks against this one only.
     """
 

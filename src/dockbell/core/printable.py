@@ -1,6 +1,6 @@
 """Text of others as a terminal may show it: with nothing in it that a terminal would obey.
 
-Controls move the cursor, change colours and keys, and answer as if somebody had typed; marks of writing direction
+Controls move the cursor, change colours and keys, and answer as if a user had typed; marks of writing direction
 show a text as another than it is.
 """
 

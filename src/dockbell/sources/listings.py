@@ -122,7 +122,7 @@ class Listings:
                 page = self._read_page(resource, response)
                 if repeats:
                     self._etags.remember(request.target, response.headers.get("etag"), page, now())
-            time = self._clock.judge(response)
+            time = self._clock.time_of(response)
             return replace(
                 page,
                 asked_at=time.asked_at,

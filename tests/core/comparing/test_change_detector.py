@@ -107,11 +107,11 @@ class Shelf:
 def read(
     shelf: Shelf,
     *records: Any,
-    reading: ReadContext = LATER,
+    context: ReadContext = LATER,
     detect: ChangeDetector | None = None,
     asked_at: float = 20,
 ) -> PageDiff:
-    return shelf.store((detect or make_detector()).detect(page(*records, asked_at=asked_at), reading, shelf))
+    return shelf.store((detect or make_detector()).detect(page(*records, asked_at=asked_at), context, shelf))
 
 
 def kinds(page_diff: PageDiff) -> list[str]:
@@ -216,7 +216,7 @@ def test_what_was_stored_under_other_rules_is_compared_by_todays() -> None:
 def test_the_first_pass_is_silent_but_for_what_happens_while_it_goes_on(
     record: dict[str, Any], kind: ChangeKind | None
 ) -> None:
-    changes = read(Shelf(), record, reading=FIRST).changes
+    changes = read(Shelf(), record, context=FIRST).changes
     assert [change.kind for change in changes] == ([] if kind is None else [kind])
     assert all(change.before is None and change.patch is None for change in changes)
 
@@ -224,7 +224,7 @@ def test_the_first_pass_is_silent_but_for_what_happens_while_it_goes_on(
 def test_a_baseline_is_compared_when_it_first_differs_and_not_before() -> None:
     shelf = Shelf()
     emoji = b'{"id": "x", "name": "\\ud83d\\ude00", "n": 1}'
-    assert read(shelf, emoji, b'{"id": "y", "n": 1.0}', reading=FIRST).changes == []
+    assert read(shelf, emoji, b'{"id": "y", "n": 1.0}', context=FIRST).changes == []
     same = read(shelf, '{"id": "x", "name": "\N{GRINNING FACE}", "n": 1}'.encode(), b'{"n": 1, "id": "y"}')
     assert (same.changes, findings(same)) == ([], [Finding.QUIET])
     (change,) = read(shelf, {"id": "y", "n": 2}).changes
@@ -233,40 +233,40 @@ def test_a_baseline_is_compared_when_it_first_differs_and_not_before() -> None:
 
 def test_a_baseline_that_cannot_be_read_has_no_before_when_it_changes() -> None:
     shelf = Shelf()
-    read(shelf, b'{"id": "x", "n": 1e99999999999999999999}', reading=FIRST)
+    read(shelf, b'{"id": "x", "n": 1e99999999999999999999}', context=FIRST)
     (change,) = read(shelf, {"id": "x", "n": 1}).changes
     assert (change.kind, change.before, change.patch) == (ChangeKind.UPDATED, None, None)
 
 
 def test_the_first_pass_states_each_record_on_request() -> None:
-    (change,) = read(Shelf(), shipment(at=-1), reading=replace(FIRST, emit=True)).changes
+    (change,) = read(Shelf(), shipment(at=-1), context=replace(FIRST, emit=True)).changes
     assert (change.kind, change.revision, change.via) == (ChangeKind.SNAPSHOT, 0, Via.FIRST_PASS)
 
 
 def test_the_second_pass_meets_old_records_silently_and_no_other_run_does() -> None:
     for via, old in ((Via.PASS, []), (Via.POLL, ["updated"]), (Via.TRAILING, ["updated"])):
-        reading = ReadContext(via, S0, settling=True)
-        assert kinds(read(Shelf(), shipment(at=-1), reading=reading)) == old
-        assert kinds(read(Shelf(), shipment(at=1), reading=reading)) == ["created"]
-        assert kinds(read(Shelf(), shipment(at=-1), reading=replace(reading, settling=False))) == ["created"]
+        context = ReadContext(via, S0, settling=True)
+        assert kinds(read(Shelf(), shipment(at=-1), context=context)) == old
+        assert kinds(read(Shelf(), shipment(at=1), context=context)) == ["created"]
+        assert kinds(read(Shelf(), shipment(at=-1), context=replace(context, settling=False))) == ["created"]
 
 
 @pytest.mark.parametrize("via", [Via.POLL, Via.PASS])
 def test_old_is_what_is_dated_before_the_feed_was_first_asked_for_by_the_records_own_clock(via: Via) -> None:
     behind = S0 - timedelta(hours=2)
-    for reading, new in (
+    for context, new in (
         (ReadContext(via, S0, boundary=behind, baseline=True), "updated"),
         (ReadContext(via, S0, boundary=behind, settling=True), "created"),
     ):
-        assert kinds(read(Shelf(), shipment(at=-7199), reading=reading)) == [new]
-        assert kinds(read(Shelf(), shipment(at=-7199, created_at=stamp(-7199)), reading=reading)) == ["created"]
-        assert kinds(read(Shelf(), shipment(at=-7199, created_at=stamp(-7201)), reading=reading)) == ["updated"]
-    assert kinds(read(Shelf(), shipment(at=-7201), reading=ReadContext(via, S0, boundary=behind, baseline=True))) == []
+        assert kinds(read(Shelf(), shipment(at=-7199), context=context)) == [new]
+        assert kinds(read(Shelf(), shipment(at=-7199, created_at=stamp(-7199)), context=context)) == ["created"]
+        assert kinds(read(Shelf(), shipment(at=-7199, created_at=stamp(-7201)), context=context)) == ["updated"]
+    assert kinds(read(Shelf(), shipment(at=-7201), context=ReadContext(via, S0, boundary=behind, baseline=True))) == []
 
 
 def test_where_all_later_dates_are_stored_one_of_the_future_is_news() -> None:
-    reading = replace(FIRST, boundary=S0 - timedelta(minutes=1))
-    assert kinds(read(Shelf(), shipment(at=7200), reading=reading)) == ["updated"]
+    context = replace(FIRST, boundary=S0 - timedelta(minutes=1))
+    assert kinds(read(Shelf(), shipment(at=7200), context=context)) == ["updated"]
 
 
 def test_records_that_say_only_when_they_were_created_are_told_apart_by_that() -> None:
@@ -274,13 +274,13 @@ def test_records_that_say_only_when_they_were_created_are_told_apart_by_that() -
     for at, expected in ((-1, []), (1, ["created"])):
         record = {"id": "a", "created_at": stamp(at)}
         shelf = Shelf()
-        assert kinds(read(shelf, record, reading=FIRST, detect=detect)) == expected
+        assert kinds(read(shelf, record, context=FIRST, detect=detect)) == expected
         assert shelf.rows["a"].modified is None
 
 
 def test_the_first_change_after_a_baseline_is_revision_one() -> None:
     shelf = Shelf()
-    read(shelf, shipment(at=-1), reading=FIRST)
+    read(shelf, shipment(at=-1), context=FIRST)
     (change,) = read(shelf, shipment(at=5, status="packed")).changes
     assert change.revision == 1
 
@@ -323,13 +323,13 @@ def test_a_record_that_cannot_be_read_whole_is_there_and_in_quarantine_under_its
     assert (bad.key, bad.problem[:10], page_diff.seen, page_diff.changes) == ("shp_2", "key shp_2:", [1, 2], [])
 
 
-@pytest.mark.parametrize("reading", [LATER, FIRST])
-def test_a_record_that_its_page_calls_unsound_is_never_stored(reading: ReadContext) -> None:
+@pytest.mark.parametrize("context", [LATER, FIRST])
+def test_a_record_that_its_page_calls_unsound_is_never_stored(context: ReadContext) -> None:
     """Its raw text alone does not show everything: where a record is not decoded, its encoding is not looked at."""
     records = b'{"id": "shp_1", "note": "\xff"}', b'{"id": "shp_1", "note": "\xff"}', b'{"note": "\xff"}'
     heads = {"id": "shp_1", "note": None}, {"id": "shp_1", "note": None}, {"note": None}
     unsound = {index: Unsound("not UTF-8", head) for index, head in enumerate(heads)}
-    page_diff = make_detector(learned=True).detect(replace(page(*records), unsound=unsound), reading, Shelf())
+    page_diff = make_detector(learned=True).detect(replace(page(*records), unsound=unsound), context, Shelf())
     assert [(bad.key, bad.problem) for bad in page_diff.bad] == [
         ("shp_1", "key shp_1: not UTF-8"),
         ("", "record 3 of the page: not UTF-8"),
@@ -376,7 +376,7 @@ def test_a_learned_key_that_stands_twice_with_the_same_content_written_different
     records = shipment(tags=["a", "b"], n=1), dict(reversed(shipment(at=11, tags=["b", "a"], n=1.0).items()))
     assert kinds(read(Shelf(), *records, detect=learned)) == ["created"]
     with pytest.raises(Collision):
-        read(Shelf(), *records, b'{"id": "shp_1", "n": 1e99999999999999999999}', detect=learned, reading=FRESH)
+        read(Shelf(), *records, b'{"id": "shp_1", "n": 1e99999999999999999999}', detect=learned, context=FRESH)
 
 
 def test_a_key_that_stands_twice_on_a_page_with_equal_content_counts_once() -> None:
@@ -399,11 +399,11 @@ def test_a_page_on_which_a_key_stands_twice_is_refused_until_it_was_asked_for_ag
     shelf, detect = Shelf(), make_detector(learned=learned)
     records = shipment(), shipment(status="packed"), shipment(2)
     with pytest.raises(Collision, match="shp_1"):
-        read(shelf, *records, detect=detect, reading=FRESH)
+        read(shelf, *records, detect=detect, context=FRESH)
     page_diff = read(shelf, *records, detect=detect)
     assert ([bad.key for bad in page_diff.bad], page_diff.doubled) == (["shp_1", "shp_1"], 1)
     assert [change.key.text for change in page_diff.changes] == ["shp_2"]
-    again = read(shelf, *records, detect=detect, reading=FRESH)
+    again = read(shelf, *records, detect=detect, context=FRESH)
     assert again.doubled == 1, "what is in quarantine is no news, and is not asked for again each time"
 
 
@@ -424,7 +424,7 @@ def packed_shelf(*, stamped: bool = True) -> Shelf:
     """Return a shelf with one shipment that was open and is packed, as read 20 s after S0."""
     shelf = Shelf()
     for at, status in ((5, "open"), (10, "packed")):
-        read(shelf, shipment(at=at, status=status) if stamped else bare(status), reading=STRICT, asked_at=at)
+        read(shelf, shipment(at=at, status=status) if stamped else bare(status), context=STRICT, asked_at=at)
     return shelf
 
 
@@ -434,48 +434,48 @@ def bare(status: str) -> dict[str, Any]:
 
 def test_a_reading_older_than_what_is_stored_is_held_once_and_believed_when_it_lasts() -> None:
     shelf, stale = packed_shelf(), shipment(at=5)
-    held = read(shelf, stale, reading=STRICT, asked_at=20)
+    held = read(shelf, stale, context=STRICT, asked_at=20)
     assert (kinds(held), held.writes, findings(held)) == ([], [], [Finding.HELD])
-    again = read(shelf, stale, reading=STRICT, asked_at=79)
+    again = read(shelf, stale, context=STRICT, asked_at=79)
     assert (kinds(again), again.holds, again.is_idle) == ([], [], True)
-    believed = read(shelf, stale, reading=STRICT, asked_at=80)
+    believed = read(shelf, stale, context=STRICT, asked_at=80)
     assert (kinds(believed), believed.released, shelf.held) == (["updated"], [1], {})
 
 
 def test_a_current_reading_releases_what_was_held_and_the_next_stale_one_begins_anew() -> None:
     shelf, stale = packed_shelf(), shipment(at=5)
-    read(shelf, stale, reading=STRICT, asked_at=20)
-    current = read(shelf, shipment(at=10, status="packed"), reading=STRICT, asked_at=50)
+    read(shelf, stale, context=STRICT, asked_at=20)
+    current = read(shelf, shipment(at=10, status="packed"), context=STRICT, asked_at=50)
     assert (current.released, kinds(current), shelf.held) == ([1], [], {})
-    assert kinds(read(shelf, stale, reading=STRICT, asked_at=85)) == []
+    assert kinds(read(shelf, stale, context=STRICT, asked_at=85)) == []
     assert shelf.held[1].asked_at == to_micros(S0 + timedelta(seconds=85))
 
 
 def test_a_current_reading_that_is_written_differently_releases_too() -> None:
     shelf = packed_shelf()
-    read(shelf, shipment(at=5), reading=STRICT)
+    read(shelf, shipment(at=5), context=STRICT)
     current = dict(reversed(shipment(at=10, status="packed").items()))
-    assert read(shelf, current, reading=STRICT).released == [1]
+    assert read(shelf, current, context=STRICT).released == [1]
 
 
 def test_a_later_change_releases_what_was_held() -> None:
     shelf = packed_shelf()
-    read(shelf, shipment(at=5), reading=STRICT)
-    page_diff = read(shelf, shipment(at=15, status="shipped"), reading=STRICT)
+    read(shelf, shipment(at=5), context=STRICT)
+    page_diff = read(shelf, shipment(at=15, status="shipped"), context=STRICT)
     assert (kinds(page_diff), page_diff.released) == (["updated"], [1])
 
 
 def test_another_stale_reading_must_last_by_itself() -> None:
     shelf = packed_shelf()
-    read(shelf, shipment(at=5), reading=STRICT, asked_at=20)
-    read(shelf, shipment(at=4, status="new"), reading=STRICT, asked_at=40)
-    assert kinds(read(shelf, shipment(at=5), reading=STRICT, asked_at=81)) == []
-    assert kinds(read(shelf, shipment(at=5), reading=STRICT, asked_at=141)) == ["updated"]
+    read(shelf, shipment(at=5), context=STRICT, asked_at=20)
+    read(shelf, shipment(at=4, status="new"), context=STRICT, asked_at=40)
+    assert kinds(read(shelf, shipment(at=5), context=STRICT, asked_at=81)) == []
+    assert kinds(read(shelf, shipment(at=5), context=STRICT, asked_at=141)) == ["updated"]
 
 
 def test_what_a_cache_shows_under_its_old_date_is_held() -> None:
     shelf, stale = packed_shelf(), page(shipment(at=5), asked_at=8)
-    read(shelf, shipment(at=300, status="shipped"), reading=STRICT, asked_at=301)
+    read(shelf, shipment(at=300, status="shipped"), context=STRICT, asked_at=301)
     cached = replace(stale, received_at=S0 + timedelta(seconds=310))
     verdict = make_detector().detect(cached, STRICT, shelf)
     assert (kinds(verdict), findings(verdict)) == ([], [Finding.HELD])
@@ -486,33 +486,33 @@ def test_what_a_cache_shows_is_not_believed_for_being_shown_again() -> None:
     for asked_at in (20, 100, 300):
         cached = replace(page(shipment(at=5), asked_at=asked_at), age=timedelta(seconds=asked_at - 6))
         assert kinds(shelf.store(make_detector().detect(cached, STRICT, shelf))) == []
-    assert kinds(read(shelf, shipment(at=5), reading=STRICT, asked_at=300)) == ["updated"]
+    assert kinds(read(shelf, shipment(at=5), context=STRICT, asked_at=300)) == ["updated"]
 
 
 def test_nothing_is_held_against_a_date_that_lies_in_the_service_s_future() -> None:
     shelf = Shelf()
-    read(shelf, shipment(at=10**9, status="packed"), reading=STRICT)
-    assert kinds(read(shelf, shipment(at=15), reading=STRICT)) == ["updated"]
+    read(shelf, shipment(at=10**9, status="packed"), context=STRICT)
+    assert kinds(read(shelf, shipment(at=15), context=STRICT)) == ["updated"]
 
 
 def test_without_dates_only_a_return_to_what_was_replaced_lately_is_held() -> None:
     shelf = packed_shelf(stamped=False)
-    assert kinds(read(shelf, bare("shipped"), reading=STRICT, asked_at=20)) == ["updated"]
-    assert kinds(read(shelf, bare("open"), reading=STRICT, asked_at=30)) == []
-    assert kinds(read(shelf, bare("packed"), reading=STRICT, asked_at=80)) == []
-    assert kinds(read(shelf, bare("packed"), reading=STRICT, asked_at=81)) == ["updated"], "a minute after the answer"
+    assert kinds(read(shelf, bare("shipped"), context=STRICT, asked_at=20)) == ["updated"]
+    assert kinds(read(shelf, bare("open"), context=STRICT, asked_at=30)) == []
+    assert kinds(read(shelf, bare("packed"), context=STRICT, asked_at=80)) == []
+    assert kinds(read(shelf, bare("packed"), context=STRICT, asked_at=81)) == ["updated"], "a minute after the answer"
 
 
 def test_a_return_under_an_unmoved_date_is_held_as_without_dates() -> None:
     shelf = Shelf()
     for status in ("open", "packed"):
-        read(shelf, shipment(at=5, status=status), reading=STRICT)
-    assert findings(read(shelf, shipment(at=5), reading=STRICT)) == [Finding.HELD]
+        read(shelf, shipment(at=5, status=status), context=STRICT)
+    assert findings(read(shelf, shipment(at=5), context=STRICT)) == [Finding.HELD]
 
 
 def test_an_older_date_with_the_same_content_is_neither_held_nor_stored() -> None:
     shelf = packed_shelf()
-    page_diff = read(shelf, shipment(at=5, status="packed"), reading=STRICT)
+    page_diff = read(shelf, shipment(at=5, status="packed"), context=STRICT)
     assert page_diff.is_idle
 
 
@@ -525,11 +525,11 @@ def test_the_return_of_a_record_just_buried_is_held_unless_it_comes_back_with_ot
     shelf = packed_shelf()
     shelf.change("shp_1", gone_at=to_micros(S0 + timedelta(seconds=20)), revision=3)
     same = shipment(at=10, status="packed")
-    assert kinds(read(shelf, same, reading=STRICT, asked_at=30)) == []
-    assert kinds(read(shelf, same, reading=STRICT, asked_at=91)) == ["restored"]
+    assert kinds(read(shelf, same, context=STRICT, asked_at=30)) == []
+    assert kinds(read(shelf, same, context=STRICT, asked_at=91)) == ["restored"]
     shelf.change("shp_1", gone_at=to_micros(S0 + timedelta(seconds=100)))
     other = shipment(at=101, status="open")
-    assert kinds(read(shelf, other, reading=STRICT, asked_at=102)) == ["restored"]
+    assert kinds(read(shelf, other, context=STRICT, asked_at=102)) == ["restored"]
 
 
 def test_the_age_of_a_tombstone_is_reckoned_by_our_clock_which_buried_it() -> None:
@@ -543,7 +543,7 @@ def test_the_age_of_a_tombstone_is_reckoned_by_our_clock_which_buried_it() -> No
 def test_a_record_that_is_back_with_a_later_date_is_restored_at_once_though_it_is_as_it_was() -> None:
     shelf = packed_shelf()
     shelf.change("shp_1", gone_at=to_micros(S0 + timedelta(seconds=20)))
-    back = read(shelf, shipment(at=25, status="packed"), reading=STRICT, asked_at=26)
+    back = read(shelf, shipment(at=25, status="packed"), context=STRICT, asked_at=26)
     assert kinds(back) == ["restored"]
 
 
@@ -554,19 +554,19 @@ UNPROVEN = replace(FIRST, provisional=True)
 
 def test_while_a_key_is_not_proven_nothing_is_published_and_everything_is_stored() -> None:
     shelf, detect = Shelf(), make_detector(learned=True)
-    assert kinds(read(shelf, shipment(at=-5), reading=UNPROVEN, detect=detect)) == []
-    changed = read(shelf, shipment(at=-4, status="packed"), reading=UNPROVEN, detect=detect)
+    assert kinds(read(shelf, shipment(at=-5), context=UNPROVEN, detect=detect)) == []
+    changed = read(shelf, shipment(at=-4, status="packed"), context=UNPROVEN, detect=detect)
     assert (kinds(changed), findings(changed)) == ([], [Finding.UNPROVEN])
     assert [(write.revision, write.is_unexplained) for write in changed.writes] == [(0, True)]
 
 
 def test_what_changes_while_a_key_is_not_proven_is_left_to_the_first_poll() -> None:
     shelf, detect = Shelf(), make_detector(learned=True)
-    read(shelf, shipment(at=-5), reading=UNPROVEN, detect=detect)
-    page_diff = read(shelf, shipment(at=3, status="packed"), reading=UNPROVEN, detect=detect)
+    read(shelf, shipment(at=-5), context=UNPROVEN, detect=detect)
+    page_diff = read(shelf, shipment(at=3, status="packed"), context=UNPROVEN, detect=detect)
     assert (page_diff.writes, page_diff.seen) == ([], [1])
     settling = replace(LATER, settling=True)
-    assert kinds(read(shelf, shipment(at=3, status="packed"), reading=settling, detect=detect)) == ["updated"]
+    assert kinds(read(shelf, shipment(at=3, status="packed"), context=settling, detect=detect)) == ["updated"]
 
 
 @pytest.mark.parametrize(
@@ -584,12 +584,12 @@ def test_a_record_met_while_a_key_is_not_proven_is_news_to_the_first_poll(
     fields: dict[str, Any], kind: ChangeKind, *, baseline: bool, settling: bool
 ) -> None:
     shelf, detect, record = Shelf(), make_detector(learned=True), shipment(at=4, **fields)
-    met = read(shelf, record, reading=replace(UNPROVEN, baseline=baseline), detect=detect)
+    met = read(shelf, record, context=replace(UNPROVEN, baseline=baseline), detect=detect)
     assert (kinds(met), met.dates) == ([], {"shp_1": to_micros(S0 + timedelta(seconds=4))})
     for _ in range(2):
-        again = read(shelf, record, reading=UNPROVEN, detect=detect)
+        again = read(shelf, record, context=UNPROVEN, detect=detect)
         assert (again.writes, again.seen) == ([], [1])
-    polled = read(shelf, record, reading=replace(STRICT, settling=settling), detect=detect)
+    polled = read(shelf, record, context=replace(STRICT, settling=settling), detect=detect)
     (change,) = polled.changes
     assert (change.kind, change.revision, change.before, change.patch) == (kind, 1, None, None)
     assert (polled.on_time, polled.silent) == (1, 0)
@@ -598,28 +598,28 @@ def test_a_record_met_while_a_key_is_not_proven_is_news_to_the_first_poll(
 
 def test_other_content_of_a_record_that_was_only_met_is_marked_unless_a_later_date_explains_it() -> None:
     shelf, detect = Shelf(), make_detector(learned=True)
-    read(shelf, shipment(at=4), reading=UNPROVEN, detect=detect)
+    read(shelf, shipment(at=4), context=UNPROVEN, detect=detect)
     for at, status, is_unexplained in ((4, "packed", True), (5, "shipped", False)):
-        page_diff = read(shelf, shipment(at=at, status=status), reading=UNPROVEN, detect=detect)
+        page_diff = read(shelf, shipment(at=at, status=status), context=UNPROVEN, detect=detect)
         assert [write.is_unexplained for write in page_diff.writes] == [is_unexplained]
     (change,) = read(shelf, shipment(at=5, status="shipped"), detect=detect).changes
     assert (change.kind, change.revision, change.before) == (ChangeKind.UPDATED, 1, None)
 
 
 def test_in_the_first_pass_a_date_in_the_future_of_the_service_is_baseline() -> None:
-    for reading, expected in ((FIRST, []), (UNPROVEN, []), (LATER, ["created"])):
+    for context, expected in ((FIRST, []), (UNPROVEN, []), (LATER, ["created"])):
         shelf = Shelf()
-        assert kinds(read(shelf, shipment(at=22), reading=reading)) == expected
+        assert kinds(read(shelf, shipment(at=22), context=context)) == expected
         assert not shelf.rows["shp_1"].is_met
-    (change,) = read(Shelf(), shipment(at=21), reading=FIRST).changes  # dated when it was answered
+    (change,) = read(Shelf(), shipment(at=21), context=FIRST).changes  # dated when it was answered
     assert change.kind is ChangeKind.UPDATED
-    (change,) = read(Shelf(), shipment(at=22), reading=replace(FIRST, emit=True)).changes
+    (change,) = read(Shelf(), shipment(at=22), context=replace(FIRST, emit=True)).changes
     assert change.kind is ChangeKind.SNAPSHOT
 
 
 def test_a_baseline_record_that_was_never_compared_has_its_raw_hash_for_a_fingerprint() -> None:
     shelf = Shelf()
-    (write,) = read(shelf, shipment(at=-5), reading=FIRST).writes
+    (write,) = read(shelf, shipment(at=-5), context=FIRST).writes
     assert write.fingerprint == write.raw_hash
     (rewritten,) = read(shelf, dict(reversed(shipment(at=-5).items()))).writes
     assert (rewritten.fingerprint, rewritten.raw_hash != write.raw_hash) == (write.fingerprint, True)
@@ -650,7 +650,7 @@ ANEW = replace(FIRST, rebaselining=True)
 def test_a_feed_that_is_read_differently_differs_silently_and_keeps_its_revisions() -> None:
     shelf = Shelf()
     read(shelf, shipment(at=5))
-    page_diff = read(shelf, shipment(at=5, packages=[1]), reading=ANEW)
+    page_diff = read(shelf, shipment(at=5, packages=[1]), context=ANEW)
     assert (kinds(page_diff), findings(page_diff)) == ([], [Finding.REBASELINED])
     assert [write.revision for write in page_diff.writes] == [1]
 
@@ -658,14 +658,14 @@ def test_a_feed_that_is_read_differently_differs_silently_and_keeps_its_revision
 def test_a_record_that_says_it_was_modified_is_a_change_however_the_feed_is_read() -> None:
     shelf = Shelf()
     read(shelf, shipment(at=5))
-    assert kinds(read(shelf, shipment(at=6, packages=[1]), reading=ANEW)) == ["updated"]
+    assert kinds(read(shelf, shipment(at=6, packages=[1]), context=ANEW)) == ["updated"]
 
 
 def test_a_record_that_was_gone_and_matches_the_new_query_is_no_news() -> None:
     shelf = Shelf()
     read(shelf, shipment(at=-9))
     shelf.change("shp_1", gone_at=to_micros(S0 - timedelta(hours=1)), revision=2)
-    page_diff = read(shelf, shipment(at=-5, status="closed"), reading=ANEW)
+    page_diff = read(shelf, shipment(at=-5, status="closed"), context=ANEW)
     assert (kinds(page_diff), [write.revision for write in page_diff.writes]) == ([], [2])
 
 
@@ -677,7 +677,7 @@ def test_of_the_same_records_read_otherwise_what_is_new_or_moved_is_a_change_and
     shelf = Shelf()
     read(shelf, shipment(1, at=5), shipment(2, at=5))
     records = [shipment(1, at=5, packages=[1]), shipment(2, at=6, packages=[1]), shipment(3, at=7, packages=[1])]
-    page_diff = read(shelf, *records, reading=AGAIN)
+    page_diff = read(shelf, *records, context=AGAIN)
     assert [(change.key.text, change.kind) for change in page_diff.changes] == [
         ("shp_2", ChangeKind.UPDATED),
         ("shp_3", ChangeKind.CREATED),
@@ -689,7 +689,7 @@ def test_of_the_same_records_read_otherwise_one_that_is_back_is_restored() -> No
     shelf = Shelf()
     read(shelf, shipment(at=-9))
     shelf.change("shp_1", gone_at=to_micros(S0 - timedelta(hours=1)), revision=2)
-    assert kinds(read(shelf, shipment(at=-9, packages=[1]), reading=AGAIN)) == ["restored"]
+    assert kinds(read(shelf, shipment(at=-9, packages=[1]), context=AGAIN)) == ["restored"]
 
 
 # Schema drift --------------------------------------------------------------------------------------------------------
@@ -711,7 +711,7 @@ def test_a_member_that_is_new_on_every_record_is_held_and_found_once() -> None:
     read(shelf, *stock())
     page_diff = read(shelf, *deployed(stock()))
     assert (kinds(page_diff), page_diff.writes, page_diff.drift, page_diff.drifted) == ([], [], DRIFT, 12)
-    later = read(shelf, *deployed(stock()), reading=replace(LATER, drift=DRIFT))
+    later = read(shelf, *deployed(stock()), context=replace(LATER, drift=DRIFT))
     assert (kinds(later), later.drift, later.drifted) == ([], None, 12)
 
 
@@ -739,7 +739,7 @@ def test_drift_that_the_operator_absorbs_is_stored_silently_and_published_when_h
     for decision, expected in ((Decision.ABSORB, []), (Decision.PUBLISH, ["updated"] * 12)):
         shelf = Shelf()
         read(shelf, *stock())
-        page_diff = read(shelf, *deployed(stock()), reading=replace(LATER, drift=Drift(DRIFT.paths, decision)))
+        page_diff = read(shelf, *deployed(stock()), context=replace(LATER, drift=Drift(DRIFT.paths, decision)))
         assert (kinds(page_diff), len(page_diff.writes), page_diff.drifted) == (expected, 12, 0)
         assert set(findings(page_diff)) == {Finding.UPDATED if expected else Finding.ABSORBED}
 
@@ -747,7 +747,7 @@ def test_drift_that_the_operator_absorbs_is_stored_silently_and_published_when_h
 def test_a_second_drift_is_held_with_the_first() -> None:
     shelf = Shelf()
     read(shelf, *stock())
-    page_diff = read(shelf, *deployed(stock(), bin=None, lot=None), reading=replace(LATER, drift=DRIFT))
+    page_diff = read(shelf, *deployed(stock(), bin=None, lot=None), context=replace(LATER, drift=DRIFT))
     assert (kinds(page_diff), page_diff.drifted) == ([], 12)
     assert page_diff.drift == Drift(frozenset({"/bin", "/lot"}))
 
@@ -771,7 +771,7 @@ def test_values_that_are_written_in_another_form_on_every_record_are_held() -> N
     assert ([change.key.text for change in page_diff.changes], page_diff.drifted) == (["shp_3"], 39)
     assert page_diff.drift == Drift(frozenset({"/packed", "/weight"}))
     absorbed = replace(LATER, drift=replace(page_diff.drift, decision=Decision.ABSORB))
-    page_diff = read(shelf, *records, reading=absorbed)
+    page_diff = read(shelf, *records, context=absorbed)
     assert (kinds(page_diff), set(findings(page_diff)), len(page_diff.writes)) == ([], {Finding.ABSORBED}, 39)
 
 
@@ -787,10 +787,10 @@ def test_the_timestamp_itself_in_another_form_drifts_with_the_others() -> None:
 
 
 def test_there_is_no_drift_in_what_is_first_met_or_read_differently() -> None:
-    for reading in (FIRST, ANEW):
+    for context in (FIRST, ANEW):
         shelf = Shelf()
         read(shelf, *stock())
-        assert read(shelf, *deployed(stock()), reading=reading).drift is None
+        assert read(shelf, *deployed(stock()), context=context).drift is None
 
 
 # Timestamps ----------------------------------------------------------------------------------------------------------
@@ -804,27 +804,27 @@ def test_a_composite_key_keeps_its_typed_original() -> None:
 
 @pytest.mark.parametrize(("at", "late"), [(14, 1), (15, None), (16, None)])
 def test_a_change_dated_before_what_complete_runs_have_covered_is_late(at: float, late: float | None) -> None:
-    reading = replace(LATER, covered_until=S0 + timedelta(seconds=15))
-    page_diff = read(Shelf(), shipment(at=at), reading=reading)
+    context = replace(LATER, covered_until=S0 + timedelta(seconds=15))
+    page_diff = read(Shelf(), shipment(at=at), context=context)
     assert [change.late for change in page_diff.changes] == [late is not None]
     assert page_diff.lateness == ([] if late is None else [timedelta(seconds=late)])
     assert page_diff.on_time == (late is None)
 
 
 def test_other_content_under_the_same_date_is_silent_and_not_late() -> None:
-    shelf, reading = Shelf(), replace(LATER, covered_until=S0 + timedelta(seconds=15))
+    shelf, context = Shelf(), replace(LATER, covered_until=S0 + timedelta(seconds=15))
     read(shelf, shipment(at=10))
-    page_diff = read(shelf, shipment(at=10, status="lost"), reading=reading)
+    page_diff = read(shelf, shipment(at=10, status="lost"), context=context)
     assert [change.late for change in page_diff.changes] == [False]
     assert (page_diff.silent, page_diff.lateness, page_diff.on_time, page_diff.missed) == (1, [], 0, 0)
 
 
 @pytest.mark.parametrize(("at", "missed"), [(4, 1), (5, 0)])
 def test_a_change_dated_before_what_polls_still_look_at_was_missed_by_them(at: float, missed: int) -> None:
-    reading = replace(LATER, via=Via.PASS, polled_from=S0 + timedelta(seconds=5))
+    context = replace(LATER, via=Via.PASS, polled_from=S0 + timedelta(seconds=5))
     shelf = Shelf()
     read(shelf, shipment(at=1))
-    assert read(shelf, shipment(at=at, status="packed"), reading=reading).missed == missed
+    assert read(shelf, shipment(at=at, status="packed"), context=context).missed == missed
 
 
 def made(page_diff: PageDiff) -> list[float | None]:
@@ -856,21 +856,21 @@ def test_when_a_record_came_back_is_known_only_where_its_timestamp_says_it() -> 
 
 
 def test_a_snapshot_was_not_made_and_neither_was_what_has_no_date() -> None:
-    snapshot = read(Shelf(), shipment(at=-1), reading=replace(FIRST, emit=True))
+    snapshot = read(Shelf(), shipment(at=-1), context=replace(FIRST, emit=True))
     assert (kinds(snapshot), made(snapshot)) == (["snapshot"], [None])
     undated = read(Shelf(), {"id": 1})
     assert (kinds(undated), made(undated)) == (["created"], [None])
 
 
 def test_a_change_without_a_date_says_nothing_of_dates() -> None:
-    page_diff = read(Shelf(), {"id": 1}, reading=replace(LATER, covered_until=S0))
+    page_diff = read(Shelf(), {"id": 1}, context=replace(LATER, covered_until=S0))
     assert (page_diff.silent, page_diff.on_time, page_diff.lateness, page_diff.oldest_unseen) == (0, 0, [], None)
 
 
 def test_the_dates_of_all_records_of_a_page_are_told_changed_or_not() -> None:
     shelf = Shelf()
     read(shelf, shipment(1, at=5), shipment(2, at=6))
-    read(shelf, shipment(4, at=-5), reading=FIRST)
+    read(shelf, shipment(4, at=-5), context=FIRST)
     records = shipment(1, at=7, status="packed"), shipment(2, at=6), shipment(3, at=8), shipment(4, at=-5), {"id": "x"}
     page_diff = read(shelf, *records)
     expected = {"shp_1": 7, "shp_2": 6, "shp_3": 8, "shp_4": -5}
@@ -887,20 +887,20 @@ def test_a_new_date_alone_was_unseen_too() -> None:
 def test_a_change_is_unseen_since_the_last_run_that_would_have_shown_it_but_not_after_its_date(
     at: float, since: float
 ) -> None:
-    reading = replace(LATER, last_poll=(S0, S0 + timedelta(seconds=15)))
-    (change,) = read(Shelf(), shipment(at=at), reading=reading, asked_at=30).changes
+    context = replace(LATER, last_poll=(S0, S0 + timedelta(seconds=15)))
+    (change,) = read(Shelf(), shipment(at=at), context=context, asked_at=30).changes
     assert change.changed_between[0] == S0 + timedelta(seconds=since)
 
 
 @pytest.mark.parametrize(("via", "since"), [(Via.POLL, 15), (Via.PASS, 0)])
 def test_without_a_date_a_poll_shows_what_polls_show_and_a_pass_what_passes_show(via: Via, since: float) -> None:
-    reading = replace(LATER, via=via, last_poll=(S0, S0 + timedelta(seconds=15)))
-    (change,) = read(Shelf(), {"id": "shp_1"}, reading=reading).changes
+    context = replace(LATER, via=via, last_poll=(S0, S0 + timedelta(seconds=15)))
+    (change,) = read(Shelf(), {"id": "shp_1"}, context=context).changes
     assert change.changed_between[0] == S0 + timedelta(seconds=since)
 
 
 def test_the_oldest_unseen_record_is_known_whatever_it_comes_to() -> None:
-    page_diff = read(Shelf(), shipment(1, at=-30), shipment(2, at=5), reading=FIRST)
+    page_diff = read(Shelf(), shipment(1, at=-30), shipment(2, at=5), context=FIRST)
     assert page_diff.oldest_unseen == S0 - timedelta(seconds=30)
 
 

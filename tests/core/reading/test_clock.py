@@ -59,11 +59,11 @@ class World:
             self.ticks,
         )
 
-    def judge(self, date: str | None = "", *, took: timedelta = SECOND / 5, reset: str | None = None) -> ServiceTime:
-        return self.clock.judge(self.answer(date, took=took, reset=reset))
+    def time_of(self, date: str | None = "", *, took: timedelta = SECOND / 5, reset: str | None = None) -> ServiceTime:
+        return self.clock.time_of(self.answer(date, took=took, reset=reset))
 
     def off(self, time: ServiceTime) -> timedelta:
-        """Return how far a judged time lies ahead of the service's."""
+        """Return how far a time lies ahead of the service's."""
         return time.asked_at - self.service
 
 
@@ -80,7 +80,7 @@ def test_a_clock_that_goes_right_is_taken_at_its_word(
     for pause, took in answers:
         world.pass_(pause)
         response = world.answer(took=took)
-        assert world.clock.judge(response) == service_time(response)
+        assert world.clock.time_of(response) == service_time(response)
 
 
 @given(skews, absurd | st.timedeltas(10 * SECOND, DAY), durations, durations)
@@ -90,15 +90,15 @@ def test_one_wrong_date_never_puts_the_time_ahead(
     world = World(skew=skew)
     for pause in (ZERO, before):
         world.pass_(pause)
-        world.judge()
+        world.time_of()
 
-    wrong = world.judge(http(world.service + error))
+    wrong = world.time_of(http(world.service + error))
     # Only our own clock, if it says the same, is another witness.
     if abs(skew + error) > TOLERANCE + 2 * SECOND:
         assert world.off(wrong) <= TOLERANCE
 
     world.pass_(after)
-    right = world.judge()
+    right = world.time_of()
     assert -2 * SECOND < world.off(right) <= ZERO
 
 
@@ -107,19 +107,19 @@ def test_absurd_dates_among_right_ones_are_never_believed(
     error: timedelta, pattern: list[bool], pause: timedelta
 ) -> None:
     world = World()
-    world.judge()
+    world.time_of()
     for wrong in pattern:
         world.pass_(pause)
-        time = world.judge(http(world.service + (error if wrong else ZERO)))
+        time = world.time_of(http(world.service + (error if wrong else ZERO)))
         assert world.off(time) <= TOLERANCE
 
 
 def test_an_absurd_clock_ahead_is_not_believed_however_long_it_says_so() -> None:
     world = World()
-    world.judge()
+    world.time_of()
     for _ in range(100):
         world.pass_(60 * SECOND)
-        time = world.judge("Thu, 01 Jan 2099 00:00:00 GMT")
+        time = world.time_of("Thu, 01 Jan 2099 00:00:00 GMT")
         assert -2 * SECOND < world.off(time) <= ZERO
         assert time.clock is ClockSource.DATE
         assert time.answered_at >= world.service
@@ -127,32 +127,32 @@ def test_an_absurd_clock_ahead_is_not_believed_however_long_it_says_so() -> None
 
 def test_an_absurd_clock_behind_is_believed_after_a_minute_and_never_puts_the_time_ahead() -> None:
     world = World()
-    world.judge()
+    world.time_of()
     world.skew = -30 * DAY
-    assert world.judge().asked_at <= world.service
+    assert world.time_of().asked_at <= world.service
     assert not world.clock.doubtful
     world.pass_(UNCONTRADICTED)
-    assert world.judge().asked_at <= world.service
-    assert -2 * SECOND < world.off(world.judge(None)) <= ZERO
+    assert world.time_of().asked_at <= world.service
+    assert -2 * SECOND < world.off(world.time_of(None)) <= ZERO
 
 
 def test_one_absurd_date_behind_is_forgotten_at_once() -> None:
     world = World()
-    world.judge()
-    assert world.judge("Thu, 01 Jan 2015 00:00:00 GMT").asked_at.year == 2014
-    assert -2 * SECOND < world.off(world.judge()) <= ZERO
+    world.time_of()
+    assert world.time_of("Thu, 01 Jan 2015 00:00:00 GMT").asked_at.year == 2014
+    assert -2 * SECOND < world.off(world.time_of()) <= ZERO
 
 
 @given(st.timedeltas(10 * SECOND, ABSURD - 120 * SECOND))
 def test_a_step_ahead_of_the_service_is_believed_once_nothing_contradicted_it_for_a_minute(step: timedelta) -> None:
     world = World(skew=-step)
-    world.judge()
+    world.time_of()
     world.skew = 30 * SECOND  # not what our own clock says
     for _ in range(6):
-        assert world.off(world.judge()) < -8 * SECOND
+        assert world.off(world.time_of()) < -8 * SECOND
         world.pass_(UNCONTRADICTED / 6)
 
-    assert -2 * SECOND < world.off(world.judge()) <= ZERO
+    assert -2 * SECOND < world.off(world.time_of()) <= ZERO
 
 
 def test_an_answer_in_between_that_says_what_was_known_begins_the_minute_anew() -> None:
@@ -160,7 +160,7 @@ def test_an_answer_in_between_that_says_what_was_known_begins_the_minute_anew() 
     for number in range(20):
         world.pass_(UNCONTRADICTED / 3)
         ahead = number % 3
-        time = world.judge(http(world.service + (timedelta(minutes=10) if ahead else ZERO)))
+        time = world.time_of(http(world.service + (timedelta(minutes=10) if ahead else ZERO)))
         assert world.off(time) <= ZERO
 
 
@@ -169,8 +169,8 @@ def test_a_clock_that_runs_slow_is_followed() -> None:
     for _ in range(1000):
         world.pass_(60 * SECOND)
         world.skew -= SECOND / 20
-        assert -2 * SECOND < world.off(world.judge()) <= ZERO
-        assert -3 * SECOND < world.off(world.judge(None)) <= SECOND
+        assert -2 * SECOND < world.off(world.time_of()) <= ZERO
+        assert -3 * SECOND < world.off(world.time_of(None)) <= SECOND
 
 
 def test_a_clock_that_runs_fast_is_followed() -> None:
@@ -178,61 +178,61 @@ def test_a_clock_that_runs_fast_is_followed() -> None:
     for _ in range(1000):
         world.pass_(60 * SECOND)
         world.skew += SECOND / 20
-        assert -2 * SECOND < world.off(world.judge()) <= ZERO
-        assert -3 * SECOND < world.off(world.judge(None)) <= ZERO
+        assert -2 * SECOND < world.off(world.time_of()) <= ZERO
+        assert -3 * SECOND < world.off(world.time_of(None)) <= ZERO
 
 
 def test_a_step_back_of_the_service_is_followed_at_once() -> None:
     world = World()
-    world.judge()
+    world.time_of()
     world.skew = -timedelta(hours=1)
     for _ in range(3):
         world.pass_(SECOND)
-        assert -2 * SECOND < world.off(world.judge()) <= ZERO
+        assert -2 * SECOND < world.off(world.time_of()) <= ZERO
 
 
 @given(st.timedeltas(ZERO, 30 * DAY))
 def test_after_our_machine_slept_our_own_clock_confirms_the_first_answer(time: timedelta) -> None:
     world = World()
-    world.judge()
+    world.time_of()
     world.sleep(time)
 
-    assert -2 * SECOND < world.off(world.judge()) <= ZERO
+    assert -2 * SECOND < world.off(world.time_of()) <= ZERO
 
 
 @given(st.timedeltas(-10000 * DAY, 10000 * DAY), skews)
 def test_no_step_of_our_wall_clock_moves_a_time_that_the_service_tells(step: timedelta, skew: timedelta) -> None:
     world = World(skew=skew)
-    world.judge()
+    world.time_of()
     world.step = step
 
-    assert -2 * SECOND < world.off(world.judge()) <= ZERO
-    assert -2 * SECOND < world.off(world.judge(None)) <= ZERO
+    assert -2 * SECOND < world.off(world.time_of()) <= ZERO
+    assert -2 * SECOND < world.off(world.time_of(None)) <= ZERO
 
 
 @pytest.mark.parametrize("step", [timedelta(hours=1), -timedelta(hours=1), 3000 * DAY, -3000 * DAY])
 def test_where_the_service_tells_no_time_a_step_of_ours_ahead_must_last_a_minute(step: timedelta) -> None:
     world = World()
-    before = world.judge(None)
+    before = world.time_of(None)
     assert (before.asked_at, before.clock) == (world.service, ClockSource.LOCAL)
 
     world.step = step
-    at_once = world.judge(None)
+    at_once = world.time_of(None)
     assert world.off(at_once) == min(step, ZERO)
     world.pass_(UNCONTRADICTED)
-    assert world.off(world.judge(None)) == step
+    assert world.off(world.time_of(None)) == step
 
 
 @given(absurd)
 def test_a_first_date_that_is_absurd_is_doubtful_until_a_second_answer_says_the_same(skew: timedelta) -> None:
     world = World(skew=skew)
 
-    first = world.judge()
+    first = world.time_of()
     assert first.clock is ClockSource.LOCAL
     assert world.clock.doubtful
 
     world.pass_(SECOND / 2)
-    second = world.judge()
+    second = world.time_of()
     assert second.clock is ClockSource.DATE
     assert -2 * SECOND < world.off(second) <= ZERO
     assert not world.clock.doubtful
@@ -240,9 +240,9 @@ def test_a_first_date_that_is_absurd_is_doubtful_until_a_second_answer_says_the_
 
 def test_a_first_date_that_is_absurd_is_forgotten_for_a_right_one() -> None:
     world = World()
-    world.judge("Thu, 01 Jan 2099 00:00:00 GMT")
+    world.time_of("Thu, 01 Jan 2099 00:00:00 GMT")
 
-    assert world.judge().clock is ClockSource.DATE
+    assert world.time_of().clock is ClockSource.DATE
     assert not world.clock.doubtful
 
 
@@ -253,34 +253,34 @@ def test_without_a_date_the_window_tells_the_time(date: str | None) -> None:
     def told() -> str:
         return str(int(world.service.timestamp()) + 30)
 
-    time = world.judge(date, reset=told())
+    time = world.time_of(date, reset=told())
     assert (time.clock, world.off(time)) == (ClockSource.RESET, -30 * SECOND)
 
     world.pass_(10 * SECOND)
-    absurd_date = world.judge("Thu, 01 Jan 2099 00:00:00 GMT", reset=told())
+    absurd_date = world.time_of("Thu, 01 Jan 2099 00:00:00 GMT", reset=told())
     assert absurd_date.clock is ClockSource.RESET
     assert -61 * SECOND <= world.off(absurd_date) <= ZERO
 
 
 def test_what_dates_told_outlives_them_for_an_hour() -> None:
     world = World(skew=timedelta(hours=-3))
-    world.judge()
+    world.time_of()
 
     world.pass_(KEPT)
-    time = world.judge(None)
+    time = world.time_of(None)
     assert time.clock is ClockSource.DATE
     assert -2 * SECOND < world.off(time) <= ZERO
     assert time.answered_at >= world.service
 
     world.pass_(SECOND * 2)
-    assert world.judge(None).clock is ClockSource.LOCAL
+    assert world.time_of(None).clock is ClockSource.LOCAL
 
 
 def test_a_date_that_stands_still_never_puts_the_time_ahead() -> None:
     world = World()
     date = http(world.service)
     for _ in range(50):
-        assert world.off(world.judge(date)) <= ZERO
+        assert world.off(world.time_of(date)) <= ZERO
         world.pass_(7 * SECOND)
 
 
@@ -299,5 +299,5 @@ def test_whatever_happens_a_time_is_told_and_its_bounds_are_in_order(
     for pause, skew, step, date in happenings:
         world.pass_(pause)
         world.skew, world.step = skew, step
-        time = world.judge(date)
+        time = world.time_of(date)
         assert time.asked_at <= time.answered_at

@@ -173,7 +173,7 @@ def test_any_headers_in_a_row_tell_some_time(answers: list[tuple[dict[str, str],
     for told, pause in answers:
         now += pause
         sent = SENT + now
-        judged = clock.judge(Response(200, told, b"", sent, sent, sent, now))
+        judged = clock.time_of(Response(200, told, b"", sent, sent, sent, now))
         assert judged.asked_at <= judged.answered_at
 
 

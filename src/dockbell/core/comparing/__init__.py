@@ -1,1 +1,1 @@
-"""Canonical form, fingerprints, differences, and the judging of one page against what is stored."""
+"""Canonical form, fingerprints, and the comparison of one page with the stored snapshots."""

@@ -23,26 +23,26 @@ class ReadContext:
 
     Attributes:
         via: The kind of run.
-        first_asked_at: S0, the service's time of the feed's first request, or of the first under its present reading.
-        boundary: The same moment on the records' own clock: what was visible at the first request and is dated later
-            is stored. None while that is not known.
+        first_asked_at: The service's time of the feed's first request, or of the first with its present read settings.
+        boundary: The same moment on the records' own clock: all records that were visible then and are dated later are
+            stored. None while that is not known.
         baseline: No complete pass has ended yet: unknown records dated before the boundary are no news.
-        settling: Only one pass has ended, and its pages may have shifted: in the second, the same holds for records
-            that are dated.
+        settling: Only one pass has ended, and its pages may have shifted: in the second, dated records from before the
+            boundary are no news either.
         emit: Publish each baseline record as a ``snapshot``.
         provisional: The key was learned and is not proven unique: nothing is published.
-        rebaselining: The feed is read differently than what is stored was: a difference alone is no change.
+        rebaselining: The stored records were read with other settings: a difference alone is no change.
         last_poll: What polls have proven: everything dated after the first time, and visible at the second, was shown.
-        last_pass: S of the last complete pass.
-        is_pass_whole: It showed no record twice, and no more were absent from it than could be gone.
+        last_pass: The service's time of the first request of the last complete pass.
+        is_pass_whole: That pass showed no record twice, and its deletions were not suspended.
         skew: The records' clock is ahead of the service's by at least this much; None while that is not known.
         precision: The unit of the records' dates.
         covered_until: Complete runs have shown everything dated before, as far as it was visible then.
-        polled_from: What becomes visible before this is out of sight of polls; a change dated before, and found by
-            another run, is one that they missed.
+        polled_from: Polls no longer look back to what is dated before; a change dated before it, and found by another
+            run, is one that they missed.
         stale_window: How long a reading must last that looks like a lagging replica's.
         drift: What is known of the service's new schema.
-        may_ask_again: What is odd about the page may be gone when it is asked for again.
+        may_ask_again: The page may be requested again, where it is odd.
     """
 
     via: Via
@@ -71,12 +71,12 @@ class ReadContext:
 
     @property
     def began_at(self) -> datetime:
-        """What is dated before was there when the feed was first asked for, as far as the records' dates tell."""
+        """Records dated before this existed when the feed was first requested, as far as their dates tell."""
         return self.boundary or self.first_asked_at
 
     @property
     def settles(self) -> bool:
-        """Whether it is the pass that shows what the first one may have skipped; no other run tells old from new."""
+        """Whether this is the second pass, which alone shows what the first one may have skipped."""
         return self.settling and self.via is Via.PASS
 
     def was_there(self, date: datetime, answered_at: datetime) -> bool:

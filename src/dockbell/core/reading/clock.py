@@ -1,8 +1,8 @@
 """The service's time, which one wrong answer must not set.
 
 The watermark never goes back, so a ``Date`` of 2099 that was believed once would blind a feed for ever. What an answer
-tells is judged by the offset between the service's clock and our monotonic one, which no step of our wall clock moves.
-The rules are lopsided, because a time that is too low only costs requests, and one too high loses changes:
+tells is checked against the offset between the service's clock and our monotonic one, which no step of our wall clock
+moves. The rules are lopsided, because a time that is too low only costs requests, and one too high loses changes:
 
 - A time that fits what is known is taken as told. One that is behind is taken too, and becomes what is known, unless it
   is absurd, a day or more from our own clock; then only after a minute in which nothing contradicts it.
@@ -81,8 +81,8 @@ class ServiceClock:
         """Whether the only time that the service told is absurd, so that a second answer should be asked for."""
         return self._claim is not None and self._known is not None and self._known.ranks_below(self._claim)
 
-    def judge(self, response: Response) -> ServiceTime:
-        """Return when the service worked on a request; judge the answers in the order in which they come."""
+    def time_of(self, response: Response) -> ServiceTime:
+        """Return when the service worked on a request; call it in the order in which the answers come."""
         told = service_time(response)
         offset = _offset_of(told, response)
         absurd = abs(told.asked_at - response.sent_at) >= ABSURD

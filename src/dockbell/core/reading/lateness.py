@@ -87,10 +87,10 @@ class Lateness:
     def quantile(self, now: datetime) -> timedelta:
         """Return the lateness that all occasions stay within but one, or but one in 10,000; zero where none is late."""
         known = self._age(now)
-        spared = max(1.0, _TAIL * (known.on_time + sum(weight for _, weight in known.late)))
+        left = max(1.0, _TAIL * (known.on_time + sum(weight for _, weight in known.late)))
         for bucket, weight in reversed(known.late):
-            spared -= weight
-            if spared < 0:
+            left -= weight
+            if left < 0:
                 return timedelta(seconds=2 ** ((bucket + 1) / 2))
         return _NONE
 

@@ -65,7 +65,7 @@ class ListingProfile(msgspec.Struct, frozen=True, omit_defaults=True):
             many at the most. Kept within a factor of two, so that it is not stored anew with every poll.
         clean_runs: How many complete runs of several pages showed no record twice, at most ``STEADY_RUNS``.
         repeated: How many records the first run showed twice that did.
-        page_most: The most records on a page that had a cursor; 0 while none had as many as make a habit.
+        page_most: The most records on a page that had a cursor; 0 while none was long enough to learn from.
         reach: The API refuses an ``updated_since`` older than this, in seconds; None where no bound is known.
         beside_cursor: What the API takes beside a cursor; it refuses more.
     """

@@ -130,7 +130,7 @@ def not_json(subject: str, error: Exception) -> PageUnreadable:
 
 
 def has_room(text: bytes | msgspec.Raw, fields: Fields) -> bool:
-    """Tell whether an object's text is longer than its members, so that one of them may have been there twice.
+    """Return whether an object's text is longer than its members, so that one of them may stand twice in it.
 
     It nearly never is, and this costs a hundredth of a look at the text.
     """

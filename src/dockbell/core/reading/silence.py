@@ -1,7 +1,7 @@
-"""Times in which no page of a run was answered, from which follows whether dockbell was blind.
+"""Times in which no page of a run was answered: they tell whether dockbell was blind.
 
-They are reckoned by the steady clock, which no step of ours moves. What a restart lies in is known by the service's
-clock only: by how far it went between two answers.
+They are measured by the monotonic clock. Across a restart only the service's clock tells how long such a time was: by
+how far it went between two answers.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _NONE: Final = timedelta(0)
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A time without an answer; its ends are of the steady clock.
+    """A time without an answer; its ends are those of the monotonic clock.
 
     Attributes:
-        since: When it began; None where it did with the end of the complete run before.
+        since: When it began; None where it began with the end of the complete run before.
         until: When it ended.
         ended_at: The service's time of the request whose answer ended it.
     """
@@ -36,7 +36,7 @@ class Silences:
 
     Attributes:
         found: The one before its first answer, and all that are longer than a minute.
-        heard: When its last answer came, by the steady clock; None before the first one in this process.
+        heard: When its last answer came, by the monotonic clock; None before the first one in this process.
         answered_at: The same by the service's clock.
     """
 
@@ -45,7 +45,7 @@ class Silences:
     answered_at: datetime | None = None
 
     def hear(self, now: timedelta, asked_at: datetime, answered_at: datetime) -> None:
-        """Take in an answer: when it came by the steady clock, when it was asked for and given by the service's."""
+        """Record an answer: when it came by the monotonic clock, and the service's times of request and answer."""
         if self.heard is None and self.answered_at is not None:  # the run goes on
             self.heard = now - max(answered_at - self.answered_at, _NONE)
             self.found = [_shift(each, self.heard) for each in self.found]
@@ -57,7 +57,7 @@ class Silences:
         """Return when the longest time ended, by the service's clock, that is too long; None where none is.
 
         Args:
-            read_at: When the last complete run of the feed read its last page, by the steady clock.
+            read_at: When the last complete run of the feed read its last page, by the monotonic clock.
             is_long: Tells from both ends of a time whether it is too long.
         """
         times = [(max(each.since or read_at, read_at), each.until, each.ended_at) for each in self.found]

@@ -1,36 +1,39 @@
 """The watermark: from where a poll asks, and what a run that ended has proven.
 
 The service shows ``updated_at`` stamps that it set before the records became visible, pages that shift while they are
-read, and clocks that are not ours. So the watermark W is never taken from a record: it is S(r), the service's own time
-when a request was made, and it moves only on proof (docs/guarantees.md):
+read, and clocks that are not ours. So the watermark is never taken from a record: it is the service's own time when a
+request was made, and it moves only on proof (docs/guarantees.md):
 
-- A run of *one page* is one answer: everything modified before S(its request) and visible then was in it. W = S.
-- A run of *several pages* may have lost records at page edges: with offset cursors, a record that is modified while
-  the run goes on moves to the end of the list, and its successors slip one place towards pages already read. Its S is
-  only a *candidate*. The next run asks for the same window again (W has not moved), and when it met nothing unseen that
-  the following window would leave out, the candidate becomes W. Each run is at the same time a repeat of the one before
-  and a candidate itself, so under steady load W trails by one run.
+- A run of *one page* is one answer: everything modified before its request, and visible then, was in it. The watermark
+  becomes the service's time of that request.
+- A run of *several pages* may have lost records at page edges: with offset cursors, a record that is modified while the
+  run goes on moves to the end of the list, and its successors slip one place towards pages already read. The service's
+  time of its first request is only a *candidate*. The next run asks for the same window again, and when it met nothing
+  unseen that the following window would leave out, the candidate becomes the watermark. Each run is at the same time a
+  repeat of the one before and a candidate itself, so under steady load the watermark trails by one run.
 
 "Unseen that the following window would leave out" means: dated before the start of that window. A record dated later is
 read again by the next window anyway; counting it, as a stricter reading of the rule would, lets commits that become
-visible a few seconds late keep W in place for ever while the window grows without bound.
+visible a few seconds late keep the watermark in place for ever while the window grows without bound.
 
-W is a time of the service's clock; the stamps may come from another. A database that runs behind, or local times
-written without a zone, date a change made now before W, by seconds or by hours, and a window that starts at W would
-never show it. So a poll asks from the *newest* timestamp met, where that is older than W, less the lookback. This
-may only make a window larger: a clock that runs ahead, or one record dated 2099, moves nothing. ``newest`` says where
-the records' clock stood when the service's stood at W, so it moves only together with W: while a candidate waits for
-its repeat, both stay, or the repeat would start later than the run that it repeats. And of a run that met news it is
-taken less the time from W to its last answer, because what is dated within that time may have slipped past the run.
+The watermark is a time of the service's clock; the stamps may come from another. A database that runs behind, or local
+times written without a zone, date a change made now before the watermark, by seconds or by hours, and a window that
+starts at the watermark would never show it. So a poll asks from the *newest* timestamp met, where that is older, less
+the lookback. This may only make a window larger: a clock that runs ahead, or one record dated 2099, moves nothing.
+``newest`` says where the records' clock stood when the service's stood at the watermark, so both move together: while a
+candidate waits for its repeat, both stay, or the repeat would start later than the run that it repeats. And of a run
+that met news it is taken less the time from the watermark to its last answer, because what is dated within that time
+may have slipped past the run.
 
-Where nothing changes for long, ``newest`` stays while W goes on, and each poll reads the same last records again. That
-is a page at most, unless the last thing that happened was a bulk update. A *tick*, one timestamp that thousands of
-records carry, would cost hundreds of pages a poll until it is out of the window: once two clean runs in a row have read
-it whole, polls start after it. The same ends the reading of a bulk that was spread over many timestamps, once the feed
-is quiet and ``newest`` itself is out of the lookback. What becomes visible in there later still is met by the
-*trailing* poll, which looks back much further, knows of no tick, is made seldom and proves nothing.
+Where nothing changes for long, ``newest`` stays while the watermark goes on, and each poll reads the same last records
+again. That is a page at most, unless the last thing that happened was a bulk update. A *tick*, one timestamp that
+thousands of records carry, would cost hundreds of pages a poll until it is out of the window: once two clean runs in a
+row have read it whole, polls start after it. The same ends the reading of a bulk that was spread over many timestamps,
+once the feed is quiet and ``newest`` itself is out of the lookback. What becomes visible in there later still is met by
+the *trailing* poll, which looks back much further, knows of no tick, is made seldom and proves nothing.
 
-Whatever happens, W never goes back, never moves on an error, and re-reading costs requests, never a second event.
+Whatever happens, the watermark never goes back, never moves on an error, and re-reading costs requests, never a second
+event.
 """
 
 from __future__ import annotations
@@ -69,7 +72,8 @@ class Progress:
 
     Attributes:
         watermark: Everything that was visible and modified before this is committed; None before the first request.
-        candidate: S of the last complete run of several pages, until a repeat confirms it.
+        candidate: The service's time of the first request of the last complete run of several pages, until a repeat
+            confirms it.
         newest: Where the records' own clock stood at the watermark, going by the newest timestamp met; None until one
             was.
         tick: The timestamp of a bulk update that polls have met.
@@ -88,7 +92,7 @@ class Proof:
     """What one poll found, as far as the watermark is concerned.
 
     Attributes:
-        asked_at: S of the run's first request.
+        asked_at: The service's time of the run's first request.
         pages: How many pages it had.
         complete: Every page was read, parsed and committed, without an anomaly.
         oldest_unseen: The oldest timestamp among the records that no earlier reading had shown in this state.

@@ -1,4 +1,4 @@
-"""Which requests may go while the API refuses some: those of other collections, and now and then a probe."""
+"""Which requests may be sent while the API refuses some: those of other collections, and a probe now and then."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Closed:
 
 
 class KeyGate:
-    """Remembers what of an account is refused, and lets one request at a time find out whether it still is.
+    """Remembers which requests of an account are refused, and lets one probe at a time test whether they still are.
 
     A *collection* is where a request goes, whatever its id and query: ``/v1/shipments``, ``/v1/shipments/{id}``.
 
@@ -57,7 +57,7 @@ class KeyGate:
         self._undecided: set[str] = set()
 
     def place(self, collection: str) -> str | None:
-        """Return what keeps a request to a collection back: its collection or :data:`KEY`; None where nothing does."""
+        """Return what blocks requests to a collection: the collection or :data:`KEY`; None where nothing does."""
         return next((place for place in (KEY, collection) if place in self._closed), None)
 
     def reason(self, collection: str) -> str:
@@ -92,14 +92,14 @@ class KeyGate:
         return False
 
     def probing(self, collection: str, now: timedelta) -> None:
-        """Take in that a request is being sent to find out; what is closed stays closed to all others."""
+        """Record that a probe is being sent; closed collections stay closed to all other requests."""
         self._probed[collection] = now
         self._turned_away.pop(collection, None)
         self._undecided.add(collection)
         self._put_off(collection, now)
 
     def ended(self, collection: str, now: timedelta) -> None:
-        """Take in that a probe is over; where it was neither refused nor accepted, another may go at once."""
+        """Record that a probe is over; where it was neither refused nor accepted, another may be sent at once."""
         if collection in self._undecided:
             self._undecided.discard(collection)
             for place in (KEY, collection):
@@ -116,7 +116,7 @@ class KeyGate:
         every: timedelta = PROBE_EVERY,
         doubts: bool = True,
     ) -> None:
-        """Take in a refusal.
+        """Record a refusal.
 
         Args:
             collection: What is refused.
@@ -142,7 +142,7 @@ class KeyGate:
             self._closed[KEY] = replace(closed, due=now)
 
     def accepted(self, collection: str, now: timedelta, *, asked_at: timedelta | None = None) -> None:
-        """Take in that a request was accepted, which was sent at a given time; None: just now."""
+        """Record that a request was accepted that was sent at ``asked_at``; None: just now."""
         asked_at = now if asked_at is None else asked_at
         self._undecided.discard(collection)
         self._accepted[collection] = max(asked_at, self._accepted.get(collection, asked_at))
@@ -159,7 +159,7 @@ class KeyGate:
                 self._closed[place] = replace(self._closed[place], due=now + self._closed[place].every)
 
     def _has_turn(self, collection: str, now: timedelta) -> bool:
-        """Tell whether no other that waits for the key has waited longer; who does not come in time loses its turn."""
+        """Tell whether no other collection has waited longer for the key; one that asks too late loses its turn."""
         closed = self._closed.get(KEY)
         if closed is None or now >= closed.due + closed.every:
             return True

@@ -12,7 +12,7 @@ _NONE: Final = timedelta(0)
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """A time in which nobody set our clock.
+    """A time in which our clock was not set.
 
     Attributes:
         first: When it began, by our clock, or a little earlier.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import settings
@@ -16,11 +17,36 @@ settings.register_profile("dockbell", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=10)
 settings.load_profile("dockbell")
 
+_TESTS: Final = Path(__file__).parent
+_FAST: Final = tuple(_TESTS / name for name in ("condition", "config", "core", "telemetry"))
+"""Folders of tests that start no server and wait for nothing."""
+_SLOW: Final = ("_fuzz", "_model")
+"""How the names of files with long proofs by chance end."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let proofs by chance go on for longer than CI has time for."""
     parser.addoption("--model-steps", type=int, default=0, help="steps of the model's machine; others every time")
     parser.addoption("--stress-seconds", type=float, default=60, help="how long the stress test goes on")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Skip the other folders for ``-m fast``: importing them alone takes longer than the fast tests."""
+    if config.option.markexpr != "fast" or _TESTS.is_relative_to(collection_path):
+        return None
+    return None if any(collection_path.is_relative_to(folder) for folder in _FAST) else True
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Mark the tests of the fast folders, without the proofs by chance."""
+    for item in items:
+        if any(item.path.is_relative_to(folder) for folder in _FAST) and not _is_slow(item):
+            item.add_marker(pytest.mark.fast)
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    is_by_chance = getattr(getattr(item, "function", None), "is_hypothesis_test", False)
+    return is_by_chance or item.path.stem.endswith(_SLOW) or item.get_closest_marker("slow") is not None
 
 
 @pytest.fixture(scope="session")

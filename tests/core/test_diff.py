@@ -38,6 +38,7 @@ def test_the_difference_of_any_two_documents_leads_from_one_to_the_other(before:
     assert_leads(before, after)
 
 
+@pytest.mark.slow
 def test_a_few_edits_anywhere_in_a_record_are_found() -> None:
     seeded = random.Random(7)
     for _ in range(2000):

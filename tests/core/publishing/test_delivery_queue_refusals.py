@@ -141,6 +141,7 @@ def test_a_closed_receiver_is_noted_and_its_events_stay_owed_without_an_attempt(
     assert queue.take(NOON) == [(events[0], 1)]
 
 
+@pytest.mark.slow
 def test_entries_that_are_set_anew_again_and_again_do_not_pile_up() -> None:
     queue = DeliveryQueue(window=1)
     queue.restore({FEED: 1}, [Blocked(FEED, "a", 1, 8, NOON)])

@@ -429,6 +429,7 @@ def test_no_version_is_lost_that_becomes_visible_within_half_the_lookback(
     assert service.lost() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skew", [0, -18_000, 7])
 @pytest.mark.parametrize("seed", range(6))
 def test_an_outage_loses_nothing_where_pages_shift_and_leaves_the_lookback_unmoved(seed: int, skew: float) -> None:
@@ -453,6 +454,7 @@ def test_the_clock_of_the_records_costs_next_to_nothing() -> None:
     assert requests[1] < requests[0] * 1.3
 
 
+@pytest.mark.slow
 def test_records_that_become_visible_later_than_the_lookback_are_met_by_polls_after_the_first_few() -> None:
     writes = [Write(at, key, 150 if key % 10 == 0 else 0) for key, at in enumerate(range(1, 7200, 6))]
     service = Simulation(writes, page_size=200)

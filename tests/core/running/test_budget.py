@@ -370,6 +370,7 @@ def trips(random: Random) -> Callable[[], Trip]:
     return lambda: (timedelta(seconds=random.uniform(0.01, 0.1)), timedelta(seconds=random.uniform(0.01, 0.3)))
 
 
+@pytest.mark.slow
 @SERVICES
 @pytest.mark.parametrize(
     "urgencies", [(Urgency.PASS,), (Urgency.POLL,), (Urgency.POLL, Urgency.PASS), (Urgency.DETAIL, Urgency.TRAILING)]
@@ -386,6 +387,7 @@ def test_under_steady_demand_the_share_is_used(service: Callable[[], Service], u
     assert api.refused == 0
 
 
+@pytest.mark.slow
 @SERVICES
 def test_while_a_pass_uses_all_that_is_left_polls_find_room(service: Callable[[], Service]) -> None:
     api, budget = service(), Budget(300, share=0.9)

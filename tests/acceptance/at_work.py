@@ -10,7 +10,8 @@ from typing import Final
 
 import anyio
 
-from dockbell.admin.status import judge_status, load_status
+from dockbell.admin.reasons import list_reasons
+from dockbell.admin.status import load_status
 from dockbell.app import opening
 from dockbell.app.scheduler import next_time
 from dockbell.detection.poller import trailing_every
@@ -82,4 +83,4 @@ async def reasons(dockbell: Deployment) -> list[str]:
         )
     finally:
         await read_store.aclose()
-    return list(judge_status(status))
+    return list(list_reasons(status))

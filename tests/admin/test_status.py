@@ -8,16 +8,8 @@ from typing import Any
 import pytest
 
 from dockbell.admin.as_json import describe_status
-from dockbell.admin.status import (
-    FeedStatus,
-    Gap,
-    Status,
-    describe_feed,
-    find_reasons,
-    format_age,
-    judge_status,
-    load_status,
-)
+from dockbell.admin.reasons import describe_feed, find_reasons, format_age, list_reasons
+from dockbell.admin.status import FeedStatus, Gap, Status, load_status
 from dockbell.app.scheduler import next_time
 from dockbell.config import FeedSettings, ResourceSettings
 from dockbell.core.comparing.drift import Decision, Drift
@@ -53,7 +45,7 @@ def stands(**fields: Any) -> FeedStatus:
 
 
 def judge(*feeds: FeedStatus, holder: str = "process 1", sink: SinkState = QUIET) -> list[str]:
-    return list(judge_status(Status(NOON, holder, feeds or (feed(),), (sink,))))
+    return list(list_reasons(Status(NOON, holder, feeds or (feed(),), (sink,))))
 
 
 def test_there_is_no_reason_when_all_is_well() -> None:
@@ -325,7 +317,7 @@ async def test_that_more_came_than_there_is_room_for_is_a_reason_for_an_hour(
     read_store = await SqliteReadStore.open(tmp_path / "dockbell.db")
     at = NOON + minutes * MINUTE
     status = await load_status(read_store, [], [], at=at, holder="process 1", next_time=next_time)
-    assert [reason.partition(";")[0] for reason in judge_status(status)] == reasons
+    assert [reason.partition(";")[0] for reason in list_reasons(status)] == reasons
     assert not any(reason.hinders for reason in find_reasons(status))
     assert describe_status(status)["web"] == (
         {"crowded_at": "2026-11-21T12:00:00.000Z", "reason": "41 connections were sent away"} if reasons else None

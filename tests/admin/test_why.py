@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dockbell.admin.explaining import explain
 from dockbell.admin.why import (
     EventTrace,
     Presence,
     RecordHistory,
     SinkTrace,
     Stage,
-    explain,
-    find_account,
-    find_transits,
+    find_history,
     gather,
     read_key,
+    trace_events,
 )
 from dockbell.app.scheduler import next_time
 from dockbell.config import FeedSettings, ResourceSettings, SinkSettings
@@ -285,27 +285,27 @@ def test_every_key_string_stands_for_itself_and_every_raw_key_is_understood(comp
     ],
 )
 async def test_an_event_is_somewhere_on_its_way_to_a_sink(standing: Standing, stages: list[str]) -> None:
-    transits = await find_transits([event(1), event(2), event(3)], standing, SinkSettings(type="stdout"), SHARED)
+    transits = await trace_events([event(1), event(2), event(3)], standing, SinkSettings(type="stdout"), SHARED)
     assert [transit.stage.value for transit in transits] == stages
 
 
 async def test_a_blocked_event_says_how_often_it_was_tried_and_when_it_is_next() -> None:
     blocked = Blocked(FEED, "a", 1, 4, NOON, "HTTP 503")
-    (transit,) = await find_transits([event(1)], Standing("erp", 3, blocked), SinkSettings(type="stdout"), SHARED)
+    (transit,) = await trace_events([event(1)], Standing("erp", 3, blocked), SinkSettings(type="stdout"), SHARED)
     assert transit == SinkTrace("erp", Stage.BLOCKED, 4, "HTTP 503", NOON)
 
 
 async def test_attempts_at_an_event_that_is_filtered_now_are_not_those_of_the_next() -> None:
     settings = SinkSettings(type="stdout", changes=("deleted",))
     standing = Standing("erp", 3, Blocked(FEED, "a", 1, 4, NOON, "HTTP 503"))
-    filtered, blocked = await find_transits([event(1), event(2, "deleted")], standing, settings, SHARED)
+    filtered, blocked = await trace_events([event(1), event(2, "deleted")], standing, settings, SHARED)
     assert (filtered.stage, blocked.stage, blocked.attempts) == (Stage.FILTERED, Stage.BLOCKED, 0)
 
 
 @pytest.mark.parametrize("filters", [{"sources": ["other"]}, {"resources": ["stock"]}, {"changes": ["deleted"]}])
 async def test_what_a_sink_does_not_want_is_filtered(filters: dict[str, list[str]]) -> None:
     settings = SinkSettings.model_validate({"type": "stdout"} | filters)
-    (transit,) = await find_transits([event(1)], Standing("erp", 3), settings, SHARED)
+    (transit,) = await trace_events([event(1)], Standing("erp", 3), settings, SHARED)
     assert transit.stage is Stage.FILTERED
 
 
@@ -313,7 +313,7 @@ async def test_an_event_that_went_out_because_its_filter_took_too_long_says_so()
     settings = SinkSettings(type="stdout", where="after.t.exists(a, after.t.exists(b, a + b == 1))")
     large = replace(event(1), body=b'{"data":{"after":{"t":[' + b"0," * 20_000 + b"0]}}}")
     with closing(ProcessEvaluator(timedelta(milliseconds=100))) as evaluator:
-        (transit,) = await find_transits([large], Standing("erp", 3), settings, evaluator)
+        (transit,) = await trace_events([large], Standing("erp", 3), settings, evaluator)
     assert (transit.stage, transit.error) == (
         Stage.DELIVERED,
         "where: takes too long to judge of so large a record",
@@ -323,7 +323,7 @@ async def test_an_event_that_went_out_because_its_filter_took_too_long_says_so()
 async def test_an_event_that_went_out_because_its_record_left_the_filter_says_so() -> None:
     settings = SinkSettings(type="stdout", where="after.status == 'shipped'", on_leave="send")
     left = replace(event(1), body=b'{"data":{"before":{"status":"shipped"},"after":{"status":"lost"}}}')
-    (transit,) = await find_transits([left], Standing("erp", 3), settings, SHARED)
+    (transit,) = await trace_events([left], Standing("erp", 3), settings, SHARED)
     assert (transit.stage, transit.error) == (
         Stage.DELIVERED,
         "it left the filter: after.status == 'shipped' does not hold",
@@ -367,7 +367,7 @@ class Rig:
     async def why(self, key: str, sinks: Sequence[str] = ()) -> RecordHistory:
         """Return the account of a record."""
         settings = {name: SinkSettings(type="stdout") for name in sinks}
-        return await find_account(self.read_store, FEED, key, feeds=[SETTINGS], sinks=settings, at=self.clock())
+        return await find_history(self.read_store, FEED, key, feeds=[SETTINGS], sinks=settings, at=self.clock())
 
 
 @pytest.fixture
@@ -435,7 +435,7 @@ async def test_polls_that_began_after_a_change_covered_it_and_those_before_did_n
 
 
 async def test_a_feed_that_was_never_read_knows_no_record(rig: Rig) -> None:
-    found = await find_account(rig.read_store, Feed("main", "stock"), "a", feeds=[SETTINGS], sinks={}, at=NOON)
+    found = await find_history(rig.read_store, Feed("main", "stock"), "a", feeds=[SETTINGS], sinks={}, at=NOON)
     assert (found.settings, found.state, found.is_known) == (None, None, False)
     assert explain(found) == "main/stock is not configured, or disabled: it is not read"
 

@@ -14,7 +14,8 @@ import anyio
 import pytest
 
 from dockbell.admin.purging import purge_record
-from dockbell.admin.status import judge_status, load_status
+from dockbell.admin.reasons import list_reasons
+from dockbell.admin.status import load_status
 from dockbell.app.scheduler import next_time
 from dockbell.config import FeedSettings
 from dockbell.core.comparing.seen_rows import SeenRows
@@ -1235,7 +1236,7 @@ async def test_passes_that_fail_are_counted_until_one_is_complete_whatever_polls
         holder="us",
         next_time=next_time,
     )
-    (reason,) = judge_status(status)
+    (reason,) = list_reasons(status)
     assert "4 failed in a row: HTTP 500; deletions" in reason
     await rig.read_whole()
     assert (await rig.tracked.state()).failing is None

@@ -1064,7 +1064,7 @@ async def test_a_sink_that_begins_with_the_state_is_told_from_where_it_was_told_
     assert ([each.key.text for each in rest], is_all) == (["c"], True)
     await store.settle("erp", Settlement({FEED: 3}, backfilled_to={FEED: None}, origins={FEED: 3}))
     assert (await store.load_starts("erp"))[FEED].backfilled_to is None
-    assert await store.find_told(FEED, begun, "b") == first[1]
+    assert await store.find_backfilled(FEED, begun, "b") == first[1]
 
 
 async def test_dead_letters_that_are_taken_back_are_none_and_those_of_one_number_are_told_apart(

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from dockbell.admin.status import FeedStatus, Silence, Status, judge_status
-from dockbell.admin.why import EventTrace, RecordHistory, SinkTrace, explain
+from dockbell.admin.explaining import explain
+from dockbell.admin.reasons import list_reasons
+from dockbell.admin.status import FeedStatus, Silence, Status
+from dockbell.admin.why import EventTrace, RecordHistory, SinkTrace
 from dockbell.core.model import JSON
 from dockbell.core.moment import format_moment
 from dockbell.ports import Condition, Noted, RunRecord, SinkState, StoredRecord
@@ -25,7 +27,7 @@ def write_moment(moment: datetime | None) -> str | None:
 
 def describe_status(found: Status) -> dict[str, JSON]:
     """Return how feeds and sinks stand, and the reasons to look closer."""
-    reasons = judge_status(found)
+    reasons = list_reasons(found)
     return {
         "at": write_moment(found.at),
         "daemon": found.holder or None,
@@ -138,7 +140,7 @@ def _describe_sink(each: SinkState, silence: Silence) -> dict[str, JSON]:
 # One record ----------------------------------------------------------------------------------------------------------
 
 
-def describe_account(account: RecordHistory, given: str) -> dict[str, JSON]:
+def describe_history(account: RecordHistory, given: str) -> dict[str, JSON]:
     """Return all that is known of a record; ``given`` is the key that was asked for."""
     return {
         "feed": str(account.feed),
@@ -158,7 +160,7 @@ def describe_account(account: RecordHistory, given: str) -> dict[str, JSON]:
     }
 
 
-def describe_transits(transits: Sequence[SinkTrace]) -> list[JSON]:
+def describe_traces(transits: Sequence[SinkTrace]) -> list[JSON]:
     """Return how far an event is with each sink."""
     return [
         {

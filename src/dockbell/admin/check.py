@@ -12,7 +12,7 @@ from typing import Final
 import anyio
 
 from dockbell.admin.exposure import find_exposed
-from dockbell.admin.status import format_age
+from dockbell.admin.reasons import format_age
 from dockbell.config import Answer, Config, Expression, Facts, FeedSettings
 from dockbell.core import pointer
 from dockbell.core.document import decode

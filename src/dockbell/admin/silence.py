@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from dockbell.admin.status import FeedStatus, Quiet, Silence, Status, format_age
+from dockbell.admin.reasons import format_age
+from dockbell.admin.status import FeedStatus, Quiet, Silence, Status
 from dockbell.config import SinkSettings, format_duration
 from dockbell.core.model import NOTICES, Event, Feed
 from dockbell.core.publishing.filters import Filter

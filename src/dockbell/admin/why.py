@@ -1,4 +1,7 @@
-"""Why a record has the events that it has, or none: what is stored, which runs covered it, findings, deliveries."""
+"""The history of one record: what is stored, the runs that covered it, findings, events and their deliveries.
+
+:mod:`dockbell.admin.explaining` says why it has no event.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,10 @@ from urllib.parse import unquote
 
 import msgspec
 
-from dockbell.config import FeedSettings, ResourceSettings, SinkSettings, format_duration
-from dockbell.core.comparing.drift import Decision
-from dockbell.core.comparing.page_diff import Finding
+from dockbell.config import FeedSettings, SinkSettings
 from dockbell.core.key import decode, encode
 from dockbell.core.model import Event, Feed
 from dockbell.core.publishing.filters import Filter
-from dockbell.core.reading.shape import is_own_id
 from dockbell.host.evaluator import SHARED, Evaluator, LimitedEvaluator
 from dockbell.ports import FeedState, Noted, Quarantined, ReadStore, RunRecord, Standing, StoredRecord
 
@@ -25,7 +25,7 @@ _NOTES_MOST: Final = 100
 _EVENTS_MOST: Final = 100
 _RUNS_MOST: Final = 200
 _SLACK: Final = timedelta(seconds=5)
-"""The service tells its time in whole seconds, and a run goes on for a while after its first request."""
+"""The service tells its time in whole seconds, and a run goes on after its first request."""
 
 
 class _Data(msgspec.Struct):
@@ -50,7 +50,7 @@ class Presence(StrEnum):
 
 
 class Stage(StrEnum):
-    """How far one event is with one sink."""
+    """The state of one event at one sink."""
 
     DELIVERED = "delivered"
     OWED = "owed"
@@ -65,15 +65,15 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SinkTrace:
-    """One event on its way to one sink.
+    """The state of one event at one sink.
 
     Attributes:
         sink: As in ``[sinks.NAME]``.
-        stage: How far it is.
-        attempts: How often it was tried, where it is blocked or dead.
-        error: Why the last attempt did not succeed; of one that is filtered, which filter holds it back; of any other,
-            that its filter could not be judged in time, so that it goes out.
-        due: When the next may be made; of a dead letter, when it died.
+        stage: Its state.
+        attempts: How often delivery was tried, where it is blocked or dead.
+        error: Why the last attempt failed; where it is filtered, the filter that holds it back; else that its filter
+            took too long to evaluate, so that it is sent.
+        due: When the next attempt may be made; of a dead letter, when it became one.
     """
 
     sink: str
@@ -85,12 +85,12 @@ class SinkTrace:
 
 @dataclass(frozen=True, slots=True)
 class EventTrace:
-    """One event of a record, and where it is.
+    """One event of a record, and its state at each sink.
 
     Attributes:
         recorded_at: When it was recorded, by our clock.
         event: The event.
-        transits: Its way to each sink, by name.
+        transits: Its state at each sink.
     """
 
     recorded_at: datetime
@@ -105,10 +105,10 @@ class EventTrace:
 
 @dataclass(frozen=True, slots=True)
 class RecordHistory:
-    """All that is known of one record.
+    """The history of one record.
 
     Attributes:
-        at: When it was looked at.
+        at: When it was read.
         feed: Where the record is.
         key: Its key string.
         settings: How the feed is read; None where it is not.
@@ -133,7 +133,7 @@ class RecordHistory:
 
     @property
     def is_known(self) -> bool:
-        """Whether anything was ever stored about the record."""
+        """Whether the store has anything about the record."""
         return bool(self.record or self.quarantined or self.notes or self.events)
 
     @property
@@ -149,7 +149,7 @@ class RecordHistory:
         return Presence.PRESENT if record.suspected_at is None else Presence.SUSPECTED
 
 
-async def find_account(
+async def find_history(
     read_store: ReadStore,
     feed: Feed,
     given: str,
@@ -158,7 +158,7 @@ async def find_account(
     sinks: Mapping[str, SinkSettings],
     at: datetime,
 ) -> RecordHistory:
-    """Return all that is known of a record.
+    """Return the history of a record.
 
     Args:
         read_store: Of the store.
@@ -178,10 +178,10 @@ async def find_account(
     return next((account for account in accounts if account.is_known), accounts[0])
 
 
-async def find_told(
+async def find_event_trace(
     read_store: ReadStore, feed: Feed, sequence: int, *, sinks: Mapping[str, SinkSettings]
 ) -> EventTrace | None:
-    """Return one event, and where it is; None where it is not kept.
+    """Return one event and its state at each sink; None where it is not kept.
 
     Args:
         read_store: Of the store.
@@ -193,15 +193,15 @@ async def find_told(
     found = None if state is None else await read_store.find_event(feed, sequence)
     if state is None or found is None:
         return None
-    # Whether an event is tried or waits behind another is told by those before it.
+    # The events before it tell whether it is tried now, or waits behind one of them.
     last = await read_store.read_events_of(state.id, found[1].key, _EVENTS_MOST)
     events = [*(each for each in last if each[1].sequence < sequence), found]
     standings = {standing.sink: standing for standing in await read_store.load_standings(state.id, found[1].key)}
-    return (await _tell_events(events, standings, sinks))[-1]
+    return (await _trace_events(events, standings, sinks))[-1]
 
 
 def read_key(given: str) -> Sequence[str]:
-    """Return the key strings that may be meant, the likeliest first: it, or the string of a raw key.
+    """Return the key strings that a text may mean, the likeliest first: itself, or the key string of a raw key.
 
     Raises:
         ValueError: It can be no key.
@@ -246,19 +246,19 @@ async def _find_account(
         tuple(await read_store.find_quarantined(state.id, 2, key=key)),
         tuple(await read_store.read_covering_runs(state.id, dated, after, _RUNS_MOST)),
         tuple(notes),
-        await _tell_events(events, standings, sinks),
+        await _trace_events(events, standings, sinks),
     )
 
 
 # Deliveries ----------------------------------------------------------------------------------------------------------
 
 
-async def _tell_events(
+async def _trace_events(
     events: Sequence[tuple[datetime, Event]], standings: Mapping[str, Standing], sinks: Mapping[str, SinkSettings]
 ) -> tuple[EventTrace, ...]:
     listed, evaluator = [event for _, event in events], LimitedEvaluator(SHARED)
     transits = {
-        name: await find_transits(listed, standings[name], settings, evaluator)
+        name: await trace_events(listed, standings[name], settings, evaluator)
         if name in standings
         else [SinkTrace(name, Stage.UNBEGUN)] * len(listed)
         for name, settings in sinks.items()
@@ -269,16 +269,16 @@ async def _tell_events(
     )
 
 
-async def find_transits(
+async def trace_events(
     events: Sequence[Event], standing: Standing, settings: SinkSettings, evaluator: Evaluator
 ) -> Sequence[SinkTrace]:
-    """Return how far the events of one key are with a sink, in their order.
+    """Return the state of the events of one key at a sink, in their order.
 
     Args:
         events: In the order of their sequences.
-        standing: How far the sink has come.
-        settings: What it wants.
-        evaluator: Judges its filters.
+        standing: The sink's position in the feed, and what it has blocked and dead of the key.
+        settings: Its filters.
+        evaluator: Evaluates them.
     """
     dead = {letter.sequence: letter for letter in standing.dead}
     blocked = standing.blocked
@@ -312,7 +312,7 @@ async def find_transits(
 
 
 def gather(runs: Sequence[RunRecord]) -> Sequence[Sequence[RunRecord]]:
-    """Return runs, oldest first, with those that follow each other and are of one kind and end together."""
+    """Return runs, oldest first, grouped where consecutive ones have one kind and one outcome."""
     groups: list[list[RunRecord]] = []
     for run in runs:
         last = groups[-1][-1] if groups else None
@@ -321,132 +321,3 @@ def gather(runs: Sequence[RunRecord]) -> Sequence[Sequence[RunRecord]]:
         else:
             groups.append([run])
     return groups
-
-
-# Why there is no event -----------------------------------------------------------------------------------------------
-
-
-def explain(account: RecordHistory) -> str:
-    """Return why nothing is published of a record, or not of its last reading; empty where that has its event."""
-    if account.settings is None:
-        return f"{account.feed} is not configured, or disabled: it is not read"
-    if account.state is None:
-        return f'{account.feed} was never read; "dockbell run" reads it'
-    if account.state.problem:
-        return f"{account.feed} is stopped: {account.state.problem}"
-    return (
-        _explain_reading(account, account.settings.settings)
-        or _explain_purge(account)
-        or _explain_absence(account.record, account.state)
-        or _explain_finding(account)
-        or (_explain_unseen(account.state) if account.record is None else "")
-        or _explain_drift(account.state)
-        or ("" if account.record is None or account.events else _explain_silence(account.record, account.state))
-    )
-
-
-def _explain_reading(account: RecordHistory, settings: ResourceSettings) -> str:
-    """Return what keeps a reading from being compared or believed."""
-    if account.quarantined:
-        bad = account.quarantined[0]
-        return f"it is in quarantine since {write_time(bad.first_at)}: {bad.problem}"
-    if account.record is not None and account.record.awaited_at is not None:
-        return (
-            f"its event waits for its detail since {write_time(account.record.awaited_at)}, for"
-            f" {format_duration(settings.detail_timeout)} at the most"
-        )
-    if account.record is not None and account.record.held_at is not None:
-        return (
-            f"a reading of it is held as stale since {write_time(account.record.held_at)}: it is older than what is"
-            f" stored, and is believed when it is still the same {format_duration(settings.stale_window)} later"
-        )
-    return ""
-
-
-def _explain_purge(account: RecordHistory) -> str:
-    record = account.record
-    if record is None or not record.is_purged:
-        return ""
-    at = next((f" at {write_time(note.at)}" for note in reversed(account.notes) if note.finding is Finding.PURGED), "")
-    return f"its content was purged{at} on the operator's word; when the API shows it again, it is restored"
-
-
-def _explain_absence(record: StoredRecord | None, state: FeedState) -> str:
-    if record is None or record.gone_at is not None:
-        return ""
-    if record.is_dormant:
-        reason = "the feed is read differently now" if state.rebaselining else "an operator rejected its deletion"
-        return f"it is absent, and kept until it is seen again: {reason}"
-    if record.suspected_at is None:
-        return ""
-    since = f"it is absent since {write_time(record.suspected_at)}"
-    if state.held:
-        return (
-            f"{since}, and its deletion one of {state.held} that are held;"
-            f' "dockbell deletes approve {state.feed}" or "dockbell deletes reject {state.feed}" decides'
-        )
-    due = "" if state.confirm_at is None else f", due at {write_time(state.confirm_at)}"
-    return f"{since}, and deleted once a second pass confirms that{due}"
-
-
-def _explain_finding(account: RecordHistory) -> str:
-    """Return what the last finding says of the record's last reading, where it has no event."""
-    if not account.notes or account.notes[-1].sequence is not None:
-        return ""
-    feed, note = account.feed, account.notes[-1]
-    at = write_time(note.at)
-    match note.finding:
-        case Finding.TOUCHED:
-            return f"only its timestamp moved, at {at}; touch = true in [resources.{feed.resource}] publishes that"
-        case Finding.QUIET:
-            return f"the reading of {at} differs only in members that are ignored"
-        case Finding.DRIFT:
-            return f"the reading of {at} was held as drift; {_drift_remedy(feed)}"
-        case Finding.ABSORBED | Finding.REBASELINED | Finding.UNPROVEN | Finding.POSTPONED:
-            return f"the reading of {at} was {note.finding}"
-        case _:
-            return ""
-
-
-def _explain_unseen(state: FeedState) -> str:
-    if state.full is None:
-        return f"no run has shown it, and no pass over {state.feed} is complete yet{_tell_failure(state)}"
-    last = f"the last pass was made at {write_time(state.full.asked_at)} and had {state.full.records} records"
-    if state.poll is not None:
-        last += f", the last poll was made at {write_time(state.poll.asked_at)}"
-    return f"no complete run has ever shown it; {last}{_tell_failure(state)}"
-
-
-def _explain_drift(state: FeedState) -> str:
-    if state.drift is None or state.drift.decision is not Decision.HOLD:
-        return ""
-    paths = ", ".join(sorted(state.drift.paths))
-    return f"readings that differ by {paths} alone are held as drift; {_drift_remedy(state.feed)}"
-
-
-def _explain_silence(record: StoredRecord, state: FeedState) -> str:
-    """Return why a record that is stored has no event at all."""
-    if record.revision:
-        return f"its events, the last of revision {record.revision}, are older than what keep_events keeps"
-    if not state.proven and (state.shape is None or not is_own_id(state.shape.key, state.feed.resource)):
-        return f"key {write_key(state)} is learned, not proven yet: nothing is published until a pass is complete"
-    began = "" if state.first_asked_at is None else f" of {write_time(state.first_asked_at)}"
-    return f"it is unchanged since the baseline{began}, which is silent{_tell_failure(state)}"
-
-
-def _tell_failure(state: FeedState) -> str:
-    return "" if state.failed is None else f"; the last run is incomplete: {state.failed.problem}"
-
-
-def _drift_remedy(feed: Feed) -> str:
-    return f'"dockbell drift absorb {feed}" or "dockbell drift publish {feed}" decides'
-
-
-def write_key(state: FeedState) -> str:
-    """Return what identifies the records of a feed."""
-    return "" if state.shape is None else " + ".join(state.shape.key)
-
-
-def write_time(moment: datetime) -> str:
-    """Return a time for people: UTC, in whole seconds."""
-    return f"{moment:%Y-%m-%d %H:%M:%SZ}"

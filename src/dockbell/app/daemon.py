@@ -15,8 +15,9 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from dockbell.admin.reasons import find_reasons
 from dockbell.admin.shared_read import SharedRead
-from dockbell.admin.status import Status, find_reasons, load_status
+from dockbell.admin.status import Status, load_status
 from dockbell.app import opening
 from dockbell.app.agent_task import AgentTask
 from dockbell.app.agents import Agents, Changes, assemble, open_news

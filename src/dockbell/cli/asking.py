@@ -139,6 +139,6 @@ def find_obstacles(config: Config, state: SinkState) -> list[str]:
 
 def write_time(moment: datetime | None) -> str:
     """Return a time for a table, in UTC."""
-    from dockbell.admin.why import write_time as write
+    from dockbell.admin.explaining import write_time as write
 
     return "" if moment is None else write(moment)

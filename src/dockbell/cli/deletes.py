@@ -95,7 +95,7 @@ def _print(held: Sequence[HeldDeletions]) -> None:
 
 
 def _write(moment: datetime | None) -> str:
-    from dockbell.admin.why import write_time
+    from dockbell.admin.explaining import write_time
 
     return "" if moment is None else write_time(moment)
 

@@ -79,7 +79,7 @@ async def _load(config: Config, feeds: Sequence[Feed]) -> Sequence[HeldDrift]:
 
 
 def _print(found: Sequence[HeldDrift]) -> None:
-    from dockbell.admin.why import write_time
+    from dockbell.admin.explaining import write_time
 
     if not found:
         click.echo("no drift is held")

@@ -121,11 +121,11 @@ async def _run_here(config: Config, feeds: Sequence[Feed], kind: CommandKind, li
 async def _find_reasons(config: Config, feeds: Sequence[Feed]) -> Sequence[str]:
     """Return what waits for an operator in these feeds after all."""
     from dockbell import app
-    from dockbell.admin.status import judge_waiting
+    from dockbell.admin.reasons import find_waiting
 
     read_store = await app.open_read_store(config)
     try:
         states = [state for state in await read_store.load_feeds() if state.feed in feeds]
     finally:
         await read_store.aclose()
-    return [f"{state.feed}: {reason}" for state in states for reason in judge_waiting(state)]
+    return [f"{state.feed}: {reason}" for state in states for reason in find_waiting(state)]

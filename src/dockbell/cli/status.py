@@ -49,10 +49,10 @@ def status(ctx: click.Context, config_path: str | None, *, as_json: bool, verbos
     import anyio
 
     from dockbell.admin.as_json import describe_status
-    from dockbell.admin.status import judge_status
+    from dockbell.admin.reasons import list_reasons
 
     found = anyio.run(_load, read_config(config_path))
-    reasons = judge_status(found)
+    reasons = list_reasons(found)
     if as_json:
         print_json(describe_status(found))
     else:
@@ -100,7 +100,7 @@ def _print(found: Status, *, verbose: bool) -> None:
 
 
 def _print_remarks(found: Status, *, verbose: bool) -> None:
-    from dockbell.admin.status import describe_feed
+    from dockbell.admin.reasons import describe_feed
 
     lines = [f"{each.feed}: {remark}" for each in found.feeds for remark in describe_feed(each, found.at)]
     lines += [f"{each.feed}: {each.silence.kind}: {each.silence.words}" for each in found.feeds if each.silence.kind]
@@ -156,6 +156,6 @@ def _describe_connection(each: SinkState, at: datetime) -> str:
 
 
 def _age(moment: datetime | None, at: datetime) -> str:
-    from dockbell.admin.status import format_age
+    from dockbell.admin.reasons import format_age
 
     return "" if moment is None else format_age(at - moment)

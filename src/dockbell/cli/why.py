@@ -55,8 +55,8 @@ def why(config_path: str | None, *, resource: str, key: str, as_json: bool, sour
     """
     import anyio
 
-    from dockbell.admin.as_json import describe_account
-    from dockbell.admin.why import explain
+    from dockbell.admin.as_json import describe_history
+    from dockbell.admin.explaining import explain
 
     config = read_config(config_path)
     (feed,) = choose_feeds(config, [f"{source}/{resource}" if source else resource])
@@ -65,7 +65,7 @@ def why(config_path: str | None, *, resource: str, key: str, as_json: bool, sour
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     if as_json:
-        print_json(describe_account(account, key))
+        print_json(describe_history(account, key))
         return
     reason = explain(account)
     if account.key != key:
@@ -77,11 +77,11 @@ def why(config_path: str | None, *, resource: str, key: str, as_json: bool, sour
 
 async def _load(config: Config, feed: Feed, key: str) -> RecordHistory:
     from dockbell import app
-    from dockbell.admin.why import find_account
+    from dockbell.admin.why import find_history
 
     read_store = await app.open_read_store(config)
     try:
-        return await find_account(read_store, feed, key, feeds=config.feeds(), sinks=config.sinks, at=app.now())
+        return await find_history(read_store, feed, key, feeds=config.feeds(), sinks=config.sinks, at=app.now())
     finally:
         await read_store.aclose()
 
@@ -156,7 +156,7 @@ def _tell_transit(transit: SinkTrace) -> str:
 
 
 def _write(moment: datetime | None) -> str:
-    from dockbell.admin.why import write_time
+    from dockbell.admin.explaining import write_time
 
     return "" if moment is None else write_time(moment)
 

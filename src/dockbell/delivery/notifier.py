@@ -12,7 +12,7 @@ from typing import Final
 
 import anyio
 
-from dockbell.admin.status import PASSES_BLIND, PASSES_FAILED, PASSES_FAILING
+from dockbell.admin.reasons import PASSES_BLIND, PASSES_FAILED, PASSES_FAILING
 from dockbell.core.model import NOTICES, Feed, NoticeKind, OutcomeKind, RunKind, Statement, StatementKind
 from dockbell.core.publishing.event import Composer
 from dockbell.ports import Bell, Condition, Found, Store

@@ -214,7 +214,7 @@ class OutboxReader:
         composer = BackfillComposer(feed, start, name=self._name, epoch=self._store.epoch)
         if not key:
             return composer.compose_gap() if start.lost_since is not None else None
-        told = await self._store.find_told(feed, start, key)
+        told = await self._store.find_backfilled(feed, start, key)
         return None if told is None else composer.compose_record(told.key, told.revision, told.body, told.modified)
 
     async def is_state_only(self, event: Event) -> bool:

@@ -409,7 +409,7 @@ class Store(Protocol):
         """
         ...
 
-    async def find_told(self, feed: Feed, start: StartOffset, key: str) -> BackfillRecord | None:
+    async def find_backfilled(self, feed: Feed, start: StartOffset, key: str) -> BackfillRecord | None:
         """Return one record as it was at a sink's beginning; None where there was none."""
         ...
 

@@ -11,9 +11,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dockbell.admin.as_json import describe_transits, write_moment
+from dockbell.admin.as_json import describe_traces, write_moment
 from dockbell.admin.replaying import read_keys
-from dockbell.admin.why import find_told
+from dockbell.admin.why import find_event_trace
 from dockbell.config import Config
 from dockbell.core import pointer
 from dockbell.core.document import decode
@@ -89,7 +89,7 @@ class Events:
         feed = params.read_feed(request)
         await params.find_extent(self._read_store, feed)
         sequence = params.read_path_number(request, "sequence", PLACE_MOST)
-        told = await find_told(self._read_store, feed, sequence, sinks=self._config().sinks)
+        told = await find_event_trace(self._read_store, feed, sequence, sinks=self._config().sinks)
         if told is None:
             detail = f"event {feed} #{sequence}: is not kept, or was never recorded; /events lists those that are"
             raise Problem(HTTPStatus.NOT_FOUND, "unknown-event", detail)
@@ -102,7 +102,7 @@ class Events:
                 "recorded_at": write_moment(told.recorded_at),
                 "differences": shown,
                 "more": sum(1 for _ in differences),
-                "deliveries": describe_transits(told.transits),
+                "deliveries": describe_traces(told.transits),
             }
         )
 

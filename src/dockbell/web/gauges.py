@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 
 from dockbell._version import __version__
 from dockbell.admin.as_json import find_condition
-from dockbell.admin.status import FeedStatus, Quiet, Status, find_reasons
+from dockbell.admin.reasons import find_reasons
+from dockbell.admin.status import FeedStatus, Quiet, Status
 from dockbell.config import Config
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import Feed

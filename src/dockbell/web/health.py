@@ -12,7 +12,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dockbell.admin.status import Reason, Status, find_reasons
+from dockbell.admin.reasons import Reason, find_reasons
+from dockbell.admin.status import Status
 from dockbell.web import params
 
 _PATIENCE: Final = timedelta(seconds=5)

@@ -14,8 +14,9 @@ from dockbell.admin.as_json import (
     find_condition,
     write_moment,
 )
+from dockbell.admin.reasons import Reason, describe_feed, find_reasons
 from dockbell.admin.silence import Silences
-from dockbell.admin.status import FeedStatus, Reason, Silence, Status, describe_feed, find_reasons, load_status
+from dockbell.admin.status import FeedStatus, Silence, Status, load_status
 from dockbell.config import Config, SourceSettings, format_duration
 from dockbell.core.model import JSON, RESOURCES
 from dockbell.ports import ReadStore, SinkState, StoredRecord

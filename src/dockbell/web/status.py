@@ -10,9 +10,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dockbell.admin.as_json import describe_account, describe_status
+from dockbell.admin.as_json import describe_history, describe_status
 from dockbell.admin.status import Status
-from dockbell.admin.why import find_account
+from dockbell.admin.why import find_history
 from dockbell.config import Config
 from dockbell.ports import ReadStore
 from dockbell.web import params
@@ -56,10 +56,10 @@ class StatusEndpoints:
         config = self._config()
         params.check_configured(feed, config)
         given = unquote(request.path_params["key"])
-        account = await find_account(
+        account = await find_history(
             self._read_store, feed, given, feeds=config.feeds(), sinks=config.sinks, at=self._now()
         )
-        return _answer(describe_account(account, given))
+        return _answer(describe_history(account, given))
 
 
 def _answer(body: object) -> Response:

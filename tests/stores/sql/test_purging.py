@@ -215,7 +215,7 @@ async def test_a_sink_that_begins_with_the_state_is_not_told_what_was_purged_sin
     found = await store.read_backfill(FEED, beginning, 0, 10)
     assert found is not None
     assert [each.key.text for each in found[0]] == ["b"]
-    assert await store.find_told(FEED, beginning, "a") is None
+    assert await store.find_backfilled(FEED, beginning, "a") is None
     (kept, _) = await store.read_stored(FEED, 0, 10)
     assert [(each.key, each.revision, each.body is None) for each in kept] == [("a", 3, True), ("b", 1, False)]
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from dockbell.admin.probing.asking import Asker
 from dockbell.admin.probing.measuring import Bound, Measured
-from dockbell.admin.status import format_age
+from dockbell.admin.reasons import format_age
 from dockbell.core import pointer
 from dockbell.core.model import JSON, RESOURCES
 from dockbell.core.moment import EPOCH

@@ -70,7 +70,7 @@ def read_backfill(
     return [each for each in told if each is not None], end, len(rows) < limit
 
 
-def find_told(connection: Connection, feed: Feed, start: StartOffset, key: str) -> BackfillRecord | None:
+def find_backfilled(connection: Connection, feed: Feed, start: StartOffset, key: str) -> BackfillRecord | None:
     """Return one record as it was at a sink's beginning; None where there was none."""
     with reading(connection):
         row = connection.execute(

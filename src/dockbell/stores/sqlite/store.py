@@ -582,9 +582,9 @@ class SqliteStore:
         """See the port."""
         return await self._read(backfill.read_backfill, feed, start, after, limit)
 
-    async def find_told(self, feed: Feed, start: StartOffset, key: str) -> BackfillRecord | None:
+    async def find_backfilled(self, feed: Feed, start: StartOffset, key: str) -> BackfillRecord | None:
         """See the port."""
-        return await self._read(backfill.find_told, feed, start, key)
+        return await self._read(backfill.find_backfilled, feed, start, key)
 
     async def read_stored(self, feed: Feed, after: int, limit: int) -> tuple[Sequence[StoredState], int]:
         """See the port."""

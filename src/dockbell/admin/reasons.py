@@ -1,0 +1,213 @@
+"""The rules by which an operator should look at a feed, a sink, the store or the daemon, each with its reason.
+
+``dockbell status``, ``/status``, ``/readyz``, the page and the metrics all show the reasons that are found here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from dockbell.admin.status import Crowding, FeedStatus, Status
+from dockbell.config import format_duration
+from dockbell.core.comparing.drift import Decision
+from dockbell.core.model import RESOURCES
+from dockbell.core.reading.shape import is_own_id
+from dockbell.ports import Condition, FeedState, Footprint, SinkState
+
+OWED_MOST: Final = timedelta(minutes=5)
+"""How long a sink may owe an event."""
+DOWN_MOST: Final = timedelta(minutes=1)
+"""How long a receiver may be unreachable."""
+ROOM_LEAST: Final = 256 * 1024 * 1024
+"""Bytes that should be left on the disk of the store; on a small disk, a twentieth of it."""
+_ROOM_SHARE: Final = 20
+PASSES_FAILED: Final = 3
+"""So many passes in a row may fail,"""
+PASSES_FAILING: Final = timedelta(minutes=15)
+"""and for so long."""
+PASSES_BLIND: Final = "deletions and changes without a new updated_at are not seen"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why an operator should look.
+
+    Attributes:
+        kind: ``daemon``, ``store``, ``web``, ``feed`` or ``sink``.
+        name: Which feed or sink; empty for the others.
+        words: What is wrong, and what to do.
+        hinders: It stops dockbell's work now: a feed is not read, a sink not reached. What only waits for an
+            operator does not hinder.
+    """
+
+    kind: str
+    name: str
+    words: str
+    hinders: bool = False
+
+    @property
+    def about(self) -> str:
+        """What it is about: ``daemon``, ``store``, ``web``, ``feed:main/stock``, ``sink:erp``."""
+        return f"{self.kind}:{self.name}" if self.name else self.kind
+
+    def __str__(self) -> str:
+        """Return it as one line."""
+        subject = self.name if self.kind == "feed" else f"{self.kind} {self.name}".rstrip()
+        return f"{subject}: {self.words}"
+
+
+def list_reasons(status: Status) -> Sequence[str]:
+    """Return the reasons as lines; empty when all is well."""
+    return list(map(str, find_reasons(status)))
+
+
+def find_reasons(status: Status) -> Sequence[Reason]:
+    """Return the reasons: of the daemon, the store, the web server, each feed, each sink; empty when all is well."""
+    words = 'does not run; start it by "dockbell run"'
+    reasons = [] if status.holder else [Reason("daemon", "", words, hinders=True)]
+    reasons += [Reason("store", "", words) for words in _check_disk(status.footprint)]
+    if status.crowding is not None:
+        reasons.append(Reason("web", "", _describe_crowding(status.crowding, status.at)))
+    for feed in status.feeds:
+        name = str(feed.feed)
+        reasons += [Reason("feed", name, words, hinders=hinders) for words, hinders in _check_feed(feed, status.at)]
+    for sink in status.sinks:
+        reasons += [
+            Reason("sink", sink.name, words, hinders=hinders) for words, hinders in _check_sink(sink, status.at)
+        ]
+    return reasons
+
+
+def format_age(age: timedelta) -> str:
+    """Return a duration in two units at most: ``3m20s``, ``2d4h``."""
+    whole = max(age, timedelta(0))
+    if whole >= timedelta(days=1):
+        grain = timedelta(hours=1)
+    elif whole >= timedelta(hours=1):
+        grain = timedelta(minutes=1)
+    else:
+        grain = timedelta(seconds=1)
+    return format_duration(whole - whole % grain)
+
+
+def describe_feed(status: FeedStatus, at: datetime) -> Iterator[str]:
+    """Yield remarks on a feed that need no action."""
+    state = status.state
+    if state is None:
+        return
+    if state.shape is not None and not state.proven:
+        missing = "no deletions" if is_own_id(state.shape.key, state.feed.resource) else "nothing is published"
+        yield f"key {' + '.join(state.shape.key)} is learned, not proven yet: {missing}"
+    if state.full is not None and state.full.tally.skipped:
+        count = state.full.tally.skipped
+        yield f"{count} records that the last pass was the first to show are baseline: an earlier pass was not whole"
+    if state.rebaselining:
+        yield "is read differently now: what differs is stored silently until a pass is complete"
+    if state.holds:
+        yield f"{state.holds} readings are held: older than what is stored, maybe a lagging replica's"
+    if state.drift is not None and state.drift.decision is not Decision.HOLD:
+        yield f"drift of {_write_paths(state)}: {state.drift.decision}, until a pass meets no more of it"
+    if status.undropped:
+        yield f"{', '.join(status.undropped)} may still be stored, from before it was dropped: a daemon removes it"
+    if status.gap is not None:
+        gap = status.gap
+        length = "" if gap.began_at is None else f" for {format_age(gap.ended_at - gap.began_at)}"
+        yield f"was blind{length} until {format_age(at - gap.ended_at - status.offset)} ago: {gap.reason}"
+
+
+def _describe_crowding(crowding: Crowding, at: datetime) -> str:
+    remedy = "keep strangers from [web] listen, by a firewall or a proxy"
+    return f"{format_age(at - crowding.at)} ago, {crowding.reason}; {remedy}"
+
+
+def _check_disk(footprint: Footprint | None) -> Iterator[str]:
+    if footprint is None:
+        return
+    left = footprint.left + footprint.free
+    if left < min(ROOM_LEAST, footprint.disk // _ROOM_SHARE):
+        yield (
+            f"{left / 1_000_000:,.0f} MB are left for it on its disk; free some space: when it is full,"
+            " reading and delivering wait"
+        )
+
+
+def _check_feed(status: FeedStatus, at: datetime) -> Iterator[tuple[str, bool]]:
+    """Yield the reasons of a feed, and whether each hinders."""
+    state = status.state
+    failure = f"; last attempt: {state.failed.problem}" if state is not None and state.failed is not None else ""
+    if state is not None and state.problem:
+        yield state.problem, True
+    elif status.read_at is None:
+        yield f"never read to its end yet{failure}", bool(failure)  # the first pass takes its time
+    if status.read_at is not None and status.expected_at is not None and status.expected_at < at:
+        every = f"cron {status.every}" if isinstance(status.every, str) else f"every {format_duration(status.every)}"
+        yield f"last read to its end {format_age(at - status.read_at)} ago, expected {every}{failure}", True
+    if state is not None:
+        if words := _check_passes(status, state, at):
+            yield words, True
+        yield from ((words, False) for words in find_waiting(state))
+
+
+def _check_passes(status: FeedStatus, state: FeedState, at: datetime) -> str:
+    """Return that a polled feed has no complete pass any more, so that it is read in part only; empty where it has.
+
+    A feed without polls is then not read at all, which is another reason.
+    """
+    failing, full = state.failing, state.full
+    fails = failing is not None and failing.count >= PASSES_FAILED and at - failing.since > PASSES_FAILING
+    overdue = status.pass_expected_at is not None and status.pass_expected_at < at
+    if not RESOURCES[status.feed.resource].polled or not (fails or overdue):
+        return ""
+    ago = "yet" if full is None else f"for {format_age(at - full.ended_at)}"
+    failed = "" if failing is None else f", {failing.count} failed in a row: {failing.problem}"
+    polls = "; polls go on" if status.expected_at is not None and status.expected_at >= at and state.poll else ""
+    return f"no complete pass {ago}{failed}; {PASSES_BLIND}{polls}"
+
+
+def find_waiting(state: FeedState) -> Iterator[str]:
+    """Yield what waits for an operator's decision on a feed, each with the commands."""
+    if state.held:
+        yield (
+            f"{state.held} records are absent, too many to believe that they were deleted; look at the API, then"
+            f' "dockbell deletes approve {state.feed}" or "dockbell deletes reject {state.feed}"'
+        )
+    if state.drift is not None and state.drift.decision is Decision.HOLD:
+        count = f"{state.drifted} readings" if state.drifted else "readings"
+        yield (
+            f"{count} are held that differ by {_write_paths(state)} alone;"
+            f' "dockbell drift absorb {state.feed}" or "dockbell drift publish {state.feed}" decides'
+        )
+    if state.quarantined:
+        yield f'{state.quarantined} records in quarantine cannot be read; "dockbell status --verbose" says why'
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _write_paths(state: FeedState) -> str:
+    return "" if state.drift is None else ", ".join(sorted(state.drift.paths))
+
+
+def _check_sink(state: SinkState, at: datetime) -> Iterator[tuple[str, bool]]:
+    """Yield the reasons of a sink, and whether each hinders."""
+    if state.dead:
+        holds = "holds its key" if state.held == 1 else "hold their key"
+        holding = f", {state.held} of them {holds} back" if state.held else ""
+        lists = f'"dockbell dead {state.name}" lists {"it" if state.dead == 1 else "them"}'
+        yield f"{_count(state.dead, 'dead letter')}{holding}; {lists}", False
+    found = state.found
+    is_down = found is not None and found.condition is Condition.DOWN and at - found.since > DOWN_MOST
+    if state.paused:
+        ago = "" if state.paused_at is None else f" {format_age(at - state.paused_at)} ago"
+        owed = _count(state.owed, "event")
+        yield f'paused{ago}, {owed} owed: {state.paused}; "dockbell resume {state.name}" lets it go on', False
+    elif state.oldest is not None and at - state.oldest > OWED_MOST:
+        error = f"; last error: {state.error}" if state.error else ""
+        waiting = f"{_count(state.owed, 'event')} owed, {_count(state.blocked, 'key')} blocked"
+        yield f"an event waits for {format_age(at - state.oldest)}, {waiting}{error}", is_down
+    elif found is not None and is_down:
+        yield f"its receiver cannot be reached for {format_age(at - found.since)}: {found.reason}", True

@@ -2,7 +2,7 @@
 
 The operator before start: :class:`ConfigError`. The operator later: :class:`SourceRefused`, :class:`RequestRefused`,
 :class:`SinkRejected`, :class:`SchemaMismatch`, :class:`StoreInUse`, :class:`StoreIncompatible`, :class:`StoreFull`.
-Nothing has to be done, it passes by itself: :class:`SourceUnavailable`, :class:`PageUnreadable`, :class:`RateLimited`,
+No action, it passes by itself: :class:`SourceUnavailable`, :class:`PageUnreadable`, :class:`RateLimited`,
 :class:`CursorExpired`, :class:`SinkUnavailable`, :class:`StoreUnavailable`.
 
 Messages read *subject: fact, got value; remedy*, in lower case, and never hold a secret or a query string.

@@ -2,7 +2,7 @@
 
 The sender, or an impostor: :class:`NotGenuine`, :class:`NotAnEvent`. The author of the subscriber:
 :class:`GapsUnknowable`. The subscriber, by reading the stored records again: :class:`PositionLost`. The operator:
-:class:`PullRefused`. Nothing has to be done, it passes by itself: :class:`PullUnavailable`.
+:class:`PullRefused`. No action, it passes by itself: :class:`PullUnavailable`.
 """
 
 from __future__ import annotations

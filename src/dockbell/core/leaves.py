@@ -1,4 +1,4 @@
-"""What differs between two documents, leaf by leaf: the form in which people read it, unlike a patch.
+"""What differs between two documents, leaf by leaf: for people to read, unlike a patch.
 
 A leaf is a value that holds no other: text, a number, true, false, null, an empty object or array. What came or went as
 a whole is told by its leaves, each with its own path. An element that went from the middle of an array tells its path

@@ -63,7 +63,7 @@ class Feed:
 
 
 class Urgency(StrEnum):
-    """Who may ask first when requests are scarce, most urgent first."""
+    """Which requests go first when they are scarce, the most urgent first."""
 
     OPERATOR = "operator"
     POLL = "poll"
@@ -81,11 +81,11 @@ class ClockSource(StrEnum):
 
 
 class Unsound(NamedTuple):
-    """A record that is no sound JSON, though it can be told where it begins and ends.
+    """A record that is no sound JSON, though its beginning and its end are certain.
 
     Attributes:
         problem: What is wrong with it.
-        head: What can be read of it, None for each part that cannot: it tells whose text it is, and is never stored.
+        head: What can be read of it, None for each part that cannot: it holds the key, and is never stored.
     """
 
     problem: str
@@ -105,7 +105,7 @@ class Page:
         answered_at: The service's time when it made the answer, at the latest.
         received_at: Our own time when the response was complete.
         unsound: Those of its records that are no sound JSON, by their index.
-        age: For how long a cache on the way has kept it, by its own word.
+        age: How long a cache on the way has kept it, as that states.
     """
 
     records: tuple[bytes, ...]
@@ -125,7 +125,7 @@ class Page:
 
     @property
     def latest(self) -> datetime:
-        """What time it can be at the latest: an answer that a cache has kept may tell an old one."""
+        """The latest time that it can be: the times in a cached answer may be old."""
         return max(self.answered_at, self.received_at)
 
 
@@ -135,7 +135,7 @@ class Allowance:
 
     Attributes:
         limit: The most requests in a window.
-        remaining: How many of them are left, to all users of the key.
+        remaining: How many of them are left, for all users of the key.
         resets_in: How long the window still lasts.
     """
 
@@ -253,7 +253,7 @@ class NoticeKind(StrEnum):
     """What dockbell tells its operator of itself."""
 
     CROWDED = "crowded"  # more came to the web server than there is room for
-    DEAD_LETTER = "dead_letter"  # a sink will not be offered an event again
+    DEAD_LETTER = "dead_letter"  # a sink is not offered an event again
     HELD = "held"  # changes of a feed wait for the operator
     OVERRUN = "overrun"  # a sink has lost events
     PAUSED = "paused"  # a sink takes nothing until it is resumed

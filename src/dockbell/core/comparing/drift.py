@@ -1,8 +1,8 @@
 """Schema drift: the service was deployed with another schema, and no record has really changed (docs/guarantees.md).
 
 When many records of a page differ by the same members that came or went, or by values that mean what they meant in
-another form, and none of their own timestamps moved, the service changed and not the records. Such differences are held
-until an operator says whether to absorb them silently or to publish them. A record whose timestamp moved, or that
+another form, and none of their own timestamps moved, the service changed and not the records. Such differences wait
+until an operator decides whether to absorb them silently or to publish them. A record whose timestamp moved, or that
 differs in anything else as well, is a change as always.
 """
 
@@ -31,7 +31,7 @@ Difference: TypeAlias = tuple[Sequence[Mapping[str, Any]], JSON]
 
 
 class Decision(StrEnum):
-    """What becomes of readings that differ by drift alone."""
+    """What becomes of records that differ by drift alone."""
 
     HOLD = "hold"
     ABSORB = "absorb"
@@ -44,7 +44,7 @@ class Drift:
 
     Attributes:
         paths: Their pointers, elements of arrays as ``*``.
-        decision: What the operator said; held until then.
+        decision: What the operator decided; ``hold`` until then.
     """
 
     paths: frozenset[str]
@@ -56,7 +56,7 @@ class Drift:
 
 
 class _Outline(NamedTuple):
-    """Where a difference lies that may be drift; and where of that a value is written in another form."""
+    """The places of a difference that may be drift, and those of them at which a value is written in another form."""
 
     paths: frozenset[str]
     reformatted: frozenset[str]
@@ -106,7 +106,7 @@ def _read_number(value: JSON) -> Decimal | None:
 
 
 def extend_drift(drift: Drift | None, differences: Iterable[Difference], page_size: int) -> Drift | None:
-    """Return the drift of a feed after a page: what is known, and what more of it the page shows; that is held again.
+    """Return the drift of a feed after a page: the known one, extended by what the page shows; more is undecided again.
 
     Records may have got different ones of the new members, and the service may be deployed again before the operator
     has decided: so there may be several, and they are decided on together. Of the values that are written in another

@@ -39,7 +39,7 @@ class Stored(NamedTuple):
         gone_at: Since when it is a tombstone, by our clock, in µs since 1970; None where it is none.
         missed: A complete pass did not show it, or it is not expected to be shown.
         superseded: What it replaced lately, see :mod:`~dockbell.core.comparing.holding`.
-        held: A reading of it is held.
+        held: A reading of it is held, which is not believed yet.
         key: Its key string.
     """
 
@@ -84,9 +84,9 @@ class Write(NamedTuple):
     """One snapshot to insert (``row`` is None) or to replace.
 
     Attributes:
-        body: None leaves what is stored: its detail is still to come.
+        body: None keeps the stored one, until the record's detail has come.
         superseded: What it replaced lately.
-        is_unexplained: Its content is another, and no later date of the record says why.
+        is_unexplained: Its content changed, and its own timestamp did not advance.
     """
 
     row: int | None
@@ -101,7 +101,7 @@ class Write(NamedTuple):
 
 
 class Finding(StrEnum):
-    """What a reading of a record came to; those that have an event are named by its change."""
+    """What the reading of a record came to; a finding that has an event is named like its change."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -134,7 +134,7 @@ class Note(NamedTuple):
         finding: What the reading came to.
         modified: The reading's own timestamp, in µs since 1970.
         fingerprint: What it showed; None where it could not be told.
-        change: The change that it came to, where it came to one.
+        change: The change, where it came to one.
     """
 
     key: str
@@ -183,7 +183,7 @@ class Pending(NamedTuple):
 
 
 class Amended(NamedTuple):
-    """What a record looks like now: a change of it that waits for its detail already comes to this."""
+    """What a record looks like now: a change of it that waits for its detail publishes this."""
 
     row: int
     raw: bytes
@@ -191,7 +191,7 @@ class Amended(NamedTuple):
 
 
 class Bad(NamedTuple):
-    """A record that cannot be told apart, or not be read.
+    """A record that goes into quarantine, because its key is bad or it cannot be read.
 
     Attributes:
         digest: Of its key string, or of its content where it has none; of its text where that cannot be read.
@@ -222,10 +222,10 @@ class PageDiff:
         cleared: Seen rows that were missed.
         holds: Readings to hold.
         released: Rows whose held reading is settled.
-        bad: Records that were left out, and why.
-        doubled: Keys that stand twice on the page with different content.
+        bad: Records that go into quarantine, and why.
+        doubled: How many keys stand twice on the page with different content.
         drift: Drift that the page shows for the first time.
-        drifted: Readings that were held as drift.
+        drifted: Records that wait for the operator because they differ by drift alone.
         oldest_unseen: The oldest timestamp among new and changed records, a change of the timestamp alone included.
         lateness: How long after their timestamps changes were still not visible, by proof of an earlier run.
         on_time: Changes that were not late.
@@ -257,7 +257,7 @@ class PageDiff:
     dates: dict[str, int | None] = field(default_factory=dict)
 
     def meet_unseen(self, modified: datetime | None) -> None:
-        """Take in the timestamp of a record that no earlier reading had shown like this."""
+        """Count the timestamp of a record that no earlier reading had shown in this state."""
         if modified is not None and (self.oldest_unseen is None or modified < self.oldest_unseen):
             self.oldest_unseen = modified
 

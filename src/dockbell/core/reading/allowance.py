@@ -1,4 +1,4 @@
-"""When the API's window ends, by ``x-ratelimit-reset``, whatever clock that header is told by.
+"""When the API's window ends, by ``x-ratelimit-reset``, whichever clock that header follows.
 
 A limiter often runs on another machine than the one that writes ``Date``, and both may be days or years off from ours.
 So the reset is read against itself. A request is counted in a window that ends at the reset and began at most
@@ -39,7 +39,7 @@ class _Bounds:
         return self.least - _TOLERANCE <= origin <= self.most + _TOLERANCE
 
     def joined_by(self, other: _Bounds) -> _Bounds:
-        """Return what both say; what the other says where they contradict each other or this is too old."""
+        """Return the bounds that both state; those of the other where both contradict each other or this is too old."""
         least, most = max(self.least, other.least), min(self.most, other.most)
         if least > most + _TOLERANCE or other.since - self.since > _KEPT:
             return other
@@ -47,7 +47,7 @@ class _Bounds:
 
 
 class WindowClock:
-    """Tells from the answers of one API account, in the order in which they come, how long its window still lasts."""
+    """Finds how long the window of one API account still lasts, from its answers in the order in which they come."""
 
     def __init__(self) -> None:
         self._bounds: _Bounds | None = None

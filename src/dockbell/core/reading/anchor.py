@@ -69,8 +69,8 @@ def next_since(began_at: datetime, answers: Sequence[Short]) -> datetime | None:
 def find_boundary(began_at: datetime, answers: Sequence[Short]) -> tuple[datetime | None, int | None]:
     """Return the boundary, and which answer holds the records that are dated later; they are to be stored.
 
-    The boundary is None where nothing was found: the service's time of the first request must do then. The answer is
-    None where no record is dated later.
+    The boundary is None where nothing was found; the service's time of the first request stands in for it then. The
+    answer is None where no record is dated later.
     """
     for number, each in enumerate(answers):
         if _settles(each, began_at):

@@ -25,11 +25,11 @@ from dockbell.core.reading.response_headers import ServiceTime, service_time
 TOLERANCE: Final = timedelta(seconds=5)
 """Clocks of one service may differ by this much and still be one clock."""
 ABSURD: Final = timedelta(days=1)
-"""A clock this far from ours is not believed on one answer's word."""
+"""One answer alone does not prove a clock that is this far from ours."""
 UNCONTRADICTED: Final = timedelta(minutes=1)
-"""So long must every answer agree before a time ahead of what was known is believed."""
+"""Every answer must agree for so long before a time ahead of the known one is believed."""
 KEPT: Final = timedelta(hours=1)
-"""So long what was known from a better kind of answer outlives it."""
+"""What a better kind of answer told counts for so long after the last one."""
 
 _RANKS: Final = {clock: rank for rank, clock in enumerate(ClockSource)}
 
@@ -62,7 +62,7 @@ class _Offset:
         return _RANKS[self.clock] > _RANKS[other.clock]
 
     def joined_by(self, other: _Offset) -> _Offset:
-        """Return what both say together; what the other says where drift has moved them apart."""
+        """Return the bounds that both state; those of the other where drift has moved the clocks apart."""
         least, most = max(self.least, other.least), min(self.most, other.most)
         if least > most:
             least, most = other.least, other.most
@@ -74,7 +74,7 @@ class ServiceClock:
 
     def __init__(self) -> None:
         self._known: _Offset | None = None
-        self._claim: _Offset | None = None  # told, and not believed yet
+        self._claim: _Offset | None = None  # stated by an answer, and not believed yet
 
     @property
     def doubtful(self) -> bool:

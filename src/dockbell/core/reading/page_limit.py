@@ -21,8 +21,8 @@ class PageLimit:
 
     Attributes:
         level: The limit that the last complete run needed, as an index of ``LIMITS``.
-        runs: Complete runs with it since the largest was tried in vain.
-        rest: After so many of them the largest is tried again: twice as many each time that it was in vain.
+        runs: Complete runs with it since the largest failed.
+        rest: The largest is tried again after so many of them, twice as many each time that this fails.
     """
 
     level: int = 0
@@ -39,7 +39,7 @@ class PageLimit:
 
         Args:
             level: The smallest limit that it needed, as an index of ``LIMITS``.
-            complete: It came to its end; if not, only what it needed is taken in.
+            complete: It came to its end; otherwise only the limit that it needed counts.
         """
         if level == 0:
             return PageLimit() if complete else self

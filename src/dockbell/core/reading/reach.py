@@ -18,10 +18,10 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 BEHIND_MOST: Final = timedelta(days=1)
-"""No clock of records is believed to be further behind than this: local time is at most 14 h off."""
+"""The records' clock is assumed to be behind by no more than this: local time is at most 14 h off."""
 
 _MARGIN: Final = 0.99
-"""An API that takes a week refuses what is a week old when it arrives."""
+"""An API that accepts a week refuses a start that is a week old when the request arrives."""
 _AGES: Final = tuple(
     each * _MARGIN
     for each in (

@@ -1,13 +1,13 @@
-"""The reading signature: what must stay the same for two readings of a feed to be comparable.
+"""The read settings of a feed: while they stay the same, two readings of it are comparable.
 
-When it changes, what is stored was read differently, and a difference alone is no change any more: the feed begins a
-new baseline. Where the same records are read otherwise (:func:`keeps_records`), what was read until then stays true of
-which records there are and when they were modified, and only their content begins anew.
+When they change, the stored records were read differently, and a difference alone is no change any more: the feed
+begins a new baseline. Where the same records are read (:func:`keeps_records`), it is still known which records exist
+and when they were modified; only their content begins anew.
 
-With ``ignore``, ``drop`` and ``unordered`` that is so only where less is left out of the comparison than before: what
-was ignored is not stored as it stands now, and each record would be an event. To ignore more makes none, and hides none
-of what happened meanwhile: both sides of a comparison are brought to the canonical form by the rules of today. What is
-dropped is ignored too, so that a pointer may move from one to the other.
+``ignore``, ``drop`` and ``unordered`` begin a new baseline only where they leave less out of the comparison than
+before: the stored values of what was ignored are old, and each record would be an event. To ignore more makes no event
+and hides none, because both sides of a comparison are brought to the canonical form by today's rules. What is dropped
+is ignored too, so that a pointer may move from one to the other.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dockbell.core.model import JSON
 _IGNORED: Final = ("ignore", "drop")
 """The parts that are left out of the comparison."""
 _LENIENT: Final = frozenset({*_IGNORED, "unordered"})
-"""The parts to which may be added."""
+"""The parts that may grow without a new baseline."""
 _CONTENT: Final = _LENIENT | {"expand", "detail"}
-"""The parts on which only the records' content depends, or what is compared of it."""
+"""The parts that decide only on the content of records, or on what is compared of it."""
 _SHAPING: Final = frozenset({"base_url", "key", "updated_at"})
-"""The parts on which it depends what identifies and dates the records."""
+"""The parts that decide what identifies and dates the records."""
 
 
 def describe_read_settings(
@@ -39,7 +39,7 @@ def describe_read_settings(
     unordered: Sequence[str],
     drop: Sequence[str],
 ) -> dict[str, JSON]:
-    """Return the signature of a way to read a feed; ``key`` and ``updated_at`` are None until they are known."""
+    """Return the settings by which a feed is read; ``key`` and ``updated_at`` are None while unknown."""
     return {
         "base_url": base_url,
         "key": None if key is None else list(key),
@@ -54,7 +54,7 @@ def describe_read_settings(
 
 
 def find_differences(before: Mapping[str, JSON] | None, after: Mapping[str, JSON]) -> list[str]:
-    """Return the parts of the configuration by which two signatures differ; what one does not know is no difference."""
+    """Return the parts of the configuration by which two settings differ; what one of them does not know is no difference."""
     if before is None:
         return []
     ignored = [place for part in _IGNORED for place in after.get(part) or ()]

@@ -1,4 +1,4 @@
-"""What is asked of the API: requests as plain values, checked against its description (api-spec.md, "Endpoints")."""
+"""Requests to the API as plain values, checked against its description (api-spec.md, "Endpoints")."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Request:
         path: Absolute and percent-encoded.
         params: The query, decoded, in the order sent.
         body: JSON, for ``POST`` only.
-        etag: That of an answer which need not come again while it is still the same.
+        etag: Of the answer that is known already: the API answers 304 while that is still the same.
     """
 
     method: str
@@ -36,7 +36,7 @@ class Request:
     etag: str | None = None
 
     def __str__(self) -> str:
-        """Return ``GET /v1/shipments``: how errors and logs call it, never with its query."""
+        """Return ``GET /v1/shipments``, as in errors and logs, which never show the query."""
         return f"{self.method} {self.path}"
 
     @property

@@ -1,4 +1,4 @@
-"""What two readings of the same records, seconds apart, tell: arrays without order, and members that never rest."""
+"""Compares two readings of the same records, seconds apart: arrays without order, members that always change."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _RESTLESS_LEAST: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Rereading:
-    """How records came back when they were asked for again.
+    """How records differ when they are read twice.
 
     Attributes:
         compared: How many were in both readings.
-        moved: How many of them had another timestamp: they changed, and say nothing else.
+        moved: How many of them had another timestamp: they changed, and prove nothing else.
         still: How many of the others were the same but for the order of object members.
         same_order: Whether those in both readings stood in the same order.
         shuffled: The arrays that held the same in another order, by pointer, each with in how many records.

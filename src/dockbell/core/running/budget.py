@@ -92,7 +92,7 @@ class Budget:
         self._paused_until = ZERO
 
     def inherit(self, before: Budget) -> None:
-        """Count what was spent of the same key by another budget that this one replaces, none of it under way."""
+        """Count the requests of the budget that this one replaces, which has none under way."""
         self._urgent, self._paced, self._answers = before._urgent, before._paced, before._answers
         self._told, self._pacer, self._paused_until = before._told, before._pacer, before._paused_until
 
@@ -107,7 +107,7 @@ class Budget:
         return wait
 
     def spent(self, now: timedelta, urgency: Urgency = Urgency.POLL) -> None:
-        """Take in that a request is being sent."""
+        """Record that a request is being sent."""
         if urgency not in _PACED:
             self._urgent.enter()
             return
@@ -117,12 +117,12 @@ class Budget:
         self._paced.enter()
 
     def answered(self, now: timedelta, urgency: Urgency = Urgency.POLL) -> None:
-        """Take in that a request has been answered, or given up."""
+        """Record that a request was answered, or given up."""
         (self._paced if urgency in _PACED else self._urgent).settle(now)
         self._answers += 1
 
     def learned(self, allowance: Allowance, now: timedelta) -> None:
-        """Take in what an answer said of the key's window."""
+        """Record what an answer states of the key's window."""
         resets_at = now + min(max(allowance.resets_in, ZERO), WINDOW)
         used = allowance.limit - allowance.remaining
         told = self._told

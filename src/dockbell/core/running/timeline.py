@@ -1,4 +1,4 @@
-"""How long ago something was, whose time was noted by our clock, though that clock was set meanwhile."""
+"""How long ago something happened whose time was noted by our clock, though that clock was set since."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Stretch:
 
 @dataclass(slots=True)
 class Timeline:
-    """Both clocks since the process began: ours, which may be set, and the steady one.
+    """Both clocks since the process began: ours, which may be set, and the monotonic one.
 
     It must be shown the clocks often: what was noted between two looks is taken for younger where that is not clear.
     """
@@ -44,7 +44,7 @@ class Timeline:
         return timeline
 
     def look(self, now: datetime, steady: timedelta) -> None:
-        """Take in what both clocks show."""
+        """Record what both clocks show."""
         offset = now - steady
         if not self._stretches:
             self._stretches, self._began = [_Stretch(now, now, offset)], steady

@@ -1,8 +1,20 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
-from dockbell.core.comparing.deletion import Absence, Census, allowance, assess_absences, purge
+from dockbell.core.comparing.deletion import (
+    SAMPLE,
+    Absence,
+    Census,
+    NotDeleted,
+    allowance,
+    assess_absences,
+    choose_sample,
+    decide_deletion,
+    purge,
+)
 from dockbell.core.model import ChangeKind, DeletionReason, Feed, Key
 from tests.fakes import NOON
 
@@ -39,3 +51,29 @@ def test_a_feed_may_lose_a_tenth_a_day_and_a_small_one_half(stored: int, allowed
 def test_absence_is_suspected_or_suspends_deletions(census: Census, absence: Absence) -> None:
     assert assess_absences(census) is absence
     assert absence.is_suspended == absence.name.startswith("SUSPENDED")
+
+
+@pytest.mark.parametrize(
+    ("answer", "confirmed", "repeated", "under_query", "decision"),
+    [
+        (False, False, False, False, NotDeleted.WAITS),  # one answer may come from a replica that lags
+        (False, False, True, False, DeletionReason.NOT_FOUND),
+        (False, True, False, False, DeletionReason.NOT_FOUND),
+        (True, False, False, False, NotDeleted.WAITS),
+        (True, True, False, False, NotDeleted.THERE),
+        (True, False, False, True, NotDeleted.WAITS),
+        (True, True, False, True, DeletionReason.LEFT),
+        (None, False, True, False, NotDeleted.WAITS),
+        (None, True, False, False, DeletionReason.ABSENT),
+    ],
+)
+def test_an_absent_record_is_deleted_when_answer_and_passes_agree(
+    *, answer: bool | None, confirmed: bool, repeated: bool, under_query: bool, decision: DeletionReason | NotDeleted
+) -> None:
+    assert decide_deletion(answer, confirmed=confirmed, repeated=repeated, under_query=under_query) is decision
+
+
+def test_a_sample_is_spread_evenly_and_whole_where_there_are_few() -> None:
+    assert choose_sample(range(1, 4)) == [1, 2, 3]
+    sample = choose_sample(range(10 * SAMPLE))
+    assert (len(sample), {later - row for row, later in itertools.pairwise(sample)}) == (SAMPLE, {10})

@@ -54,7 +54,7 @@ def describe_read_settings(
 
 
 def find_differences(before: Mapping[str, JSON] | None, after: Mapping[str, JSON]) -> list[str]:
-    """Return the parts of the configuration by which two settings differ; what one of them does not know is no difference."""
+    """Return the parts of the configuration by which two settings differ; unknown parts are no difference."""
     if before is None:
         return []
     ignored = [place for part in _IGNORED for place in after.get(part) or ()]

@@ -33,7 +33,7 @@ _PACE: Final = timedelta(seconds=6)
 
 @dataclass(frozen=True, slots=True)
 class ShortPolls:
-    """Whether polls may be short now; times are those of the steady clock.
+    """Whether polls may be short now; times are those of the monotonic clock.
 
     Attributes:
         newest: The newest date met, which lies ahead of the service's clock; None: polls are whole.
@@ -89,7 +89,7 @@ class ShortPolls:
             oldest_unseen: The oldest date of what it, or another run meanwhile, met for the first time.
             lookback: How far before the newest date a record may be dated that becomes visible after it.
             every: The interval of polls.
-            now: By the steady clock.
+            now: By the monotonic clock.
         """
         if self.is_contradicted(oldest_unseen, lookback):
             return ShortPolls(allowed_at=now + CONTRADICTED_FOR)

@@ -35,7 +35,7 @@ class _Bounds:
     since: timedelta
 
     def hold(self, origin: datetime) -> bool:
-        """Tell whether another clock, by what it showed at that time, may be the limiter's."""
+        """Return whether another clock, by what it showed at that time, may be the limiter's."""
         return self.least - _TOLERANCE <= origin <= self.most + _TOLERANCE
 
     def joined_by(self, other: _Bounds) -> _Bounds:

@@ -107,7 +107,7 @@ class ServiceClock:
         return recalled
 
     def _is_first(self, offset: _Offset) -> bool:
-        """Tell whether nothing is known that an offset could be held against."""
+        """Return whether nothing is known to compare an offset with."""
         known = self._known
         return (
             known is None
@@ -125,7 +125,7 @@ class ServiceClock:
         return told
 
     def _claims(self, offset: _Offset) -> bool:
-        """Tell whether an earlier answer said the same; remember what this one says."""
+        """Return whether an earlier answer said the same; remember this one."""
         claim = self._claim
         agreed = claim is not None and claim.clock is offset.clock and claim.fits(offset)
         self._claim = claim.joined_by(offset) if claim is not None and agreed else offset

@@ -169,7 +169,7 @@ def _as_records(resource: str, raw: msgspec.Raw | None, parser: Parser) -> list[
 
 
 def _is_named_after(resource: str, name: str) -> bool:
-    """Tell whether a field is called like the resource: ``shipments``, ``Stock levels``, ``data.stockLevels``."""
+    """Return whether a field is called like the resource: ``shipments``, ``Stock levels``, ``data.stockLevels``."""
     letters = re.sub("[^a-z]", "", name.rpartition(".")[2].lower())
     return letters.startswith(RESOURCES[resource].singular)
 

@@ -16,7 +16,7 @@ _NOTHING: Final = frozenset({b"null", b"false", b"0", b'""', b"[]", b"{}"})
 
 
 def check_no_error(subject: str, fields: Fields, parser: Parser) -> None:
-    """Refuse an object that tells of an error: whatever records stand beside it, others may be missing."""
+    """Refuse an object that holds an error: records may stand beside it, and others may be missing."""
     for name, raw in fields.items():
         if name.lower() in ERRORS and bytes(raw).translate(None, b" \t\r\n") not in _NOTHING:
             said = find_words(parser.value(raw))

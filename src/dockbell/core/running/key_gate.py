@@ -71,18 +71,18 @@ class KeyGate:
         return max([timedelta(0), *(due - now for due in dues)])
 
     def is_closed(self, collection: str) -> bool:
-        """Tell whether a collection itself is refused, whatever the key is."""
+        """Return whether a collection itself is refused, whatever the key is."""
         return collection in self._closed
 
     def is_alone(self, collection: str) -> bool:
-        """Tell whether others were accepted while a collection was refused: the refusal is its own, not the key's."""
+        """Return whether others were accepted while a collection was refused: the refusal is its own, not the key's."""
         closed = self._closed.get(collection)
         return closed is not None and (
             closed.alone or any(at >= closed.asked_at for other, at in self._accepted.items() if other != collection)
         )
 
     def may_probe(self, collection: str, now: timedelta) -> bool:
-        """Tell whether a request to a collection may find out whether it still is refused.
+        """Return whether a request to a collection may find out whether it still is refused.
 
         One that may not is remembered as waiting for its turn.
         """
@@ -159,7 +159,7 @@ class KeyGate:
                 self._closed[place] = replace(self._closed[place], due=now + self._closed[place].every)
 
     def _has_turn(self, collection: str, now: timedelta) -> bool:
-        """Tell whether no other collection has waited longer for the key; one that asks too late loses its turn."""
+        """Return whether no other collection has waited longer for the key; one that asks too late loses its turn."""
         closed = self._closed.get(KEY)
         if closed is None or now >= closed.due + closed.every:
             return True

@@ -102,7 +102,7 @@ class Endpoint:
         ) -> httpcore.AsyncConnectionPool:
             return cast("httpcore.AsyncConnectionPool", self)
 
-        sink._dialler.open_lane = open_lane  # type: ignore[method-assign]
+        sink._pools.open_pool = open_lane  # type: ignore[method-assign]
         return Relay(
             sink, checked, store=store, telemetry=Telemetry(facts.append), now=clock, jitter=lambda: 0.0, name="acme"
         )

@@ -7,12 +7,12 @@ import pytest
 
 from dockbell.config import Secret
 from dockbell.errors import ConfigError
-from dockbell.sinks.webhook.secret_reload import NotRenewed, Renewable, Renewed
+from dockbell.sinks.webhook.secret_reload import NotRenewed, Reloadable, Renewed
 
 RENEWED = Renewed("erp", "secret")
 
 
-def follow(secret: Secret, seen: list[str] | None = None) -> Renewable[str]:
+def follow(secret: Secret, seen: list[str] | None = None) -> Reloadable[str]:
     """Return a value that is what a secret is, and note each reading of it."""
 
     def make() -> str:
@@ -21,7 +21,7 @@ def follow(secret: Secret, seen: list[str] | None = None) -> Renewable[str]:
             seen.append(value)
         return value
 
-    return Renewable("erp", "secret", make, [secret])
+    return Reloadable("erp", "secret", make, [secret])
 
 
 @pytest.fixture
@@ -52,38 +52,38 @@ def link(path: Path) -> None:
 def test_a_file_that_changes_in_any_way_is_read_again(path: Path, change: Callable[[Path], None]) -> None:
     value = follow(Secret(file=str(path)))
     change(path)
-    assert value.renew() == RENEWED
+    assert value.reload() == RENEWED
     assert value.current == "new"
-    assert value.renew() is None
+    assert value.reload() is None
 
 
 def test_a_file_that_does_not_change_is_not_read(path: Path) -> None:
     seen: list[str] = []
     value = follow(Secret(file=str(path)), seen)
-    assert [value.renew() for _ in range(3)] == [None] * 3
+    assert [value.reload() for _ in range(3)] == [None] * 3
     assert seen == ["old"]
 
 
 def test_a_file_that_changes_to_the_same_is_no_news(path: Path) -> None:
     value = follow(Secret(file=str(path)))
     path.write_text("old")
-    assert value.renew() is None
+    assert value.reload() is None
 
 
 def test_a_file_that_is_being_written_keeps_the_old_and_is_told_once(path: Path) -> None:
     value = follow(Secret(file=str(path)))
     path.write_text("")
-    told = value.renew()
+    told = value.reload()
     assert isinstance(told, NotRenewed)
     assert str(told) == (
         f"sink erp: secret changed and cannot be used, the old stays in use: file {path} must not be empty"
     )
-    assert value.renew() is None
+    assert value.reload() is None
     path.unlink()
-    assert value.renew() is None
+    assert value.reload() is None
     assert value.current == "old"
     path.write_text("new")
-    assert value.renew() == RENEWED
+    assert value.reload() == RENEWED
     assert str(RENEWED) == "sink erp: secret changed; the new is in use"
     assert value.current == "new"
 
@@ -91,32 +91,32 @@ def test_a_file_that_is_being_written_keeps_the_old_and_is_told_once(path: Path)
 def test_a_file_that_is_mended_is_told_even_where_it_holds_the_old(path: Path) -> None:
     value = follow(Secret(file=str(path)))
     path.unlink()
-    assert isinstance(value.renew(), NotRenewed)
+    assert isinstance(value.reload(), NotRenewed)
     path.write_text("old")
-    assert value.renew() == RENEWED
+    assert value.reload() == RENEWED
 
 
 def test_a_variable_that_changes_is_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ERP_SECRET", "old")
     value = follow(Secret(env="ERP_SECRET"))
     monkeypatch.setenv("ERP_SECRET", "new")
-    assert value.renew() == RENEWED
+    assert value.reload() == RENEWED
     monkeypatch.delenv("ERP_SECRET")
-    assert isinstance(value.renew(), NotRenewed)
+    assert isinstance(value.reload(), NotRenewed)
     assert value.current == "new"
 
 
 def test_a_change_that_leaves_no_trace_is_found_when_it_is_looked_for_closely(path: Path) -> None:
     values = ["old", "new"]
-    value = Renewable("erp", "secret", lambda: values.pop(0), [str(path)])
-    assert value.renew() is None
-    assert value.renew(closely=True) == RENEWED
+    value = Reloadable("erp", "secret", lambda: values.pop(0), [str(path)])
+    assert value.reload() is None
+    assert value.reload(force=True) == RENEWED
     assert value.current == "new"
 
 
 def test_what_stands_in_the_configuration_itself_cannot_change() -> None:
     assert not follow(Secret(value="old")).can_change
-    assert not Renewable("erp", "secret", list, [None]).can_change
+    assert not Reloadable("erp", "secret", list, [None]).can_change
     assert follow(Secret(env="HOME")).can_change
 
 

@@ -215,7 +215,7 @@ async def test_of_two_that_answer_in_the_same_moment_one_is_taken_and_the_other_
                 await both.wait()
             return Stream(host)
 
-    backend = ssrf_guard.CheckedBackend(AddressRules())
+    backend = ssrf_guard.GuardedBackend(AddressRules())
     monkeypatch.setattr(backend, "_backend", Network())
     taken = await backend.connect_tcp("erp.test", 80, timeout=5)
     assert isinstance(taken, Stream)

@@ -1,6 +1,6 @@
-"""Tells the operator what somebody should look at, as events that a sink may take: ``resources = ["notices"]``.
+"""Publishes operational alerts on the ``notices`` feed, which a sink takes with ``resources = ["notices"]``.
 
-And notes in the store how each relay found its receiver, where other processes can see it.
+It also stores the condition of each receiver, where other processes can read it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from dockbell.telemetry import (
 )
 
 _QUIET: Final = timedelta(minutes=1)
-"""What happens again to the same sink or feed within this time is counted, and told in one notice."""
+"""Repeated alerts of one kind about the same sink or feed within this time are counted in one notice."""
 
 
 @dataclass(slots=True)
 class _News:
-    """What is to be told of one sink or feed."""
+    """Alerts of one kind about one sink or feed that are not published yet."""
 
     due: datetime
     reason: str = ""
@@ -47,11 +47,11 @@ class _News:
 
 
 class Notifier:
-    """Hears facts, and publishes those that an operator should know as notices.
+    """Listens to facts, and publishes those that an operator should know as notices.
 
     Args:
         store: Where the notices go.
-        telemetry: Tells the facts.
+        telemetry: Where the facts come from.
         name: The name of this dockbell.
         now: The time.
     """
@@ -64,42 +64,42 @@ class Notifier:
         self._feed_id = 0
         self._news: dict[tuple[NoticeKind, str, str], _News] = {}
         self._down: set[tuple[NoticeKind, str, str]] = set()
-        self._passes: dict[Feed, tuple[int, datetime]] = {}  # that failed in a row, and since when
-        self._blind: set[Feed] = set()  # whose passes fail, as was told
+        self._passes: dict[Feed, tuple[int, datetime]] = {}  # how many failed in a row, and since when
+        self._blind: set[Feed] = set()  # feeds whose failing passes are published
         self._found: dict[str, Found] = {}
         self._unsaved: set[str] = set()
         self._bell = Bell()
 
     async def open(self) -> None:
-        """Make the feed of the notices, if there is none, and begin to listen."""
+        """Create the ``notices`` feed if it does not exist, and begin to listen."""
         self._feed_id = (await self._store.open_feed(NOTICES)).id
         self._telemetry.listen(self.hear)
 
     def expect(self, sink: str) -> None:
-        """Note that nothing is known yet of a sink's receiver."""
+        """Note that the condition of a sink's receiver is not known yet."""
         self._note_condition(sink, Condition.UNKNOWN)
 
     def forget(self, feeds: Collection[Feed], sinks: Iterable[str]) -> None:
-        """Forget what was wrong with feeds and sinks that are no longer there."""
+        """Forget the alerts about feeds and sinks that were removed."""
         gone = {("feed", str(feed)) for feed in feeds} | {("sink", sink) for sink in sinks}
         self._down = {about for about in self._down if about[1:] not in gone}
         self._blind -= {*feeds}
         self._found = {sink: found for sink, found in self._found.items() if ("sink", sink) not in gone}
 
     async def run(self) -> None:
-        """Publish what is due, until cancelled."""
+        """Publish notices when they are due, until cancelled."""
         while True:
             rings = self._bell.rings
             try:
                 wake_at = await self.run_once()
-            except Exception as error:  # noqa: BLE001  # the facts are in the log, and the next are told again
+            except Exception as error:  # noqa: BLE001  # the facts are in the log
                 self._telemetry.emit_failure("notifier", error)
                 wake_at = self._now() + _QUIET
             with anyio.move_on_after(None if wake_at is None else max(0.0, (wake_at - self._now()).total_seconds())):
                 await self._bell.wait(rings)
 
     async def finish(self) -> None:
-        """Publish what waits, whenever it is due: nothing more will come."""
+        """Publish all waiting notices at once: no more facts will come."""
         for news in self._news.values():
             news.due = self._now()
         try:
@@ -108,7 +108,7 @@ class Notifier:
             self._telemetry.emit_failure("notifier", error)
 
     async def run_once(self) -> datetime | None:
-        """Publish what is due; return when more will be, None when nothing waits."""
+        """Publish the notices that are due; return when the next is due, or None."""
         if self._unsaved:
             unsaved, self._unsaved = self._unsaved, set()
             await self._store.note_conditions({sink: self._found[sink] for sink in unsaved if sink in self._found})
@@ -131,7 +131,7 @@ class Notifier:
         return min((news.due for news in self._news.values()), default=None)
 
     def hear(self, fact: Fact) -> None:
-        """Note what a fact tells of; a listener of :class:`dockbell.telemetry.Telemetry`."""
+        """Note a fact; a listener of :class:`dockbell.telemetry.Telemetry`."""
         self._find_condition(fact)
         self._count_pass(fact)
         match fact:
@@ -164,7 +164,7 @@ class Notifier:
                 self._note(NoticeKind.HELD, "feed", str(fact.statement.feed), reason)
 
     def _count_pass(self, fact: Fact) -> None:
-        """Tell that passes fail, and that they are complete again; polls may go on all the while."""
+        """Alert when passes fail for long, and when one is complete again; polls may succeed meanwhile."""
         if not isinstance(fact, RunEnded) or fact.kind is not RunKind.PASS:
             return
         feed, problem = fact.feed, fact.problem
@@ -210,7 +210,7 @@ class Notifier:
             self._note(kind, subject, name, reason)
 
     def _note_up(self, kind: NoticeKind, subject: str, name: str) -> None:
-        """Note that what was told as ``kind`` is over."""
+        """Publish that an alert of a kind is over."""
         if (kind, subject, name) in self._down:
             self._down.discard((kind, subject, name))
             self._note(NoticeKind.RECOVERED, subject, name, "works again")

@@ -1,6 +1,6 @@
-"""What a relay reads for its sink: new events, stored records that it is told of, events of blocked keys, replays.
+"""Reads what a relay delivers: new events, stored records for the backfill, events of blocked keys, replays.
 
-Filters are judged here, once, as an event passes; what is read again later was let through then.
+The sink's filters are evaluated here, when an event is read.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dockbell.ports import Store
 from dockbell.telemetry import EventsSifted, FilterUnanswered, Telemetry
 
 _TAIL_AT_ONCE: Final = 10
-_TOLD_AT_ONCE: Final = 500
+_BACKFILL_AT_ONCE: Final = 500
 _REPLAYS_AT_ONCE: Final = 500
-_JUDGES_AT_ONCE: Final = timedelta(milliseconds=20)
-"""How long filters are judged before others have their turn."""
-_JUDGES_MOST: Final = timedelta(seconds=1)
-"""How long they are judged before what is known to be owed is delivered."""
+_EVALUATE_AT_ONCE: Final = timedelta(milliseconds=20)
+"""How long filters are evaluated before other tasks have their turn."""
+_EVALUATE_MOST: Final = timedelta(seconds=1)
+"""How long they are evaluated before the events that passed are delivered."""
 
 
 class OutboxReader:
@@ -37,19 +37,19 @@ class OutboxReader:
 
     Args:
         sink: The sink's name.
-        queue: What the sink owes, as it is saved.
+        queue: The deliveries of the sink, restored from the store.
         starts: Where the sink began in each feed.
         filter_: Which events the sink wants.
-        judge: Judges the filters.
-        keeps_state: Whether it is given the state of records whose events it does not want, too.
-        store: Where everything is.
-        telemetry: Is told of filters that could not be judged.
+        judge: Evaluates the filters.
+        keeps_state: Whether the sink gets the state of records whose events its filters hold back.
+        store: Where the events and records are.
+        telemetry: Where filters that could not be evaluated are reported.
         now: The time.
         name: The name of this dockbell.
 
     Attributes:
-        replays: Replays that were read and are not sent yet.
-        replay_at: When the next replay that was not read is due; None where none waits.
+        replays: Replays that are read and not sent yet.
+        replay_at: When the next replay that is not read is due; None where none waits.
     """
 
     def __init__(
@@ -79,54 +79,55 @@ class OutboxReader:
         self._now = now
         self._name = name
         self._ends: Mapping[Feed, int] = {}
-        self._news_read = -1
+        self._rings_read = -1
         self._unanswered: Counter[Answer] = Counter()
-        self._told: set[Answer] = set()
-        self._sifted: Counter[bool] = Counter()
+        self._reported: set[Answer] = set()
+        self._filtered: Counter[bool] = Counter()
 
     def add_feeds(self, starts: Mapping[Feed, StartOffset]) -> None:
-        """Take in the feeds among these that are not known yet; the queue knows them."""
+        """Begin with the feeds among these that are not known yet."""
         self._starts = {**starts, **self._starts}
-        self._news_read = -1
+        self._rings_read = -1
 
     # New events -----------------------------------------------------------------------------------------------------
 
     async def read_ahead(self) -> bool:
-        """Take new events from the outbox; return whether more is to be read although nothing calls for it."""
+        """Read new events from the outbox; return whether to read more at once."""
         queue = self._queue
         if queue.capacity < queue.read_ahead // 2:
             return False
         news = self._store.outbox.rings
-        if news != self._news_read:
+        if news != self._rings_read:
             self._ends = await self._store.last_sequences()
-            self._news_read = news
-        is_hungry = False
+            self._rings_read = news
+        is_more = False
         behind = [feed for feed in queue.feeds if self._is_behind(feed)]
         for number, feed in enumerate(behind):
-            # Each may fill its part of the room, and what those before it have left: no backlog delays another feed.
+            # Each gets its share of the capacity, and what others have left: no backlog delays another feed.
             most = max(1, queue.capacity // (len(behind) - number))
             if (row := queue.backfill_from(feed)) is not None:
-                is_hungry |= await self._tell(feed, row, min(most, _TOLD_AT_ONCE))
+                is_more |= await self._read_backfill(feed, row, min(most, _BACKFILL_AT_ONCE))
                 continue
             frontier, end = queue.frontier(feed), self._ends[feed]
             events = await self._store.read_events(feed, frontier, most, until=end)
-            answers = await self._judge_some(events)
-            judged = events[: len(answers)]
-            is_all = len(events) < most and len(judged) == len(events)
-            through = end if is_all else judged[-1].sequence  # else the rest was pruned before it was owed
-            wanted = [event for event, answer in zip(judged, answers, strict=True) if self._note_passing(event, answer)]
+            answers = await self._evaluate_some(events)
+            evaluated = events[: len(answers)]
+            is_all = len(events) < most and len(evaluated) == len(events)
+            through = end if is_all else evaluated[-1].sequence  # if all, the rest was pruned before it was owed
+            pairs = zip(evaluated, answers, strict=True)
+            wanted = [event for event, answer in pairs if self._count_passing(event, answer)]
             queue.admit(feed, wanted, through)
-            self._tell_sifted(feed)
-            # Where hardly any passed, nothing may be in flight whose end would call for more.
-            is_hungry |= through < end and queue.capacity >= queue.read_ahead // 2
+            self._report_filtered(feed)
+            # Where hardly any passed, no settled delivery may cause the next read.
+            is_more |= through < end and queue.capacity >= queue.read_ahead // 2
         for answer, count in self._unanswered.items():
-            self._telemetry.emit(FilterUnanswered(self._sink, answer, count, is_first=answer not in self._told))
-            self._told.add(answer)
+            self._telemetry.emit(FilterUnanswered(self._sink, answer, count, is_first=answer not in self._reported))
+            self._reported.add(answer)
         self._unanswered.clear()
-        return is_hungry
+        return is_more
 
     def _is_behind(self, feed: Feed) -> bool:
-        """Whether there is something to read of a feed; what is not wanted is passed at once."""
+        """Return whether a feed has something to read; a feed that the sink does not want is skipped to its end."""
         queue, end = self._queue, self._ends.get(feed, 0)
         if not self._filter.wants(feed):
             if queue.backfill_from(feed) is not None:
@@ -135,46 +136,46 @@ class OutboxReader:
             return False
         return queue.backfill_from(feed) is not None or queue.frontier(feed) < end
 
-    async def _tell(self, feed: Feed, after: int, most: int) -> bool:
-        """Tell the sink of the next stored records of a feed; what follows them waits until all are known."""
+    async def _read_backfill(self, feed: Feed, after: int, most: int) -> bool:
+        """Read the next stored records of a feed; the events after the origin wait until all are read."""
         start = self._starts[feed]
         found = await self._store.read_backfill(feed, start, after, most)
         if found is None:
             return False
-        told, end, is_all = found
+        records, end, is_all = found
         composer = BackfillComposer(feed, start, name=self._name, epoch=self._store.epoch)
         events = [
-            (each.row, composer.compose_record(each.key, each.revision, each.body, each.modified)) for each in told
+            (each.row, composer.compose_record(each.key, each.revision, each.body, each.modified)) for each in records
         ]
         if not after and start.lost_since is not None and feed != NOTICES:
             events.insert(0, (0, composer.compose_gap()))
-        answers = await self._judge_some([event for _, event in events], is_told=True)
+        answers = await self._evaluate_some([event for _, event in events], is_told=True)
         if len(answers) < len(events):
             events = events[: len(answers)]
             end, is_all = events[-1][0], False
-        passing = [each for each, answer in zip(events, answers, strict=True) if self._note_passing(each[1], answer)]
-        self._tell_sifted(feed)
+        passing = [each for each, answer in zip(events, answers, strict=True) if self._count_passing(each[1], answer)]
+        self._report_filtered(feed)
         self._queue.admit_backfill(feed, passing, end, is_read=is_all)
         return True
 
-    async def _judge_some(self, events: Iterable[Event], *, is_told: bool = False) -> Sequence[Answer]:
-        """Return what the filters say of the first of these events, or of all: as many as they judge in a second."""
+    async def _evaluate_some(self, events: Iterable[Event], *, is_told: bool = False) -> Sequence[Answer]:
+        """Evaluate the filters for some events, but for a second at most; return the answers for the first of them."""
         answers: list[Answer] = []
         began_at = rested_at = time.monotonic()
         for event in events:
-            answers.append(await self._ask(event, is_told=is_told))
+            answers.append(await self._evaluate(event, is_told=is_told))
             now = time.monotonic()
-            if now - began_at > _JUDGES_MOST.total_seconds():
+            if now - began_at > _EVALUATE_MOST.total_seconds():
                 break
-            if now - rested_at > _JUDGES_AT_ONCE.total_seconds():
+            if now - rested_at > _EVALUATE_AT_ONCE.total_seconds():
                 await anyio.lowlevel.checkpoint()
                 rested_at = time.monotonic()
         return answers
 
-    def _note_passing(self, event: Event, answer: Answer) -> bool:
-        """Return whether an event goes on to the sink; make a dead letter of one that the filters cannot judge."""
+    def _count_passing(self, event: Event, answer: Answer) -> bool:
+        """Return whether the sink gets an event; make a dead letter where a filter cannot be evaluated."""
         if event.key:
-            self._sifted[answer.is_held_back] += 1
+            self._filtered[answer.is_held_back] += 1
         if not answer.is_plain:
             self._unanswered[answer] += 1
         if answer is Answer.BROKEN:
@@ -184,69 +185,71 @@ class OutboxReader:
     def _passes(self, event: Event, answer: Answer) -> bool:
         return answer.lets_through or (self._keeps_state and bool(event.key) and self._filter.wants(event.feed))
 
-    def _tell_sifted(self, feed: Feed) -> None:
-        """Tell what the filters made of some events of a feed's records."""
-        if self._sifted:
-            self._telemetry.emit(EventsSifted(self._sink, feed, self._sifted[False], self._sifted[True]))
-            self._sifted.clear()
+    def _report_filtered(self, feed: Feed) -> None:
+        """Report how many events of a feed passed the filters."""
+        if self._filtered:
+            self._telemetry.emit(EventsSifted(self._sink, feed, self._filtered[False], self._filtered[True]))
+            self._filtered.clear()
 
     # Events that were read before -----------------------------------------------------------------------------------
 
     async def find_owed(self, entry: Blocked, frontier: int) -> Event | None:
-        """Return the first event that a blocked key owes up to a frontier."""
+        """Return the first event up to a frontier that the sink owes of a blocked key."""
         after = entry.sequence - 1
         start = self._starts.get(entry.feed)
         if start is not None and entry.sequence == start.origin:
             after = entry.sequence
-            told = await self._find_told(entry.feed, entry.key, start)
-            if told is not None and self._passes(told, await self._ask(told, is_told=True)):
-                return told
+            backfilled = await self._find_backfilled(entry.feed, entry.key, start)
+            if backfilled is not None and self._passes(backfilled, await self._evaluate(backfilled, is_told=True)):
+                return backfilled
         while True:
             events = await self._store.read_events(entry.feed, after, _TAIL_AT_ONCE, key=entry.key, until=frontier)
             for event in events:
-                if self._passes(event, await self._ask(event)):
+                if self._passes(event, await self._evaluate(event)):
                     return event
             if len(events) < _TAIL_AT_ONCE:
                 return None
             after = events[-1].sequence
 
-    async def _find_told(self, feed: Feed, key: str, start: StartOffset) -> Event | None:
+    async def _find_backfilled(self, feed: Feed, key: str, start: StartOffset) -> Event | None:
         composer = BackfillComposer(feed, start, name=self._name, epoch=self._store.epoch)
         if not key:
             return composer.compose_gap() if start.lost_since is not None else None
-        told = await self._store.find_backfilled(feed, start, key)
-        return None if told is None else composer.compose_record(told.key, told.revision, told.body, told.modified)
+        record = await self._store.find_backfilled(feed, start, key)
+        if record is None:
+            return None
+        return composer.compose_record(record.key, record.revision, record.body, record.modified)
 
     async def is_state_only(self, event: Event) -> bool:
-        """Whether the sink gets an event only for the state of its record."""
+        """Return whether the sink gets an event only for the state of its record."""
         if not self._keeps_state:
             return False
         start = self._starts.get(event.feed)
-        is_told = start is not None and event.sequence == start.origin  # no other has its number
-        return not (await self._ask(event, is_told=is_told)).lets_through
+        is_told = start is not None and event.sequence == start.origin  # the sink gets no other event of this number
+        return not (await self._evaluate(event, is_told=is_told)).lets_through
 
-    async def _ask(self, event: Event, *, is_told: bool = False) -> Answer:
+    async def _evaluate(self, event: Event, *, is_told: bool = False) -> Answer:
         return await self._judge.evaluate_event(self._filter, event, is_told=is_told)
 
     # Replays --------------------------------------------------------------------------------------------------------
 
     @property
     def can_replay(self) -> bool:
-        """Whether a replay may be sent now: nothing else is to be."""
+        """Whether a replay may be sent now."""
         now = self._now()
         replays_at = self._queue.replays_at(now)
         return replays_at is not None and replays_at <= now
 
     async def read_replays(self) -> None:
-        """Read the next replays that are due; what came of those before must be saved.
+        """Read the next replays that are due; the outcomes of those before must be saved.
 
-        What is not to be sent any more becomes a dead letter, for it may have been one before.
+        An event that is not to be sent any more becomes a dead letter, as it may have been before.
         """
         replays = await self._store.load_replays(self._sink, self._now(), _REPLAYS_AT_ONCE)
         began_at = time.monotonic()
         for replay in replays:
-            if time.monotonic() - began_at > _JUDGES_MOST.total_seconds():
-                break  # what is left is read again
+            if time.monotonic() - began_at > _EVALUATE_MOST.total_seconds():
+                break  # the rest is read again
             event, answer = await self._find_replayed(replay)
             if event is None:
                 self._queue.dead_letter_replay(replay, self._now(), "not kept any more")
@@ -264,14 +267,14 @@ class OutboxReader:
             replay.feed, replay.sequence - 1, 1, key=replay.key, until=replay.sequence
         )
         if events:
-            return events[0], await self._ask(events[0])
+            return events[0], await self._evaluate(events[0])
         if start is None or replay.sequence != start.origin:
             return None, Answer.NO
-        told = await self._find_told(replay.feed, replay.key, start)
-        return told, Answer.NO if told is None else await self._ask(told, is_told=True)
+        backfilled = await self._find_backfilled(replay.feed, replay.key, start)
+        return backfilled, Answer.NO if backfilled is None else await self._evaluate(backfilled, is_told=True)
 
     def wake_at(self) -> datetime | None:
-        """Return when to look again if nothing is settled before; None where that alone can change anything."""
+        """Return when to look again if no delivery is settled before; None: only then."""
         now = self._now()
         wake_at, replays_at = self._queue.wake_at(now), self._queue.replays_at(now)
         replay_at = None
@@ -282,7 +285,7 @@ class OutboxReader:
         return min((moment for moment in (wake_at, replay_at) if moment is not None), default=None)
 
     async def is_empty(self) -> bool:
-        """Return whether everything was attempted that may be attempted now."""
+        """Return whether all deliveries that may be attempted now were attempted."""
         ends = await self._store.last_sequences()
         queue, now = self._queue, self._now()
         wake_at = queue.wake_at(now)

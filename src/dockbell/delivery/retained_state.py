@@ -1,4 +1,4 @@
-"""The stored records as one sink may see them, for one that keeps a copy of each with its receiver."""
+"""The stored records as one sink may see them, for sinks that keep a copy of each at the receiver."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _AT_ONCE: Final = 200
 
 
 class StoredRetainedState:
-    """See :class:`dockbell.ports.RetainedState`.
+    """Implements :class:`dockbell.ports.RetainedState`; the docstrings are there.
 
     Args:
         sink: The sink's name.
         store: Where the records are.
-        wants: Whether the sink takes events of a feed, and the feed is configured.
-        render: Returns what the sink may see of a record's raw JSON.
+        wants: Returns whether the sink takes events of a feed, and the feed is configured.
+        render: Returns the part of a record's raw JSON that the sink may see.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class StoredRetainedState:
         must_read = False
         for feed, extent in sorted((await self._store.find_extents()).items()):
             if self._wants(feed) and extent.is_complete and feed in backfilled_to:
-                # The position passes blocked keys. One that is blocked for longer than events are kept does not count:
-                # all would be read again and again.
+                # The position passes blocked keys. A key that is blocked for longer than events are kept does not
+                # count: otherwise all records would be read at each connection.
                 owed = (each.sequence for each in blocked if each.feed == feed and each.sequence > extent.pruned)
                 settled[str(feed)] = [extent.baselines, min(positions[feed], min(owed, default=inf) - 1)]
                 must_read |= _find_position(known.get(str(feed)), extent) is None
@@ -100,7 +100,7 @@ class StoredRetainedState:
 
 
 def _read_mark(mark: str, epoch: str) -> Mapping[str, Any]:
-    """Return what a mark says of each feed; nothing where it cannot be read, or is of another life of the store."""
+    """Return a mark's entry for each feed; none where the mark is unreadable or of another epoch of the store."""
     try:
         read = json.loads(mark)
     except ValueError:
@@ -112,7 +112,7 @@ def _read_mark(mark: str, epoch: str) -> Mapping[str, Any]:
 
 
 def _find_position(known: Any, extent: Extent) -> int | None:
-    """Return the number of the event from which on events tell all that has changed since; None where they do not."""
+    """Return the sequence after which the stored events have all changes since a mark; None where some are pruned."""
     match known:
         case [extent.baselines, int(position)] if extent.pruned <= position <= extent.last:
             return position

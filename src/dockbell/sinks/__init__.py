@@ -12,7 +12,7 @@ from dockbell.telemetry import Telemetry
 
 
 class SinkType(Protocol):
-    """A kind of sink: what the entry point names."""
+    """A kind of sink, which an entry point names."""
 
     @property
     def Settings(self) -> type[SinkSettings]:  # noqa: N802  # a class, where it is found
@@ -24,7 +24,7 @@ class SinkType(Protocol):
         Args:
             name: As in the configuration.
             settings: An instance of ``Settings``.
-            telemetry: Told when the receiver is reached, and when it is not.
+            telemetry: Where connections and failures are reported.
 
         Raises:
             ConfigError: A secret is missing, a file cannot be read.

@@ -56,7 +56,7 @@ class StdoutSink:
 
 def _write_event(body: bytes) -> Outcome:
     try:
-        # Past sys.stdout's buffer, which would keep what a closed pipe did not take and fail again at exit.
+        # Not through sys.stdout: its buffer would keep the rest after a closed pipe, and fail again at exit.
         file = sys.stdout.fileno()
         if os.isatty(file):  # which would obey what others have written into a record
             body = escape_json(body.decode(errors="replace")).encode()

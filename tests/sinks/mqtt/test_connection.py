@@ -102,7 +102,7 @@ async def dialled(login: Login) -> AsyncIterator[tuple[Connection, asyncio.Event
 
 
 @pytest.mark.parametrize(
-    ("code", "error", "words"),
+    ("code", "error", "text"),
     [
         (0x84, SinkRejected, r"refused by the broker, unsupported protocol version \(0x84\)"),
         (0x85, SinkRejected, r"refused by the broker, client identifier not valid \(0x85\)"),
@@ -113,9 +113,9 @@ async def dialled(login: Login) -> AsyncIterator[tuple[Connection, asyncio.Event
         (0x55, SinkUnavailable, "not in MQTT 5"),
     ],
 )
-async def test_a_refusal_is_told_by_whether_it_passes(code: int, error: type[Exception], words: str) -> None:
+async def test_a_refusal_is_told_by_whether_it_passes(code: int, error: type[Exception], text: str) -> None:
     async with scripted(lambda *_: connack(code)) as script:
-        with pytest.raises(error, match=words):
+        with pytest.raises(error, match=text):
             await connect(script.login, lambda: None)
 
 
@@ -123,8 +123,8 @@ async def test_what_the_broker_grants_is_read_from_its_connack() -> None:
     properties = b"\x21" + (3).to_bytes(2, "big") + b"\x27" + (100).to_bytes(4, "big")
     async with scripted(lambda *_: connack(properties=properties)) as script, dialled(script.login) as (connection, _):
         assert (connection.receive_maximum, connection.packet_maximum, connection.retains) == (3, 100, True)
-        assert not connection.objection(Publication("t", b"x" * (100 - 2 - 2 - 1 - 2 - 1)))
-        assert connection.objection(Publication("t", b"x" * (101 - 2 - 2 - 1 - 2 - 1))) == (
+        assert not connection.find_obstacle(Publication("t", b"x" * (100 - 2 - 2 - 1 - 2 - 1)))
+        assert connection.find_obstacle(Publication("t", b"x" * (101 - 2 - 2 - 1 - 2 - 1))) == (
             "larger than the broker takes (100 bytes)"
         )
 
@@ -132,8 +132,8 @@ async def test_what_the_broker_grants_is_read_from_its_connack() -> None:
 async def test_a_broker_that_retains_nothing_is_sent_nothing_to_retain() -> None:
     async with scripted(lambda *_: connack(properties=b"\x25\0")) as script, dialled(script.login) as (connection, _):
         assert not connection.retains
-        assert "which the broker does not do" in connection.objection(Publication("t", b"x", retain=True))
-        assert not connection.objection(Publication("t", b"x"))
+        assert "which the broker does not do" in connection.find_obstacle(Publication("t", b"x", retain=True))
+        assert not connection.find_obstacle(Publication("t", b"x"))
 
 
 async def test_a_broker_that_acknowledges_nothing_is_no_broker_for_us() -> None:
@@ -148,7 +148,7 @@ async def test_a_publication_too_large_for_the_protocol_does_not_fit() -> None:
             return 268_435_456
 
     async with scripted(lambda *_: connack()) as script, dialled(script.login) as (connection, _):
-        assert "larger than the broker takes" in connection.objection(Publication("t", Large()))
+        assert "larger than the broker takes" in connection.find_obstacle(Publication("t", Large()))
 
 
 async def test_each_acknowledgement_is_told_once_with_its_code() -> None:
@@ -215,7 +215,7 @@ async def test_how_a_connection_ends_says_whether_a_publication_may_be_why(
 
 
 @pytest.mark.parametrize(
-    ("greeting", "error", "words"),
+    ("greeting", "error", "text"),
     [
         (packet(2, b"\0\1"), VersionRefused, r"unsupported protocol version \(0x84\)"),
         (packet(2, b"\0\0"), VersionUnclear, "not in MQTT 5"),
@@ -223,9 +223,9 @@ async def test_how_a_connection_ends_says_whether_a_publication_may_be_why(
         (b"", VersionUnclear, "connection lost"),
     ],
 )
-async def test_a_broker_of_3_1_1_is_told_by_its_greeting(greeting: bytes, error: type[Exception], words: str) -> None:
+async def test_a_broker_of_3_1_1_is_told_by_its_greeting(greeting: bytes, error: type[Exception], text: str) -> None:
     async with scripted(Script(lambda *_: greeting, hangs_up=True, hangs_up_on=CONNECT)) as script:
-        with pytest.raises(error, match=words):
+        with pytest.raises(error, match=text):
             await connect(script.login, lambda: None)
 
 
@@ -342,12 +342,12 @@ async def test_what_others_have_put_where_we_listen_is_not_sent_to_us_beyond_a_s
     stranger.publish("dockbell/positions/x", b"x" * 2_000_000, qos=1, retain=True).wait_for_publish(5)
     heard, news = list[bytes](), anyio.Event()
 
-    def hear(_topic: str, payload: bytes, _: bool) -> None:
+    def on_message(_topic: str, payload: bytes, _: bool) -> None:
         heard.append(payload)
         news.set()
 
     connection = await connect(Login(mosquitto.host, mosquitto.port, "test", timedelta(seconds=30)), lambda: None)
-    assert await connection.subscribe("dockbell/positions/x", hear) == ""
+    assert await connection.subscribe("dockbell/positions/x", on_message) == ""
     stranger.publish("dockbell/positions/x", b"small", qos=1).wait_for_publish(5)
     with anyio.fail_after(5):
         await news.wait()

@@ -9,8 +9,8 @@ def test_many_states_are_told_in_a_count_and_each_only_once() -> None:
     facts = Facts()
     omissions = Omissions("floor", facts.telemetry, {})
     for number in range(100_000):
-        omissions.tell_state(f"t/{number}", "too large")
-        omissions.tell_state("t/0", "too large")
+        omissions.report_state(f"t/{number}", "too large")
+        omissions.report_state("t/0", "too large")
     told = facts.of(SinkOmits)
     assert told[:2] == ["sink floor: leaves out t/0, too large", "sink floor: leaves out t/1, too large"]
     assert told[15:18] == [
@@ -23,5 +23,5 @@ def test_many_states_are_told_in_a_count_and_each_only_once() -> None:
 
 def test_a_long_topic_is_cut() -> None:
     facts = Facts()
-    Omissions("floor", facts.telemetry, {}).tell_state("x" * 60_000, "too large")
+    Omissions("floor", facts.telemetry, {}).report_state("x" * 60_000, "too large")
     assert len(facts.of(SinkOmits)[0]) < 300

@@ -64,7 +64,7 @@ async def test_an_empty_broker_gets_every_state_once_then_only_what_changed(each
         }
         assert subscriber.retained() == records.states()
     assert records.read == ["", "101/0", "101/0"]
-    told = [words for words in facts.of(StateRepaired) if "states" in words]
+    told = [text for text in facts.of(StateRepaired) if "states" in text]
     assert told == [
         "sink floor: state, 100 states were not as stored and are published again",
         "sink floor: state, 2 states were not as stored and are published again",
@@ -204,7 +204,7 @@ async def test_a_state_on_which_the_broker_closes_the_connection_is_left_out_and
     async with listening(HandMade(poison=lambda topic: topic == bad)) as broker:
         async with running(keeping(broker.url, records, facts)) as run:
             run.deliver(*(make_delivery(number) for number in range(100, 120)))
-            await until(lambda: any(words.endswith("1 of them refused") for words in facts.of(StateRepaired)))
+            await until(lambda: any(text.endswith("1 of them refused") for text in facts.of(StateRepaired)))
             assert await run.until_settled(20) == [Outcome(OutcomeKind.DELIVERED)] * 20
         expected = records.states()
         del expected[bad]
@@ -240,15 +240,15 @@ async def test_where_the_sentinel_cannot_be_read_every_state_is_published_once_i
     records.fill(5)
     with open_mosquitto(tmp_path, f"acl_file {rules}") as broker:
         async with running(keeping(broker.url, records, facts)) as run:
-            await until(lambda: any("at each start" in words for words in facts.of(StateRepaired)))
+            await until(lambda: any("at each start" in text for text in facts.of(StateRepaired)))
             broker.stop()
             broker.start()
-            await until(lambda: sum("MQTT 5" in words for words in facts.of(SinkConnected)) == 2)
+            await until(lambda: sum("MQTT 5" in text for text in facts.of(SinkConnected)) == 2)
             run.deliver(make_delivery(100, state=b"{}"))
             await run.until_settled(1)
             await anyio.sleep(0.6)
     assert records.read == ["", "5/0"]  # and what has changed since
-    (told,) = [words for words in facts.of(StateRepaired) if "at each start" in words]
+    (told,) = [text for text in facts.of(StateRepaired) if "at each start" in text]
     reason = "not authorized (0x87)" if "deny" in denied else "the broker delivers nothing"
     assert told == (
         f"sink floor: state, all 5 states are published again at each start: cannot read {SENTINEL}, {reason}"
@@ -270,7 +270,7 @@ async def test_a_broker_that_does_not_let_us_read_costs_nothing_else(broker: Han
     async with listening(broker), running(keeping(broker.url, records, facts)) as run:
         run.deliver(make_delivery(100, state=b"{}"))
         assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
-        await until(lambda: any(reason in words for words in facts.of(StateRepaired)))
+        await until(lambda: any(reason in text for text in facts.of(StateRepaired)))
         assert records.states().items() <= broker.retained.items()
         assert SENTINEL not in broker.retained
 
@@ -281,7 +281,7 @@ async def test_a_sentinel_that_may_be_read_but_not_kept_is_told() -> None:
     broker = HandMade()
     broker.verdict = lambda topic: 0x87 * (topic == SENTINEL and broker.seen[-1].retain)
     async with listening(broker), running(keeping(broker.url, records, facts)):
-        await until(lambda: any("what the broker forgets" in words for words in facts.of(StateRepaired)))
+        await until(lambda: any("what the broker forgets" in text for text in facts.of(StateRepaired)))
 
 
 async def test_a_store_that_cannot_be_read_does_not_stop_deliveries() -> None:

@@ -247,4 +247,4 @@ async def test_hundreds_of_keys_flow_from_the_store_while_the_unanswered_ones_wa
             assert {entry.feed for entry in blocked} == {SHIPMENTS}
             relay.stop()
     assert broker.most_in_flight <= 20
-    assert not [words for words in facts.of(SinkFails) if "connection" in words]
+    assert not [text for text in facts.of(SinkFails) if "connection" in text]

@@ -73,13 +73,13 @@ async def test_two_sinks_with_one_id_make_no_war(tmp_path: Path, protocol: str) 
                 first.deliver(make_delivery(number))
                 second.deliver(make_delivery(number))
                 await anyio.sleep(0.01)
-            await until(lambda: any("give each its own" in words for each in facts for words in each.of(SinkFails)))
+            await until(lambda: any("give each its own" in text for each in facts for text in each.of(SinkFails)))
             connections = [len(each.of(SinkConnected)) for each in facts]
             await anyio.sleep(0.5)
             assert sum(len(each.of(SinkConnected)) for each in facts) <= sum(connections) + 1
             fates = {outcome.kind for run in (first, second) for _, outcome in run.settled}
     assert fates == {OutcomeKind.DELIVERED}
-    (told,) = (words for each in facts for words in each.of(SinkFails) if "give each its own" in words)
+    (told,) = (text for each in facts for text in each.of(SinkFails) if "give each its own" in text)
     assert told.endswith("; give each its own; trying again in 60.0 s")
 
 

@@ -44,9 +44,9 @@ class Authority:
         return path
 
     def _openssl(self, command: str) -> None:
-        words = command.split()
+        text = command.split()
         more = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-        subprocess.run(["openssl", *words, *more], check=True, capture_output=True)
+        subprocess.run(["openssl", *text, *more], check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,7 @@ class Whole:
 
     def repaired(self) -> list[str]:
         """What was told of states that were published again."""
-        return [words for words in self.facts.of(StateRepaired) if "published again" in words]
+        return [text for text in self.facts.of(StateRepaired) if "published again" in text]
 
 
 def keys(*numbers: int) -> list[str]:

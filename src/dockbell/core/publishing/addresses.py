@@ -1,4 +1,4 @@
-"""Which addresses may be dialled: a receiver's name may come to stand for a machine that must not be asked.
+"""Which addresses may be dialled: a receiver's name may resolve to a machine that must not be reached.
 
 Ranges are written out, after the registries of special-purpose addresses (RFC 6890, RFC 8190) and the clouds' own
 documentation: ``ipaddress.is_global`` takes NAT64, 6to4 and others for public, and knows no metadata services.
@@ -52,7 +52,7 @@ _NEVER: Final = _name(
         "ff00::/8": "multicast",
     }
 )
-"""No receiver of events lives here, whatever an operator permits."""
+"""Ranges without receivers of events: never dialled, whatever the operator permits."""
 
 # https://www.iana.org/assignments/iana-ipv4-special-registry, https://www.iana.org/assignments/iana-ipv6-special-registry
 _NOT_PUBLIC: Final = _name(
@@ -78,7 +78,7 @@ _NOT_PUBLIC: Final = _name(
         "2002::/16": "6to4",
         "3fff::/20": "documentation",
         "fc00::/7": "private",
-        # Whatever else is not 2000::/3, the only part that is given out for the public network.
+        # All the rest outside 2000::/3, the only part that is assigned for the public network.
         "::/3": "reserved",
         "4000::/2": "reserved",
         "8000::/1": "reserved",

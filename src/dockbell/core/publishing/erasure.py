@@ -1,7 +1,6 @@
-"""What is taken out of records and events for good: members that are never stored, and all content of what is purged.
+"""Removes data for good: members that are never stored, and the content of purged records.
 
-What stays is the API's text, number for number; of members that an object holds twice the last counts, as in all of
-JSON.
+The rest keeps the API's text, number for number. Of duplicate members of an object the last counts, as in all of JSON.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ _UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
 class Erasure:
-    """Takes the members out of a feed's records that are never stored.
+    """Removes the members of a feed's records that are never stored.
 
     Args:
         drop: Pointers to them; ``*`` stands for any element of an array.
-        epoch: Of the store. What stands for a record that cannot be read is made with it: a plain hash would tell
-            everybody who guesses the record that it was this one.
+        epoch: Of the store; the key of the hash that replaces an unreadable record. A hash without a key would let
+            anyone confirm a guess of the record.
     """
 
     def __init__(self, drop: Sequence[str], epoch: str) -> None:
@@ -41,10 +40,10 @@ class Erasure:
         self._projection = Projection(None, [pointer.parse(place) for place in drop])
 
     def record(self, raw: bytes) -> bytes:
-        """Return a record's raw JSON without what is dropped; the same record gives the same text each time.
+        """Return a record's raw JSON without the dropped members; the same record gives the same text each time.
 
         Raises:
-            ValueError: It cannot be read, so that nobody knows what is in it.
+            ValueError: It cannot be read, so the members cannot be found.
         """
         try:
             kept = self._projection.cut(msgspec.Raw(raw))
@@ -53,10 +52,9 @@ class Erasure:
         return b"{}" if kept is None else bytes(kept)
 
     def page(self, records: Sequence[bytes]) -> tuple[bytes, ...]:
-        """Return the records of a page without what is dropped.
+        """Return the records of a page without the dropped members.
 
-        Of one that cannot be read nothing is left: what stands in its place cannot be read either, is the same each
-        time, and tells it from others.
+        An unreadable record is replaced by a hash, which is unreadable too, the same each time, and unlike others.
         """
         return tuple([self._page_record(raw) for raw in records])
 
@@ -67,16 +65,16 @@ class Erasure:
             return b"unreadable " + blake2b(raw, digest_size=_SIZE, key=self._epoch).hexdigest().encode()
 
     def stored(self, raw: bytes) -> bytes:
-        """Return a stored record without what is dropped; of one that cannot be read an empty object is left."""
+        """Return a stored record without the dropped members; an empty object for an unreadable one."""
         try:
             return self.record(raw)
         except ValueError:
             return b"{}"
 
     def event(self, body: bytes) -> bytes:
-        """Return a composed event whose records are without what is dropped, its patch leading from one to the other.
+        """Return a composed event without the dropped members, with a patch between what is left of the records.
 
-        One that holds nothing of that is the same text.
+        An event without such members is returned unchanged.
         """
         envelope = _MEMBERS.decode(body)
         data = _MEMBERS.decode(envelope["data"])
@@ -94,9 +92,9 @@ class Erasure:
 
 
 def empty_event(body: bytes) -> bytes:
-    """Return a composed event without any content of its record; one that holds none is the same text.
+    """Return a composed event without the content of its record; one without content is returned unchanged.
 
-    What it held is listed in ``data.omitted``, and ``data.purged`` is true. Id, number, key, revision and times stay.
+    ``data.omitted`` lists the removed members, and ``data.purged`` is true. Id, number, key, revision and times stay.
     """
     envelope = _MEMBERS.decode(body)
     data = _MEMBERS.decode(envelope["data"])

@@ -1,4 +1,4 @@
-"""Events: a change, or what is said of a feed, numbered and written as a structured CloudEvent 1.0.
+"""Events: a change of a record or a statement about a feed, numbered, as a structured CloudEvent 1.0.
 
 ``event.schema.json`` describes them all.
 """
@@ -52,10 +52,10 @@ class Composer:
     Args:
         feed: The feed that numbers them.
         name: The name of this dockbell.
-        singular: What the resource calls one record, as in event types.
-        epoch: The mark of the store's life, so that no two lives share an id.
+        singular: The resource's name of one record, as in event types.
+        epoch: Of the store; part of each id, so that a new store repeats none.
         named: The operator's own events.
-        judge: Judges the conditions of these.
+        judge: Evaluates their conditions.
     """
 
     def __init__(
@@ -103,16 +103,16 @@ class Composer:
 
 
 class BackfillComposer:
-    """Writes what a sink is told of a feed that it begins with: events for it alone, numbered by its beginning.
+    """Writes the backfill of a sink: events for this sink alone, which all have the number of its origin.
 
-    The same record has the same id each time, whatever it becomes meanwhile: its own timestamp, and what is ignored of
-    it, may be stored without an event.
+    The event of a record has the same id each time it is composed, even if its content differs: ignored members and
+    its own timestamp may be stored anew without an event.
 
     Args:
         feed: The feed.
         start: Where the sink begins.
         name: The name of this dockbell.
-        epoch: The mark of the store's life.
+        epoch: Of the store.
     """
 
     def __init__(self, feed: Feed, start: StartOffset, *, name: str, epoch: str) -> None:
@@ -124,7 +124,7 @@ class BackfillComposer:
         self._epoch = epoch
 
     def compose_record(self, key: Key, revision: int, body: bytes | None, modified: datetime | None) -> Event:
-        """Return the event of a record as it was then: a snapshot; of one that was gone by then, that it is deleted."""
+        """Return the event of a record as it was at the start: a snapshot, or a deletion if it was gone."""
         at = self._start.began_at
         change = Change(
             feed=self._feed,
@@ -144,7 +144,7 @@ class BackfillComposer:
         return self._write(f"{RESOURCES[self._feed.resource].singular}.{change.kind}", _describe_change(change))
 
     def compose_gap(self) -> Event:
-        """Return the event that the sink has lost what was recorded since a time."""
+        """Return the event that the sink has lost the events since a time."""
         start = self._start
         statement = gap(
             self._feed,
@@ -164,7 +164,7 @@ class BackfillComposer:
 
 
 def test_event(name: str, sink: str, now: datetime, nonce: str) -> Event:
-    """Return an event that no record stands behind, for ``dockbell test``; ``nonce`` sets its id apart."""
+    """Return an event without a record, for ``dockbell test``; ``nonce`` makes its id unique."""
     data = {
         "resource": _TEST,
         "key": encode([sink]),
@@ -262,7 +262,7 @@ def _write_event(
 def _embed(raw: bytes | None) -> msgspec.Raw | None:
     if raw is None:
         return None
-    # An event is one line, whatever the API's taste: a line break can only stand between the tokens of a JSON text.
+    # An event is one line: a line break can only stand between the tokens of a JSON text.
     return msgspec.Raw(msgspec.json.format(raw, indent=-1) if b"\n" in raw or b"\r" in raw else raw)
 
 

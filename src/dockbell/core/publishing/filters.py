@@ -14,7 +14,7 @@ _NULL: Final = b"null"
 
 
 class _Data(msgspec.Struct):
-    """What a condition may ask of the ``data`` of an event; all else in it is skipped."""
+    """The members of an event's ``data`` that a condition may use; others are skipped."""
 
     before: msgspec.Raw = msgspec.Raw(_NULL)
     after: msgspec.Raw = msgspec.Raw(_NULL)
@@ -52,17 +52,19 @@ class Filter:
         )
 
     def judge(self, event: Event, *, is_told: bool = False, judge: Judge = Expression.evaluate) -> Answer:
-        """Return what the filters say of an event in full.
+        """Return the answer of the filters for an event in full.
 
-        A statement about a feed goes by its name in ``changes`` and by nothing else, as does the deletion of a record
-        that was purged: who has taken it by its content must hear of it. A notice always passes. With
-        ``on_leave = "send"``, so does what the condition says no to, where it said yes of the record before.
-        :attr:`Answer.COSTLY` says that the condition may take long, and :attr:`Answer.BROKEN` that it cannot be judged.
+        Statements about a feed are filtered by ``changes`` only, and so are deletions of purged records: a receiver
+        that took the record by its content must learn of its deletion. Notices always pass. With ``on_leave = "send"``,
+        an event also passes when the condition holds for the record before the change.
 
         Args:
             event: In full.
-            is_told: It tells of a record as it was stored when the sink began: ``changes`` says nothing of these.
-            judge: Judges the condition.
+            is_told: It is a backfill event, to which ``changes`` does not apply.
+            judge: Evaluates the condition.
+
+        Returns:
+            :attr:`Answer.COSTLY` where the condition may take long, :attr:`Answer.BROKEN` where it cannot be evaluated.
         """
         if not self.wants(event.feed):
             return Answer.NO
@@ -82,15 +84,15 @@ class Filter:
         if _open(data.before):
             left = judge(where, _find_facts_before(where, event, data))
             return left if left.lets_through else answer
-        # What is gone may have been followed; what is there, and was not known before, was not.
+        # Without the record before: the receiver may have a deleted record, but cannot have a new one.
         return Answer.YES if event.change == ChangeKind.DELETED else answer
 
     def explain(self, event: Event, answer: Answer) -> str:
-        """Return in words why an event is held back, or is let through although not all holds; empty where all does.
+        """Return in words why an event is held back, or passes although the condition is false; else empty.
 
         Args:
             event: In full.
-            answer: What the filters say of it.
+            answer: The answer of :meth:`judge`.
         """
         if not self.wants(event.feed):
             return f"the sink takes nothing of {event.feed}"
@@ -108,13 +110,13 @@ class Filter:
 
 
 def _find_facts(where: Expression, event: Event, data: _Data) -> Facts:
-    """Return what a condition is judged by."""
+    """Return the facts for a condition."""
     others = _name(event) | {"change": event.change, "changed": data.changed}
     return Facts(where.looks_at, before=_open(data.before), after=_open(data.after), others=others)
 
 
 def _find_facts_before(where: Expression, event: Event, data: _Data) -> Facts:
-    """Return what it is judged by of the record before: as if that had been updated without another form."""
+    """Return the facts for the record before the change, as for an update that changed nothing."""
     before = _open(data.before)
     others = _name(event) | {"change": str(ChangeKind.UPDATED), "changed": list[str]()}
     return Facts(where.looks_at, before=before, after=before, others=others)

@@ -10,7 +10,7 @@ from dockbell.config import Answer, Expression, Facts, LooksAt, NamedEventSettin
 from dockbell.core.model import Change
 
 Judge: TypeAlias = Callable[[Expression, Facts], Answer]
-"""Returns what a condition says of a change."""
+"""Evaluates a condition for a change."""
 _SMALL: Final = 1000
 
 
@@ -37,7 +37,7 @@ class NamedEvents:
 
     Args:
         named: As configured.
-        judge: Judges their conditions.
+        judge: Evaluates their conditions.
     """
 
     def __init__(self, named: Sequence[NamedEvent] = (), judge: Judge = Expression.evaluate) -> None:
@@ -46,7 +46,7 @@ class NamedEvents:
         self._looks_at = unite(each.when for each in self._named)
 
     def judge(self, change: Change) -> Iterator[tuple[str, Answer]]:
-        """Yield each name and what its condition says of a change; what it lets through makes an event.
+        """Yield each name and the answer of its condition for a change; an answer that passes makes an event.
 
         ``before`` and ``after`` are the records, numbers with a fraction as doubles; an empty object where there is
         none, so that a comparison with it is never a yes. ``changed`` is empty where nothing can be compared.
@@ -55,7 +55,7 @@ class NamedEvents:
             return
         together = self._find_facts(self._looks_at, change)
         for each in self._named:
-            # Of a large record, each is to take no longer than what it looks at itself.
+            # Of a large record, each condition decodes only its own members.
             facts = together if together.size_most < _SMALL else self._find_facts(each.when.looks_at, change)
             yield each.name, self._judge(each.when, facts)
 

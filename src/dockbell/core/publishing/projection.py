@@ -1,4 +1,4 @@
-"""Which parts of a record a sink may see; what is left is the API's text, number for number."""
+"""Which parts of a record a sink may see; they keep the API's text, number for number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Projection:
-    """What is shown at one place of a record and below it, made once from every pointer that leads there.
+    """The visible parts at one place of a record and below it, made once from all pointers that lead there.
 
     Args:
         shows: Places of which all is shown; None for everything. Objects and arrays on the way are shown with nothing
@@ -40,7 +40,7 @@ class Projection:
         }
 
     def cut(self, raw: msgspec.Raw) -> msgspec.Raw | None:
-        """Return what is shown of a value, None for nothing; what is shown whole is the same text."""
+        """Return the visible part of a value, None for nothing; unchanged where all of it is visible."""
         if self._is_hidden:
             return None
         if not self._members:
@@ -71,12 +71,12 @@ class Projection:
         return msgspec.Raw(msgspec.json.encode(kept))
 
     def shows(self, place: pointer.Tokens) -> bool:
-        """Return whether something may be seen at a place, or on the way to what is shown."""
+        """Return whether a place is visible, or leads to a visible one."""
         if self._is_hidden:
             return False
         if not place or not self._members:
             return True
-        # Whether an object or an array stands here, the place does not say: a number is taken for an index.
+        # The pointer does not show whether this is an object or an array: a number is taken for an index.
         is_index = pointer.index(place[0]) is not None
         below = self._elements.get(place[0], self._elements.get(_ANY)) if is_index else None
         below = below or self._members.get(place[0])

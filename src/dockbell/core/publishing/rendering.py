@@ -33,11 +33,11 @@ class Rendering:
     """Makes the form of one sink.
 
     Args:
-        settings: The sink's, of which ``payload``, ``fields``, ``redact`` and ``max_event_size`` count here.
-        state_url: Where stored records can be read, ``https://bell.example.com``; empty where nobody could.
+        settings: The sink's: ``payload``, ``fields``, ``redact`` and ``max_event_size`` are used.
+        state_url: Where stored records can be read, ``https://bell.example.com``; empty where they cannot.
         unordered: Feeds whose records have arrays without an order. Such an array may be stored in another order
-            without an event, and a patch names places: applied to a copy it would change another element. So none of
-            their events is told by its patch alone.
+            without an event, and a patch has indices: applied to a copy it could change another element. So none of
+            their events is sent as a patch alone.
     """
 
     def __init__(self, settings: SinkSettings, state_url: str = "", unordered: Collection[Feed] = ()) -> None:
@@ -58,14 +58,14 @@ class Rendering:
     def event(self, event: Event) -> Event:
         """Return an event with the body to send; only events of records are shaped.
 
-        What is larger than ``max_event_size`` is sent without ``before``, else with the patch alone, else with no
-        content at all: then ``dataref`` says where the record as it is stored now can be read, if it can.
+        An event larger than ``max_event_size`` is sent without ``before``, else with the patch alone, else without
+        content: then ``dataref`` is the URL of the record as it is stored now, if there is one.
 
         Args:
             event: In full, or in the form of this sink already.
 
         Raises:
-            ValueError: It is larger even so.
+            ValueError: It is too large even without content.
         """
         is_record = event.feed.resource in RESOURCES and bool(event.key)
         if (self.is_plain or not is_record) and len(event.body) <= self._size_max:
@@ -80,11 +80,11 @@ class Rendering:
         )
 
     def state(self, raw: bytes) -> bytes:
-        """Return what the sink may see of a stored record's raw JSON."""
+        """Return the part of a stored record's raw JSON that the sink may see."""
         return raw if self._projection is None else bytes(_show(self._projection, msgspec.Raw(raw)))
 
     def _render(self, event: Event) -> Iterator[bytes]:
-        """Yield the bodies that say the same with less and less in them."""
+        """Yield bodies with less and less content."""
         envelope = _MEMBERS.decode(event.body)
         data = _MEMBERS.decode(envelope.pop("data"))
         if self._projection is not None:
@@ -98,7 +98,7 @@ class Rendering:
         yield _ENCODER.encode({**envelope, "data": thin})
 
     def _rungs(self, *, has_patch: bool, patch_tells: bool) -> Sequence[tuple[str, ...]]:
-        """Return what is left out at first, and then step by step; without a patch, ``after`` alone tells."""
+        """Return the members to leave out, step by step; an event without a patch keeps ``after``."""
         patch_only = ("before", "after") if has_patch and patch_tells else ("before",)
         if self._payload == "full":
             return (), ("before",), patch_only
@@ -113,7 +113,7 @@ class Rendering:
                 _ENCODER.encode(diff(*(decode(bytes(data[name])) for name in ("before", "after"))))
             )
         if "changed" in data:
-            # Not made anew: it knows which members are ignored, and which arrays have no order.
+            # Not computed anew: that would need the ignored members and the arrays without an order.
             kept = [place for place in _NAMES.decode(data["changed"]) if projection.shows(pointer.parse(place))]
             data["changed"] = msgspec.Raw(_ENCODER.encode(kept))
 
@@ -127,7 +127,7 @@ def _holds(data: _Members, name: str) -> bool:
 
 
 def _leave_out(data: _Members, names: tuple[str, ...]) -> dict[str, object]:
-    """Return the data without members that hold something, which it lists, with what was left out before."""
+    """Return the data without some members, which ``omitted`` lists, beside those left out before."""
     before = _NAMES.decode(data["omitted"]) if "omitted" in data else []
     left_out = [name for name in _CONTENT if name in before or (name in names and _holds(data, name))]
     kept: dict[str, object] = {name: value for name, value in data.items() if name not in left_out}

@@ -1,4 +1,4 @@
-"""When a failed delivery is attempted again, and when a sink is left alone for a while (docs/guarantees.md)."""
+"""The times of retries, and the circuit breaker of a sink (docs/guarantees.md)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PROBE_FIRST: Final = timedelta(seconds=1)
 _PROBE_MOST: Final = timedelta(seconds=30)
 _PROBE_MOST_SOON: Final = timedelta(seconds=5)
 _SOON: Final = timedelta(minutes=10)
-"""Where somebody answers, it may be but one kind of event that is not taken: for so long others are tried sooner."""
+"""A receiver that answers may refuse one kind of event only: for so long, others are probed more often."""
 _RETRY_AFTER_MOST: Final = timedelta(hours=24)
 
 
 def next_attempt(
-    schedule: Sequence[timedelta], attempts: int, now: datetime, jitter: float, wish: timedelta | None = None
+    schedule: Sequence[timedelta], attempts: int, now: datetime, jitter: float, retry_after: timedelta | None = None
 ) -> datetime | None:
     """Return when to try again after ``attempts`` failures, or None when it was the last.
 
@@ -30,18 +30,18 @@ def next_attempt(
         attempts: Attempts made, at least 1.
         now: The time of the failure.
         jitter: 0 to 1, spreads retries over a tenth of the pause.
-        wish: How long the receiver asks to wait, which counts up to a day.
+        retry_after: How long the receiver asks to wait, which counts up to a day.
     """
     if attempts >= len(schedule):
         return None
-    pause = schedule[attempts] if wish is None else max(schedule[attempts], min(wish, _RETRY_AFTER_MOST))
+    pause = schedule[attempts] if retry_after is None else max(schedule[attempts], min(retry_after, _RETRY_AFTER_MOST))
     return now + pause * (1 + _JITTER_SHARE * jitter)
 
 
 def plan_anew(planned_at: datetime | None, due: datetime, now: datetime) -> datetime:
-    """Return when what was planned at a time is due by a clock that may have been set back since.
+    """Return when a planned attempt is due by a clock that may have been set back since.
 
-    Nothing waits longer than it was to: a time of planning that is still to come was told by another clock.
+    It waits no longer than it was to: a ``planned_at`` in the future is a time of the clock before.
     """
     if planned_at is None:
         return min(due, now)
@@ -56,7 +56,7 @@ def plan_entry_anew(entry: Blocked, now: datetime) -> Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An attempt that the receiver did not take."""
+    """A failed attempt."""
 
     feed: Feed
     key: str
@@ -76,16 +76,15 @@ def count_events(failures: Iterable[Failure]) -> int:
 
 @dataclass(slots=True)
 class Breaker:
-    """Leaves a sink alone that takes nothing, and probes it with one event at a time.
+    """The circuit breaker of a sink: while it is open, the receiver is probed with one event at a time.
 
-    It opens when nobody is there to judge an event, when the receiver asks to wait, or when several attempts in a row
-    fail or are refused, of more than one event: then the fault is the sink's, not the events', and their attempts are
-    given back.
+    It opens when the receiver is unreachable, when the receiver asks to wait, or when several attempts in a row fail or
+    are refused, of more than one event: then the receiver is to blame, and these attempts do not count.
 
     Attributes:
         probe_at: When the next probe may go; None while the breaker is closed.
         streak: The failures since the last success; those that opened it while it is open.
-        is_answered: The last failure was an answer of the receiver, or its silence about one event: somebody is there.
+        is_answered: The last failure was not for an unreachable receiver.
         asked_at: When the receiver asked for the pause that ends at ``probe_at``; None where it did not ask.
     """
 
@@ -109,7 +108,7 @@ class Breaker:
     def succeed(self, since: datetime) -> bool:
         """Note that the receiver took an event, in an attempt that began at ``since``; return whether it is closed.
 
-        What was under way already when others failed says nothing of what has become of the receiver since.
+        An attempt that began before the breaker opened does not close it.
         """
         if self._opened_at is not None and since < self._opened_at:
             return False
@@ -125,12 +124,12 @@ class Breaker:
         self.streak.clear()
 
     def wait(self, asked_at: datetime, until: datetime) -> None:
-        """Know again what pause the receiver has asked for."""
+        """Open until the end of a pause that the receiver has asked for."""
         self.asked_at = self._opened_at = asked_at
         self.probe_at, self.is_answered = until, True
 
     def shift_pause(self, step: timedelta) -> None:
-        """Go on with a pause that the receiver has asked for by a clock that was set forward meanwhile."""
+        """Move the pause that the receiver has asked for: the clock was set forward by ``step`` meanwhile."""
         if self.asked_at is not None and self.probe_at is not None:
             self.wait(self.asked_at + step, self.probe_at + step)
 
@@ -145,14 +144,14 @@ class Breaker:
             and outcome.kind is OutcomeKind.REFUSED
             and outcome.retry_after is None
         ):
-            self.reset()  # nobody was there, and now somebody is, who judges events
+            self.reset()  # the receiver was unreachable, and now answers
             self.streak.append(failure)
         self.is_answered = outcome.kind is not OutcomeKind.UNREACHABLE
         if outcome.retry_after is not None:
-            # A wish for no pause at all must not become a storm.
+            # Retry-After: 0 must not become a storm of requests.
             probe_at = now + max(_PROBE_FIRST, min(outcome.retry_after, _RETRY_AFTER_MOST))
             if self._opened_at is not None and self.probe_at is not None and since <= self._opened_at:
-                if probe_at > self.probe_at:  # several were under way: the longest wish holds
+                if probe_at > self.probe_at:  # of several attempts that began before, the longest pause counts
                     self.asked_at, self.probe_at = now, probe_at
                 return False
             opened = self._opened_at is None
@@ -165,7 +164,7 @@ class Breaker:
                 self._opened_at = now
                 self.probe_at = now + self._pause
                 return True
-        elif since > self._opened_at:  # a probe, not one that was under way when the breaker opened
+        elif since > self._opened_at:  # a probe, not an attempt from before the breaker opened
             is_soon = self.is_answered and now - self._opened_at < _SOON
             self._pause = min(self._pause * 2, _PROBE_MOST_SOON if is_soon else _PROBE_MOST)
             self.asked_at, self.probe_at = None, now + self._pause

@@ -1,4 +1,4 @@
-"""The nouns of delivery: what is owed, what was settled, and where a sink began; all that is stored of a sink."""
+"""The stored state of a sink: its blocked keys, dead letters, replays and start offsets, and changes of these."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import TypeAlias
 from dockbell.core.model import Feed
 
 Place: TypeAlias = tuple[Feed, str]
-"""A key in its feed: what order is kept for."""
+"""A key in its feed; events of one place are delivered in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A key whose head delivery waits for its next attempt.
+    """A key whose first owed event waits for its next attempt.
 
     Attributes:
         feed: Its feed.
         key: Its key string.
-        sequence: Its events from here on are owed; at the sink's origin, what was stored of the record then.
+        sequence: Its events from here on are owed; at the sink's origin, the backfill event of the record.
         attempts: How many attempts the first of them has had.
         due: When the next may be made.
         error: Why the last one failed.
-        held: Its head is a dead letter, and it waits until an operator decides.
-        planned_at: When it was decided that the next attempt is due then; None where it was due at once.
+        held: The key waits behind a dead letter until an operator decides.
+        planned_at: When ``due`` was decided; None where the attempt was due at once.
     """
 
     feed: Feed
@@ -40,7 +40,7 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An event that a sink will not be offered again unless an operator says so."""
+    """An event that is not delivered any more unless an operator replays it."""
 
     feed: Feed
     key: str
@@ -52,14 +52,14 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class StartOffset:
-    """Where a sink began in a feed, or began again, and how far the backfill of what was stored then has come.
+    """Where a sink began in a feed, or began again, and how far the backfill of the stored records is.
 
     Attributes:
         origin: The number of the feed's last event by then; the sink gets those that follow.
         began_at: Our time of it.
-        backfilled_to: The last row that it was told of; None when it knows of all that was stored then.
-        lost_since: When the first event was recorded that it has lost: 1970 where nobody knows, None where it lost
-            none.
+        backfilled_to: The last row of the backfill that is settled; None when all are.
+        lost_since: ``recorded_at`` of the first event that the sink has lost; 1970 where that is unknown, None where it
+            has lost none.
     """
 
     origin: int
@@ -70,7 +70,7 @@ class StartOffset:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """An event that is sent again, or for the first time, because an operator said so.
+    """An event that an operator has ordered to be sent, possibly again.
 
     Attributes:
         id: Its number.
@@ -93,10 +93,10 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """How long a receiver has asked to be left alone.
+    """A pause that a receiver has asked for.
 
     Attributes:
-        asked_at: When it did.
+        asked_at: When it asked.
         until: When the next delivery may be attempted.
     """
 
@@ -109,18 +109,17 @@ class Settlement:
     """What changed since the last checkpoint; to be saved in one transaction.
 
     Attributes:
-        positions: Per feed, the sequence behind which all is settled but for the blocked keys.
+        positions: Per feed, the sequence up to which all is settled but for the blocked keys.
         blocked: Keys that are blocked, or whose entry changed.
         freed: Keys that are not blocked any more.
         dead: New dead letters.
         revived: Dead letters that are owed again.
-        backfilled_to: Per feed, the row up to which the sink was sent what was stored at its origin; None when that was
-            all.
+        backfilled_to: Per feed, the row up to which the backfill is settled; None when all of it is.
         postponed: Replays that wait for another attempt.
         replayed: The numbers of replays that are done with.
         pause: The pause that the receiver has asked for since.
-        origins: Where the sink began in each feed. Of a feed in which it has begun again since, nothing is to be saved
-            but what became of single events: all else speaks of what the sink has lost.
+        origins: Where the sink began in each feed. If it has begun again in a feed since, only the outcomes of single
+            events are saved: positions and blocked keys belong to the start before.
     """
 
     positions: dict[Feed, int] = field(default_factory=dict)

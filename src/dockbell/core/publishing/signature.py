@@ -83,7 +83,7 @@ def verify(
     now: int,
     tolerance: timedelta = TOLERANCE,
 ) -> Finding:
-    """Judge a received webhook by its three headers, given as received; one match of any secret is enough.
+    """Verify a received webhook by its three headers, given as received; one match of any secret is enough.
 
     Args:
         secrets: Key bytes, as :func:`parse_secret` returns them.
@@ -100,7 +100,7 @@ def verify(
     if abs(age) > tolerance.total_seconds():
         return Finding.TOO_OLD if age > 0 else Finding.TOO_NEW
     expected = [sign([secret], event_id, int(timestamp), body).encode() for secret in secrets]
-    # Compared in constant time, all of them: how long it takes tells nothing about which came close.
+    # All are compared, in constant time: the duration must not show which came close.
     matches = [
         hmac.compare_digest(wanted, given)
         for given in signatures.encode(errors="replace").split(b" ")

@@ -22,9 +22,9 @@ class GapReason(StrEnum):
     REFUSED = "refused"  # the API did not accept the key
     UNAVAILABLE = "unavailable"  # the API gave no usable answer
     NO_BUDGET = "no_budget"  # others used the key's requests up
-    STORE_UNAVAILABLE = "store_unavailable"  # what is read could not be stored: a full disk
-    STORE_LOST = "store_lost"  # what was known is gone, or is a backup's
-    OVERRUN = "overrun"  # one sink's alone: it took nothing for so long that its events were dropped
+    STORE_UNAVAILABLE = "store_unavailable"  # the store could not be written: a full disk
+    STORE_LOST = "store_lost"  # the store is lost, or was restored from a backup
+    OVERRUN = "overrun"  # of one sink only: it took nothing for so long that its events were dropped
 
 
 class HoldReason(StrEnum):
@@ -35,16 +35,16 @@ class HoldReason(StrEnum):
 
 
 class PassVerdict(StrEnum):
-    """What a complete pass has shown of the stored snapshots."""
+    """The result of a complete pass for the stored snapshots."""
 
     EQUAL = "equal"  # they were as the API lists them
     REPAIRED = "repaired"  # they were not, and are now
-    DOUBTFUL = "doubtful"  # some records could not be judged, or wait to be confirmed or approved
+    DOUBTFUL = "doubtful"  # some records could not be compared, or wait to be confirmed or approved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What a complete pass has shown.
+    """The figures of a complete pass.
 
     Attributes:
         began_at: The API's time of its first request.
@@ -96,7 +96,7 @@ def gap(
     Args:
         feed: Where.
         detected_at: Our time when it could see again.
-        began_at: Until when it had seen everything, None where nobody knows.
+        began_at: Until when it had seen everything; None where that is unknown.
         ended_at: From when on it sees again.
         reason: Why.
     """

@@ -10,7 +10,7 @@ from typing import Final
 from dockbell.core.model import Event
 
 FIELDS: Final = ("source", "resource", "key", "change")
-"""What a template may name in braces."""
+"""The fields that a template may have in braces."""
 
 FEED_FIELDS: Final = ("source", "resource", "change")
 """The same for statements about a feed, which have no key."""
@@ -27,8 +27,8 @@ def check_topic(template: str, *, fields: Collection[str] = FIELDS, required: Co
 
     Args:
         template: The text to check.
-        fields: What it may name in braces.
-        required: What it must name.
+        fields: The fields that it may have in braces.
+        required: Those that it must have.
 
     Raises:
         ValueError: It cannot be used; the text says why.

@@ -49,12 +49,12 @@ _GOODBYE_LIMIT: Final = timedelta(seconds=3)
 
 
 class MqttSink:
-    """Publishes to one broker over one connection, which it renews as often as need be.
+    """Publishes to one broker over one connection at a time.
 
     Args:
         name: As in ``[sinks.NAME]``.
         settings: What it says; no two sinks that share a broker may have one ``client_id``.
-        telemetry: Told when the broker is reached, and when it is not.
+        telemetry: Where connections and failures are reported.
 
     Raises:
         ConfigError: The password is missing, or a file cannot be used.
@@ -79,7 +79,7 @@ class MqttSink:
         self._make_login()
 
     def attach(self, retained_state: RetainedState) -> None:
-        """Take the stored records, to repair with them what the broker retains."""
+        """Use the stored records to repair the states that the broker retains."""
         if self.keeps_state and self._positions_topic:
             self._retained_repair = RetainedRepair(
                 retained_state,
@@ -98,9 +98,9 @@ class MqttSink:
     ) -> None:
         """Publish each delivery until the broker has acknowledged it, over as many connections as it takes.
 
-        It takes deliveries while there is no connection too, else it would not see the end of the stream. After that
-        it dials no more than once, and not at all where another client has its id; what is owed then was judged by
-        nobody.
+        It takes deliveries without a connection too: otherwise it would not see the end of the stream. After the end it
+        connects at most once, and not at all where another client has its id; deliveries that are left are
+        settled as unreachable.
         """
         flow = Flow(self.window, self._omissions)
         async with anyio.create_task_group() as tasks:
@@ -108,10 +108,10 @@ class MqttSink:
             await self._keep_connected(flow)
 
     async def probe(self) -> str:
-        """Connect beside the daemon's connection, and say what the broker grants.
+        """Connect beside the daemon's connection, and return what the broker grants, for people.
 
         Raises:
-            SinkUnavailable: Nobody answers, or not in MQTT.
+            SinkUnavailable: The broker does not answer, or not in MQTT.
             SinkRejected: The broker refuses us, or we its certificate.
         """
         login = await to_thread.run_sync(self._make_login)
@@ -133,7 +133,7 @@ class MqttSink:
             while True:
                 delivery = await deliveries.receive()
                 with suppress(anyio.WouldBlock):
-                    while True:  # all that is there: one turn of the event loop for each would halve the rate
+                    while True:  # all waiting ones: one turn of the event loop for each would halve the rate
                         self._accept(delivery, settle, flow)
                         delivery = deliveries.receive_nowait()
         flow.end()
@@ -155,7 +155,7 @@ class MqttSink:
             try:
                 publications.append(self._state_publication(event.feed, event.key, delivery.state))
             except ValueError as error:
-                self._omissions.tell_state(f"{event.feed}/{event.key}", str(error))
+                self._omissions.report_state(f"{event.feed}/{event.key}", str(error))
         if publications:
             stated = (event.feed, event.key) if has_state else None
             flow.add(partial(settle, delivery), *publications, stated=stated, outcome=outcome)
@@ -192,17 +192,17 @@ class MqttSink:
             with anyio.move_on_after(pause.total_seconds()):
                 await flow.ended.wait()
             if backoff.is_contested and flow.ended.is_set():
-                flow.abandon(problem)  # to dial now would throw the other client out
+                flow.abandon(problem)  # to connect now would throw the other client out
 
     async def _connect_once(self, flow: Flow, *, is_renewed: bool) -> End | None:
-        """Use one connection for as long as it lasts; None where it was worn and is to be renewed."""
+        """Use one connection for as long as it lasts; None where a new one is to replace it at once."""
         flow.has_delivered = False
         born_at = datetime.now(UTC)
         try:
             will = self._status(online=False, at=born_at)
-            if will is not None and flow.words.is_left_out(will):
+            if will is not None and flow.status_messages.is_left_out(will):
                 will = None
-            # Files are read anew each time: passwords and certificates change while the daemon runs.
+            # Files are read each time: passwords and certificates may change while the daemon runs.
             login = await to_thread.run_sync(self._make_login, will)
             connection = await self._connect(login, flow)
         except (SinkError, ConfigError) as error:
@@ -211,17 +211,17 @@ class MqttSink:
         try:
             if not is_renewed:
                 self._telemetry.emit(SinkConnected(self.name, self._describe(connection)))
-            flow.tell(self._status(online=True, at=born_at, retain=connection.retains))
+            flow.publish_status(self._status(online=True, at=born_at, retain=connection.retains))
             await self._use(connection, flow, is_renewed=is_renewed)
             if not connection.lost and not flow.is_done:
-                connection.disconnect()  # with a goodbye, so that the status stays as it is
+                connection.disconnect()  # with DISCONNECT, so that the broker does not publish the will
                 return None
             if not connection.lost:
-                await self._say_goodbye(connection, flow)
+                await self._publish_goodbye(connection, flow)
             is_up = connection.ending is not Ending.DROPPED or await answers(login)
         finally:
             connection.close()
-            is_owed = flow.recall(connection, is_up=is_up)
+            is_owed = flow.requeue(connection, is_up=is_up)
             if self._retained_repair is not None:
                 self._retained_repair.note_end(connection)
         return End(
@@ -229,7 +229,7 @@ class MqttSink:
         )
 
     async def _connect(self, login: Login, flow: Flow) -> Connection:
-        """Connect, with a will that is not retained where the broker takes no other."""
+        """Connect; if the broker refuses a retained will, connect with one that is not retained."""
         try:
             return await self._negotiation.connect(login, flow.news.set)
         except RetainRefused:
@@ -246,11 +246,11 @@ class MqttSink:
             await flow.run_on(connection)
             tasks.cancel_scope.cancel()
 
-    async def _say_goodbye(self, connection: Connection, flow: Flow) -> None:
+    async def _publish_goodbye(self, connection: Connection, flow: Flow) -> None:
         with anyio.move_on_after(_GOODBYE_LIMIT.total_seconds()):
             if self._retained_repair is not None and connection.retains:
-                flow.tell(await self._retained_repair.write())
-            flow.tell(self._status(online=False, at=datetime.now(UTC), retain=connection.retains))
+                flow.publish_status(await self._retained_repair.write())
+            flow.publish_status(self._status(online=False, at=datetime.now(UTC), retain=connection.retains))
             await flow.run_on(connection)
             connection.disconnect()
 

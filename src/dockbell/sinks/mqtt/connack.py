@@ -1,4 +1,4 @@
-"""What a broker's answer to a CONNECT means."""
+"""The meaning of a CONNACK."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class VersionRefused(SinkRejected):
 
 
 class VersionUnclear(SinkUnavailable):
-    """Somebody listens, but does not greet us in this version of MQTT: perhaps because of it.
+    """The broker accepts TCP, but does not answer a CONNECT in this version of MQTT, perhaps because of the version.
 
     Attributes:
-        is_closed: The connection was closed without a word, which may well have another reason.
-        is_answered: Something came, which is nothing that this version knows; without either, nothing came in time.
+        is_closed: The broker closed the connection without an answer, perhaps for another reason.
+        is_answered: The answer is not of this version. If neither is true, no answer came in time.
     """
 
     def __init__(self, message: str, *, is_closed: bool = False, is_answered: bool = False) -> None:
@@ -41,11 +41,11 @@ class VersionUnclear(SinkUnavailable):
 
 
 class RetainRefused(SinkRejected):
-    """The broker retains nothing, and so takes no will that is to be retained."""
+    """The broker retains nothing, and so refuses a retained will."""
 
 
 def find_refusal(code: ReasonCode, properties: Any) -> SinkError | None:
-    """Return what is to be raised for a CONNACK; None where it is a welcome."""
+    """Return the error that a CONNACK means; None where it accepts us."""
     if code.is_failure:
         kind = {_VERSION_REFUSED: VersionRefused, _RETAIN_REFUSED: RetainRefused}.get(
             code.value, SinkUnavailable if code.value in _PASSING else SinkRejected

@@ -30,7 +30,7 @@ _MOST_HEARD: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Where to connect, and as whom."""
+    """Address, credentials and will of a connection."""
 
     host: str
     port: int
@@ -47,19 +47,19 @@ async def connect(login: Login, wake: Callable[[], None]) -> Connection:
     """Connect, with no session before or after, and await the CONNACK.
 
     Args:
-        login: Where and as whom.
-        wake: Called in the event loop whenever the wire has news: acknowledgements, or its loss.
+        login: The broker and our credentials.
+        wake: Called in the event loop whenever the connection has news: acknowledgements, or its loss.
 
     Raises:
         VersionRefused, VersionUnclear: Another version of MQTT may do.
         RetainRefused: Another will may do.
-        SinkUnavailable: Nobody answers.
+        SinkUnavailable: The broker does not answer.
         SinkRejected: The broker refuses us, or we its certificate.
     """
     client = _make_client(login)
     try:
         with anyio.fail_after(_CONNECT_LIMIT.total_seconds()):
-            # It blocks (name, TCP, TLS), hence the thread; a client that nobody waits for closes when it is collected.
+            # It blocks (name, TCP, TLS), hence the thread; an abandoned client closes when it is garbage-collected.
             await to_thread.run_sync(_connect, client, login, abandon_on_cancel=True)
     except ssl.SSLCertVerificationError as error:
         raise SinkRejected(explain(error)) from error
@@ -79,7 +79,7 @@ async def connect(login: Login, wake: Callable[[], None]) -> Connection:
 
 
 async def answers(login: Login) -> bool:
-    """Return whether anybody listens there at all."""
+    """Return whether the port accepts connections."""
     with anyio.move_on_after(_REACH_LIMIT.total_seconds()), suppress(OSError):
         await (await anyio.connect_tcp(login.host, login.port)).aclose()
         return True

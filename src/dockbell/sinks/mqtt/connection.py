@@ -24,7 +24,7 @@ from dockbell.sinks.mqtt.publication import MOST_REMAINING, Publication, packet_
 
 _PUBACK_LIMIT: Final = timedelta(seconds=30)
 _OVERTAKEN_LIMIT: Final = timedelta(seconds=10)
-"""A broker acknowledges in the order of what it is sent (MQTT 5.0, 4.6): after so long it will not come back to one."""
+"""A broker acknowledges in the order of arrival (MQTT 5.0, 4.6): after so long, it skips an older one."""
 _DOUBT_AFTER: Final = timedelta(seconds=5)
 _TICK: Final = timedelta(seconds=1)
 _QUICK_ACK: Final = getattr(socket, "TCP_QUICKACK", None)
@@ -43,17 +43,17 @@ _NO_ANSWER: Final = 0x8D
 class Ending(Enum):
     """How a connection came to its end."""
 
-    OURS = auto()  # we gave it up, or the broker had a reason of its own
-    SILENT = auto()  # we gave it up: the broker acknowledged nothing of what it was sent last
-    DROPPED = auto()  # the broker closed it without a word, or because of what it was sent
-    TAKEN_OVER = auto()  # somebody else has connected with our client id
+    OURS = auto()  # we gave it up, or the broker gave a reason that blames no publication
+    SILENT = auto()  # we gave it up: the broker did not acknowledge the last publications
+    DROPPED = auto()  # the broker closed it without a reason, or because of a publication
+    TAKEN_OVER = auto()  # another client has connected with our client id
 
 
-Hear: TypeAlias = Callable[[str, bytes, bool], None]
+OnMessage: TypeAlias = Callable[[str, bytes, bool], None]
 
 
 class Ack(NamedTuple):
-    """A PUBACK, or with the code None the end of waiting for one: what was sent later has been acknowledged long since.
+    """A PUBACK; with the code None, the end of waiting for one: later publications were acknowledged long ago.
 
     ``reason`` explains that, and the codes from 0x80 on, ``not authorized (0x87)``; it is empty for the others.
     """
@@ -101,7 +101,7 @@ class Connection:
         self._given_up: set[int] = set()
         self._acks: list[Ack] = []
         self._answer: asyncio.Future[str] = self._loop.create_future()
-        self._hear: Hear = lambda *_: None
+        self._listener: OnMessage = lambda *_: None
         client.on_connect = self._on_connect
         client.on_publish = self._on_publish
         client.on_subscribe = self._on_subscribe
@@ -120,8 +120,8 @@ class Connection:
 
         Raises:
             VersionRefused, VersionUnclear, RetainRefused: See :func:`connect`.
-            SinkRejected: It is a refusal that somebody must mend.
-            SinkUnavailable: It is a refusal that passes.
+            SinkRejected: The broker refuses us until an operator acts.
+            SinkUnavailable: The broker refuses us for now.
         """
         await self._greeted.wait()
         if self._refusal is not None:
@@ -137,22 +137,22 @@ class Connection:
 
     @property
     def quota(self) -> int:
-        """How many publications may be in flight: what was given up goes on counting for the broker (MQTT 5.0, 4.9)."""
+        """How many publications may be in flight: the broker goes on counting those we gave up (MQTT 5.0, 4.9)."""
         return self.receive_maximum - len(self._given_up)
 
     @property
     def is_worn(self) -> bool:
-        """Whether so much was given up that a new connection is better."""
+        """Whether so many publications were given up that a new connection is better."""
         return len(self._given_up) >= min(max(1, self.receive_maximum // 2), _MOST_GIVEN_UP)
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether one has been in flight for long, and no acknowledgement of a later one tells what that means."""
+        """Whether one has been in flight for long, and no later one was acknowledged either."""
         oldest = next(iter(self._sent.values()), None)
         return oldest is not None and oldest >= self._answered and self._is_over(oldest, _DOUBT_AFTER)
 
-    def objection(self, publication: Publication) -> str:
-        """Return why the broker cannot be sent this, empty when it can; to try would cost the connection."""
+    def find_obstacle(self, publication: Publication) -> str:
+        """Return why the broker does not take a publication, empty where it does; to try would cost the connection."""
         if publication.retain and not self.retains:
             return "retained, which the broker does not do"
         remaining = remaining_length(publication, self._properties_of(publication))
@@ -194,17 +194,17 @@ class Connection:
         """Return whether a publication was among those whose silence ended the connection."""
         return self.ending is Ending.SILENT and self.waited(packet_id) > _DOUBT_AFTER
 
-    async def subscribe(self, topic: str, hear: Hear, *, is_queued: bool = True) -> str:
+    async def subscribe(self, topic: str, on_message: OnMessage, *, is_queued: bool = True) -> str:
         """Subscribe to one filter, and to none beside it; return why the broker refuses, empty when it grants it.
 
         It does not return when the connection is lost before the answer.
 
         Args:
             topic: A topic, or a filter.
-            hear: Called with the topic and payload of each publication, and whether it is what the broker retains.
+            on_message: Called with the topic and payload of each publication, and whether it is a retained one.
             is_queued: Of quality of service 1, which brokers queue some hundred of, and our own publications too.
         """
-        self._hear = hear
+        self._listener = on_message
         self.is_subscribing = True
         self._answer = self._loop.create_future()
         if is_queued or self.protocol is Protocol.V3:
@@ -215,15 +215,15 @@ class Connection:
         return await self._answer
 
     def unsubscribe(self, topic: str) -> None:
-        """Hear no more of a topic or filter, whether or not the broker has granted it."""
-        self._hear = lambda *_: None
+        """End a subscription, whether or not the broker has granted it."""
+        self._listener = lambda *_: None
         self.is_subscribing = False
         if not self.lost:
             self._client.unsubscribe(topic)
             self._write_later()
 
     def disconnect(self) -> None:
-        """Say goodbye, so that the broker forgets the will, and close."""
+        """Send DISCONNECT, so that the broker discards the will, and close."""
         self._lose("closed")  # before paho tells of an end that it does not know to be ours
         self._client.disconnect()
         self.close()
@@ -237,11 +237,11 @@ class Connection:
             self._socket.close()
         self._lose("closed")
 
-    # What the event loop calls. paho writes at once what the socket takes; only the rest waits for a writer.
+    # Called by the event loop. paho writes to the socket at once; only the rest waits for a writer.
 
     def _read(self) -> None:
         self._client.loop_read()
-        # No selector tells of what TLS has decrypted already.
+        # A selector does not see bytes that TLS has decrypted already.
         while isinstance(sock := self._client.socket(), ssl.SSLSocket) and sock.pending():
             self._client.loop_read()
         if _QUICK_ACK is not None and self._client.socket() is not None:
@@ -266,7 +266,7 @@ class Connection:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Wait no longer for what the broker does not acknowledge, or for anything of a broker that does not answer."""
+        """Give up publications that were overtaken, and a connection on which nothing is acknowledged."""
         for packet_id, sent_at in list(self._sent.items()):
             if sent_at >= self._answered:
                 if self._is_over(sent_at, _PUBACK_LIMIT):
@@ -292,7 +292,7 @@ class Connection:
         self._greeted.set()
         self._wake()
 
-    # What paho calls, in the event loop.
+    # Called by paho, in the event loop.
 
     def _on_connect(self, _client: paho.Client, _data: Any, _flags: Any, code: ReasonCode, properties: Any) -> None:
         self._refusal = find_refusal(code, properties)
@@ -317,7 +317,7 @@ class Connection:
 
     def _on_message(self, _client: paho.Client, _data: Any, heard: paho.MQTTMessage) -> None:
         with suppress(UnicodeDecodeError):
-            self._hear(heard.topic, bytes(heard.payload), heard.retain)
+            self._listener(heard.topic, bytes(heard.payload), heard.retain)
 
     def _on_disconnect(
         self, _client: paho.Client, _data: Any, flags: paho.DisconnectFlags, code: ReasonCode, _properties: Any

@@ -1,26 +1,26 @@
-"""What one run has taken and not settled, over as many connections as it takes, and what goes out next.
+"""The publications of one run: which are in flight, which wait, and which goes out next, over all its connections.
 
-Six lanes, in this order: *words* about ourselves, which die with their connection; *suspects*, deliveries that were in
-flight when the broker dropped a connection; those *accused* already; deliveries that *wait*; those *doubted*, because a
-connection was left when nothing was acknowledged any more; and *repairs* of state.
+Six queues, in this order: *statuses*, messages about ourselves, which end with their connection; *suspects*, deliveries
+that were in flight when the broker dropped a connection; those *accused* already; deliveries that *wait*; those
+*doubted*, because they were not acknowledged on a connection that we left for that; and *repairs* of state.
 
-A suspect is sent with nothing else in flight. One that loses the connection like this, soon after it was sent, is
-accused; the second time it is refused as the culprit. The innocent are safe, whatever else ends connections. Whoever
-stops, hangs or takes over with a reason accuses nobody. A suspect goes out when the status that each connection begins
-with is acknowledged, an accused one only on a connection that has lasted for a while: neither a broker that goes down
-again and again nor another client with our id lets it come to that, and meanwhile all others are delivered. A broker
-that nobody can connect to right after has gone down altogether: it takes more than twice to blame one event for that.
+A suspect is sent with nothing else in flight. If the broker drops the connection soon after, the suspect is accused;
+the second time it is refused as the culprit. Endings with another reason (a DISCONNECT that blames no publication, a
+timeout, another client with our id) accuse no delivery. A suspect goes out once the status that begins each connection
+is acknowledged, an accused one only on a connection that has lasted for a while. So a broker that restarts again and
+again convicts no delivery, and all others are delivered meanwhile. If the broker cannot be reached right after a drop,
+it has gone down altogether: then it takes five drops to convict, not two.
 
-Words that were in flight when the broker dropped a connection are sent alone too. What costs two connections like this
-is left out from then on, and told: the rest must not wait for it.
+Messages about ourselves that were in flight when the broker dropped a connection are sent alone too. One that costs two
+connections is left out from then on, and reported: the deliveries must not wait for it.
 
-What is not acknowledged has failed when something that was sent later was. To find that out, a word that the broker has
-acknowledged is said again once the broker has been silent for a while; the last place in its Receive Maximum is kept
-for that. Where nothing could be said the connection is left, and what was not acknowledged comes last on the next one,
-in half of the window: not acknowledged there either, it has failed. Where nothing at all was acknowledged nobody is to
-blame, and after the second such connection the sink waits.
+A publication has failed when the broker acknowledges a later one first. To find that out, a status that the broker has
+acknowledged is published again once the broker has been silent for a while; one place of its Receive Maximum is kept
+for that. If that is not possible, the connection is left, and the unacknowledged deliveries come last on the next one,
+in half of the window: if they are not acknowledged there either, they have failed. If a connection had no
+acknowledgement at all, no delivery is to blame, and after the second such connection the sink waits.
 
-Instead of a state that the broker does not take it retains none: absent is better than old.
+If the broker does not take a state, its topic is cleared: no state is better than an old one.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ class Flow:
 
     Args:
         window: The most publications in flight.
-        omissions: Told what is left out.
+        omissions: Reports messages that are left out.
 
     Attributes:
-        news: There is something to do for :meth:`run_on`.
+        news: Set when :meth:`run_on` has something to do.
         ended: No more deliveries will come.
         has_delivered: The broker has acknowledged a part of a delivery since this was last unset.
-        repairs: The lowest lane.
-        words: Which words may be said.
+        repairs: The lowest queue.
+        text: Which words may be said.
     """
 
     def __init__(self, window: int, omissions: Omissions) -> None:
@@ -77,10 +77,10 @@ class Flow:
         self.ended = asyncio.Event()
         self.has_delivered = False
         self.repairs = Repairs()
-        self.words = StatusMessages(omissions.tell_word)
+        self.status_messages = StatusMessages(omissions.report_status)
         self._omissions = omissions
         self._window = window
-        self._words: deque[Sending] = deque()
+        self._statuses: deque[Sending] = deque()
         self._suspects: deque[Sending] = deque()
         self._accused: deque[Sending] = deque()
         self._waiting: deque[Sending] = deque()
@@ -90,18 +90,18 @@ class Flow:
         self._is_alone = False
         self._sent = 0
         self._delivered = 0
-        """The number of the last that was sent of the deliveries that the broker has taken on this connection."""
+        """The highest number of a delivery that the broker has taken on this connection."""
         self._answered: Publication | None = None
         """The first word that it has taken."""
         self._probe = 0
-        """The packet id of the last publication that was sent to hear whether the broker answers."""
-        self._calm = asyncio.Event()
+        """The packet id of the last publication that was sent to see whether the broker answers."""
+        self._clear = asyncio.Event()
         self._idle = asyncio.Event()
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is owed, and nothing will come."""
-        return self.ended.is_set() and not (self._words or self._in_flight or any(self._owed))
+        return self.ended.is_set() and not (self._statuses or self._in_flight or any(self._owed))
 
     @property
     def _owed(self) -> tuple[deque[Sending], ...]:
@@ -114,13 +114,13 @@ class Flow:
         stated: Place | None = None,
         outcome: Outcome = DELIVERED,
     ) -> None:
-        """Take a delivery, to be settled when all of it is acknowledged.
+        """Queue a delivery, which is settled when all its publications are acknowledged.
 
         Args:
-            settle: Called then.
-            publications: What is published, one or more.
-            stated: Whose state is among them.
-            outcome: What is known already of the rest of it.
+            settle: Called with its outcome.
+            publications: One or more.
+            stated: The record whose state is among them.
+            outcome: The outcome of the parts that are not published.
         """
         parcel = Parcel(len(publications), settle, outcome)
         for publication in publications:
@@ -129,20 +129,22 @@ class Flow:
             self.repairs.overtake(stated)
         self.news.set()
 
-    def tell(self, word: Publication | None, note: Callable[[Outcome], None] = lambda _: None) -> None:
-        """Publish something about ourselves before all else, on this connection only."""
-        if word is None:
+    def publish_status(self, message: Publication | None, note: Callable[[Outcome], None] = lambda _: None) -> None:
+        """Publish a message about ourselves before all else, on this connection only."""
+        if message is None:
             return
-        if objection := self.words.objection(word):
-            note(Outcome(OutcomeKind.REFUSED, objection))
+        if obstacle := self.status_messages.find_obstacle(message):
+            note(Outcome(OutcomeKind.REFUSED, obstacle))
             return
-        self._words.append(Sending(word, StatusMessage(note), is_suspect=self.words.is_suspect(word)))
+        self._statuses.append(
+            Sending(message, StatusMessage(note), is_suspect=self.status_messages.is_suspect(message))
+        )
         self.news.set()
 
-    async def say(self, word: Publication) -> Outcome:
-        """Publish something about ourselves; return what came of it, unless the connection is lost."""
+    async def publish_and_wait(self, message: Publication) -> Outcome:
+        """Publish a message about ourselves; return its outcome, or never if the connection is lost."""
         heard: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self.tell(word, lambda outcome: None if heard.done() else heard.set_result(outcome))
+        self.publish_status(message, lambda outcome: None if heard.done() else heard.set_result(outcome))
         return await heard
 
     def end(self) -> None:
@@ -150,13 +152,13 @@ class Flow:
         self.ended.set()
         self.news.set()
 
-    async def calm(self) -> None:
-        """Wait until what the connection begins with is sent, and nobody is under suspicion."""
-        while self._words or self._suspects or self._accused or self._is_alone:
-            self._calm.clear()
-            await self._calm.wait()
+    async def wait_until_clear(self) -> None:
+        """Wait until the first messages of the connection are sent, and no delivery is a suspect."""
+        while self._statuses or self._suspects or self._accused or self._is_alone:
+            self._clear.clear()
+            await self._clear.wait()
 
-    async def lull(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until no delivery waits or is in flight, but not for long."""
         with anyio.move_on_after(_LULL_LIMIT.total_seconds()):
             while self._is_busy or self._waiting:
@@ -185,7 +187,7 @@ class Flow:
             proven.cancel()
 
     async def _drain(self, connection: Connection) -> None:
-        """Wait for what is being acknowledged; the rest goes out again on the next connection."""
+        """Wait for acknowledgements for a moment; the rest goes out again on the next connection."""
         with anyio.move_on_after(_DRAIN_LIMIT.total_seconds()):
             while self._in_flight and not connection.lost:
                 await self.news.wait()
@@ -196,21 +198,21 @@ class Flow:
         for ack in connection.take_acks():
             self._acknowledge(ack)
 
-    def recall(self, connection: Connection, *, is_up: bool) -> bool:
-        """Let what was in flight on a connection that is gone wait for the next, and say who may be to blame.
+    def requeue(self, connection: Connection, *, is_up: bool) -> bool:
+        """Queue the publications in flight on a lost connection for the next, and find suspects among them.
 
         Args:
             connection: The connection.
-            is_up: Somebody still listens where the broker is.
+            is_up: The broker can still be reached.
 
         Returns:
-            Whether the broker was asked for anything that it had not answered.
+            Whether the broker owed us an answer.
         """
         self._take_acks(connection)
         flights = list(self._in_flight.items())
         self._in_flight.clear()
         self._is_alone = False
-        self._words.clear()
+        self._statuses.clear()
         self._repairing.clear()
         is_dropped = connection.ending is Ending.DROPPED
         culprit: Sending | None = None
@@ -223,7 +225,7 @@ class Flow:
             culprit = flights[0][1]
         for _, sending in flights:
             if is_dropped and isinstance(sending.owner, StatusMessage):
-                self.words.note_drop(sending.publication, is_culprit=is_up and sending is culprit)
+                self.status_messages.note_drop(sending.publication, is_culprit=is_up and sending is culprit)
         silent = _UNANSWERED
         silent = replace(silent, is_own=self._delivered > 0, retry_after=None if connection.has_answered else _AGAIN)
         for packet_id, sending in reversed(flights):
@@ -259,7 +261,7 @@ class Flow:
         lane.appendleft(sending)
 
     def abandon(self, problem: str) -> None:
-        """Settle all that waits: nobody was there to judge it."""
+        """Settle all deliveries as unreachable."""
         for owner in dict.fromkeys(sending.owner for lane in self._owed for sending in lane):
             assert isinstance(owner, Parcel)
             owner.settle(Outcome(OutcomeKind.UNREACHABLE, problem))
@@ -273,8 +275,8 @@ class Flow:
         while len(self._in_flight) < most and not connection.lost and (lane := self._find_lane(connection, most)):
             sending = lane[0]
             publication: Publication | None = sending.publication
-            if objection := connection.objection(sending.publication):
-                publication = self._find_substitute(sending, connection, objection)
+            if obstacle := connection.find_obstacle(sending.publication):
+                publication = self._find_substitute(sending, connection, obstacle)
             if publication is None:
                 lane.popleft()
             elif (packet_id := connection.publish(publication)) is not None:
@@ -282,36 +284,36 @@ class Flow:
                 sending.number = self._sent
                 self._in_flight[packet_id] = lane.popleft()
                 self._is_alone = sending.is_suspect or (lane is self._repairing and self.repairs.must_be_alone)
-        self._calm.set()
+        self._clear.set()
         if not (self._is_busy or self._waiting):
             self._idle.set()
 
     def _send_probe(self, connection: Connection) -> None:
-        """Publish something that the broker has acknowledged before, to hear whether it acknowledges anything now."""
+        """Publish a message that the broker has acknowledged before, to see whether it acknowledges anything now."""
         if self._answered is not None and (packet_id := connection.publish(self._answered)) is not None:
             self._in_flight[packet_id] = Sending(self._answered, StatusMessage(lambda _: None))
             self._probe = packet_id
 
-    def _find_substitute(self, sending: Sending, connection: Connection, objection: str) -> Publication | None:
-        """Return what to send instead of what the broker does not take; None where that is nothing: it is settled."""
+    def _find_substitute(self, sending: Sending, connection: Connection, obstacle: str) -> Publication | None:
+        """Return the substitute of a publication that the broker does not take; None: it is settled without one."""
         given = sending.publication
         if not given.retain or isinstance(sending.owner, StatusMessage):
-            sending.owner.note(Outcome(OutcomeKind.UNFIT, objection))
+            sending.owner.note(Outcome(OutcomeKind.UNFIT, obstacle))
             return None
-        if connection.retains:  # else it was told when the connection was made
-            self._omissions.tell_state(given.topic, objection)
+        if connection.retains:  # else that was reported when the connection was made
+            self._omissions.report_state(given.topic, obstacle)
         cleared = replace(given, payload=b"", content_type="")
-        if not connection.objection(cleared):
+        if not connection.find_obstacle(cleared):
             return cleared
         sending.owner.note(DELIVERED)
         return None
 
     def _find_lane(self, connection: Connection, most: int) -> deque[Sending] | None:
-        """Return where the next comes from; None or an empty lane when nothing may be sent now."""
+        """Return the queue of the next publication; None or an empty queue when nothing may be sent now."""
         if self._is_alone and self._in_flight:
             return None
-        if self._words:
-            return None if self._words[0].is_suspect and self._in_flight else self._words
+        if self._statuses:
+            return None if self._statuses[0].is_suspect and self._in_flight else self._statuses
         if tried := self._suspects or (self._accused and connection.age >= _PROVEN and self._accused):
             return None if self._in_flight else tried
         return self._waiting or self._find_doubted(most) or self._find_repair(most)
@@ -328,7 +330,7 @@ class Flow:
         return self._repairing
 
     def _most_repairs(self, most: int) -> int:
-        """Return how many repairs may be in flight: half the window, a single one beside anything else."""
+        """Return how many repairs may be in flight: half the window, but only one beside other publications."""
         if self.repairs.must_be_alone:
             return 0 if self._in_flight else 1
         return 1 if self._is_busy else max(1, most // 2)
@@ -346,14 +348,14 @@ class Flow:
             if outcome is DELIVERED:
                 self._delivered = max(self._delivered, sending.number)
         elif isinstance(sending.owner, StatusMessage):
-            self.words.acquit(sending.publication)
+            self.status_messages.acquit(sending.publication)
             if self._answered is None and outcome is DELIVERED:
                 self._answered = sending.publication
         sending.owner.note(outcome)
 
     def _note_silence(self, sending: Sending) -> None:
-        """Remember what the broker is silent about of what is no delivery."""
+        """Note a status or a repair that the broker does not acknowledge."""
         if isinstance(sending.owner, StatusMessage):
-            self.words.note_silence(sending.publication)
+            self.status_messages.note_silence(sending.publication)
         elif sending.owner is self.repairs:
             self.repairs.leave_out(sending.publication.topic)

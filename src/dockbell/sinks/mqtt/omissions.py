@@ -1,4 +1,4 @@
-"""What is not published because the broker does not take it, told without filling the log."""
+"""Reports messages that the broker does not take, without filling the log."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final
 from dockbell.telemetry import SinkOmits, Telemetry
 
 _EACH: Final = 16
-"""So many topics are told one by one; after that each time their number has doubled."""
+"""So many topics are reported one by one; after that, one each time their number has doubled."""
 _MOST: Final = 1 << 14
-"""So many are remembered, and no more told."""
+"""The most topics that are remembered; further ones are not reported."""
 _SHOWN: Final = 200
 
 
 class Omissions:
-    """Tells each topic that is left out once.
+    """Reports each topic that is left out, once.
 
     Args:
         name: The sink's.
-        telemetry: Told.
-        keys: Which key of the settings chose a topic of ours.
+        telemetry: Where to.
+        keys: The key of the settings for each of our own topics.
     """
 
     def __init__(self, name: str, telemetry: Telemetry, keys: Mapping[str, str]) -> None:
@@ -29,20 +29,20 @@ class Omissions:
         self._keys = keys
         self._states: set[str] = set()
 
-    def tell_word(self, topic: str, reason: str) -> None:
-        """Tell that something about ourselves is left out, and what to do."""
-        self._tell(topic, f'{reason}; allow it at the broker, or set {self._keys[topic]} = ""')
+    def report_status(self, topic: str, reason: str) -> None:
+        """Report that a message about ourselves is left out, and how to fix it."""
+        self._report(topic, f'{reason}; allow it at the broker, or set {self._keys[topic]} = ""')
 
-    def tell_state(self, topic: str, reason: str) -> None:
-        """Tell that nothing is retained of a record, the first time."""
+    def report_state(self, topic: str, reason: str) -> None:
+        """Report, the first time, that the state of a record is not retained."""
         if topic in self._states or len(self._states) >= _MOST:
             return
         self._states.add(topic)
         count = len(self._states)
         if count <= _EACH:
-            self._tell(topic, reason)
+            self._report(topic, reason)
         elif count.bit_count() == 1:
-            self._tell(topic, f"{reason}, as {count - 1} others")
+            self._report(topic, f"{reason}, as {count - 1} others")
 
-    def _tell(self, topic: str, reason: str) -> None:
+    def _report(self, topic: str, reason: str) -> None:
         self._telemetry.emit(SinkOmits(self._name, topic[:_SHOWN], reason))

@@ -1,4 +1,4 @@
-"""Which version of MQTT to speak: 5, and 3.1.1 with a broker that does not know it."""
+"""Which version of MQTT to speak: 5, or 3.1.1 with a broker that does not support it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from dockbell.sinks.mqtt.connecting import Login, connect
 from dockbell.sinks.mqtt.connection import Connection
 
 _LOOK_AGAIN: Final = timedelta(hours=1)
-"""How long a broker is taken for one of 3.1.1: it may be renewed one day."""
+"""How long a broker is taken for one of 3.1.1: it may be upgraded."""
 _CLOSINGS_MOST: Final = 5
-"""How often in a row one that has spoken 5 may not greet us in it: it may be ill, or busy."""
+"""How often in a row a broker that has spoken 5 may not answer in it: it may be ill, or busy."""
 
 _clock: Final = anyio.current_time
 
 
 class Negotiation:
-    """Dials in the version that a broker speaks, and remembers which that is."""
+    """Connects in the version that the broker speaks, and remembers it."""
 
     def __init__(self, wanted: Literal["auto", "5", "3.1.1"]) -> None:
         self._wanted = None if wanted == "auto" else Protocol(wanted)
@@ -35,7 +35,7 @@ class Negotiation:
         """Connect as :func:`dockbell.sinks.mqtt.connecting.connect` does, whatever version the login names.
 
         Raises:
-            SinkUnavailable, SinkRejected: See there.
+            SinkUnavailable, SinkRejected: As that does.
         """
         if self._wanted is not None:
             return await connect(replace(login, protocol=self._wanted), wake)
@@ -64,26 +64,26 @@ class Negotiation:
         """Connect in 3.1.1, once it is clear that the broker does not speak 5."""
         connection = await _connect_3(login, wake, refusal)
         if _is_doubtful(refusal):
-            # It may have hung or been about to stop, and this connection would last for weeks without reason codes.
+            # It may have hung or been stopping, and this connection would last for weeks without reason codes.
             connection.disconnect()
             try:
                 return await self._connect_5(login, wake)
             except (VersionRefused, VersionUnclear) as second:
                 refusal = second
             connection = await _connect_3(login, wake, refusal)
-        # One that closes the connection without a word is asked for 5 every time.
+        # A broker that closes the connection without an answer is tried with 5 every time.
         if not (isinstance(refusal, VersionUnclear) and refusal.is_closed):
             self._old_until = _clock() + _LOOK_AGAIN.total_seconds()
         return connection
 
 
 def _is_doubtful(refusal: VersionRefused | VersionUnclear) -> bool:
-    """Return whether a refusal of 5 may have nothing to do with it."""
+    """Return whether the refusal may have another reason than the version."""
     return isinstance(refusal, VersionUnclear) and not refusal.is_answered
 
 
 async def _connect_3(login: Login, wake: Callable[[], None], refusal: SinkError) -> Connection:
-    """Connect in 3.1.1; where that is no better, the refusal of 5 says more."""
+    """Connect in 3.1.1; where that fails too, raise the refusal of 5, which says more."""
     try:
         return await connect(replace(login, protocol=Protocol.V3), wake)
     except VersionRefused:

@@ -11,13 +11,13 @@ from dockbell.sinks.mqtt.connection import Ending
 
 _BACKOFF_FIRST: Final = timedelta(seconds=1)
 _BACKOFF_MOST: Final = timedelta(seconds=15)
-# Two clients with one id throw each other out: whoever is thrown out leaves the broker to the other for a long while.
+# Two clients with one id throw each other out: the one thrown out leaves the broker to the other for a long while.
 _TAKEOVER_FIRST: Final = timedelta(minutes=1)
 _TAKEOVER_MOST: Final = timedelta(hours=1)
 _TAKEOVER_OVER: Final = timedelta(minutes=10)
-"""A connection that lasted so long and delivered something shows that the other client is gone."""
-# MQTT 3.1.1 has no word for it, and Mosquitto says none before 2.0.15: connections that are closed one after the other,
-# each soon after it was made and with nothing to blame it on.
+"""A connection that lasted so long and had a delivery acknowledged shows that the other client is gone."""
+# MQTT 3.1.1 has no reason code for a takeover, and Mosquitto sends none before 2.0.15. Then the sign of it is several
+# connections in a row that are closed soon, with no publication to blame.
 _BRIEF: Final = timedelta(seconds=5)
 _BRIEF_MOST: Final = 3
 
@@ -43,7 +43,7 @@ class End:
 
 @dataclass(slots=True)
 class ReconnectBackoff:
-    """What the waits depend on.
+    """Counts failures, and returns how long to wait before the next connection.
 
     Attributes:
         failures: How many connections in a row have ended without a delivery.
@@ -57,7 +57,7 @@ class ReconnectBackoff:
     _brief: int = 0
 
     def pause(self, end: End, jitter: float) -> timedelta:
-        """Return how long to wait before dialling again; ``jitter`` is a random number from 0 to 1."""
+        """Return how long to wait before connecting again; ``jitter`` is a random number from 0 to 1."""
         self.failures = 1 if end.delivered else self.failures + 1
         if end.delivered and end.lasted >= _TAKEOVER_OVER:
             self.takeovers = 0

@@ -1,4 +1,4 @@
-"""States that wait to be published again: the lane below all live traffic."""
+"""States that wait to be published again, after all live deliveries."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _BLAME_MOST: Final = 2
 
 
 class Repairs:
-    """States that wait to be published again, each unless its record is delivered meanwhile.
+    """States to publish again; a delivery of the same record meanwhile replaces its repair.
 
     Attributes:
-        in_flight: How many are on their way.
-        refused: How many the broker will not have.
-        has_failed: One of them may succeed on another connection, or in another life of this process.
-        must_be_alone: One of them may be why a connection was dropped: they go out one at a time, nothing beside them.
+        in_flight: How many are in flight.
+        refused: How many the broker has refused.
+        has_failed: One has failed, and may succeed on another connection or after a restart.
+        must_be_alone: One of them may be why a connection was dropped: each is sent with nothing else in flight.
     """
 
     def __init__(self) -> None:
@@ -35,25 +35,25 @@ class Repairs:
         self._done = asyncio.Event()
 
     def watch(self) -> None:
-        """Remember from here on whose states are delivered: more are being read, for :meth:`offer`."""
+        """Remember the records that are delivered from now on, until the states are read for :meth:`offer`."""
         self._overtaken = set()
 
     def overtake(self, place: Place) -> None:
-        """Note that a delivery with the state of this record was handed over."""
+        """Note that a delivery with the state of this record was queued."""
         if not self._waiting and self._overtaken is None:
-            return  # most of the time nothing is to be repaired: to hash the place would cost more
+            return  # mostly there is nothing to repair, and hashing the place would cost more
         if self._overtaken is not None:
             self._overtaken.add(place)
         if self._waiting.pop(place, None) is not None:
             self._look_whether_done()
 
     async def offer(self, states: Mapping[Place, Publication], wake: Callable[[], None]) -> int:
-        """Publish states that were read since :meth:`watch`, and wait until all are settled; return how many they are.
+        """Publish states that were read since :meth:`watch`, and wait until all are settled; return their number.
 
-        No older state overwrites a newer one. A delivery that was handed over before these were read has a state as
-        old or older, and goes out before them, as all deliveries do. One that was handed over while they were read, or
-        waits with them, may have a newer one: it is published alone. Whatever is sent on one connection stays in order,
-        and nothing here outlives its connection.
+        No older state overwrites a newer one. A delivery that was queued before these were read has a state as old or
+        older, and goes out before them, as all deliveries do. A delivery that is queued while they are read, or while
+        they wait, may have a newer one, and replaces the repair. Publications on one connection stay in order, and no
+        repair outlives its connection.
         """
         overtaken, self._overtaken = self._overtaken or set(), None
         self._waiting = {
@@ -69,7 +69,7 @@ class Repairs:
         return offered
 
     def take(self) -> Publication | None:
-        """Return the next to be sent, in flight from now on; None where none waits."""
+        """Return the next state to publish, which counts as in flight; None where none waits."""
         place = next(iter(self._waiting), None)
         if place is None:
             return None
@@ -77,17 +77,17 @@ class Repairs:
         return self._waiting.pop(place)
 
     def note(self, outcome: Outcome) -> None:
-        """Note what came of one that was in flight."""
+        """Note the outcome of one that was in flight."""
         self.in_flight -= 1
         self.has_failed |= outcome.kind is OutcomeKind.FAILED
         self.refused += outcome.kind is OutcomeKind.REFUSED
         self._look_whether_done()
 
     def interrupt(self, *, suspected: bool = False, culprit: str = "") -> None:
-        """Forget all: the connection is gone, and the next begins anew.
+        """Forget all: the connection is lost, and the next begins anew.
 
         Args:
-            suspected: One of those in flight may be why.
+            suspected: One of those in flight may be the reason.
             culprit: The topic of the one that was in flight alone when the broker closed the connection.
         """
         if culprit:
@@ -98,11 +98,11 @@ class Repairs:
         self._overtaken = None
 
     def leave_out(self, topic: str) -> None:
-        """Note that the broker is silent about a state: it is not offered any more."""
+        """Note that the broker does not acknowledge a state: it is not published again."""
         self._blame[topic] = _BLAME_MOST
 
     def reset(self) -> None:
-        """Begin to count what comes of them."""
+        """Begin to count the outcomes anew."""
         self.refused = sum(count >= _BLAME_MOST for count in self._blame.values())
         self.has_failed = self.refused > 0
 

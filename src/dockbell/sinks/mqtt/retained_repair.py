@@ -1,9 +1,10 @@
 """Keeps the retained state at a broker equal to the stored records, also when the broker has lost some of it.
 
-A retained *sentinel* says how far the states at the broker go. Whatever a broker forgets when it is killed, it forgets
-the sentinel written after it too: an old one, or none, on connect tells what to publish again. It says besides where
-the states are, and from which life of the store. What may be left there of records that nobody knows any more is
-cleared a while later, until when the sentinel says so. Without one nothing is cleared: nobody knows whose it is.
+A retained *sentinel* holds the mark up to which the broker has the states. A broker that is killed and forgets states
+forgets the sentinel that was written after them too. So the sentinel that is read on connect, an old one or none, tells
+which states to publish again. It also holds the topics of the states and the epoch of the store. States that may be
+left over under other topics, or from another epoch, are cleared a while later; until then the sentinel lists them.
+Without a sentinel nothing is cleared, since retained messages there may be another client's.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from dockbell.telemetry import StateRepaired, Telemetry
 _WRITE_EVERY: Final = timedelta(seconds=10)
 _ECHO_LIMIT: Final = timedelta(seconds=10)
 _LATE: Final = timedelta(seconds=0.5)
-"""How much later than the echo of our own words a cluster of brokers may deliver what it retains."""
+"""How much later than the echo of our own message a cluster of brokers may deliver retained messages."""
 _SWEEP_AFTER: Final = timedelta(minutes=5)
-"""How long a connection lasts before anything is cleared: whoever takes over what was ours says so meanwhile."""
+"""How long a connection lasts before states are cleared: another client that has taken them over can claim them."""
 _SWEEP_AGAIN: Final = timedelta(minutes=10)
 _OWED_MOST: Final = 1000
 _DROPS_MOST: Final = 2
@@ -50,10 +51,10 @@ class RetainedRepair:
         claims: A filter for the sentinels of all clients.
         client_id: Our own.
         template: Of the states' topics.
-        form: What the states' contents depend on: with another one no state is as it should be.
+        form: The settings that shape the states' contents: with others, all states are published again.
         render: Makes the publication of a record's state; ValueError where there can be none.
         name: The sink's.
-        telemetry: Told what an operator may want to know.
+        telemetry: Where repairs are reported.
     """
 
     def __init__(
@@ -84,15 +85,15 @@ class RetainedRepair:
         self._asks_for = ""
         self._is_blind = False
         self._obstacle = ""
-        """Why the sentinel cannot be read."""
+        """The reason why the sentinel cannot be read."""
         self._known = ""
         """The mark up to which the broker has the states; empty where that is unknown."""
         self._remembered = ""
-        """The mark that this process has come to with a broker whose sentinel it cannot read."""
+        """The mark up to which this process has published to a broker whose sentinel it cannot read."""
         self._there = Sentinel("", "")
-        """What the broker retains."""
+        """The sentinel that the broker has."""
         self._may_write = False
-        """Unset while it must stay as it is: states that another one would vouch for are missing."""
+        """False while the sentinel must stay as it is, because states before its new mark are missing."""
         self._owed: dict[Tree, None] = {}
         """The trees that are to be cleared."""
         self._sweeps_at = inf
@@ -102,12 +103,12 @@ class RetainedRepair:
         """Nothing more can be done on this connection, nor on those that renew it."""
 
     async def run(self, connection: Connection, flow: Flow, *, is_renewed: bool = False) -> None:
-        """Repair what the broker lacks, then keep the sentinel, for as long as the connection lasts.
+        """Publish the states that the broker lacks, then keep the sentinel, for as long as the connection lasts.
 
         Args:
             connection: The connection.
-            flow: What publishes on it.
-            is_renewed: It replaces one that we have ended ourselves: nothing was forgotten meanwhile.
+            flow: Publishes on it.
+            is_renewed: It replaces one that we have ended ourselves: the broker has forgotten nothing meanwhile.
         """
         if is_renewed and self._has_ended:
             return
@@ -116,17 +117,17 @@ class RetainedRepair:
             self._repaired = None
             self._may_write = self._has_ended = False
         try:
-            await flow.calm()
+            await flow.wait_until_clear()
             if not is_resumed:
                 await self._begin(connection, flow)
             await self._keep(connection, flow)
-        except Exception as error:  # noqa: BLE001  # deliveries go on; the old sentinel tells the next connection
+        except Exception as error:  # noqa: BLE001  # deliveries go on; the next connection reads the old sentinel
             self._may_write = False
             self._telemetry.emit_failure(f"sink {self._name}: state", error)
         self._has_ended = True
 
     async def write(self) -> Publication | None:
-        """Return the sentinel as it should be at the end; None where it is so, or must stay as it is."""
+        """Return the final sentinel; None where the broker has it, or must keep the old one."""
         if not self._may_write:
             return None
         mark, must_read = await self._retained_state.mark(self._there.mark)
@@ -134,25 +135,25 @@ class RetainedRepair:
         return None if must_read or sentinel == self._there else self._publication(sentinel)
 
     async def _begin(self, connection: Connection, flow: Flow) -> None:
-        """Learn from the sentinel how far the states at the broker go, and which of them may be nobody's."""
+        """Read from the sentinel up to which mark the broker has the states, and which of them may be left over."""
         sentinel = await self._read_sentinel(connection, flow)
         self._is_blind = sentinel is None
         self._known, self._owed = "", {}
         if sentinel is None:
             self._known = self._remembered
-        elif sentinel.client_id in (self._client_id, ""):  # an older version did not say whose it was
+        elif sentinel.client_id in (self._client_id, ""):  # an older version wrote no client id
             if sentinel.label == self._label:
                 self._known = sentinel.mark
             self._owed = dict.fromkeys(sentinel.owed)
             await self._note_strays(sentinel)
         self._there = sentinel or Sentinel("", "")
-        self._put_off(_SWEEP_AFTER)
+        self._sweep_in(_SWEEP_AFTER)
 
     async def _note_strays(self, sentinel: Sentinel) -> None:
-        """Note the trees of a sentinel where states may be that no record is published to any more."""
+        """Note the trees of a sentinel to which no record is published any more."""
         feeds = await self._retained_state.feeds()
         trees = sentinel.trees
-        if not sentinel.client_id:  # of an older version: its label tells whether its topics were those of today
+        if not sentinel.client_id:  # of an older version: the topics are those of today if the label is
             trees = tuple(Tree(self._template, tree.feed) for tree in trees if sentinel.label == self._label)
         for tree in trees:
             is_ours = (
@@ -160,19 +161,19 @@ class RetainedRepair:
             )
             if not is_ours and tree not in self._owed and len(self._owed) < _OWED_MOST:
                 self._owed[tree] = None
-                self._put_off(_SWEEP_AFTER)
+                self._sweep_in(_SWEEP_AFTER)
 
     async def _keep(self, connection: Connection, flow: Flow) -> None:
-        """Publish what the broker lacks, and again when states come without events; clear what is owed."""
+        """Publish states that the broker lacks or that change without events; clear the trees that are owed."""
         while True:
-            # Taken before the states are read: whatever happens meanwhile is behind it, and is read the next time.
+            # Taken before the states are read: later changes come after the mark, and are read the next time.
             mark, must_read = await self._retained_state.mark(self._known)
             if must_read or self._repaired is None:
                 count = await self._publish_since(self._known, flow)
                 is_blind = self._is_blind and self._repaired is None and not self._known
-                self._tell_repaired(count, flow.repairs.refused, is_blind=is_blind)
+                self._report_repaired(count, flow.repairs.refused, is_blind=is_blind)
                 if flow.repairs.has_failed:
-                    # The old sentinel tells the next connection.
+                    # The next connection reads the old sentinel.
                     self._may_write, self._has_ended = False, True
                     await self._sweep_often(connection, flow)
                     return
@@ -191,9 +192,11 @@ class RetainedRepair:
             await self._note_strays(self._there)  # feeds may have left the configuration
         sentinel = await self._make_sentinel(mark)
         if sentinel != self._there:
-            outcome = await flow.say(self._publication(sentinel))
+            outcome = await flow.publish_and_wait(self._publication(sentinel))
             if outcome.kind is not OutcomeKind.DELIVERED:
-                self._tell(f"{self._topic}: {outcome.reason}; what the broker forgets is published again at each start")
+                self._report(
+                    f"{self._topic}: {outcome.reason}; what the broker forgets is published again at each start"
+                )
                 self._may_write = False
                 return False
         self._there, self._may_write = sentinel, True
@@ -209,9 +212,9 @@ class RetainedRepair:
         if self._drops[self._asks_for] < _DROPS_MOST:
             for tree in await self._sweeper.sweep(tuple(self._owed), connection, flow):
                 del self._owed[tree]
-        self._put_off(_SWEEP_AGAIN)
+        self._sweep_in(_SWEEP_AGAIN)
 
-    def _put_off(self, pause: timedelta) -> None:
+    def _sweep_in(self, pause: timedelta) -> None:
         self._sweeps_at = anyio.current_time() + pause.total_seconds()
 
     async def _make_sentinel(self, mark: str) -> Sentinel:
@@ -221,25 +224,25 @@ class RetainedRepair:
     def _publication(self, sentinel: Sentinel) -> Publication:
         return Publication(self._topic, sentinel.dump(), retain=True)
 
-    def _tell_repaired(self, count: int, refused: int, *, is_blind: bool) -> None:
-        words = f"all {count} states are published again at each start: cannot read {self._topic}, {self._obstacle}"
+    def _report_repaired(self, count: int, refused: int, *, is_blind: bool) -> None:
+        text = f"all {count} states are published again at each start: cannot read {self._topic}, {self._obstacle}"
         if not is_blind:
-            words = f"{count} states were not as stored and are published again"
+            text = f"{count} states were not as stored and are published again"
         if is_blind or count:
-            self._tell(words + (f"; {refused} of them refused" if refused else ""))
+            self._report(text + (f"; {refused} of them refused" if refused else ""))
 
     def note_end(self, connection: Connection) -> None:
-        """Note how a connection ended: there are brokers that close it on a subscription that they refuse."""
+        """Note how a connection ended: some brokers close it instead of refusing a subscription."""
         self._drops[self._asks_for] += connection.is_subscribing and connection.ending is Ending.DROPPED
 
-    def _tell(self, words: str) -> None:
-        self._telemetry.emit(StateRepaired(self._name, words))
+    def _report(self, text: str) -> None:
+        self._telemetry.emit(StateRepaired(self._name, text))
 
     async def _read_sentinel(self, connection: Connection, flow: Flow) -> Sentinel | None:
-        """Return what the broker retains, one without a mark where it is nothing; None where it lets us read nothing.
+        """Return the sentinel that the broker has, one without a mark where there is none; None where it is unreadable.
 
-        What the broker retains comes before whatever is published after the subscription: our own words come back to
-        tell that nothing more will come. Should that ever be wrong, all is published again in vain.
+        The broker delivers a retained message before those published after the subscription, so the echo of our own
+        message shows that none will come. If a broker ever does otherwise, all states are published again in vain.
         """
         self._asks_for = "sentinel"
         if self._drops[self._asks_for] >= _DROPS_MOST:
@@ -248,7 +251,7 @@ class RetainedRepair:
         nonce, found, echoed = secrets.token_hex(8).encode(), asyncio.Event(), asyncio.Event()
         retained: list[bytes] = []
 
-        def hear(_: str, payload: bytes, is_retained: bool) -> None:
+        def on_message(_: str, payload: bytes, is_retained: bool) -> None:
             if is_retained:
                 retained.append(payload)
                 found.set()
@@ -257,10 +260,10 @@ class RetainedRepair:
 
         self._obstacle = "the broker does not answer the subscription"
         with anyio.move_on_after(_ECHO_LIMIT.total_seconds()):
-            self._obstacle = await connection.subscribe(self._topic, hear)
+            self._obstacle = await connection.subscribe(self._topic, on_message)
             if not self._obstacle:
                 del self._drops[self._asks_for]
-                self._obstacle = (await flow.say(Publication(self._topic, nonce))).reason
+                self._obstacle = (await flow.publish_and_wait(Publication(self._topic, nonce))).reason
             if not self._obstacle:
                 await echoed.wait()
         with anyio.move_on_after(_LATE.total_seconds() if echoed.is_set() else 0):
@@ -274,13 +277,13 @@ class RetainedRepair:
         return Sentinel.load(retained[-1] if retained else b"")
 
     async def _publish_since(self, mark: str, flow: Flow) -> int:
-        """Publish what has changed since a mark; return how many states that were."""
+        """Publish the states that have changed since a mark; return their number."""
         repairs, count = flow.repairs, 0
         repairs.reset()
         portions = self._retained_state.read_since(mark)
         try:
             while True:
-                await flow.lull()  # what is delivered has its own state with it, and most of it need not be read
+                await flow.wait_until_idle()  # a delivery brings its own state, which need not be read
                 repairs.watch()
                 portion = await anext(portions, None)
                 if portion is None:

@@ -1,7 +1,7 @@
-"""The sentinel: what a client has retained at a broker, and how far it goes.
+"""The sentinel: a retained message about the states that a client has retained at a broker.
 
 ``<label> {"client": …, "epoch": …, "topic": …, "feeds": […], "owed": […]} <mark>`` as text. Older versions wrote
-``<label> <mark>``, and read of this one that they know nothing.
+``<label> <mark>``, and take this one for an unknown mark.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Tree:
     """Where the states of the records of one feed are retained.
 
     Attributes:
-        template: Of their topics; empty where an older version did not say.
+        template: Of their topics; empty where an older version wrote none.
         feed: The feed.
     """
 
@@ -39,7 +39,7 @@ class Tree:
         return "/".join("+" if "{key}" in level else level for level in self._path.split("/"))
 
     def find_key(self, topic: str) -> str:
-        """Return the key string that a topic tells of; empty where it is none of this tree."""
+        """Return the key string in a topic; empty where the topic is not of this tree."""
         found = self._pattern.fullmatch(topic)
         return found["key"] if found else ""
 
@@ -55,15 +55,15 @@ class Tree:
 
 @dataclass(frozen=True)
 class Sentinel:
-    """What is retained beside the states.
+    """The content of the sentinel.
 
     Attributes:
-        label: What the states' topics and contents depend on: with another one no state is as it should be.
-        mark: How far they go, as the store says it; empty where that cannot be said.
-        client_id: Whose they are.
-        epoch: The life of the store that they were published from.
-        trees: Where they are.
-        owed: Where older ones are that nobody has cleared yet.
+        label: A hash of the settings that shape topics and contents: with others, all states are published again.
+        mark: Up to which point of the store the states are published; empty where that is unknown.
+        client_id: The client that publishes them.
+        epoch: Of the store that they were published from.
+        trees: The topics of the states.
+        owed: The topics of older states that are not cleared yet.
     """
 
     label: str
@@ -74,7 +74,7 @@ class Sentinel:
     owed: tuple[Tree, ...] = ()
 
     def dump(self) -> bytes:
-        """Return it as it is retained."""
+        """Return the payload."""
         head = {
             "client": self.client_id,
             "epoch": self.epoch,
@@ -86,7 +86,7 @@ class Sentinel:
 
     @classmethod
     def load(cls, payload: bytes) -> Self:
-        """Read what is retained; whatever cannot be read is empty, since anybody may have written it."""
+        """Parse a retained message; unreadable parts are empty, since any client may have written it."""
         label, _, rest = payload.decode(errors="replace").partition(" ")
         try:
             head, end = json.JSONDecoder().raw_decode(rest)

@@ -16,7 +16,7 @@ from dockbell.net.network import split_url
 
 PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 OWN_FIELDS: Final = ("client_id",)
-"""What the templates of dockbell's own topics may name: no two clients of a broker have one client id."""
+"""The fields of the templates of dockbell's own topics; each client of a broker has its own client id."""
 
 
 def _check_url(url: str) -> str:

@@ -1,8 +1,8 @@
-"""Clears what a broker retains of records that are not stored any more, where nobody else could know of it.
+"""Clears retained states of records that are not stored any more, and for which no deletion event will come.
 
-That is the case after the store was lost or put back from a backup, after another ``state_topic``, and of a resource
-that is no longer configured. What is retained under the old tree is read, and what is not held is cleared; what another
-client says to be its own is left alone.
+There may be such states after the store was lost or restored from a backup, after a change of ``state_topic``, and of a
+resource that was removed from the configuration. The sweeper reads all that is retained under the old topics, and
+clears each state without a stored record. It leaves topics alone that another client claims.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from dockbell.sinks.mqtt.sentinel import Sentinel, Tree
 from dockbell.telemetry import StateRepaired, Telemetry
 
 _QUIET: Final = timedelta(seconds=2)
-"""A broker that has delivered nothing for so long has delivered what it retains."""
+"""A broker that has delivered nothing for so long has delivered all retained messages."""
 _LOOK_EVERY: Final = timedelta(seconds=0.05)
 _READ_LIMIT: Final = timedelta(minutes=5)
 _ROUNDS_MOST: Final = 1000
 _AT_ONCE: Final = 500
 _STRAYS_MOST: Final = 5000
-"""So many are cleared before more is read."""
+"""So many states are cleared before more are read."""
 _UNREAD_MOST: Final = 100_000
 _CLAIMS_MOST: Final = 1000
 _TRY_AGAIN: Final = timedelta(hours=1)
-"""How long a tree is left alone that cannot be read, or not whole."""
+"""How long a tree is left alone that cannot be read completely."""
 _NEARLY: Final = 0.99
-"""The share of the states that are held that must have been seen; some are not retained, being too large, say."""
+"""The share of the stored states that must be found; some are not retained, for example because of their size."""
 
 _STAYS: Final = "what else is retained of records that are gone stays there"
 
 
 @dataclass(slots=True)
 class _Round:
-    """What one reading of a tree has shown: what is to be cleared, and how many states are as they should be."""
+    """The result of reading a tree: the states to clear, and the number of those with a stored record."""
 
     strays: dict[Place, Publication]
     held: int = 0
@@ -55,11 +55,11 @@ class Sweeper:
 
     Args:
         retained_state: The stored records.
-        template: Of the topics of their states.
+        template: Of the topics of states.
         claims: A filter for the sentinels of every client.
         client_id: Our own.
         name: The sink's.
-        telemetry: Told what an operator may want to know.
+        telemetry: Where the results are reported.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class Sweeper:
         self._name = name
         self._telemetry = telemetry
         self._later: dict[Tree, float] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def sweep(self, trees: Collection[Tree], connection: Connection, flow: Flow) -> Collection[Tree]:
-        """Clear what is retained under these trees and not held; return those with which that is done."""
+        """Clear the states under these trees that have no stored record; return the trees that are done."""
         now = anyio.current_time()
         ready = [
             tree for tree in trees if now >= self._later.get(tree, now) and await self._count_held(tree) is not None
@@ -92,11 +92,11 @@ class Sweeper:
         others: list[Sentinel] = []
         done: list[Tree] = []
         if obstacle := await self._read_claims(connection, others):
-            self._tell_once(self._claims, f"cannot read {self._claims}, {obstacle}; {_STAYS}")
+            self._report_once(self._claims, f"cannot read {self._claims}, {obstacle}; {_STAYS}")
         else:
             for tree in ready:
                 if owner := _find_owner(tree, others):
-                    self._tell_once(owner, f'what is retained under {tree.filter} is left to client_id "{owner}"')
+                    self._report_once(owner, f'what is retained under {tree.filter} is left to client_id "{owner}"')
                     done.append(tree)
                 elif await self._clear(tree, connection, flow):
                     done.append(tree)
@@ -106,7 +106,7 @@ class Sweeper:
         return done
 
     async def _count_held(self, tree: Tree) -> int | None:
-        """Return how many states of ours must be there; None while nobody knows."""
+        """Return how many of our states must be there; None while that is unknown."""
         count = 0
         for current in await self._current():
             if current.filter == tree.filter:
@@ -120,56 +120,56 @@ class Sweeper:
         return [Tree(self._template, feed) for feed in await self._retained_state.feeds()]
 
     async def _read_claims(self, connection: Connection, others: list[Sentinel]) -> str:
-        def hear(_: str, payload: bytes) -> None:
+        def on_message(_: str, payload: bytes) -> None:
             if len(others) < _CLAIMS_MOST:
                 sentinel = Sentinel.load(payload)
                 if sentinel.client_id != self._client_id:
                     others.append(sentinel)
 
-        return await _listen(connection, self._claims, hear)
+        return await _listen(connection, self._claims, on_message)
 
     async def _clear(self, tree: Tree, connection: Connection, flow: Flow) -> bool:
         repairs, count, before = flow.repairs, 0, dict[Place, Publication]()
         for _ in range(_ROUNDS_MOST):
-            await flow.lull()
+            await flow.wait_until_idle()
             repairs.watch()
             repairs.reset()
             found, obstacle = await self._read(tree, connection)
             if obstacle:
-                self._tell_once(tree.filter, f"cannot read {tree.filter}, {obstacle}; {_STAYS}")
+                self._report_once(tree.filter, f"cannot read {tree.filter}, {obstacle}; {_STAYS}")
                 return False
             if not found.strays:
                 return await self._conclude(tree, found.held, count)
             if found.strays.keys() <= before.keys():
-                self._tell(f"the broker keeps {len(found.strays)} states under {tree.filter} that were cleared")
+                self._report(f"the broker keeps {len(found.strays)} states under {tree.filter} that were cleared")
                 return True
             before = found.strays
             count += await repairs.offer(found.strays, flow.news.set)
             if repairs.has_failed or repairs.refused:
                 refused = f"{repairs.refused} of them refused" if repairs.refused else "some of them later"
-                self._tell(f"{count} states of records that are gone are cleared under {tree.filter}; {refused}")
+                self._report(f"{count} states of records that are gone are cleared under {tree.filter}; {refused}")
                 return not repairs.has_failed
         return False
 
     async def _conclude(self, tree: Tree, seen: int, count: int) -> bool:
         if count:
-            self._tell(f"{count} states of records that are gone are cleared under {tree.filter}")
+            self._report(f"{count} states of records that are gone are cleared under {tree.filter}")
         elif not seen:
-            self._tell(f"nothing is retained under {tree.filter}, or the broker does not let us read it")
+            self._report(f"nothing is retained under {tree.filter}, or the broker does not let us read it")
         held = await self._count_held(tree)
         if held is not None and seen >= held * _NEARLY:
             return True
-        words = f"the broker delivers {seen} of {held} states under {tree.filter}; {_STAYS}: let it queue more messages"
-        self._tell_once(tree.filter, words)
+        text = f"the broker delivers {seen} of {held} states under {tree.filter}; {_STAYS}: let it queue more messages"
+        self._report_once(tree.filter, text)
         return False
 
     async def _read(self, tree: Tree, connection: Connection) -> tuple[_Round, str]:
-        """Read what is retained under a tree, or as much of it as may be cleared at once; or say why it cannot be."""
+        """Read a tree, or as much of it as may be cleared at once; return that, and why it cannot be read."""
         topics: deque[str] = deque()
         found = _Round({})
         current = await self._current()
 
-        def hear(topic: str, _: bytes) -> None:
+        def on_message(topic: str, _: bytes) -> None:
             if len(topics) < _UNREAD_MOST and tree.find_key(topic):
                 topics.append(topic)
 
@@ -179,10 +179,10 @@ class Sweeper:
                 await self._judge(tree, current, portion, found)
             return len(found.strays) < _STRAYS_MOST
 
-        return found, await _listen(connection, tree.filter, hear, judge)
+        return found, await _listen(connection, tree.filter, on_message, judge)
 
     async def _judge(self, tree: Tree, current: Sequence[Tree], topics: Sequence[str], found: _Round) -> None:
-        """Tell the topics of what is held, by the topics of today, from those that are to be cleared."""
+        """Sort topics: those of stored records, by the topics of today, and those to clear."""
         places: dict[str, list[Place]] = {}
         for topic in topics:
             places[topic] = [(each.feed, key) for each in current if (key := each.find_key(topic))]
@@ -194,17 +194,17 @@ class Sweeper:
                 place = each[0] if each else (tree.feed, tree.find_key(topic))
                 found.strays[place] = Publication(topic, b"", retain=True)
 
-    def _tell_once(self, subject: str, words: str) -> None:
-        if subject not in self._told:
-            self._told.add(subject)
-            self._tell(words)
+    def _report_once(self, subject: str, text: str) -> None:
+        if subject not in self._reported:
+            self._reported.add(subject)
+            self._report(text)
 
-    def _tell(self, words: str) -> None:
-        self._telemetry.emit(StateRepaired(self._name, words))
+    def _report(self, text: str) -> None:
+        self._telemetry.emit(StateRepaired(self._name, text))
 
 
 def _find_owner(tree: Tree, others: Collection[Sentinel]) -> str:
-    """Return which other client says that a tree is its own; an older version names feeds without their topics."""
+    """Return the other client that claims a tree, or empty; older versions claim feeds, not topics."""
     for other in others:
         for each in other.trees:
             if each.filter == tree.filter if each.template else each.feed == tree.feed:
@@ -215,16 +215,16 @@ def _find_owner(tree: Tree, others: Collection[Sentinel]) -> str:
 async def _listen(
     connection: Connection,
     topic_filter: str,
-    hear: Callable[[str, bytes], None],
+    on_message: Callable[[str, bytes], None],
     take: Callable[[], Awaitable[bool]] | None = None,
 ) -> str:
-    """Hear what is retained under a filter until no more comes; return why that cannot be, empty where it was.
+    """Read the retained messages under a filter until no more come; return why that fails, empty where it does not.
 
     Args:
         connection: The connection.
         topic_filter: The filter.
-        hear: Called with the topic and payload of each.
-        take: Called again and again meanwhile; false: that is enough.
+        on_message: Called with the topic and payload of each.
+        take: Called again and again meanwhile; returns False when it has enough.
     """
     heard_at = inf
 
@@ -232,7 +232,7 @@ async def _listen(
         nonlocal heard_at
         if is_retained and payload:
             heard_at = anyio.current_time()
-            hear(topic, payload)
+            on_message(topic, payload)
 
     obstacle = "the broker does not answer the subscription"
     with anyio.move_on_after(_READ_LIMIT.total_seconds()):

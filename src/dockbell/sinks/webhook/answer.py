@@ -1,4 +1,4 @@
-"""What an answer says of an attempt."""
+"""The outcome that an HTTP response means."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _ASK_TO_WAIT: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILA
 
 
 def judge(status: int, retry_after: str, dead_on: Container[int], now: datetime) -> Outcome:
-    """Return what an answer's status comes to.
+    """Return the outcome of an attempt.
 
     Args:
-        status: The status.
-        retry_after: The header of that name; empty where there is none.
-        dead_on: Statuses by which the receiver says that it will never take the event.
+        status: The status of the response.
+        retry_after: Its Retry-After header; empty where there is none.
+        dead_on: Statuses with which the receiver refuses an event for good.
         now: Our time.
     """
     if 200 <= status < 300:  # noqa: PLR2004  # the class of success, RFC 9110

@@ -1,4 +1,4 @@
-"""What is read from an operator's secrets: the keys that sign, and the headers of every request."""
+"""The values of the operator's secrets: the keys that sign, and the headers of every request."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _OWN: Final = frozenset(
     }
 )
 _OF_CONNECTION: Final = frozenset({"expect", "keep-alive", "proxy-connection", "te", "upgrade"})
-"""What would have a server wait, or speak something other than what follows."""
+"""Headers by which a server would wait, or change the protocol."""
 
 
 def reveal_keys(sink: str, secrets: Sequence[Secret]) -> list[bytes]:
-    """Return the bytes that sign, for each secret.
+    """Return the signing key of each secret.
 
     Raises:
         ConfigError: One cannot be looked up, or is no ``whsec_`` secret.

@@ -1,4 +1,4 @@
-"""Values that are made of files and variables, and made anew when these change, while the daemon runs."""
+"""Values read from files and variables, and read again when these change while the daemon runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Renewed(Fact):
-    """What a sink was given has changed and is used from now on."""
+    """A secret or file of a sink has changed and is used from now on."""
 
     sink: str
     what: str
@@ -28,7 +28,7 @@ class Renewed(Fact):
 
 @dataclass(frozen=True, slots=True)
 class NotRenewed(Fact):
-    """What a sink was given has changed into something that cannot be used; the old stays in use."""
+    """A secret or file of a sink has changed and cannot be used; the old value stays in use."""
 
     weight = logging.ERROR
     sink: str
@@ -38,20 +38,20 @@ class NotRenewed(Fact):
     line = "sink {sink}: {what} changed and cannot be used, the old stays in use: {problem}"
 
 
-class Renewable(Generic[_T]):
-    """A value, and where it comes from.
+class Reloadable(Generic[_T]):
+    """A value, and the secrets and files that it is made of.
 
     Args:
         sink: As in ``[sinks.NAME]``.
-        what: Names the value to people.
-        make: Makes it, reading what it needs; raises ConfigError where that cannot be used.
-        origins: The secrets and files that it is made of.
+        what: The name of the value, for people.
+        make: Reads the secrets and files, and returns the value; raises ConfigError where they cannot be used.
+        origins: The secrets and files.
 
     Raises:
         ConfigError: It cannot be made.
 
     Attributes:
-        current: The value that was made last.
+        current: The last value.
     """
 
     def __init__(self, sink: str, what: str, make: Callable[[], _T], origins: Iterable[Secret | str | None]) -> None:
@@ -60,23 +60,23 @@ class Renewable(Generic[_T]):
         self._make = make
         self._origins = [each for each in origins if each is not None and not _is_text(each)]
         self._problem = ""
-        # Before it is read: what is written meanwhile must be seen as a change.
+        # Before make(): a write meanwhile must count as a change.
         self._marks = self._look_up_marks()
         self.current = make()
 
     @property
     def can_change(self) -> bool:
-        """Whether it is made of anything but the configuration itself."""
+        """Whether the value depends on files or variables."""
         return bool(self._origins)
 
-    def renew(self, *, closely: bool = False) -> Fact | None:
-        """Make the value anew if what it is made of has changed, and return what is to be told of that.
+    def reload(self, *, force: bool = False) -> Fact | None:
+        """Make the value anew if its secrets or files have changed; return the fact to report, if there is one.
 
-        It looks at files, and reads them where they seem to have changed, or cannot be used yet; with ``closely`` in
-        any case. A file that is being written keeps the value as it was; that is told once.
+        Files are read if their metadata has changed, if they could not be used the last time, or with ``force``. While
+        they cannot be used the old value stays; that is reported once.
         """
         marks = self._look_up_marks()
-        if marks == self._marks and not self._problem and not closely:
+        if marks == self._marks and not self._problem and not force:
             return None
         self._marks = marks
         try:
@@ -99,7 +99,7 @@ def _is_text(origin: Secret | str) -> bool:
 
 
 def _look_up_mark(origin: Secret | str) -> Hashable:
-    """Return what differs once an origin has changed, without reading it where it is a file."""
+    """Return a value that differs once an origin has changed: of a file its metadata, not its content."""
     if isinstance(origin, Secret) and origin.env is not None:
         return os.environ.get(origin.env)
     path = origin.file if isinstance(origin, Secret) else origin

@@ -1,4 +1,4 @@
-"""What ``[sinks.NAME]`` holds for a webhook, and how each value is checked before anything is asked."""
+"""The settings of a webhook, ``[sinks.NAME]``, and the checks of each value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FAILURES: Final = range(300, 600)
 
 
 class HookUrl(SecretUrl):
-    """The URL of a receiver; whoever knows its path or query may be able to send there."""
+    """The URL of a receiver, a secret: its path or query may be what authorizes requests."""
 
     @classmethod
     def _check_value(cls, value: str) -> None:
@@ -51,12 +51,12 @@ class HookProxyUrl(ProxyUrl):
 
 
 @dataclass(frozen=True)
-class Way:
-    """Where events go, and through what.
+class Target:
+    """The receiver of the events, and the proxy on the way.
 
     Attributes:
         url: Of the receiver.
-        proxy: Its URL, if there is one.
+        proxy: The URL of the proxy, if there is one.
     """
 
     url: httpx.URL = field(repr=False)  # it would show the path
@@ -64,12 +64,12 @@ class Way:
 
     @property
     def place(self) -> str:
-        """The receiver's host and port: all of it that is ever told."""
+        """The receiver's host and port, which may be shown."""
         return self.url.netloc.decode()
 
 
 def _find_address(host: str) -> Address | None:
-    """Return the address that a host is, or None of a name; as connecting to it would, ``2852039166`` is one too."""
+    """Return the address in a URL's host, None for a name; ``2852039166`` is an address too, as for the socket API."""
     try:
         return ip_address(host)
     except ValueError:
@@ -127,21 +127,21 @@ class WebhookSettings(SinkSettings):
         """Which addresses may be dialled."""
         return AddressRules(tuple(map(parse_network, self.deny_networks)), strict=self.strict)
 
-    def find_way(self, sink: str) -> Way:
-        """Look up where events go.
+    def find_target(self, sink: str) -> Target:
+        """Resolve the secrets in the URLs.
 
         Args:
             sink: As in ``[sinks.NAME]``.
 
         Raises:
-            ConfigError: A URL cannot be looked up, is none, or does not go with the other keys.
+            ConfigError: A URL cannot be looked up, is invalid, or conflicts with another key.
         """
-        way = Way(httpx.URL(self.url.reveal()), None if self.proxy is None else self.proxy.reveal())
+        target = Target(httpx.URL(self.url.reveal()), None if self.proxy is None else self.proxy.reveal())
         try:
-            self._judge_url(way.url)
+            self._check_url(target.url)
         except ValueError as error:
             raise ConfigError(f"[sinks.{sink}] {error}") from None
-        return way
+        return target
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -153,10 +153,10 @@ class WebhookSettings(SinkSettings):
                 f"{key} has no effect with a proxy, which dials for itself; remove it, and let the proxy deny"
             )
         if self.url.value is not None:
-            self._judge_url(httpx.URL(self.url.reveal()))
+            self._check_url(httpx.URL(self.url.reveal()))
         return self
 
-    def _judge_url(self, url: httpx.URL) -> None:
+    def _check_url(self, url: httpx.URL) -> None:
         if self.cert_file and url.scheme != "https":
             raise ValueError('cert_file needs a url that begins with "https:"')
         host = url.raw_host.decode()

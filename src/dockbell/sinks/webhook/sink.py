@@ -1,4 +1,4 @@
-"""The sink: lanes that attempt one delivery at a time each, and what came of it."""
+"""The webhook sink: a number of lanes, each of which attempts one delivery at a time."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from dockbell.ports import Bell
 from dockbell.sinks.webhook.answer import judge
 from dockbell.sinks.webhook.credentials import Headers, make_headers, reveal_keys
 from dockbell.sinks.webhook.lane import Lane
-from dockbell.sinks.webhook.secret_reload import Renewable
-from dockbell.sinks.webhook.settings import Way, WebhookSettings
-from dockbell.sinks.webhook.ssrf_guard import AddressRefused, Dialler, to_core
+from dockbell.sinks.webhook.secret_reload import Reloadable
+from dockbell.sinks.webhook.settings import Target, WebhookSettings
+from dockbell.sinks.webhook.ssrf_guard import AddressRefused, ConnectionPools, to_core
 from dockbell.telemetry import Fact, SinkConnected, Telemetry
 
 CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
@@ -57,21 +57,21 @@ class WebhookSink:
         self._telemetry = telemetry
         self._timeout = settings.timeout
         self._dead_on = frozenset(settings.dead_on)
-        self._dialler = Dialler(settings.rules)
+        self._pools = ConnectionPools(settings.rules)
         places = (settings.url, settings.proxy)
-        self._way = Renewable(name, "url or proxy", partial(settings.find_way, name), places)
-        self._keys = Renewable(name, "secret", partial(reveal_keys, name, settings.secret), settings.secret)
-        self._headers = Renewable(
+        self._target = Reloadable(name, "url or proxy", partial(settings.find_target, name), places)
+        self._keys = Reloadable(name, "secret", partial(reveal_keys, name, settings.secret), settings.secret)
+        self._headers = Reloadable(
             name,
             "headers or bearer",
             partial(make_headers, name, settings),
             (*settings.headers.values(), settings.bearer),
         )
         files = {"ca_file": settings.ca_file, "cert_file": settings.cert_file, "key_file": settings.key_file}
-        self._trust = Renewable(name, "certificates", partial(make_trust, f"[sinks.{name}]", **files), files.values())
+        self._trust = Reloadable(name, "certificates", partial(make_trust, f"[sinks.{name}]", **files), files.values())
         self._unwelcome = Bell()
         self._answered = False
-        # TCP and TLS get a third of the time each, at most: a host that is silent is unreachable, not slow.
+        # TCP and TLS get at most a third of the time each: a silent host is unreachable, not slow.
         self._extensions = {"timeout": {"connect": min(_CONNECT_LIMIT, self._timeout / 3).total_seconds()}}
 
     async def run(
@@ -79,7 +79,7 @@ class WebhookSink:
     ) -> None:
         """Post each delivery once, as many at a time as there are lanes."""
         async with anyio.create_task_group() as watching:
-            if any(each.can_change for each in (self._way, self._keys, self._headers, self._trust)):
+            if any(each.can_change for each in (self._target, self._keys, self._headers, self._trust)):
                 watching.start_soon(self._watch)
             async with anyio.create_task_group() as lanes:
                 for _ in range(self.window):
@@ -87,25 +87,25 @@ class WebhookSink:
             watching.cancel_scope.cancel()
 
     async def probe(self) -> str:
-        """Ask the URL for its OPTIONS; any answer in HTTP will do.
+        """Send OPTIONS to the URL; any HTTP response will do.
 
         Raises:
-            SinkUnavailable: Nobody answers, or not in HTTP.
-            SinkRejected: Its certificate is not accepted, or ours by it; its address must not be dialled.
+            SinkUnavailable: The receiver does not answer, or not in HTTP.
+            SinkRejected: A certificate is not accepted, the receiver's or ours, or its address must not be dialled.
         """
-        way = self._way.current
-        async with self._dialler.open_lane(self._trust.current, way.proxy) as lane:
+        target = self._target.current
+        async with self._pools.open_pool(self._trust.current, target.proxy) as lane:
             try:
                 with anyio.fail_after(self._timeout.total_seconds()):
-                    response = await lane.handle_async_request(self._request(way, "OPTIONS", [], b""))
+                    response = await lane.handle_async_request(self._request(target, "OPTIONS", [], b""))
                     await response.aclose()
             except TimeoutError:
-                raise SinkUnavailable(f"{way.place}: {self._timed_out}") from None
+                raise SinkUnavailable(f"{target.place}: {self._timed_out}") from None
             except (*_UNREACHED, *_BROKEN) as error:
                 kind = SinkRejected if _is_permanent(find_cause(error)) else SinkUnavailable
-                # From nothing: the words of some are the receiver's, which may have quoted our request.
-                raise kind(f"{way.place}: {explain(error)}") from None
-        return f"{way.place} answers OPTIONS with HTTP {response.status}"
+                # Without the cause: its text may be the receiver's, which may quote our request.
+                raise kind(f"{target.place}: {explain(error)}") from None
+        return f"{target.place} answers OPTIONS with HTTP {response.status}"
 
     @property
     def _timed_out(self) -> str:
@@ -114,35 +114,35 @@ class WebhookSink:
     async def _run_lane(
         self, deliveries: MemoryObjectReceiveStream[Delivery], settle: Callable[[Delivery, Outcome], None]
     ) -> None:
-        async with aclosing(Lane(self._dialler)) as lane:
+        async with aclosing(Lane(self._pools)) as lane:
             async for delivery in deliveries:
-                way = self._way.current
-                outcome = await self._attempt(lane, way, delivery)
-                self._notice(way, outcome)
+                target = self._target.current
+                outcome = await self._attempt(lane, target, delivery)
+                self._notice(target, outcome)
                 settle(delivery, outcome)
 
-    async def _attempt(self, lane: Lane, way: Way, delivery: Delivery) -> Outcome:
+    async def _attempt(self, lane: Lane, target: Target, delivery: Delivery) -> Outcome:
         outcome: Outcome | None = None
         try:
             with anyio.fail_after(self._timeout.total_seconds()):
-                request = self._request(way, "POST", self._sign(delivery), delivery.event.body)
-                async with aclosing(await lane.send(request, self._trust.current, way.proxy)) as response:
+                request = self._request(target, "POST", self._sign(delivery), delivery.event.body)
+                async with aclosing(await lane.send(request, self._trust.current, target.proxy)) as response:
                     outcome = self._judge(response)
                     await _drain(response)
         except TimeoutError:
             return outcome or Outcome(OutcomeKind.FAILED, self._timed_out)
         except _UNREACHED as error:
-            # A refused address too: whoever it belongs to is not asked, so that no event may be lost to it.
+            # A refused address too: it is not dialled, and no event is lost.
             return outcome or Outcome(OutcomeKind.UNREACHABLE, explain(error))
         except _BROKEN as error:
             return outcome or Outcome(OutcomeKind.FAILED, explain(error))
         return outcome
 
-    def _request(self, way: Way, method: str, headers: Headers, body: bytes) -> httpcore.Request:
+    def _request(self, target: Target, method: str, headers: Headers, body: bytes) -> httpcore.Request:
         headers = [*self._headers.current, *headers]
         if not any(name == b"host" for name, _ in headers):
-            headers.insert(0, (b"host", way.url.netloc))
-        return httpcore.Request(method, to_core(way.url), headers=headers, content=body, extensions=self._extensions)
+            headers.insert(0, (b"host", target.url.netloc))
+        return httpcore.Request(method, to_core(target.url), headers=headers, content=body, extensions=self._extensions)
 
     def _sign(self, delivery: Delivery) -> Headers:
         event = delivery.event
@@ -162,33 +162,33 @@ class WebhookSink:
         retry_after = next((value for name, value in response.headers if name.lower() == b"retry-after"), b"")
         return judge(response.status, retry_after.decode("latin-1"), self._dead_on, datetime.now(UTC))
 
-    def _notice(self, way: Way, outcome: Outcome) -> None:
+    def _notice(self, target: Target, outcome: Outcome) -> None:
         answers = outcome.kind is not OutcomeKind.UNREACHABLE
         if answers and not self._answered:
-            self._telemetry.emit(SinkConnected(self.name, way.place))
+            self._telemetry.emit(SinkConnected(self.name, target.place))
         self._answered = answers
 
     async def _watch(self) -> None:
-        """Renew what comes from outside, looked at every few seconds and closely when the receiver does not know us."""
+        """Reload secrets and files: check them every few seconds, and read them at once after a 401 or 403."""
         rings = self._unwelcome.rings
         while True:
-            closely = False
+            force = False
             with anyio.move_on_after(_LOOK_EVERY.total_seconds()):
                 rings = await self._unwelcome.wait(rings)
-                closely = True
-            for fact in await to_thread.run_sync(self._renew, closely, abandon_on_cancel=True):
+                force = True
+            for fact in await to_thread.run_sync(self._reload, force, abandon_on_cancel=True):
                 self._telemetry.emit(fact)
             await anyio.sleep(_LOOK_PAUSE.total_seconds())
 
-    def _renew(self, closely: bool) -> list[Fact]:
-        # Certificates are not made anew on suspicion: connections would be.
-        known = [each.renew(closely=closely) for each in (self._way, self._keys, self._headers)]
-        facts = (*known, self._trust.renew())
+    def _reload(self, force: bool) -> list[Fact]:
+        # Certificates are not reloaded by force: that would replace the connections.
+        known = [each.reload(force=force) for each in (self._target, self._keys, self._headers)]
+        facts = (*known, self._trust.reload())
         return [fact for fact in facts if fact is not None]
 
 
 async def _drain(response: httpcore.Response) -> None:
-    """Read a short body, so that the connection can be used again; a long or slow one ends with its connection."""
+    """Read a short body, so that the connection can be reused; a long or slow one closes it."""
     size = 0
     assert isinstance(response.stream, AsyncIterable)
     with anyio.move_on_after(_BODY_LIMIT.total_seconds()):
@@ -199,6 +199,8 @@ async def _drain(response: httpcore.Response) -> None:
 
 
 def _is_permanent(cause: BaseException) -> bool:
-    """Return whether an operator must act, ours or the receiver's."""
-    alerted = isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or "")  # the other side's word for a refusal
+    """Return whether an operator must act, on our side or the receiver's."""
+    alerted = isinstance(cause, ssl.SSLError) and "ALERT" in (
+        cause.reason or ""
+    )  # the peer has refused our certificate
     return alerted or isinstance(cause, AddressRefused | ssl.SSLCertVerificationError)

@@ -1,8 +1,8 @@
-"""Connections to a receiver: its address is judged when it is dialled, and what is judged is what is dialled.
+"""Connections to a receiver, guarded against SSRF: only addresses that pass the rules are dialled.
 
-httpcore resolves and connects in one step. Here a name is looked up once, each of its addresses is judged, and those
-that pass are dialled as addresses, so that a name server that says something else a moment later is not asked again.
-TLS still proves the name.
+httpcore resolves and connects in one step. Here a name is looked up once, its addresses are checked, and those that
+pass are dialled as addresses. So a name server cannot give another answer between check and connection (DNS
+rebinding). TLS still verifies the name.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from dockbell.core.publishing.addresses import Address, AddressRules
 
 _STAGGER: Final = timedelta(milliseconds=250)  # https://www.rfc-editor.org/rfc/rfc8305#section-8
 _IDLE_MOST: Final = timedelta(seconds=4)
-"""Many receivers close an idle connection after 5 s: a request that is sent in that moment would be lost."""
+"""Many receivers close an idle connection after 5 s: a request at that moment would be lost."""
 _LOOKUPS: Final = 8
 
 
 class AddressRefused(Exception):
-    """A name stands for no address that may be dialled; the operator must act."""
+    """A name resolves to no address that may be dialled; the operator must act."""
 
 
-class CheckedBackend(httpcore.AsyncNetworkBackend):
+class GuardedBackend(httpcore.AsyncNetworkBackend):
     """Opens connections to addresses that pass the rules, the next one when one does not answer at once."""
 
     def __init__(self, rules: AddressRules) -> None:
         self._rules = rules
         self._backend = httpcore.AnyIOBackend()
-        # Its own: threads that wait for a dead name server must not keep other sinks from theirs.
+        # One for each sink: threads that wait for a dead name server must not block other sinks.
         self._lookups = anyio.CapacityLimiter(_LOOKUPS)
 
     async def connect_tcp(
@@ -50,7 +50,7 @@ class CheckedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Look up a host, judge its addresses, and connect to the first that answers.
+        """Look up a host, check its addresses, and connect to the first that answers.
 
         Raises:
             httpcore.ConnectError: There is none, none answers, or, by :class:`AddressRefused`, none may be dialled.
@@ -82,7 +82,7 @@ class CheckedBackend(httpcore.AsyncNetworkBackend):
         return admitted
 
     async def _dial_all(self, addresses: Sequence[Address], port: int) -> httpcore.AsyncNetworkStream:
-        """Dial one address after the other, the next while one is silent, and return the first stream."""
+        """Dial the addresses, each a moment after the one before, and return the first stream."""
         if len(addresses) == 1:
             return await self._backend.connect_tcp(str(addresses[0]), port)
         streams: list[httpcore.AsyncNetworkStream] = []
@@ -110,43 +110,43 @@ class CheckedBackend(httpcore.AsyncNetworkBackend):
                 raise errors[0]
             return streams.pop(0)
         finally:
-            for stream in streams:  # a second that answered in the same moment, or the first when it came too late
+            for stream in streams:  # one that answered at the same moment, or too late
                 with anyio.CancelScope(shield=True):
                     await stream.aclose()
 
 
 def _alternate(addresses: Sequence[Address]) -> list[Address]:
-    """Return addresses in the order in which they are dialled: the families in turn, one of which may lead nowhere."""
+    """Return addresses in the order of dialling: IPv4 and IPv6 in turn, since one of them may be broken."""
     first = [address for address in addresses if address.version == addresses[0].version]
     others = [address for address in addresses if address.version != addresses[0].version]
     return [address for address in chain.from_iterable(zip_longest(first, others)) if address is not None]
 
 
-class Dialler:
-    """Knows the way to a receiver.
+class ConnectionPools:
+    """Opens connection pools to a receiver.
 
     Args:
-        rules: What an operator permits.
+        rules: The addresses that may be dialled.
     """
 
     def __init__(self, rules: AddressRules) -> None:
-        self.backend = CheckedBackend(rules)
+        self.backend = GuardedBackend(rules)
 
-    def open_lane(
+    def open_pool(
         self,
         trust: ssl.SSLContext,
         proxy_url: str | None = None,
         backend: httpcore.AsyncNetworkBackend | None = None,
     ) -> httpcore.AsyncConnectionPool:
-        """Return one connection, made when it is needed: one pool for all lanes collapses under concurrency.
+        """Return a pool of one connection for one lane: a shared pool collapses under concurrency.
 
-        It is what httpx's client would stand on, without what a webhook must not have: redirects, cookies, a proxy
-        from the environment, and URLs in the log.
+        It is the layer below httpx's client, without redirects, cookies, a proxy from the environment, and URLs in the
+        log, which a webhook must not have.
 
         Args:
-            trust: Whom we trust, and as whom we present ourselves.
-            proxy_url: Of a proxy, which looks names up itself: then the rules hold for the proxy's own address.
-            backend: Dials by :attr:`backend`; None for that itself.
+            trust: The trusted authorities, and our own certificate.
+            proxy_url: Of a proxy, which looks names up itself: then the rules apply to the proxy's own address.
+            backend: Wraps :attr:`backend`; None: that itself.
         """
         expiry = _IDLE_MOST.total_seconds()
         if proxy_url is None:

@@ -17,7 +17,7 @@ _AT_ONCE: Final = 200
 
 
 class StoredRetainedState:
-    """Implements :class:`dockbell.ports.RetainedState`; the docstrings are there.
+    """Implements :class:`dockbell.ports.RetainedState`.
 
     Args:
         sink: The sink's name.
@@ -36,25 +36,25 @@ class StoredRetainedState:
 
     @property
     def epoch(self) -> str:
-        """See the port."""
+        """The epoch of the store."""
         return self._store.epoch
 
     async def feeds(self) -> Sequence[Feed]:
-        """See the port."""
+        """Return the feeds whose states the sink keeps."""
         return [feed for feed in sorted(await self._store.find_extents()) if self._wants(feed)]
 
     async def count_held(self, feed: Feed) -> int | None:
-        """See the port."""
+        """Return how many records of a feed are stored; None before its first complete pass."""
         if not (await self._store.find_extents())[feed].is_complete:
             return None
         return sum([kept.body is not None async for portion in self._read_all(feed) for kept in portion])
 
     async def find_held(self, places: Sequence[Place]) -> AbstractSet[Place]:
-        """See the port."""
+        """Return the places with a stored record."""
         return set(await self._store.read_states([place for place in places if self._wants(place[0])]))
 
     async def mark(self, since: str) -> tuple[str, bool]:
-        """See the port."""
+        """Return the mark of the settled events, and whether states since another mark must be read."""
         known = _read_mark(since, self._store.epoch)
         positions, blocked = await self._store.load_queue(self._sink)
         starts = await self._store.load_starts(self._sink)
@@ -71,7 +71,7 @@ class StoredRetainedState:
         return json.dumps({"epoch": self._store.epoch, "settled": settled}), must_read
 
     async def read_since(self, mark: str) -> AsyncIterator[Sequence[StoredState]]:
-        """See the port."""
+        """Yield the states that have changed since a mark, in portions; all states where the mark is too old."""
         known = _read_mark(mark, self._store.epoch)
         for feed, extent in (await self._store.find_extents()).items():
             if not (self._wants(feed) and extent.is_complete):

@@ -38,7 +38,7 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class Blame:
-    """What the outcomes of one sink say of its events and its receiver.
+    """The failures of one sink, and whether each is its event's or the receiver's.
 
     Attributes:
         breaker: Whether the receiver is left alone.
@@ -57,7 +57,7 @@ class Blame:
     """When the receiver last took an event."""
 
     def inherit(self) -> Blame:
-        """Return what the next queue for the same receiver is to know."""
+        """Return the blame for the next queue of the same receiver."""
         return replace(self, _taken_at=None)
 
     def reset(self) -> None:
@@ -97,8 +97,8 @@ class Blame:
     def _note_success(self, flight: Flight, now: datetime) -> Sequence[Place]:
         """Note that the receiver took an event; return the keys whose failures were the receiver's.
 
-        There are some where it took none of several events before this attempt began: it was ill, and recovers. A
-        replay does not show that: an operator wished for it, and sees to the dead letters.
+        There are some if it took none of several events before this attempt began: then it was ill, and recovers. The
+        success of a replay does not count: the operator who ordered it handles the dead letters.
         """
         since, taken_at = flight.since, self._taken_at or _EVER
         self._taken_at = now

@@ -116,7 +116,7 @@ class DeliveryQueue:
         self._events.add_feeds(positions, starts)
 
     def inherit_blame(self, before: DeliveryQueue) -> None:
-        """Take over what the queue before this one knew of the receiver."""
+        """Take over the failures and the breaker of the queue before this one."""
         self._blame = self._blocked.blame = before._blame.inherit()
 
     def inherit_spacing(self, before: DeliveryQueue, now: datetime) -> None:
@@ -128,7 +128,7 @@ class DeliveryQueue:
         """Whether the receiver is left alone."""
         return self._blame.breaker
 
-    # What is read ---------------------------------------------------------------------------------------------------
+    # Reading ----------------------------------------------------------------------------------------------------------
 
     @property
     def feeds(self) -> Sequence[Feed]:
@@ -164,7 +164,7 @@ class DeliveryQueue:
         """Make a dead letter of an event that a filter cannot evaluate; its key goes on."""
         self._pending.dead.append(DeadLetter(event.feed, event.key, event.sequence, 0, now, error))
 
-    # What is delivered ----------------------------------------------------------------------------------------------
+    # Delivering -------------------------------------------------------------------------------------------------------
 
     @property
     def in_flight(self) -> int:
@@ -222,7 +222,7 @@ class DeliveryQueue:
         self._pending.dead.append(letter)
         self._pending.replayed.append(replay.id)
 
-    # What came of it ------------------------------------------------------------------------------------------------
+    # Outcomes ---------------------------------------------------------------------------------------------------------
 
     def settle(self, event: Event, outcome: Outcome, now: datetime, jitter: float) -> None:
         """Note the outcome of a delivery; ``jitter`` is from 0 to 1 and spreads the next attempt."""
@@ -327,7 +327,7 @@ class DeliveryQueue:
         else:
             self._events.advance(event)
 
-    # What waits -----------------------------------------------------------------------------------------------------
+    # Waiting ----------------------------------------------------------------------------------------------------------
 
     @property
     def owed(self) -> Mapping[Place, Blocked]:
@@ -400,10 +400,10 @@ class DeliveryQueue:
         due = now if self._events.can_take(self._flights.by_key) else self._blocked.next_due(now)
         return None if due is None else self._flights.next_at(due, self.breaker.probe_at)
 
-    # What is saved --------------------------------------------------------------------------------------------------
+    # Saving -----------------------------------------------------------------------------------------------------------
 
     def checkpoint(self, now: datetime) -> Settlement:
-        """Return what is to be saved, and begin anew.
+        """Return the changes since the last checkpoint.
 
         Keys whose delivery was in flight at the previous checkpoint already are blocked, so that the position passes
         them.

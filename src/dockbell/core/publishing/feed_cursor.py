@@ -1,4 +1,4 @@
-"""How far a sink is in one feed: what was read and is not settled, and the backfill of stored records before it."""
+"""The progress of a sink in one feed: events that are read but not settled, and the backfill before them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class FeedCursor:
     def save(self) -> bool:
         """Move the position as far as all is settled but for blocked keys; return whether it moved.
 
-        Not during the backfill: a crash repeats some of it, and what follows must be repeated after it.
+        Not during the backfill: after a crash, part of it is repeated, and then later events must be repeated too.
         """
         settled = next(iter(self.unsettled)) - 1 if self.unsettled else self.frontier
         if self.backfill is not None or settled <= self.position:

@@ -1,4 +1,4 @@
-"""What an event says, on one line for people: ``status: packed → shipped, carrier: ∅ → DHL``."""
+"""Events on one line for people: ``status: packed → shipped, carrier: ∅ → DHL``."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ NOTHING: Final = "∅"
 
 _VALUE_WIDTH: Final = 32
 _PLAIN: Final = re.compile(r"(?!(?:null|true|false)$)[^\W\d_][\w./:+-]*|\d{4}-\d\d-\d\dT[\d:.]+Z")
-"""Text that cannot be taken for anything else: a word, a time."""
+"""Text that needs no quotes: a word, a time."""
 
 
 def narrate(event: JSON, *, width: int = 100) -> str:
-    """Return what an event says, on one line of at most ``width`` characters, with nothing unprintable in it.
+    """Return an event on one line of at most ``width`` characters, with nothing unprintable in it.
 
-    An update tells each changed place from what to what, times last, without those that moved to the record's own new
-    timestamp; the other changes tell the plain fields of the record; a statement tells what it is about. What does not
-    fit is counted.
+    An update shows each changed place with its old and new value, times last, without those that moved to the record's
+    own new timestamp. Other changes show the plain fields of the record, statements their details. Parts that do not
+    fit are counted.
 
     Args:
         event: A decoded CloudEvent of dockbell.

@@ -50,7 +50,7 @@ _CULPRIT: Final = Outcome(OutcomeKind.REFUSED, f"{FORBIDDEN}, with nothing else 
 _UNANSWERED: Final = Outcome(OutcomeKind.FAILED, "not acknowledged on two connections")
 _AGAIN: Final = timedelta(seconds=1)
 _DRAIN_LIMIT: Final = timedelta(seconds=1)
-# How much a drop speaks against what was alone in flight: twice is enough, or five times where the broker was gone too.
+# The guilt of a publication alone in flight: two drops convict it, or five after which the broker was gone too.
 _GUILT_OF_DROP: Final = 5
 _GUILT_OF_CRASH: Final = 2
 _GUILTY: Final = 10
@@ -58,7 +58,7 @@ _SILENCES_MOST: Final = 2
 
 
 class Flow:
-    """Everything between what was handed over and the wire; see the module's text.
+    """The queues between the deliveries and the connection; see the module's text.
 
     Args:
         window: The most publications in flight.

@@ -60,7 +60,7 @@ def _make_properties(content_type: str, expiry: timedelta | None, packet_type: i
 
 
 def remaining_length(publication: Publication, properties: _Packed | None) -> int:
-    """Return the size in bytes of what follows the fixed header of the packet."""
+    """Return the size in bytes of the packet without its fixed header."""
     packed = 0 if properties is None else len(properties.packed)
     return 2 + len(publication.topic.encode()) + 2 + packed + len(publication.payload)
 

@@ -30,7 +30,7 @@ _ABOUT_SIZES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a sink takes, by the names of messages.
+    """The names of the messages that a sink takes.
 
     Attributes:
         feeds: Whose events.
@@ -71,7 +71,7 @@ class Outlets:
     operations: dict[str, JSON] = field(default_factory=dict)
 
     def add_sink(self, name: str, settings: SinkSettings, offer: Offer) -> None:
-        """Add a sink; of a kind that is not known here only what it takes, not where."""
+        """Add a sink; of a kind that is not known here, its messages without a channel address."""
         match settings.type:
             case "mqtt":
                 self._add_mqtt(name, settings.model_dump(), offer, _describe(settings))
@@ -84,7 +84,7 @@ class Outlets:
                 )
 
     def add_pull_feeds(self, url: str, offer: Offer) -> None:
-        """Add what ``[web]`` serves.
+        """Add the feeds and records that ``[web]`` serves.
 
         Args:
             url: Where, without a slash at the end.
@@ -151,7 +151,7 @@ class Outlets:
             add("status", given["status_topic"], ["status"], "Retained: whether dockbell is connected.", kept)
 
     def _add_webhook(self, name: str, given: Table, offer: Offer, description: str) -> None:
-        is_known = isinstance(given["url"], str)  # else it is looked up elsewhere, and nothing of it is told
+        is_known = isinstance(given["url"], str)  # else it is a secret, and is not shown
         if is_known:
             self._add_server(name, given["url"], {"http": "http", "https": "https"}, "")
         names = [*offer.all_changes, *offer.statements, *offer.notices]
@@ -229,7 +229,7 @@ def _sources_of(offer: Offer, resource: str) -> list[str]:
 
 
 def _describe(settings: SinkSettings) -> str:
-    """Return what a reader of the sink should know."""
+    """Return a description of the sink for its readers."""
     parts = [f"Events as {EVENT_TYPE}, at least once, in order for each record; payload {settings.payload}."]
     if settings.where is not None:
         parts.append(f"Only changes for which this holds: {settings.where}.")

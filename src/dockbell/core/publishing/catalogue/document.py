@@ -49,7 +49,7 @@ _EVENT_BINDINGS: Final = {
 
 
 class Catalogue:
-    """What one configuration publishes.
+    """The document of one configuration.
 
     Args:
         config: The configuration.
@@ -114,7 +114,7 @@ class Catalogue:
             self._outlets.add_pull_feeds(self._config.web.base_url, self._offer_pulls())
 
     def _offer(self, sink: SinkSettings, prefix: str) -> Offer:
-        """Return what a sink takes, and write its messages, which all sinks share that see records in the same way."""
+        """Return the messages that a sink takes, and write them; sinks that see records in the same way share them."""
         sieve, rendering = Filter(sink), Rendering(sink)
         feeds = [feed for feed in self._feeds if sieve.wants(feed)]
         changes, states = {}, {}

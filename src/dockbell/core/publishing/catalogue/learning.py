@@ -17,7 +17,7 @@ _FRACTION: Final = "number"
 
 
 class Learned:
-    """What was seen at one place of the records."""
+    """The values seen at one place of the records."""
 
     def __init__(self) -> None:
         self._kinds: Counter[str] = Counter()
@@ -65,7 +65,7 @@ class Learned:
             self._elements.join(other._elements)
 
     def describe(self, title: str) -> dict[str, JSON]:
-        """Return a JSON Schema of what was seen; each object in it has a title that begins with ``title``.
+        """Return a JSON Schema of the values; each object in it has a title that begins with ``title``.
 
         Members are required where every object had them. Others may come at any time, as the API grows. Where only null
         was seen, anything may stand: it says nothing of the kind that a value will have.

@@ -63,7 +63,7 @@ def adapt(schema: JSON) -> JSON:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One type of event, or whatever else is sent.
+    """One type of event, or of another message.
 
     Attributes:
         name: As in the catalogue: ``shipment.created``.
@@ -112,7 +112,7 @@ class Messages:
         ]
 
     def write_statements(self) -> list[Message]:
-        """Return the messages of what is said about a feed."""
+        """Return the messages of the statements about a feed."""
         return [
             self._write(f"feed.{kind}", adapt(self._parts[kind]), summary=_SUMMARIES[kind]) for kind in StatementKind
         ]
@@ -200,7 +200,7 @@ class Messages:
 
 
 def write_state(resource: Resource, prefix: str) -> Message:
-    """Return the message of a record as it is stored; what it holds is the schema of the records."""
+    """Return the message of a stored record, with the schema of the records."""
     record = f"{prefix}{resource.singular}.record"
     content = {"summary": f"A record of {resource.name} as it is stored.", "contentType": RECORD_TYPE}
     return _write_plain(f"{prefix}{resource.singular}.state", content, record, {})

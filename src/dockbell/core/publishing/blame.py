@@ -1,6 +1,6 @@
 """Whether a failed delivery speaks against its event or against the receiver.
 
-It speaks against the event while the receiver takes others: what the receiver refuses is a dead letter at once. Where
+It speaks against the event while the receiver takes others: an event that it refuses is a dead letter at once. Where
 several attempts in a row fail or are refused, of more than one event, the receiver is to blame: the breaker opens, or
 the receiver recovers before that. Either way the delivery queue takes the dead letters of that streak back and does not
 count its attempts. The events of the streak are *suspects* from then on: one that fails again is to blame itself, and

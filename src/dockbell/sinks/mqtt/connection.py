@@ -35,7 +35,7 @@ _TAKEN_OVER: Final = 0x8E
 # Reasons of a DISCONNECT that no single publication can be blamed for: busy, shutting down, no answer to a ping, too
 # much in flight, rate, quota, administrative action, another server, moved, connection rate, longest connection.
 _BLAMELESS: Final = frozenset({0x89, 0x8B, 0x8D, 0x93, 0x96, 0x97, 0x98, 0x9C, 0x9D, 0x9F, 0xA0})
-# What paho gives as reason when there is no DISCONNECT.
+# The reasons that paho gives when there is no DISCONNECT.
 _NOT_MQTT: Final = 0x82
 _NO_ANSWER: Final = 0x8D
 

@@ -1,4 +1,4 @@
-"""What one PUBLISH carries, and how large it is."""
+"""The content of one PUBLISH, and its size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_REMAINING: Final = 268_435_455
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What one PUBLISH carries; the quality of service is always 1."""
+    """The content of one PUBLISH; the quality of service is always 1."""
 
     topic: str
     payload: bytes

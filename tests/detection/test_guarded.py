@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 
 import anyio
 import pytest
 
 from dockbell.detection.guarded import run_guarded
-from dockbell.detection.problems import choose_rest
 from dockbell.errors import SchemaMismatch, SourceRefused, StoreError, StoreFull
 from dockbell.telemetry import AgentFails, FeedFails, FeedMended
 from tests.rig import Rig, open_rig
@@ -88,17 +86,6 @@ async def test_a_store_that_takes_nothing_does_not_end_the_agent(rig: Rig, monke
 
 
 # The rest after a failure ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("every", "rests"),
-    [(15, [5, 10, 20, 40, 45, 45]), (1, [3, 3]), (300, [5, 10, 20, 40, 60, 60]), (None, [5, 10, 20, 40, 60])],
-)
-def test_an_agent_rests_short_after_one_failure_and_never_for_more_than_a_few_intervals(
-    every: int | None, rests: list[float]
-) -> None:
-    interval = None if every is None else timedelta(seconds=every)
-    assert [choose_rest(number, interval).total_seconds() for number in range(1, len(rests) + 1)] == rests
 
 
 async def test_one_odd_answer_costs_little_more_than_its_run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

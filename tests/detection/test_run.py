@@ -19,7 +19,7 @@ from dockbell.detection.run import CURSOR_EXPIRED, Run
 from dockbell.detection.run_checkpoint import make_checkpoint, resume
 from dockbell.detection.run_summary import RunSummary
 from dockbell.errors import CursorExpired, PageUnreadable, SourceUnavailable
-from dockbell.ports import Checkpoint, Committed, Tally
+from dockbell.ports import Checkpoint, Committed
 from tests.fakes import NOON, expire_cursors
 from tests.rig import Rig, open_rig
 
@@ -353,25 +353,6 @@ async def test_a_pass_knows_when_it_asked_by_our_clock_although_that_was_set_bef
     again = resume(checkpoints[0])
     await read(again, [skewed(page(100, last=True, seconds=60), ahead)])
     assert again.summary.sent_at == NOON - timedelta(seconds=ahead)
-
-
-@pytest.mark.parametrize(
-    ("collisions", "records", "ends", "proves"),
-    [(0, 1, False, True), (1, 1, False, False), (3, 4, False, False), (4, 16, False, False), (5, 16, True, False)],
-)
-def test_more_than_three_collisions_and_a_quarter_of_the_records_end_a_run_and_one_proves_no_key(
-    collisions: int, records: int, *, ends: bool, proves: bool
-) -> None:
-    summary = RunSummary(RunKind.PASS, SeenRows(0), collisions=collisions, records=records)
-    assert (summary.is_colliding, summary.is_unambiguous) == (ends, proves)
-
-
-@pytest.mark.parametrize(("repeated", "unsteady"), [(1, False), (2, True)])
-def test_a_pass_that_shows_more_than_one_record_in_a_hundred_twice_has_no_order(
-    repeated: int, *, unsteady: bool
-) -> None:
-    summary = RunSummary(RunKind.PASS, SeenRows(0), records=101, tally=Tally(repeated=repeated))
-    assert summary.is_unsteady is unsteady
 
 
 async def test_a_pass_that_goes_on_knows_which_rows_it_showed_and_not_those_that_others_did() -> None:

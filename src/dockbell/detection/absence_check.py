@@ -5,8 +5,8 @@ believed when it is repeated at least ``stale_window`` later, or when a second p
 record that is found although two passes did not show it is there: the list shows only some of the records, and it is
 not missed until it is listed again.
 
-What is suspected, and what was not found when, is in the store. Which of it may be deleted is decided at the end of
-each complete pass, and is forgotten with the process: the next pass decides again.
+The store holds which records are suspected, and when they were not found. Which of them may be deleted is decided at
+the end of each complete pass, and is forgotten with the process: the next pass decides again.
 """
 
 from __future__ import annotations
@@ -33,21 +33,20 @@ _DELETED_AT_ONCE: Final = 500
 _ASKED_AT_ONCE: Final = 50
 _CONTROL_HOLDS: Final = timedelta(minutes=1)
 _RETRY_SECONDS: Final = 30
-"""So long it rests when no usable answer came."""
+"""The pause after a round in which a usable answer was lacking."""
 _LOOK_SECONDS: Final = 5
-"""It looks at our clock so often: that may be set while it waits."""
+"""The pause otherwise: our clock may be set meanwhile, so it is looked at often."""
 
 
 @dataclass(eq=False)
 class Suspects:
-    """What a complete pass leaves to be asked for.
+    """The absent records that a complete pass leaves to be asked for.
 
     Attributes:
         feed_id: The feed.
         rows: Absent records that are to be asked for; each leaves when its answers are in.
         confirmed: Those whose absence a second pass has confirmed already: one answer decides.
-        may_delete: None of them may be deleted where it is false: there are too many, and the answers tell whether they
-            are gone.
+        may_delete: They may be deleted; otherwise they are too many, and the answers only tell whether they are there.
         control: A record that the pass showed: it must be found in the same way.
         until: The service's time of the pass's last answer.
         is_all: Nothing else but these is to be confirmed by another pass.
@@ -88,7 +87,7 @@ class AbsenceCheck:
                 await self._news.wait(seen)
 
     def take(self, suspects: Suspects | None) -> None:
-        """Ask for what a pass leaves from now on, and for nothing that an earlier one left."""
+        """Ask from now on for what a pass leaves, and no longer for what an earlier one left."""
         self._suspects = suspects if suspects is not None and suspects.rows else None
         self._news.ring()
 
@@ -102,7 +101,7 @@ class AbsenceCheck:
             some = due[start : start + _ASKED_AT_ONCE]
             answers = await self.ask(some, suspects.control, Urgency.TRAILING)
             if suspects is not self._suspects:
-                return False  # another pass has ended meanwhile, and judged all of them anew
+                return False  # another pass has ended meanwhile, and decided on all of them anew
             await self.settle(suspects, answers)
             if failed := len(answers) < len(some):
                 break
@@ -139,7 +138,7 @@ class AbsenceCheck:
         with suppress(SourceError):  # the next round, or the next pass, will tell
             for row in rows:
                 if row not in bodies:
-                    there[row] = None  # purged since: there is nothing to ask for, and nothing to delete
+                    there[row] = None  # purged since: there is nothing to delete
                     continue
                 if self._controlled is None or anyio.current_time() - self._controlled > _CONTROL_HOLDS.total_seconds():
                     if not await feed.fetcher.is_there(feed.detector, control, urgency):
@@ -177,7 +176,7 @@ class AbsenceCheck:
             await feed.store.note_found(found)
         await feed.store.note_missing(not_found)
         if suspects.may_delete:
-            decided.difference_update(not_found)  # they are asked for again; of the others the next pass will tell
+            decided.difference_update(not_found)  # they are asked for again; the next pass decides on the others
         suspects.rows = [row for row in suspects.rows if row not in decided]
         return sum([await self.delete_records(suspects, rows, reason) for reason, rows in gone.items()])
 

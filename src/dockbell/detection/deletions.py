@@ -24,14 +24,14 @@ class Settled:
     """What becomes of the records that a complete pass did not show.
 
     Attributes:
-        held: Too many to be believed: an operator decides.
+        suspended: Too many to be believed: an operator decides.
         waiting: Still to be confirmed.
         deleted: Deleted.
         goes_forward: Some of those that waited before do no more, and others of them still do.
         suspects: What is to be asked for beside the next runs.
     """
 
-    held: int = 0
+    suspended: int = 0
     waiting: int = 0
     deleted: int = 0
     goes_forward: bool = False
@@ -63,11 +63,11 @@ class DeletionDecider:
             approve: An operator calls what is absent again deleted, however much it is.
         """
         feed = self._feed
-        self._check.take(None)  # what an earlier pass left is judged anew
+        self._check.take(None)  # what an earlier pass left is decided anew
         rows = [row for row, _, _ in absentees.rows]
         confirmed: Collection[int] = self._confirm(state, absentees, found, run, approve=approve)
         if found.tally.keyless and not approve:
-            # A record that an absent one may have become: it has no key any more that would tell.
+            # A bad record without a key may be an absent one, which has lost its key.
             confirmed = {*await self._tell_apart(state, confirmed, found)}
         suspects = Suspects(
             state.id,
@@ -89,10 +89,10 @@ class DeletionDecider:
         )
         suspects.may_delete = approve or not assess_absences(census).is_suspended
         if feed.is_provisional:
-            return Settled(waiting=len(rows)) if suspects.may_delete else Settled(held=len(rows))
+            return Settled(waiting=len(rows)) if suspects.may_delete else Settled(suspended=len(rows))
         deleted = await self._check.settle(suspects, answers)
         if not suspects.may_delete and not there:
-            return Settled(held=len(rows))
+            return Settled(suspended=len(rows))
         if suspects.may_delete:
             each = there > 0 or absentees.is_partial or bool(feed.settings.query and answers)
             deleted += await self._delete_confirmed(suspects, absentees, each=can_ask and each, approve=approve)
@@ -110,7 +110,7 @@ class DeletionDecider:
     ) -> set[int]:
         """Return the rows whose absence this pass confirms by itself, or that an operator calls deleted.
 
-        How long ago they were suspected before a restart, the service's clock bounds: not after the last pass.
+        Where they were suspected before a restart, the service's clock tells how long ago that was at the least.
         """
         feed, settings = self._feed, self._feed.settings
         # A replica that lags may have answered both passes where they are not further apart than that.

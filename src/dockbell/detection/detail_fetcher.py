@@ -1,8 +1,8 @@
 """Fetches the detail of each changed record of a feed, and publishes the change with it.
 
 The queue is in the store, written with the page that showed the change: whatever crashes, each change gets its event,
-without the detail where that does not come in time. The list goes on being read while a detail is asked for: where it
-shows something else meanwhile, the detail belongs to neither for certain, and is asked for again.
+without the detail where that does not come in time. Pages of the list are read while a detail is asked for: where one
+shows another change of the record, the detail may belong to either, and is asked for again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dockbell.telemetry import ChangesStored
 
 _OVERDUE_AT_ONCE: Final = 200
 _FAILURES_MOST: Final = 5
-"""So many details in a row that do not come, and none is asked for during a pause."""
+"""After so many failures in a row no detail is asked for during a pause."""
 _PAUSE_SECONDS: Final = 5
 _LOOK_SECONDS: Final = 30
 
@@ -43,7 +43,7 @@ class DetailFetcher:
             await self._feed.store.recovered()  # else details would be asked for in vain
             try:
                 waits = await self.run_once()
-            except Exception as error:  # noqa: BLE001  # whatever it is, the queue is kept, and so will this one go on
+            except Exception as error:  # noqa: BLE001  # whatever it is, the queue is kept, and is tried again
                 self._feed.telemetry.emit_failure(f"{self._feed.feed} detail", error)
                 waits = True
             if waits:
@@ -72,9 +72,9 @@ class DetailFetcher:
                 continue
             failures = 0
             completed: list[Change] = []
-            detector, listed = self._judge_with(detail, completed), awaited.pending.raw
+            detector, listed = self._complete_with(detail, completed), awaited.pending.raw
             await feed.store.complete(state.id, awaited.row, detector, feed.compose, listed=listed)
-            self._tell(completed, feed.clocks.age(awaited.queued_at))
+            self._report(completed, feed.clocks.age(awaited.queued_at))
         return False
 
     async def _find_next(self, feed_id: int, failed: Collection[int]) -> Awaited | None:
@@ -92,15 +92,15 @@ class DetailFetcher:
                 return max(ages.values(), default=None)
             completed: list[Change] = []
             await feed.store.complete_overdue(
-                feed_id, overdue, self._judge_with(None, completed), feed.compose, _OVERDUE_AT_ONCE
+                feed_id, overdue, self._complete_with(None, completed), feed.compose, _OVERDUE_AT_ONCE
             )
-            self._tell(completed, most)
+            self._report(completed, most)
 
     async def _ask_for(self, listed: bytes, within: timedelta) -> bytes | None:
-        """Return the detail of a record, which the list shows like this; None where it has not come within a time.
+        """Return the detail of a record that the list shows like this; None where it has not come within a time.
 
-        A record that is said not to be there may be new to a replica that lags behind; and what cannot be compared, or
-        is something else than the record, has not come either.
+        A replica that lags may not have a new record yet, so "not found" is no answer. Neither is an object that cannot
+        be compared, or that is not the record.
         """
         feed = self._feed
         key, detector = feed.detector.identify(listed), feed.detector
@@ -112,10 +112,10 @@ class DetailFetcher:
             return detail
         return None
 
-    def _judge_with(
+    def _complete_with(
         self, detail: bytes | None, completed: list[Change]
     ) -> Callable[[Pending, bytes | None, int], Change | None]:
-        """Return what completes a change; the changes are noted in ``completed``."""
+        """Return the function that completes a change, and adds it to ``completed``."""
         detector, now = self._feed.detector, self._feed.clocks.now()
 
         def complete(pending: Pending, before: bytes | None, revision: int) -> Change | None:
@@ -126,8 +126,8 @@ class DetailFetcher:
 
         return complete
 
-    def _tell(self, completed: Sequence[Change], took: timedelta) -> None:
-        """Tell of changes that are stored now, so long after the list showed them."""
+    def _report(self, completed: Sequence[Change], took: timedelta) -> None:
+        """Report changes that are stored now, so long after the list showed them."""
         if not completed:
             return
         dated = [each for each in completed if each.made_at is not None]

@@ -64,8 +64,6 @@ class TrackedFeed:
         schedule: When its runs are due.
         turns: The lock of its turn: pages are asked for and committed one at a time.
         awaited: Rings when changes begin to wait for the details of their records.
-        wants_pass: A pass is to be made at once, whenever the next one is due.
-        call_for_pass: Wakes the agent that makes passes; None while none waits.
     """
 
     def __init__(
@@ -118,8 +116,6 @@ class TrackedFeed:
         self.problems = Problems(settings.every)
         self.turns = anyio.Lock()
         self.awaited = Bell()
-        self.wants_pass = False
-        self.call_for_pass: Callable[[], None] | None = None
         self._base_url = base_url
         self._passes: set[SeenRows] = set()
         self._state: FeedState | None = None
@@ -166,9 +162,8 @@ class TrackedFeed:
         shape = None if self._state is None else self._state.shape
         return self._is_key_doubted or shape is None or not is_own_id(shape.key, self.feed.resource)
 
-    async def publish(self, *statements: Statement) -> None:
-        """State something about the feed."""
-        await self.store.publish((await self.state()).id, statements, self.compose)
+    async def _publish(self, state: FeedState, *statements: Statement) -> None:
+        await self.store.publish(state.id, statements, self.compose)
         self.report(*statements)
 
     def report(self, *statements: Statement) -> None:
@@ -186,7 +181,7 @@ class TrackedFeed:
         """Load the state, and begin a new baseline where the feed is read differently now."""
         state = await self.reload()
         if state.blind:
-            await self.publish(self.gaps.state_lost_store(state))
+            await self._publish(state, self.gaps.state_lost_store(state))
             state = await self.reload()
         if await self.store.mark_dropped(state.id, self.settings.drop):
             state = await self.reload()
@@ -366,12 +361,6 @@ class TrackedFeed:
         """Return the oldest timestamp that other runs than polls met unseen since this was asked, as if polls had."""
         oldest, self._found_aside = self._found_aside, None
         return oldest
-
-    def request_pass(self) -> None:
-        """Let a pass be made at once."""
-        self.wants_pass = True
-        if self.call_for_pass is not None:
-            self.call_for_pass()
 
     @asynccontextmanager
     async def ending(self, run: Run) -> AsyncIterator[tuple[Statement, ...]]:

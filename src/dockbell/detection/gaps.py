@@ -1,4 +1,4 @@
-"""Finds the times in which dockbell was blind to a feed: each is stated once, as a gap, when a complete run ends it."""
+"""Finds the times in which dockbell was blind to a feed; the complete run that ends one states it, once, as a gap."""
 
 from __future__ import annotations
 

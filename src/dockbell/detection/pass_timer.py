@@ -39,7 +39,7 @@ class PassTimer:
     async def delay(self) -> timedelta:
         """Return how long it is until the next pass is due; not positive when one is."""
         feed = self._feed
-        if feed.wants_pass:
+        if feed.schedule.is_pass_requested:
             return timedelta(0)
         lefts = [] if self._due is None else [self._due - feed.clocks.steady()]
         if self._due_at is not None:

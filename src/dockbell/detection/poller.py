@@ -1,4 +1,4 @@
-"""Polls one feed: asks what was modified since the watermark, commits it, and judges the watermark."""
+"""Polls one feed: asks what was modified since the watermark, and moves it when runs have proven that it may."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRAILING_INTERVALS: Final = 20
 TRAILING_EVERY: Final = timedelta(minutes=5)
 """A trailing poll follows after so many polls, and not sooner than this."""
 _TRAILING_PACE: Final = timedelta(seconds=2)
-"""So long a trailing poll rests for each of its pages: at most a tenth of the budget goes to those of a feed."""
+"""A trailing poll rests so long for each of its pages: those of a feed get at most a tenth of the budget."""
 
 
 def trailing_every(settings: ResourceSettings) -> timedelta:
@@ -62,7 +62,7 @@ class Poller:
         """Poll once; None while there is nothing to begin at, or nothing may be published under the learned key."""
         feed = self._feed
         progress = (await feed.state()).progress
-        if self._is_new:  # what other runs met before a restart is not known: the candidate must be proven anew
+        if self._is_new:  # a restart forgets what other runs met: the candidate must be proven anew
             progress = replace(progress, candidate=None)
         if progress.watermark is None or feed.is_withholding:
             return None
@@ -80,7 +80,7 @@ class Poller:
         # A pass that ended meanwhile may have told where the records' clock stands; all else only polls move.
         progress = replace(progress, newest=progress.newest or state.progress.newest)
         if (proof := run.proof) is not None:
-            # What another run stored meanwhile, this one would have met.
+            # This run would have met what another one has stored meanwhile.
             unseen = [moment for moment in (proof.oldest_unseen, feed.take_found_aside()) if moment is not None]
             proof = replace(
                 proof, oldest_unseen=min(unseen, default=None), complete=proof.complete and window.is_covered
@@ -92,7 +92,7 @@ class Poller:
         await self._close(run, record, progress)
         self._is_new = False
         if not window.is_covered and not self._is_cut_off:
-            feed.request_pass()
+            feed.schedule.request_pass()
         self._is_cut_off = not window.is_covered
         return record
 

@@ -9,7 +9,7 @@ from typing import Final
 from dockbell.errors import DockbellError, RequestRefused, SourceRefused
 
 PROBE_PAUSE: Final = timedelta(minutes=1)
-"""A feed that the operator must mend is tried again once a minute at the least."""
+"""A feed that waits for the operator is tried again once a minute at the least."""
 _REST_FIRST: Final = timedelta(seconds=5)
 _REST_INTERVALS: Final = 3
 """After a failed run the next one follows after so many intervals of the feed at most."""

@@ -1,6 +1,6 @@
-"""Passes over one feed: reads it whole, finds what polls cannot see, and what is not there any more.
+"""Passes over one feed: reads its whole list, and finds what polls cannot see and which records are gone.
 
-For feeds without ``updated_since`` passes are the only reading there is; for polled feeds they are rare.
+Feeds without ``updated_since`` are read by passes only; for polled feeds passes are rare.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Reconciler:
     async def run(self, alarm: Alarm) -> None:
         """Pass whenever a pass is due, until cancelled."""
         self._timer.alarm = alarm
-        self._feed.call_for_pass = lambda: alarm.ring_in(timedelta(0))
+        self._feed.schedule.wake = lambda: alarm.ring_in(timedelta(0))
         try:
             while True:
                 await self.look()
@@ -66,7 +66,7 @@ class Reconciler:
                 if await self.delay() <= timedelta(0):
                     await run_guarded(self._feed, self._run_due)
         finally:
-            self._timer.alarm = self._feed.call_for_pass = None
+            self._timer.alarm = self._feed.schedule.wake = None
 
     async def look(self) -> None:
         """Set the alarm anew, after something else than the agent has changed when the next pass is due."""
@@ -84,7 +84,7 @@ class Reconciler:
             await self.look()  # the pass that is to confirm it, or to repeat it, may be due long before the alarm rings
 
     async def run_once(self, *, approve: bool = False) -> RunRecord:
-        """Pass once; when the pass is complete, judge what it did not show."""
+        """Pass once; when the pass is complete, decide on the records that it did not show."""
         async with self._turn:
             return await self._run(approve=approve)
 
@@ -96,7 +96,7 @@ class Reconciler:
     async def _run(self, *, approve: bool) -> RunRecord:
         self._timer.wait_after_failure()  # unless it goes well
         feed = self._feed
-        feed.wants_pass = False
+        feed.schedule.is_pass_requested = False
         began = feed.clocks.steady()
         await scrub(feed, rewrite_most=self.rewrite_most)
         state = await feed.state()
@@ -162,7 +162,7 @@ class Reconciler:
     async def _close(
         self, state: FeedState, run: Run, record: RunRecord, seen: SeenRows, *, approve: bool
     ) -> tuple[RunRecord, Settled]:
-        """Judge what a complete pass did not show, and store and state its end."""
+        """Decide on the records that a complete pass did not show, and store and state its end."""
         feed, found = self._feed, run.summary
         absentees = await feed.store.find_absent(state.id, seen)
         if absentees.rows:  # after a crash another listing must show that they are absent, not this one again
@@ -183,7 +183,7 @@ class Reconciler:
             await feed.store.close_pass(
                 state.id,
                 record,
-                held=settled.held,
+                held=settled.suspended,
                 confirm_at=record.ended_at + feed.settings.confirm_after if is_waiting else None,
                 proven=proven,
                 newest=_find_newest(found),
@@ -203,8 +203,8 @@ class Reconciler:
     ) -> tuple[RunRecord, bool]:
         """End the doubt about undated records that the second pass met first; return whether it counts as the first.
 
-        A first pass may have been cut short, or empty, and nothing said so. Where the next one meets more unknown
-        records, which no date proves new, than a day may delete, all of them are taken for baseline. That is stated.
+        A first pass may have been cut short, or empty, and nothing said so. Where the next pass meets more unknown
+        records that no date proves new than a day may delete, all of them are taken for baseline, and that is stated.
         """
         feed, skipped = self._feed, record.tally.skipped
         if state.passes != 1 or state.shape is None:
@@ -262,15 +262,15 @@ class Reconciler:
         """
         feed, tally, now = self._feed, run.tally, self._feed.clocks.now()
         statements: list[Statement] = []
-        if settled.held and not state.held:
-            statements.append(held(feed.feed, now, reason=HoldReason.DELETIONS, count=settled.held, since=now))
+        if settled.suspended and not state.held:
+            statements.append(held(feed.feed, now, reason=HoldReason.DELETIONS, count=settled.suspended, since=now))
         changes = {
             ChangeKind.CREATED: tally.created,
             ChangeKind.UPDATED: tally.updated,
             ChangeKind.DELETED: tally.deleted,
             ChangeKind.RESTORED: tally.restored,
         }
-        if settled.held or settled.waiting or tally.drifted or tally.held or tally.bad or holds:
+        if settled.suspended or settled.waiting or tally.drifted or tally.held or tally.bad or holds:
             verdict = PassVerdict.DOUBTFUL
         else:
             verdict = PassVerdict.REPAIRED if any(changes.values()) else PassVerdict.EQUAL

@@ -59,7 +59,7 @@ class Run:
         summary: What its pages showed.
         since: The ``updated_since`` of a poll; None for a pass.
         level: Its limit, as an index of ``LIMITS``.
-        most: The most records on a page where the list ended at a full page, whatever ``level`` says.
+        most: No page is asked for with a larger limit; it is less where the list went on only behind a shorter page.
         cursor: Of the next page; None for the first.
         page_most: The most records on a page of the feed that had a cursor; 0 while there was none.
         silences: The times in which none of its pages was answered.
@@ -155,6 +155,7 @@ class Run:
         """
         while not self._is_over:
             if save is not None and self._received_at is not None and self._is_checkpoint_due(self._received_at):
+                self._saved_pages, self._saved_at = self.summary.pages, self._received_at
                 await save(self._received_at)
             try:
                 async with ask(self.cursor, self._find_limit()) as page:
@@ -259,6 +260,7 @@ class Run:
     def _fail(self, error: CursorExpired | SourceUnavailable) -> None:
         """Take in that a page did not come: ask for a smaller part of it, or end the run."""
         request, known = self._request, self._known
+        self._odd = 0
         if isinstance(error, PageUnreadable) and request is _Request.NEXT and self._level + 1 < len(LIMITS):
             self._level += 1  # what cannot be read stands in the way of fewer records then
             return
@@ -309,10 +311,7 @@ class Run:
         return min(LIMITS[level], self.most)
 
     def _is_checkpoint_due(self, received_at: datetime) -> bool:
-        """Return whether it is time to store how far the run has come; and take it for stored."""
+        """Return whether it is time to store how far the run has come."""
         is_between = self._request is _Request.NEXT and self.cursor is not None and not self.is_uneven
         pages, since = self.summary.pages - self._saved_pages, received_at - (self._saved_at or received_at)
-        if not is_between or (pages < _CHECKPOINT_PAGES and since < _CHECKPOINT_EVERY):
-            return False
-        self._saved_pages, self._saved_at = self.summary.pages, received_at
-        return True
+        return is_between and (pages >= _CHECKPOINT_PAGES or since >= _CHECKPOINT_EVERY)

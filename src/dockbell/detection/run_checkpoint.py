@@ -16,7 +16,7 @@ from dockbell.ports import Checkpoint, Tally
 
 
 class _Kept(msgspec.Struct):
-    """What of a pass is stored, as JSON."""
+    """How far a pass has come, as stored JSON; times are microseconds since 1970."""
 
     began_at: int | None
     asked_at: int

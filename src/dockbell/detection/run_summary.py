@@ -34,8 +34,8 @@ class RunSummary:
         answered_at: The service's time of its last answer.
         offset: How far our clock was ahead of the service's at its last answer.
         collisions: Records that it showed a second time with other content, which no later date explains.
-        keyless_allowed: So many records without a key may a poll meet that proves something all the same: as many as
-            were in quarantine before, for their text may be another each time.
+        keyless_allowed: A poll that meets no more records without a key proves something all the same: as many were in
+            quarantine before, and their text may be another each time.
         bad: What is wrong with the records that keep it from being complete.
         age: For how long a cache has kept one of its pages, the oldest of them.
         lag: The least by which the newest date of a page was behind the answer; None where no record was dated.
@@ -189,8 +189,8 @@ class RunSummary:
     def find_bad(self) -> str:
         """Return what is wrong with a record that keeps the run from being complete; empty where none does.
 
-        A pass is complete all the same: whether such a record may be one that it did not show is judged at its end. A
-        pass that could read no record at all is not complete: then it is the key that does not fit.
+        A pass is complete all the same: at its end it is decided whether a bad record may be an absent one. A pass that
+        could read no record at all is not complete: then the key does not fit.
         """
         if self.kind is RunKind.PASS:
             return self.bad[0] if self.bad and self.tally.bad >= self.records else ""

@@ -10,7 +10,7 @@ from dockbell.config import ResourceSettings
 from dockbell.core.model import RunKind
 
 _UNPUNCTUAL: Final = timedelta(seconds=2)
-"""The service tells its time in whole seconds: what is late by less may be in time."""
+"""The service tells its time in whole seconds: a run that seems late by less may be in time."""
 
 
 class FeedSchedule:
@@ -18,6 +18,8 @@ class FeedSchedule:
 
     Attributes:
         passes: When passes are made: an interval, or a crontab line.
+        is_pass_requested: A pass is to be made at once, whenever the next one is due.
+        wake: Wakes the agent that makes passes; None while it does not run.
     """
 
     def __init__(
@@ -28,6 +30,8 @@ class FeedSchedule:
         polled: bool,
     ) -> None:
         self.passes = settings.reconcile or settings.schedule
+        self.is_pass_requested = False
+        self.wake: Callable[[], None] | None = None
         self._schedule = settings.schedule
         self._kind = RunKind.POLL if polled else RunKind.PASS
         self._next_time = next_time
@@ -36,6 +40,12 @@ class FeedSchedule:
     def next_pass(self, after: datetime) -> datetime:
         """Return when a pass is due after one that was made at a given time."""
         return self._next_time(self.passes, after)
+
+    def request_pass(self) -> None:
+        """Let a pass be made at once."""
+        self.is_pass_requested = True
+        if self.wake is not None:
+            self.wake()
 
     def check_run(self, kind: RunKind, asked_at: datetime | None) -> bool | None:
         """Return whether a run asked later than the schedule says; None where it says nothing of it."""

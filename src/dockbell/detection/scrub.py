@@ -1,7 +1,7 @@
-"""Takes out of what is stored of a feed what must not be stored from now on, before its next pass.
+"""Removes from the stored records of a feed what must no longer be stored, before its next pass.
 
-In portions, so that nothing waits for long; it goes on where it was interrupted. What is read meanwhile comes without
-it, and the judge takes it out of whatever it compares with.
+It works in portions, so that nothing waits for long, and goes on where it was interrupted. Pages that are read
+meanwhile come without it, and the change detector leaves it out of comparisons.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _AT_ONCE: Final = 500
 
 
 async def scrub(feed: TrackedFeed, *, rewrite_most: int | None) -> None:
-    """Clean what is stored of a feed, if that is due; it stays due until no trace is left in the store's files.
+    """Scrub the stored records of a feed, if that is due; it stays due until no trace is left in the store's files.
 
     Args:
-        feed: What is cleaned.
+        feed: What is scrubbed.
         rewrite_most: See :meth:`dockbell.ports.Store.wipe`.
     """
     state = await feed.state()

@@ -148,10 +148,11 @@ async def test_a_record_that_only_a_poll_showed_during_a_pass_is_not_suspected(r
     rig.source.put("f")
     await rig.poll()
     await rig.poll()
-    watching = await rig.tracked.watch()
+    seen = SeenRows(await rig.tracked.last_row())
     rig.source.put("b", status="packed")
-    await rig.poll()
-    assert [row for row, *_ in (await rig.store.find_absent(1, watching)).rows] == [1, 3, 4, 5]
+    with rig.tracked.sightings.watch(seen):
+        await rig.poll()
+    assert [row for row, *_ in (await rig.store.find_absent(1, seen)).rows] == [1, 3, 4, 5]
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@
 - One feed. ``feed``: its stored state, and the commit of its pages with their ``read_context``. ``profile``: what was
   learned of its listing and clocks. ``record_shape``: how its records are told apart. ``first_request``: where its
   baseline ends. ``schedule``, ``gaps``, ``problems``, ``clocks``: when it is read, and when and why it was not.
+  ``sightings``: what its runs need to know of each other's pages.
 - Requests. ``page_fetcher``: asks for pages and records. ``lone_cursor``: cursors that an API takes alone only.
 - ``guarded``: runs an agent, reports what goes wrong, and keeps the other feeds out of it. ``scrub``: removes what must
   no longer be stored.

@@ -33,6 +33,7 @@ from dockbell.detection.record_shape import check_drop, describe, key_collides, 
 from dockbell.detection.run import Run
 from dockbell.detection.run_summary import RunSummary
 from dockbell.detection.schedule import FeedSchedule
+from dockbell.detection.sightings import Sightings
 from dockbell.errors import SchemaMismatch
 from dockbell.host.evaluator import SHARED, LimitedEvaluator
 from dockbell.ports import Bell, Committed, FeedState, Source, Store
@@ -62,6 +63,7 @@ class TrackedFeed:
         gaps: When it was read last.
         problems: What stops its agents.
         schedule: When its runs are due.
+        sightings: What its pages showed, whichever run read them.
         turns: The lock of its turn: pages are asked for and committed one at a time.
         awaited: Rings when changes begin to wait for the details of their records.
     """
@@ -114,14 +116,13 @@ class TrackedFeed:
         self.fetcher = PageFetcher(feed, settings, source=source, profile=self.profile, erasure=self.erasure)
         self.gaps = GapWatch(feed, settings.schedule, clocks=self.clocks, next_time=next_time)
         self.problems = Problems(settings.every)
+        self.sightings = Sightings()
         self.turns = anyio.Lock()
         self.awaited = Bell()
         self._base_url = base_url
-        self._passes: set[SeenRows] = set()
         self._state: FeedState | None = None
         self._detector: ChangeDetector | None = None
         self._end = anyio.Lock()  # of complete runs, so that one states what it ends before another looks for it
-        self._found_aside: datetime | None = None
         self._is_key_doubted = False
         self._unanswered: set[tuple[str, str]] = set()
 
@@ -272,10 +273,7 @@ class TrackedFeed:
         context = replace(self.make_context(run.kind, state), may_ask_again=run.may_ask_again)
         committed = await self.store_page(state, page, context)
         page_diff = committed.page_diff
-        for seen in self._passes:
-            seen.add(page_diff.seen)
-        if run.kind is not RunKind.POLL and page_diff.oldest_unseen is not None:
-            self._found_aside = min(self._found_aside or page_diff.oldest_unseen, page_diff.oldest_unseen)
+        self.sightings.take_page(run.kind, page_diff)
         await self.profile.observe(run.kind, page, page_diff.dates, is_first=run.cursor is None)
         self._report_unanswered()
         return committed
@@ -342,25 +340,9 @@ class TrackedFeed:
 
     # Runs -------------------------------------------------------------------------------------------------------------
 
-    async def watch(self, seen: SeenRows | None = None) -> SeenRows:
-        """Begin to note every stored row that any request of the feed shows from now on; end it by :meth:`unwatch`."""
-        seen = seen or SeenRows(await self.store.last_row((await self.state()).id))
-        self._passes.add(seen)
-        return seen
-
-    def unwatch(self, seen: SeenRows) -> None:
-        """Stop noting rows."""
-        self._passes.discard(seen)
-
-    @property
-    def found_aside(self) -> datetime | None:
-        """The oldest timestamp that other runs than polls met unseen since :meth:`take_found_aside`."""
-        return self._found_aside
-
-    def take_found_aside(self) -> datetime | None:
-        """Return the oldest timestamp that other runs than polls met unseen since this was asked, as if polls had."""
-        oldest, self._found_aside = self._found_aside, None
-        return oldest
+    async def last_row(self) -> int:
+        """Return the last row of the feed in the store."""
+        return await self.store.last_row((await self.state()).id)
 
     @asynccontextmanager
     async def ending(self, run: Run) -> AsyncIterator[tuple[Statement, ...]]:

@@ -12,7 +12,7 @@ from dockbell.config import ResourceSettings
 from dockbell.core.model import RunKind
 from dockbell.core.reading.ahead import ShortPolls
 from dockbell.core.reading.reach import BEHIND_MOST, BoundWindow, ages_to_try, bound_window
-from dockbell.core.reading.window import Progress, advance, open_trailing_window, open_window
+from dockbell.core.reading.window import Progress, Proof, advance, open_trailing_window, open_window
 from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.guarded import run_guarded
 from dockbell.detection.reading import begin_run, read_run
@@ -69,7 +69,7 @@ class Poller:
         profile = feed.profile
         lookback, precision = profile.lookback, profile.listing.precision
         short = self._short.start(lookback + precision, feed.clocks.steady())
-        if short is not None and not self._short.is_contradicted(feed.found_aside, lookback + precision):
+        if short is not None and not self._short.is_contradicted(feed.sightings.oldest_aside, lookback + precision):
             return await self._poll_shortly(short)
         # A watermark of a clock that was wrong, and is corrected since, must not blind the polls until it is reached.
         base = replace(progress, watermark=min(progress.watermark, profile.asked_at or progress.watermark))
@@ -79,22 +79,35 @@ class Poller:
         state = await feed.reload()
         # A pass that ended meanwhile may have told where the records' clock stands; all else only polls move.
         progress = replace(progress, newest=progress.newest or state.progress.newest)
-        if (proof := run.proof) is not None:
-            # This run would have met what another one has stored meanwhile.
-            unseen = [moment for moment in (proof.oldest_unseen, feed.take_found_aside()) if moment is not None]
-            proof = replace(
-                proof, oldest_unseen=min(unseen, default=None), complete=proof.complete and window.is_covered
-            )
-            if self._is_doubtful(run, anchor, progress):
-                proof = replace(proof, pages=max(proof.pages, 2))
+        if (proof := self._prove(run, window, progress, anchor)) is not None:
             progress, _ = advance(progress, proof, lookback, precision)
-            self._plan_short(run, min(unseen, default=None))
         await self._close(run, record, progress)
         self._is_new = False
         if not window.is_covered and not self._is_cut_off:
             feed.schedule.request_pass()
         self._is_cut_off = not window.is_covered
         return record
+
+    def _prove(
+        self, run: Run, window: BoundWindow, progress: Progress, anchor: tuple[str, datetime] | None
+    ) -> Proof | None:
+        """Return what a poll proves about the watermark, and decide whether the next polls may be short.
+
+        Args:
+            run: The poll.
+            window: From when it asked.
+            progress: Where the watermark stood before.
+            anchor: The key and the date of a record that the poll must show.
+        """
+        proof = run.proof
+        if proof is None:
+            return None
+        # This run would have met what another one has stored meanwhile.
+        met = (proof.oldest_unseen, self._feed.sightings.take_oldest_aside())
+        unseen = min((moment for moment in met if moment is not None), default=None)
+        self._plan_short(run, unseen)
+        pages = max(proof.pages, 2) if self._is_doubtful(run, anchor, progress) else proof.pages
+        return replace(proof, oldest_unseen=unseen, complete=proof.complete and window.is_covered, pages=pages)
 
     async def trail_once(self) -> RunRecord | None:
         """Poll once from long before the watermark, for what became visible late; it proves nothing."""

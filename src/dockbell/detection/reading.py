@@ -36,7 +36,7 @@ async def begin_run(feed: TrackedFeed, kind: RunKind, since: datetime | None = N
         anchor: The key of a record that a poll must show; empty for none.
     """
     state = await feed.state()
-    rows = SeenRows(await feed.store.last_row(state.id))
+    rows = SeenRows(await feed.last_row())
     summary = RunSummary(kind, rows, began_at=feed.clocks.now(), keyless_allowed=state.quarantined, anchor=anchor)
     return Run(summary, since, level=feed.profile.begin_level(kind))
 
@@ -61,7 +61,7 @@ async def read_run(feed: TrackedFeed, run: Run, save: Callable[[datetime], Await
                 await _commit(feed, run, page)
         if not run.may_restart:
             break
-        run.restart(await feed.store.last_row((await feed.state()).id))
+        run.restart(await feed.last_row())
     if run.summary.is_colliding and not feed.settings.key:
         raise feed.doubt_key(run.summary)
     await feed.profile.end_run(run)

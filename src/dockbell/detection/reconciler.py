@@ -101,8 +101,8 @@ class Reconciler:
         await scrub(feed, rewrite_most=self.rewrite_most)
         state = await feed.state()
         checkpoint = await self._load_checkpoint(state)
-        seen = await feed.watch(None if checkpoint is None else checkpoint.seen)
-        try:
+        seen = SeenRows(await feed.last_row()) if checkpoint is None else checkpoint.seen
+        with feed.sightings.watch(seen):
             run = await begin_run(feed, RunKind.PASS) if checkpoint is None else resume(checkpoint)
             came_from = run.summary.pages
             record = await self._read(state, run, seen)
@@ -111,8 +111,6 @@ class Reconciler:
                 await self._give_up(state, run, record, came_further=came_further)
                 return record
             record, settled = await self._close(await feed.state(), run, record, seen, approve=approve)
-        finally:
-            feed.unwatch(seen)
         self._timer.wait_for_next(await feed.reload(), began, goes_forward=settled.goes_forward)
         # Records that share a key are in quarantine: what else came twice with other content may be these.
         if feed.is_provisional and not run.summary.is_unambiguous and not record.tally.bad:

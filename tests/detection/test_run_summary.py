@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dockbell.core.comparing.absence import SeenRows
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import RunKind
 from dockbell.detection.run_summary import RunSummary
 from dockbell.ports import Tally

@@ -15,7 +15,6 @@ from dockbell.config import ResourceSettings
 from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.comparing.page_diff import Collision, PageDiff
 from dockbell.core.comparing.read_context import ReadContext
-from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import RESOURCES, Feed, Page, RunKind, Statement
 from dockbell.core.publishing.erasure import Erasure
 from dockbell.core.publishing.event import Composer

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from dockbell.core.comparing.absence import SeenRows
 from dockbell.core.comparing.page_diff import PageDiff
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import RunKind
 
 

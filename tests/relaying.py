@@ -43,7 +43,7 @@ async def opened(
     for feed in (FEED, STOCK):
         state = await store.open_feed(feed)
         await store.save_shape(state.id, Shape(("/id",), None, None), proven=True)
-    await store.enroll("screen", start)
+    await store.sink("screen").enroll(start)
     try:
         yield store
     finally:

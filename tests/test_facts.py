@@ -185,14 +185,14 @@ async def test_a_delivery_tells_how_old_its_change_is_by_the_clock_of_the_servic
     async with open_rig(tmp_path) as rig:
         rig.source.ahead = rig.source.offset = timedelta(seconds=ahead)
         await rig.read_whole()
-        await rig.store.enroll("screen", "now")
+        await rig.store.sink("screen").enroll("now")
         rig.source.put("f", status="open")
         await rig.poll(6)
         assert await deliver(rig, after=2) == list(seconds(8))
 
 
 async def test_a_delivery_of_what_did_not_move_a_timestamp_has_no_age_and_no_replay_has_one(rig: Rig) -> None:
-    await rig.store.enroll("screen", "now")
+    await rig.store.sink("screen").enroll("now")
     rig.source.records["a"]["status"] = "closed"
     await rig.read_whole(3600)
     rig.source.put("b", status="closed")

@@ -110,14 +110,15 @@ async def live(life: Life, sink: Sink, settings: SinkSettings) -> None:
     folder = Path(life.folder)
     mark = os.open(folder / "saved", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     async with open_outbox(folder, SINK) as outbox:
-        save = outbox.store.settle
+        sink_store = outbox.store.sink(SINK)
+        save = sink_store.settle
 
-        async def save_and_mark(sink: str, settlement: Settlement) -> None:
+        async def save_and_mark(settlement: Settlement) -> None:
             since = monotonic()
-            await save(sink, settlement)
+            await save(settlement)
             os.write(mark, struct.pack("d", since))
 
-        outbox.store.settle = save_and_mark  # type: ignore[method-assign]
+        sink_store.settle = save_and_mark  # type: ignore[method-assign]
         agent = Relay(sink, settings, store=outbox.store, telemetry=Telemetry(), now=partial(datetime.now, UTC))
         if life.finishes:
             assert await agent.drain(timedelta(seconds=20))

@@ -115,7 +115,7 @@ async def test_a_sink_that_is_dead_for_forty_days_is_noticed_by_nobody_else(
             store = dockbell.agents.store
             endpoints = dict(zip(("dead", "one", "two"), (dead, *others), strict=True))
             for name in endpoints:
-                await store.enroll(name, "beginning")
+                await store.sink(name).enroll("beginning")
             relays = [each.make_relay(name, store, clock, facts) for name, each in endpoints.items()]
             for relay in relays:
                 group.start_soon(relay.run)

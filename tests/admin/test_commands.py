@@ -131,8 +131,8 @@ async def test_a_wish_comes_back_with_its_outcome_once_the_daemon_has_done_it(
 
     async def attend() -> None:
         await is_told.wait()
-        (command,) = await store.take_commands()
-        await store.finish_command(command, ONE_PAGE)
+        (command,) = await store.commands.take()
+        await store.commands.finish(command, ONE_PAGE)
 
     async with anyio.create_task_group() as group:
         group.start_soon(attend)

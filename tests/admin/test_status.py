@@ -253,7 +253,7 @@ async def look(tmp_path: Path, every: timedelta | str = MINUTE) -> Status:
     try:
         state = await store.open_feed(FEED)
         await store.open_feed(Feed("left", "items"))
-        await store.enroll("gone", "now")
+        await store.sink("gone").enroll("now")
         await store.close_run(state.id, run(RunKind.PASS, NOON - MINUTE))
         await store.save_listing_profile(state.id, '{"clock":["local",0],"order":["key",0]}')
         await store.publish(

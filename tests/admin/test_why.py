@@ -380,7 +380,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         rig.source.put(key, status="open")
     clock.pass_(10)
     await rig.reconciler.run_once()
-    await store.enroll("floor", "beginning")
+    await store.sink("floor").enroll("beginning")
     yield rig
     await read_store.aclose()
     await store.aclose()

@@ -53,7 +53,7 @@ async def kind(rig: Rig, command_store: SqliteCommandStore, kind: CommandKind) -
     """Wish something, let the attendant look, and return what came of it."""
     number = await command_store.make_command(rig.feed, kind, rig.clock())
     command_runner = attend(rig)
-    for command in await rig.store.take_commands():
+    for command in await rig.store.commands.take():
         await command_runner.see_to(command)
     outcome = (await command_store.load_command(number)).outcome
     return None if outcome is None else str(outcome)
@@ -138,7 +138,7 @@ async def test_a_pass_that_came_due_during_a_wished_one_is_not_made_after_it(rig
 async def test_a_record_is_purged_when_that_is_wished(rig: Rig, command_store: SqliteCommandStore) -> None:
     await rig.read_whole()
     number = await command_store.make_command(rig.feed, CommandKind.PURGE, rig.clock(), "b")
-    (command,) = await rig.store.take_commands()
+    (command,) = await rig.store.commands.take()
     await attend(rig).see_to(command)
     assert str((await command_store.load_command(number)).outcome) == "complete: 0 emptied, 1 published"
     assert [fact.command for fact in rig.ear.facts if isinstance(fact, CommandFinished)] == ["purge b"]
@@ -155,7 +155,7 @@ async def test_a_record_of_a_feed_that_has_left_the_configuration_is_purged(
 ) -> None:
     await rig.read_whole()
     number = await command_store.make_command(rig.feed, CommandKind.PURGE, rig.clock(), "b")
-    (command,) = await rig.store.take_commands()
+    (command,) = await rig.store.commands.take()
     await CommandRunner(rig.store, {}, {}, rig.ear.telemetry).see_to(command)
     assert str((await command_store.load_command(number)).outcome) == "complete: 0 emptied, 1 published"
 
@@ -247,13 +247,13 @@ async def test_wishes_are_seen_to_as_they_come_and_once(rig: Rig, command_store:
 async def test_a_store_that_cannot_be_read_for_once_ends_nothing(
     rig: Rig, command_store: SqliteCommandStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take, alarm = rig.store.take_commands, Rings()
+    take, alarm = rig.store.commands.take, Rings()
 
     async def fail_once() -> object:
-        monkeypatch.setattr(rig.store, "take_commands", take)
+        monkeypatch.setattr(rig.store.commands, "take", take)
         raise StoreUnavailable("store dockbell.db: disk I/O error; look at its disk")
 
-    monkeypatch.setattr(rig.store, "take_commands", fail_once)
+    monkeypatch.setattr(rig.store.commands, "take", fail_once)
     number = await command_store.make_command(rig.feed, CommandKind.RECONCILE, rig.clock())
     async with anyio.create_task_group() as group:
         group.start_soon(attend(rig).run, alarm)
@@ -268,16 +268,16 @@ async def test_a_store_that_cannot_be_read_for_once_ends_nothing(
 async def test_wishes_that_cannot_be_read_stop_nobody_and_that_is_told_once(
     rig: Rig, command_store: SqliteCommandStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take, alarm, looks = rig.store.take_commands, Rings(), 0
+    take, alarm, looks = rig.store.commands.take, Rings(), 0
 
     async def fail_thrice() -> object:
         nonlocal looks
         looks += 1
         if looks == 3:
-            monkeypatch.setattr(rig.store, "take_commands", take)
+            monkeypatch.setattr(rig.store.commands, "take", take)
         raise StoreError("store dockbell.db: database disk image is malformed")
 
-    monkeypatch.setattr(rig.store, "take_commands", fail_thrice)
+    monkeypatch.setattr(rig.store.commands, "take", fail_thrice)
     number = await command_store.make_command(rig.feed, CommandKind.RECONCILE, rig.clock())
     async with anyio.create_task_group() as group:
         group.start_soon(attend(rig).run, alarm)
@@ -297,10 +297,10 @@ async def test_a_wish_that_fails_unforeseen_waits_and_stops_no_other(
         raise OSError("database or disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rig.store, "finish_command", refuse)
+        patch.setattr(rig.store.commands, "finish", refuse)
         assert await kind(rig, command_store, CommandKind.RECONCILE) is None
     assert any(isinstance(fact, AgentFails) for fact in rig.ear.facts)
-    (waiting,) = await rig.store.take_commands() or [Command(1, CommandKind.RECONCILE, rig.feed)]
+    (waiting,) = await rig.store.commands.take() or [Command(1, CommandKind.RECONCILE, rig.feed)]
     await attend(rig).see_to(waiting)
     assert (await command_store.load_command(waiting.id)).outcome is not None
 

@@ -67,7 +67,7 @@ async def test_a_full_disk_while_it_reloads_delays_what_is_new_and_ends_nothing(
 
         async def save_later(*args: Any, **kwargs: Any) -> None:
             if failures:
-                agents.store._outage.begin(failures[0])  # type: ignore[attr-defined]
+                agents.store.engine.outage.begin(failures[0])  # type: ignore[attr-defined]
                 raise failures.pop()
             await save(*args, **kwargs)
 
@@ -100,7 +100,7 @@ async def test_a_sink_that_is_kept_begins_with_a_feed_that_is_added(tmp_path: Pa
     async with working(path, Ear()) as daemon:
         write(tmp_path, resources='items = { every = "1h" }')
         assert str(await daemon.reload()) == "complete: feed main/items added"
-        positions, _ = await daemon._crew.store.load_queue("out")
+        positions, _ = await daemon._crew.store.sink("out").load_queue()
         assert {SHIPMENTS, ITEMS} <= positions.keys()
 
 
@@ -144,7 +144,7 @@ async def test_it_tells_how_many_reasons_there_are_to_look_and_the_first(
         state = await store.open_feed(SHIPMENTS)
         await store.save_problem(state.id, "HTTP 401; mend the key")
         assert await daemon._look() == ("1 feeds, 1 sinks; 1 reason to look: main/shipments: HTTP 401; mend the key")
-        await store.pause("out", "maintenance")
+        await store.sink("out").pause("maintenance")
         told = await daemon._look()
     assert told == "1 feeds, 1 sinks; 2 reasons to look, first main/shipments: HTTP 401; mend the key"
 

@@ -38,7 +38,7 @@ async def test_events_are_kept_for_their_time_and_while_a_sink_owes_them(tmp_pat
     clock = Clock()
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock)
     state = await store.open_feed(FEED)
-    await store.enroll("slow", "beginning")
+    await store.sink("slow").enroll("beginning")
     await commit(store, state, *({"id": str(each)} for each in range(2500)))
     ear = Ear()
     owing, free = (
@@ -66,7 +66,7 @@ async def test_a_store_of_which_no_more_is_asked_does_not_grow_over_the_months(t
             await store.close_run(state.id, a_run(RunKind.POLL, hours=24 * day))
         clock.pass_(86_400)
         await janitor.run_once()
-        used = await store.measure()
+        used = await store.retention.measure()
         sizes.append(used.used + used.free)
     assert max(sizes[20:]) <= 1.05 * max(sizes[:20])
     await store.aclose()
@@ -85,7 +85,7 @@ async def test_a_store_that_cannot_be_written_any_more_has_it_make_room_at_once(
         group.start_soon(janitor.run, never)
         await anyio.wait_all_tasks_blocked()
         assert len(await store.read_events(FEED, 0, 10)) == 1
-        store.stalled.ring()
+        store.health.stalled.ring()
         with anyio.fail_after(5):
             while await store.read_events(FEED, 0, 10):  # noqa: ASYNC110  # the janitor tells nobody
                 await anyio.sleep(0.01)
@@ -103,7 +103,7 @@ async def test_what_the_store_tells_of_itself_is_not_told_by_the_janitor_again(
     async def fail(*_: object) -> None:
         raise StoreFull("store dockbell.db: disk full; free some space")
 
-    monkeypatch.setattr(store, "forget_letters", fail)
+    monkeypatch.setattr(store.retention, "forget_letters", fail)
     async with anyio.create_task_group() as group:
         group.start_soon(janitor.run, Bells())
         await anyio.wait_all_tasks_blocked()
@@ -129,9 +129,9 @@ async def test_the_history_is_kept_as_long_as_the_events(tmp_path: Path) -> None
     assert await janitor.run_once() == 2700
     assert len(await store.read_bodies(range(1, 1501))) == 300
     assert (await store.open_feed(FEED)).poll == a_run(RunKind.POLL)
-    assert await store.prune_history(clock(), 1) == 0
+    assert await store.retention.prune_history(clock(), 1) == 0
     await store.close_run(state.id, a_run(RunKind.POLL))
-    assert await store.prune_history(clock(), 10) == 1
+    assert await store.retention.prune_history(clock(), 10) == 1
     await store.aclose()
 
 
@@ -156,11 +156,11 @@ async def store(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteStore]:
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock)
     state = await store.open_feed(FEED)
     for sink in ("slow", "fast", "slower"):
-        await store.enroll(sink, "beginning")
+        await store.sink(sink).enroll("beginning")
     for day in range(3):
         await commit(store, state, {"id": str(day)})
         clock.pass_(86_400)
-    await store.settle("fast", Settlement(positions={FEED: 3}))
+    await store.sink("fast").settle(Settlement(positions={FEED: 3}))
     yield store
     await store.aclose()
 
@@ -168,7 +168,7 @@ async def store(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteStore]:
 async def test_a_sink_that_owes_events_for_too_long_loses_them_and_the_others_do_not_notice(
     store: SqliteStore, clock: Clock
 ) -> None:
-    await store.settle("slower", Settlement(positions={FEED: 1}))
+    await store.sink("slower").settle(Settlement(positions={FEED: 1}))
     ear = Ear()
     sinks = ("slow", "fast", "slower")
     janitor = Janitor(store, settings=StoreSettings(), sinks=sinks, telemetry=ear.telemetry, now=clock)
@@ -178,20 +178,20 @@ async def test_a_sink_that_owes_events_for_too_long_loses_them_and_the_others_do
     clock.time = later(days=30, seconds=1)
     assert await janitor.run_once() == 1
     assert ear.facts == [SinkOverrun("slow", FEED, NOON)]
-    assert [(await store.load_queue(sink))[0][FEED] for sink in sinks] == [3, 3, 1]
+    assert [(await store.sink(sink).load_queue())[0][FEED] for sink in sinks] == [3, 3, 1]
     assert [event.sequence for event in await store.read_events(FEED, 0, 9)] == [2, 3]
 
 
 async def test_where_the_store_uses_too_much_of_the_disk_those_who_owe_longest_lose_their_events(
     store: SqliteStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await store.settle("slower", Settlement(positions={FEED: 1}))
+    await store.sink("slower").settle(Settlement(positions={FEED: 1}))
     footprints = [Footprint(21, 100)]
 
     async def measure() -> Footprint:
         return footprints[0] if len(footprints) == 1 else footprints.pop(0)
 
-    monkeypatch.setattr(store, "measure", measure)
+    monkeypatch.setattr(store.retention, "measure", measure)
     ear = Ear()
     sinks = ("slower", "fast", "slow")
     janitor = Janitor(store, settings=StoreSettings(), sinks=sinks, telemetry=ear.telemetry, now=clock)
@@ -211,8 +211,8 @@ async def test_no_sink_loses_events_while_it_is_enough_to_prune_what_nobody_owes
     async def measure() -> Footprint:
         return Footprint(21 if await store.read_events(FEED, 0, 1, until=1) else 19, 100)
 
-    monkeypatch.setattr(store, "measure", measure)
-    await store.settle("slow", Settlement(positions={FEED: 1}))
+    monkeypatch.setattr(store.retention, "measure", measure)
+    await store.sink("slow").settle(Settlement(positions={FEED: 1}))
     ear = Ear()
     janitor = Janitor(store, settings=StoreSettings(), sinks=("slow",), telemetry=ear.telemetry, now=clock)
     clock.time = NOON + timedelta(days=20)

@@ -52,7 +52,7 @@ async def _read_all(config: Config) -> Cost:
 
     async with assemble(config, Telemetry()) as agents:
         assert isinstance(agents.store, SqliteStore)
-        database = agents.store._writer  # only its own connection knows what it wrote
+        database = agents.store.engine.writer  # only its own connection knows what it wrote
         meter, before = Meter(), database.total_changes
         async with anyio.create_task_group() as group:
             for reconciler in agents.reconcilers.values():

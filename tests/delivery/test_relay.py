@@ -97,7 +97,7 @@ async def test_filters_let_through_what_they_name_and_settle_the_rest(
     sink = FakeSink()
     assert await drain(store, sink, **settings)
     assert [(delivery.event.feed, delivery.event.change) for delivery in sink.got] == got
-    assert (await store.load_queue("screen"))[0] == {FEED: 2, STOCK: 1}
+    assert (await store.sink("screen").load_queue())[0] == {FEED: 2, STOCK: 1}
 
 
 @pytest.mark.parametrize(
@@ -172,9 +172,9 @@ async def test_a_long_backlog_that_the_filters_hold_back_is_passed_without_waiti
 
 async def test_events_that_were_pruned_before_the_sink_came_are_not_waited_for(store: Store) -> None:
     await change_keys(store, "ab")
-    await store.prune_events(NOON + timedelta(days=8), (), 100)
+    await store.retention.prune_events(NOON + timedelta(days=8), (), 100)
     assert await drain(store, FakeSink())
-    assert (await store.load_queue("screen"))[0][FEED] == 2
+    assert (await store.sink("screen").load_queue())[0][FEED] == 2
 
 
 async def test_a_failing_key_waits_and_the_others_go_on(store: Store) -> None:
@@ -182,7 +182,7 @@ async def test_a_failing_key_waits_and_the_others_go_on(store: Store) -> None:
     sink = FakeSink(answer=lambda delivery: FAILED if delivery.event.key == "a" else DELIVERED)
     assert not await drain(store, sink)
     assert sink.sequences == [1, 2, 4]
-    positions, (blocked,) = await store.load_queue("screen")
+    positions, (blocked,) = await store.sink("screen").load_queue()
     assert positions[FEED] == 4
     assert (blocked.key, blocked.sequence, blocked.attempts, blocked.error) == ("a", 1, 1, "HTTP 500")
     assert blocked.due == NOON + timedelta(seconds=5)
@@ -198,7 +198,7 @@ async def test_a_blocked_key_goes_on_in_order_when_its_time_has_come(store: Stor
     async with relaying(store, sink, clock) as relay:
         await until(lambda: len(sink.got) == 3 and not relay._queue.owed)
     assert [(delivery.event.sequence, delivery.attempt) for delivery in sink.got] == [(1, 2), (3, 1), (4, 1)]
-    assert (await store.load_queue("screen"))[1] == []
+    assert (await store.sink("screen").load_queue())[1] == []
 
 
 async def test_an_event_that_is_refused_is_a_dead_letter_and_its_key_goes_on(store: Store) -> None:
@@ -274,32 +274,32 @@ async def test_after_a_checkpoint_that_failed_no_later_one_passes_what_was_in_it
     sink = FakeSink(answer=lambda delivery: FAILED if delivery.event.key == "a" else DELIVERED)
     ear = Ear()
     relay = make_relay(store, sink, Clock(), ear)
-    settle = store.settle
+    settle = store.sink("screen").settle
     failed: list[Settlement] = []
 
-    async def fail_once(name: str, settlement: Settlement) -> None:
+    async def fail_once(settlement: Settlement) -> None:
         if failed:
-            await settle(name, settlement)
+            await settle(settlement)
             return
         failed.append(settlement)
         await change(store, {"id": "b"})  # is delivered meanwhile, and would move the position past a
         await until(lambda: len(sink.got) == 2)
         raise OSError("database or disk is full")
 
-    monkeypatch.setattr(store, "settle", fail_once)
+    monkeypatch.setattr(store.sink("screen"), "settle", fail_once)
     monkeypatch.setattr("dockbell.delivery.relay._CHECKPOINT_EVERY", timedelta(seconds=0.02))
     async with anyio.create_task_group() as group:
         group.start_soon(relay.run)
         await until(lambda: any(isinstance(fact, AgentFails) for fact in ear.facts))
-        assert (await store.load_queue("screen"))[0][FEED] == 0
+        assert (await store.sink("screen").load_queue())[0][FEED] == 0
         relay.stop()
 
 
 async def test_to_drain_ends_when_the_store_cannot_be_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse_to_load(_: str) -> None:
+    async def refuse_to_load() -> None:
         raise OSError("disk I/O error")
 
-    monkeypatch.setattr(store, "load_queue", refuse_to_load)
+    monkeypatch.setattr(store.sink("screen"), "load_queue", refuse_to_load)
     with anyio.fail_after(5):
         assert not await make_relay(store, FakeSink(), Clock(), Ear()).drain(timedelta(seconds=0.1))
 
@@ -335,7 +335,7 @@ async def test_stopping_settles_what_is_in_flight(store: Store) -> None:
     sink = FakeSink()
     async with relaying(store, sink):
         await until(lambda: len(sink.got) == 2)
-    assert (await store.load_queue("screen"))[0][FEED] == 2
+    assert (await store.sink("screen").load_queue())[0][FEED] == 2
 
 
 async def test_of_a_feed_whose_arrays_have_no_order_no_event_is_told_by_its_patch_alone(store: Store) -> None:
@@ -374,7 +374,7 @@ async def test_a_feed_that_begins_while_it_runs_is_delivered_by_the_connection_t
     async with relaying(store, sink):
         await until(lambda: len(sink.got) == 1)
         await store.open_feed(OTHER)
-        await store.enroll("screen", "now")
+        await store.sink("screen").enroll("now")
         await change(store, {"id": "b", "n": 1}, feed=OTHER)
         await until(lambda: len(sink.got) == 2)
     assert [delivery.event.feed for delivery in sink.got] == [FEED, OTHER]
@@ -390,7 +390,7 @@ async def test_a_sink_that_breaks_ever_again_is_given_up_by_whoever_waits_for_it
         async def run(self, deliveries: object, settle: object) -> None:
             raise KeyError(str(deliveries) + str(settle))
 
-    await store.enroll("screen", "now")
+    await store.sink("screen").enroll("now")
     await change_keys(store, "a")
     with anyio.fail_after(5):
         assert not await make_relay(store, Broken()).drain(timedelta(seconds=60))

@@ -43,8 +43,8 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
         await change(store, {"id": "a", "n": 1})
         for feed in (FEED, STOCK):
             await close_pass(store, await store.open_feed(feed))
-        await store._write(lambda writer: writer.execute("DELETE FROM positions").rowcount)
-        await store.enroll("screen", "state")
+        await store.engine.write(lambda writer: writer.execute("DELETE FROM positions").rowcount)
+        await store.sink("screen").enroll("state")
         yield store
 
 
@@ -188,8 +188,8 @@ async def test_a_sink_that_is_overrun_while_it_waits_hears_of_the_gap_the_state_
     async with relaying(store, FakeSink(answer=answer), clock) as relay:
         await change(store, {"id": "a", "n": 2})
         await delete(store, 2)
-        assert await store.overrun("screen", later(days=1)) == {FEED: NOON}
-        assert await store.prune_events(later(days=1), ["screen"], 100) == 6
+        assert await store.sink("screen").overrun(later(days=1)) == {FEED: NOON}
+        assert await store.retention.prune_events(later(days=1), ["screen"], 100) == 6
         await until(lambda: relay._origins[FEED] == 6, seconds=1)
         is_down = False
         await change(store, {"id": "c", "n": 7})
@@ -206,7 +206,7 @@ async def test_a_sink_that_is_overrun_while_it_waits_hears_of_the_gap_the_state_
         ]
     )
     assert await drain(store, FakeSink(), clock)
-    assert (await store.load_queue("screen"))[0][FEED] == 7
+    assert (await store.sink("screen").load_queue())[0][FEED] == 7
 
 
 async def test_what_is_settled_of_what_the_sink_has_lost_moves_nothing(store: SqliteStore) -> None:
@@ -216,13 +216,13 @@ async def test_what_is_settled_of_what_the_sink_has_lost_moves_nothing(store: Sq
         await until(lambda: len(sink.got) == 3)
         await change(store, {"id": "c", "n": 5})
         await until(lambda: len(sink.got) == 4)
-        await store.overrun("screen", later(days=1))
+        await store.sink("screen").overrun(later(days=1))
         await change(store, {"id": "b", "n": 5})
         await until(lambda: len(sink.got) == 5)
         sink.finish(FAILED)
         await relay._checkpoint()
-        assert (await store.load_queue("screen"))[0][FEED] == 5
-        assert (await store.load_queue("screen"))[1] == []
+        assert (await store.sink("screen").load_queue())[0][FEED] == 5
+        assert (await store.sink("screen").load_queue())[1] == []
         sink.is_left = lambda _: False
         await until(lambda: len(sink.got) == 10, seconds=2)
     assert sink.got[5].event.change == "gap"
@@ -240,7 +240,7 @@ async def test_what_is_settled_of_what_the_sink_has_lost_moves_nothing(store: Sq
 async def test_a_sink_that_begins_with_the_state_hears_of_notices_too(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         notices = await store.open_feed(NOTICES)
-        await store.enroll("new", "state")
+        await store.sink("new").enroll("state")
         statement = Statement(NOTICES, NoticeKind.PAUSED, NOON, {"sink": "x", "reason": "HTTP 410", "count": 1})
         compose = Composer(NOTICES, name="acme", singular="notice", epoch="epoch")
         await store.publish(notices.id, [statement], compose)

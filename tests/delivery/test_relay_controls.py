@@ -121,21 +121,21 @@ async def test_what_was_looked_up_before_the_receiver_closed_does_not_resume_it(
 ) -> None:
     await change_keys(store, "a")
     ear, sink = Ear(), PatientSink(is_left=lambda _: True)
-    load = store.load_controls
+    load = store.sink("screen").load_controls
     async with relaying(store, sink, ear=ear) as relay:
         await until(lambda: len(sink.left) == 1)
         looked = False
 
-        async def load_and_close(name: str) -> object:
+        async def load_and_close() -> object:
             nonlocal looked
-            controls = await load(name)
+            controls = await load()
             if not looked:
                 looked = True
                 sink.finish(CLOSED)
                 await until(lambda: relay._is_paused)
             return controls
 
-        monkeypatch.setattr(store, "load_controls", load_and_close)
+        monkeypatch.setattr(store.sink("screen"), "load_controls", load_and_close)
         await until(lambda: looked)
         await anyio.sleep(0.02)
         assert relay._is_paused
@@ -150,7 +150,7 @@ async def test_what_was_read_ahead_and_is_purged_is_delivered_without_content(st
     async with relaying(store, sink):
         await change_keys(store, "ab")
         await until(lambda: len(sink.left) == 1)  # the next waits for its turn in memory
-        await store.purge(FEED, "b", partial(purge, FEED), make_composer())
+        await store.privacy.purge(FEED, "b", partial(purge, FEED), make_composer())
         await until(lambda: len(sink.got) == 3)
     told = [json.loads(each.event.body)["data"] for each in sink.got]
     assert [(data["key"], data["change"], data.get("purged", False)) for data in told] == [
@@ -166,7 +166,7 @@ async def test_a_replay_that_was_read_and_is_purged_is_sent_without_content(
     await change_keys(store, "a")
     await drain(store, FakeSink())
     await command_store.offer("screen", FEED, [(1, "a")], NOON)
-    load_replays = store.load_replays
+    load_replays = store.sink("screen").load_replays
 
     async def purge_and_load(*args: Any) -> Sequence[Replay]:
         replays = await load_replays(*args)
@@ -175,13 +175,13 @@ async def test_a_replay_that_was_read_and_is_purged_is_sent_without_content(
         async def read_and_purge(*place: Any, **choice: Any) -> Sequence[Event]:
             events = await read_events(*place, **choice)
             if not store.purges:
-                await store.purge(FEED, "a", partial(purge, FEED), make_composer())
+                await store.privacy.purge(FEED, "a", partial(purge, FEED), make_composer())
             return events
 
         monkeypatch.setattr(store, "read_events", read_and_purge)
         return replays
 
-    monkeypatch.setattr(store, "load_replays", purge_and_load)
+    monkeypatch.setattr(store.sink("screen"), "load_replays", purge_and_load)
     sink = FakeSink()
     async with relaying(store, sink):
         await until(lambda: {each.replayed for each in sink.got} == {True, False})
@@ -197,7 +197,7 @@ async def test_a_state_that_is_purged_between_is_not_published(
     async def read_and_purge(places: Sequence[Place]) -> Mapping[Place, bytes]:
         states = await read_states(places)
         if not store.purges:
-            await store.purge(FEED, "a", partial(purge, FEED), make_composer())
+            await store.privacy.purge(FEED, "a", partial(purge, FEED), make_composer())
         return states
 
     monkeypatch.setattr(store, "read_states", read_and_purge)
@@ -242,8 +242,8 @@ async def test_a_deploy_that_refuses_all_for_a_minute_burns_nothing(
         sequences = [each.event.sequence for each in taken if each.event.key == key]
         assert sequences == sorted(sequences)
     assert sum(fact.count for fact in ear.facts if isinstance(fact, EventsTakenBack)) == 4
-    assert (await store.load_queue("screen"))[0][FEED] == len(keys)
-    with_dead = await store._read(lambda reader: reader.execute("SELECT count(*) FROM dead_letters").fetchone())
+    assert (await store.sink("screen").load_queue())[0][FEED] == len(keys)
+    with_dead = await store.engine.read(lambda reader: reader.execute("SELECT count(*) FROM dead_letters").fetchone())
     assert with_dead == (0,)
 
 
@@ -308,7 +308,7 @@ async def test_a_record_that_leaves_the_filter_says_goodbye_once_and_in_order(st
     skipping, sending = FakeSink(), FakeSink()
     assert await drain(store, skipping, where=where)
     assert skipping.sequences == [2, 5]
-    await store.enroll("other", "beginning")
+    await store.sink("other").enroll("beginning")
     sending.name = "other"
     assert await drain(store, sending, where=where, on_leave="send")
     assert sending.sequences == [2, 3, 5]
@@ -352,7 +352,7 @@ async def test_a_key_on_hold_goes_on_within_a_second_when_an_operator_has_decide
             assert (await command_store.offer("screen", FEED, [(1, "a")], NOON)).released == 1
         await until(lambda: len(sink.got) == len(got) and not relay._queue.owed, seconds=1)
     assert sink.sequences == got
-    assert (await store.load_queue("screen"))[1] == []
+    assert (await store.sink("screen").load_queue())[1] == []
 
 
 async def test_a_key_that_has_just_gone_on_hold_is_not_released_by_what_was_stored_of_it(
@@ -370,7 +370,7 @@ async def test_a_key_that_has_just_gone_on_hold_is_not_released_by_what_was_stor
         await relay._look()
         assert [entry.held for entry in relay._queue.owed.values()] == [True]
         monkeypatch.undo()
-    assert [entry.held for entry in (await store.load_queue("screen"))[1]] == [True]
+    assert [entry.held for entry in (await store.sink("screen").load_queue())[1]] == [True]
 
 
 # Replays -------------------------------------------------------------------------------------------------------------
@@ -390,7 +390,7 @@ async def test_what_an_operator_replays_is_sent_marked_and_unchanged_and_never_w
     assert [(each.event, each.replayed, each.state, each.attempt) for each in sink.got] == [
         (each.event, True, None, 1) for each in first.got if each.event.sequence != 2
     ]
-    assert (await store.load_controls("screen")).replay_at is None
+    assert (await store.sink("screen").load_controls()).replay_at is None
 
 
 async def test_replays_wait_for_live_events_and_live_events_of_a_key_for_its_replay(
@@ -436,11 +436,11 @@ async def test_a_replay_is_tried_again_and_a_dead_letter_in_the_end_and_one_that
     await change_keys(store, "abc")
     await drain(store, FakeSink())
     await command_store.offer("screen", FEED, [(1, "a"), (2, "b"), (3, "c")], NOON)
-    await store._write(lambda writer: writer.execute("DELETE FROM events WHERE sequence = 3").rowcount)
+    await store.engine.write(lambda writer: writer.execute("DELETE FROM events WHERE sequence = 3").rowcount)
     clock, ear = Clock(), Ear()
     sink = FakeSink(answer=lambda each: FAILED if each.attempt == 1 else refuse(2)(each))
     assert not await make_relay(store, sink, clock, ear).drain(timedelta(seconds=1))
-    assert (await store.load_controls("screen")).replay_at == NOON + timedelta(seconds=5)
+    assert (await store.sink("screen").load_controls()).replay_at == NOON + timedelta(seconds=5)
     clock.pass_(6)
     assert await make_relay(store, sink, clock, ear).drain(timedelta(seconds=1))
     assert [(each.event.sequence, each.attempt) for each in sink.got] == [(1, 1), (2, 1), (1, 2), (2, 2)]

@@ -32,16 +32,16 @@ async def test_while_the_store_saves_nothing_what_was_sent_is_not_sent_again_and
     await change_keys(store, "abc")
     monkeypatch.setattr("dockbell.delivery.relay._RESTART_PAUSE", timedelta(seconds=0.01))
     monkeypatch.setattr("dockbell.delivery.relay._CHECKPOINT_EVERY", timedelta(seconds=0.01))
-    settle, is_full = store.settle, True
+    settle, is_full = store.sink("screen").settle, True
     refused: list[Settlement] = []
 
-    async def refuse(sink: str, settlement: Settlement) -> None:
+    async def refuse(settlement: Settlement) -> None:
         if is_full:
             refused.append(settlement)
             raise OSError("database or disk is full")
-        await settle(sink, settlement)
+        await settle(settlement)
 
-    monkeypatch.setattr(store, "settle", refuse)
+    monkeypatch.setattr(store.sink("screen"), "settle", refuse)
     sink = FakeSink()
     async with relaying(store, sink):
         await until(lambda: len(refused) > 10)
@@ -50,7 +50,7 @@ async def test_while_the_store_saves_nothing_what_was_sent_is_not_sent_again_and
         await change(store, {"id": "d"})
         await until(lambda: len(sink.got) == 4)
     assert sink.sequences == [1, 2, 3, 4]
-    assert (await store.load_queue("screen"))[0][FEED] == 4
+    assert (await store.sink("screen").load_queue())[0][FEED] == 4
 
 
 async def test_a_sink_whose_run_ends_too_early_is_told_of_and_begun_again(

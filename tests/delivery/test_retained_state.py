@@ -25,7 +25,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
         state = await store.open_feed(feed)
         await store.save_shape(state.id, Shape(("/id",), None, None), proven=True)
         await close_pass(store, state)
-    await store.enroll("mirror", "beginning")
+    await store.sink("mirror").enroll("beginning")
     state = await store.open_feed(FEED)
     await commit(store, state, *({"id": f"k{number}", "x": 0, "secret": 1} for number in range(250)))
     await close_pass(store, state, suspected=[2])
@@ -36,7 +36,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 async def settle(store: SqliteStore, position: int) -> None:
-    await store.settle("mirror", Settlement(positions={FEED: position}))
+    await store.sink("mirror").settle(Settlement(positions={FEED: position}))
 
 
 def make_shelf(store: SqliteStore, wants: Callable[[Feed], bool] = lambda _: True) -> StoredRetainedState:
@@ -92,7 +92,7 @@ async def test_a_mark_of_another_life_of_the_store_or_from_before_the_kept_event
     assert len(await read(retained_state, mark.replace('"epoch": "epoch"', '"epoch": "other"'))) == 250
     assert len(await read(retained_state, mark.replace("251", "9999"))) == 250
     await commit(store, await store.open_feed(FEED), {"id": "k7", "x": 1})
-    await store.prune_events(later(days=1), [], 1000)
+    await store.retention.prune_events(later(days=1), [], 1000)
     assert len(await read(retained_state, mark)) == 250
     assert (await retained_state.mark(mark))[1]
 
@@ -107,18 +107,18 @@ async def test_a_mark_is_not_beyond_a_blocked_key_whose_state_the_receiver_lacks
     retained_state = make_shelf(store)
     await commit(store, await store.open_feed(FEED), {"id": "k7", "x": 1}, {"id": "k8", "x": 1})
     blocked = {(FEED, "k7"): Blocked(FEED, "k7", 252, 1, NOON)}
-    await store.settle("mirror", Settlement(positions={FEED: 253}, blocked=blocked))
+    await store.sink("mirror").settle(Settlement(positions={FEED: 253}, blocked=blocked))
     mark, _ = await retained_state.mark("")
-    await store.settle("mirror", Settlement(freed={(FEED, "k7")}))
+    await store.sink("mirror").settle(Settlement(freed={(FEED, "k7")}))
     assert set(await read(retained_state, mark)) == {"k7", "k8"}
 
 
 async def test_a_mark_says_nothing_of_a_feed_while_the_sink_is_told_of_it(store: SqliteStore) -> None:
-    await store.enroll("new", "state")
+    await store.sink("new").enroll("state")
     retained_state = StoredRetainedState("new", store, wants=lambda _: True, render=bytes)
     mark, must_read = await retained_state.mark("")
     assert not must_read
-    await store.settle("new", Settlement(backfilled_to={FEED: None, OTHER: None}))
+    await store.sink("new").settle(Settlement(backfilled_to={FEED: None, OTHER: None}))
     assert len(await read(retained_state, mark)) == 250
 
 
@@ -127,8 +127,8 @@ async def test_a_key_that_is_blocked_for_longer_than_events_are_kept_makes_nothi
 ) -> None:
     await commit(store, await store.open_feed(FEED), {"id": "k7", "x": 1}, {"id": "k8", "x": 1})
     blocked = {(FEED, "k7"): Blocked(FEED, "k7", 252, 1, NOON, held=True)}
-    await store.settle("mirror", Settlement(positions={FEED: 253}, blocked=blocked))
-    await store.prune_events(later(days=1), ["mirror"], 1000)
+    await store.sink("mirror").settle(Settlement(positions={FEED: 253}, blocked=blocked))
+    await store.retention.prune_events(later(days=1), ["mirror"], 1000)
     retained_state = make_shelf(store)
     mark, _ = await retained_state.mark("")
     assert await retained_state.mark(mark) == (mark, False)

@@ -131,7 +131,7 @@ async def test_while_the_store_cannot_be_written_nothing_is_asked(rig: Rig, monk
     await rig.read_whole()
     asked = len(rig.source.asked)
     mended = anyio.Event()
-    monkeypatch.setattr(rig.store, "recovered", mended.wait)
+    monkeypatch.setattr(rig.store.health, "recovered", mended.wait)
     async with anyio.create_task_group() as group:
         group.start_soon(run_guarded, rig.tracked, rig.poller.run_once)
         await anyio.wait_all_tasks_blocked()

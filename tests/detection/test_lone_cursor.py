@@ -129,7 +129,7 @@ async def test_a_page_of_a_cursor_alone_that_shows_what_is_older_ends_the_run(ri
 
 
 def rows(rig: Rig) -> list[tuple[Any, ...]]:
-    return rig.store._writer.execute("SELECT key FROM records").fetchall()
+    return rig.store.engine.writer.execute("SELECT key FROM records").fetchall()
 
 
 @pytest.mark.parametrize(

@@ -1020,28 +1020,28 @@ async def test_a_checkpoint_goes_when_its_pass_is_complete_or_given_up(store: St
 
 async def test_a_new_sink_starts_at_now_or_at_the_beginning_and_keeps_its_place(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"})
-    await store.enroll("late", "now")
-    await store.enroll("early", "beginning")
+    await store.sink("late").enroll("now")
+    await store.sink("early").enroll("beginning")
     await commit(store, state, {"id": "b"})
-    await store.enroll("late", "now")
-    assert (await store.load_queue("late"))[0] == {FEED: 1}
-    assert (await store.load_queue("early"))[0] == {FEED: 0}
+    await store.sink("late").enroll("now")
+    assert (await store.sink("late").load_queue())[0] == {FEED: 1}
+    assert (await store.sink("early").load_queue())[0] == {FEED: 0}
 
 
 async def test_a_feed_that_comes_later_owes_a_known_sink_everything(store: Store, state: FeedState) -> None:
-    await store.enroll("screen", "now")
+    await store.sink("screen").enroll("now")
     await commit(store, await store.open_feed(OTHER), {"id": "a"})
-    await store.enroll("screen", "now")
-    assert (await store.load_queue("screen"))[0] == {FEED: 0, OTHER: 0}
+    await store.sink("screen").enroll("now")
+    assert (await store.sink("screen").load_queue())[0] == {FEED: 0, OTHER: 0}
 
 
 async def test_what_a_sink_settled_is_what_it_begins_from(store: Store, state: FeedState) -> None:
-    await store.enroll("erp", "now")
+    await store.sink("erp").enroll("now")
     entries = {(FEED, key): Blocked(FEED, key, 3, 2, NOON, "HTTP 500") for key in "ab"}
     dead = DeadLetter(FEED, "c", 4, 10, NOON, "HTTP 422")
-    await store.settle("erp", Settlement({FEED: 7}, dict(entries), set(), [dead]))
-    await store.settle("erp", Settlement(freed={(FEED, "a")}))
-    positions, blocked = await store.load_queue("erp")
+    await store.sink("erp").settle(Settlement({FEED: 7}, dict(entries), set(), [dead]))
+    await store.sink("erp").settle(Settlement(freed={(FEED, "a")}))
+    positions, blocked = await store.sink("erp").load_queue()
     assert positions == {FEED: 7}
     assert list(blocked) == [entries[FEED, "b"]]
 
@@ -1050,54 +1050,54 @@ async def test_a_sink_that_begins_with_the_state_is_told_from_where_it_was_told_
     store: Store, state: FeedState
 ) -> None:
     await commit(store, state, *({"id": key} for key in "abc"))
-    await store.enroll("erp", "state")
-    begun = (await store.load_starts("erp"))[FEED]
+    await store.sink("erp").enroll("state")
+    begun = (await store.sink("erp").load_starts())[FEED]
     assert begun == StartOffset(3, NOON, 0)
-    assert await store.read_backfill(FEED, begun, 0, 2) is None
+    assert await store.sink("erp").read_backfill(FEED, begun, 0, 2) is None
     await store.save_shape(state.id, Shape(("/id",), None, None), proven=True)
     await close_pass(store, state)
-    first, row, is_all = await store.read_backfill(FEED, begun, 0, 2) or ((), 0, True)
+    first, row, is_all = await store.sink("erp").read_backfill(FEED, begun, 0, 2) or ((), 0, True)
     assert ([each.key.text for each in first], is_all) == (["a", "b"], False)
-    await store.settle("erp", Settlement(backfilled_to={FEED: row}, origins={FEED: 3}))
-    assert (await store.load_starts("erp"))[FEED].backfilled_to == row
-    rest, _, is_all = await store.read_backfill(FEED, begun, row, 2) or ((), 0, False)
+    await store.sink("erp").settle(Settlement(backfilled_to={FEED: row}, origins={FEED: 3}))
+    assert (await store.sink("erp").load_starts())[FEED].backfilled_to == row
+    rest, _, is_all = await store.sink("erp").read_backfill(FEED, begun, row, 2) or ((), 0, False)
     assert ([each.key.text for each in rest], is_all) == (["c"], True)
-    await store.settle("erp", Settlement({FEED: 3}, backfilled_to={FEED: None}, origins={FEED: 3}))
-    assert (await store.load_starts("erp"))[FEED].backfilled_to is None
-    assert await store.find_backfilled(FEED, begun, "b") == first[1]
+    await store.sink("erp").settle(Settlement({FEED: 3}, backfilled_to={FEED: None}, origins={FEED: 3}))
+    assert (await store.sink("erp").load_starts())[FEED].backfilled_to is None
+    assert await store.sink("erp").find_backfilled(FEED, begun, "b") == first[1]
 
 
 async def test_dead_letters_that_are_taken_back_are_none_and_those_of_one_number_are_told_apart(
     store: Store, state: FeedState
 ) -> None:
     await commit(store, state, *({"id": key} for key in "abc"))
-    await store.enroll("erp", "now")
+    await store.sink("erp").enroll("now")
     letters = [DeadLetter(FEED, key, 3, 1, NOON, "HTTP 422") for key in "ab"]
-    await store.settle("erp", Settlement(dead=letters))
+    await store.sink("erp").settle(Settlement(dead=letters))
     again = DeadLetter(FEED, "a", 3, 2, NOON, "HTTP 400")
-    await store.settle("erp", Settlement(revived=letters, dead=[again]))
-    await store.prune_events(NOON + DAY, ["erp"], 10)
+    await store.sink("erp").settle(Settlement(revived=letters, dead=[again]))
+    await store.retention.prune_events(NOON + DAY, ["erp"], 10)
     assert await count_events(store) == [3]
-    await store.settle("erp", Settlement(revived=[again]))
-    await store.prune_events(NOON + DAY, ["erp"], 10)
+    await store.sink("erp").settle(Settlement(revived=[again]))
+    await store.retention.prune_events(NOON + DAY, ["erp"], 10)
     assert await count_events(store) == []
 
 
 async def test_a_pause_is_kept_with_its_first_reason(store: Store, state: FeedState) -> None:
-    await store.enroll("erp", "now")
-    assert (await store.load_controls("erp")).paused is None
+    await store.sink("erp").enroll("now")
+    assert (await store.sink("erp").load_controls()).paused is None
     for reason in ("HTTP 410", "again"):
-        await store.pause("erp", reason)
-    assert (await store.load_controls("erp")).paused == "HTTP 410"
-    assert (await store.load_controls("other")).paused is None
+        await store.sink("erp").pause(reason)
+    assert (await store.sink("erp").load_controls()).paused == "HTTP 410"
+    assert (await store.sink("other").load_controls()).paused is None
 
 
 async def test_held_keys_are_counted_and_kept_as_held(store: Store, state: FeedState) -> None:
-    await store.enroll("erp", "now")
+    await store.sink("erp").enroll("now")
     entries = {(FEED, key): Blocked(FEED, key, 3, 2, NOON, "", held=key == "a") for key in "ab"}
-    await store.settle("erp", Settlement(blocked=entries))
-    assert (await store.load_controls("erp")).held == 1
-    assert sorted((await store.load_queue("erp"))[1], key=lambda entry: entry.key) == list(entries.values())
+    await store.sink("erp").settle(Settlement(blocked=entries))
+    assert (await store.sink("erp").load_controls()).held == 1
+    assert sorted((await store.sink("erp").load_queue())[1], key=lambda entry: entry.key) == list(entries.values())
 
 
 async def count_events(store: Store) -> list[int]:
@@ -1105,21 +1105,21 @@ async def count_events(store: Store) -> list[int]:
 
 
 async def test_old_events_are_pruned_unless_a_sink_owes_them(store: Store, state: FeedState) -> None:
-    await store.enroll("erp", "beginning")
-    await store.enroll("gone", "beginning")
+    await store.sink("erp").enroll("beginning")
+    await store.sink("gone").enroll("beginning")
     await commit(store, state, *({"id": key} for key in "abcdef"))
     owed = Blocked(FEED, "b", 2, 1, NOON)
     dead = DeadLetter(FEED, "c", 3, 10, NOON, "")
-    await store.settle("erp", Settlement({FEED: 5}, {(FEED, "b"): owed}, set(), [dead]))
-    assert await store.prune_events(NOON, ["erp"], 10) == 0
-    assert await store.prune_events(NOON + DAY, ["erp"], 2) == 2
-    assert await store.prune_events(NOON + DAY, ["erp"], 10) == 1
+    await store.sink("erp").settle(Settlement({FEED: 5}, {(FEED, "b"): owed}, set(), [dead]))
+    assert await store.retention.prune_events(NOON, ["erp"], 10) == 0
+    assert await store.retention.prune_events(NOON + DAY, ["erp"], 2) == 2
+    assert await store.retention.prune_events(NOON + DAY, ["erp"], 10) == 1
     assert await count_events(store) == [2, 3, 6]
 
 
 async def test_a_store_without_sinks_keeps_events_only_for_their_time(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"}, {"id": "b"})
-    assert await store.prune_events(NOON + DAY, [], 10) == 2
+    assert await store.retention.prune_events(NOON + DAY, [], 10) == 2
     await commit(store, state, {"id": "c"})
     assert await told(store, after=2) == ["c created 1"]  # a pruned number is not given again
 
@@ -1130,7 +1130,7 @@ async def test_a_store_without_sinks_keeps_events_only_for_their_time(store: Sto
 async def prune(store: Store, before: datetime, limit: int = 100) -> int:
     """Prune until nothing is left to prune; return how much it was."""
     pruned = 0
-    while count := await store.prune_history(before, limit):
+    while count := await store.retention.prune_history(before, limit):
         pruned += count
     return pruned
 

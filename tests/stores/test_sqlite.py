@@ -110,7 +110,7 @@ async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
 async def test_a_store_can_be_looked_at_while_it_is_held(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "a.db", now=now)
     await store.open_feed(FEED)
-    await store.enroll("screen", "now")
+    await store.sink("screen").enroll("now")
     read_store = await SqliteReadStore.open(tmp_path / "a.db")
     assert await read_store.load_feeds() == [await store.open_feed(FEED)]
     assert [(sink.name, sink.owed) for sink in await read_store.load_sinks()] == [("screen", 0)]
@@ -124,10 +124,10 @@ async def test_a_store_can_be_looked_at_while_it_is_held(tmp_path: Path) -> None
 async def test_a_blocked_key_owes_its_events_though_the_position_has_passed_them(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "a.db", now=now)
     state = await store.open_feed(FEED)
-    await store.enroll("erp", "beginning")
+    await store.sink("erp").enroll("beginning")
     for record in ({"id": "a"}, {"id": "a", "n": 1}, {"id": "b"}):
         await commit(store, state, record)
-    await store.settle("erp", Settlement({FEED: 2}, {(FEED, "a"): Blocked(FEED, "a", 1, 1, now(), "HTTP 500")}))
+    await store.sink("erp").settle(Settlement({FEED: 2}, {(FEED, "a"): Blocked(FEED, "a", 1, 1, now(), "HTTP 500")}))
     read_store = await SqliteReadStore.open(tmp_path / "a.db")
     (sink,) = await read_store.load_sinks()
     assert (sink.owed, sink.blocked, sink.error) == (3, 1, "HTTP 500")
@@ -189,7 +189,7 @@ async def test_a_store_is_let_go_although_its_user_was_cancelled(tmp_path: Path)
 async def test_a_full_disk_loses_nothing_and_what_comes_after_it_is_stored(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=now)
     state = await store.open_feed(FEED)
-    store._writer.execute("PRAGMA max_page_count = 120")
+    store.engine.writer.execute("PRAGMA max_page_count = 120")
     stored = 0
     with suppress(StoreFull):
         while stored < 1000:
@@ -201,7 +201,7 @@ async def test_a_full_disk_loses_nothing_and_what_comes_after_it_is_stored(tmp_p
             await commit(store, state, {"id": "one", "x": "x" * 500_000})
     assert (await store.open_feed(FEED)).sequence == len(await told(store)) == 2 * stored
     assert (await commit(store, state, {"id": "same", "x": stored - 1})).events == 0
-    store._writer.execute("PRAGMA max_page_count = 100000")
+    store.engine.writer.execute("PRAGMA max_page_count = 100000")
     assert (await commit(store, state, {"id": "one"}, {"id": "same", "x": "at last"})).events == 2
     assert await told(store, after=2 * stored) == ["one created 1", f"same updated {stored + 1}"]
     await store.aclose()
@@ -271,14 +271,14 @@ async def test_whoever_waits_for_events_is_woken_even_if_who_committed_them_is_c
 ) -> None:
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
     state = await store.open_feed(FEED)
-    rings, write = store.outbox.rings, store._write
+    rings, write = store.outbox.rings, store.engine.write
 
     async def write_and_cancel(*given: Any) -> Any:
         written = await write(*given)
         scope.cancel()
         return written
 
-    monkeypatch.setattr(store, "_write", write_and_cancel)
+    monkeypatch.setattr(store.engine, "write", write_and_cancel)
     with anyio.CancelScope() as scope:
         await commit(store, state, {"id": "a"})
     assert store.outbox.rings == rings + 1

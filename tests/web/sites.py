@@ -65,7 +65,7 @@ class Filled:
 
     async def prune(self, most: int) -> None:
         """Forget the oldest events."""
-        assert await self.store.prune_events(pages.later(days=1), (), most) == most
+        assert await self.store.retention.prune_events(pages.later(days=1), (), most) == most
 
     async def ask(self, **parameters: Any) -> httpx.Response:
         """Ask for events."""
@@ -171,7 +171,7 @@ async def serve(
             command_store=command_store,
             recent=recent,
             metrics=metrics,
-            check_store=store.check,
+            check_store=store.health.check,
             outbox=store.outbox,
             telemetry=telemetry,
             now=clock,

@@ -12,6 +12,6 @@ async def bury_letters(
     served: Served, sink: str, feed: Feed, *letters: tuple[int, str], error: str = "HTTP 400"
 ) -> None:
     """Make dead letters of events, each a sequence and a key."""
-    await served.store.enroll(sink, "beginning")
+    await served.store.sink(sink).enroll("beginning")
     dead = [DeadLetter(feed, key, sequence, 3, NOON, error) for sequence, key in letters]
-    await served.store.settle(sink, Settlement(dead=dead))
+    await served.store.sink(sink).settle(Settlement(dead=dead))

@@ -53,7 +53,7 @@ def told(ear: Ear) -> list[str]:
 
 
 async def test_a_sink_is_paused_and_resumed(acting: Served, filled: Filled, ear: Ear) -> None:
-    await acting.store.enroll("erp", "beginning")
+    await acting.store.sink("erp").enroll("beginning")
     answer = await act(acting, "/sinks/erp/pause", {"reason": "moving house"})
     assert answer.json() == {"outcome": "it is paused; its events wait"}
     assert (await read_parts(acting, "erp")).paused == "moving house"
@@ -113,7 +113,7 @@ async def test_records_on_hold_go_on_when_their_dead_letter_is_discarded(acting:
     await bury_letters(acting, "erp", filled.feed, (1, "a"))
     held = Blocked(filled.feed, "a", 1, 3, NOON, "HTTP 400", held=True)
     settlement = Settlement(blocked={(filled.feed, "a"): held}, origins={filled.feed: 0})
-    await acting.store.settle("erp", settlement)
+    await acting.store.sink("erp").settle(settlement)
     answer = await act(acting, "/sinks/erp/dead/discard", {"all": True})
     assert answer.json() == {
         "outcome": "1 dead letters are discarded, 1 records that were on hold go on with their next event"
@@ -141,14 +141,14 @@ async def test_which_dead_letters_must_be_said(acting: Served, filled: Filled) -
 async def test_what_the_daemon_has_to_do_is_left_for_it(acting: Served, filled: Filled, ear: Ear) -> None:
     answer = await act(acting, "/feeds/main/shipments/reconcile")
     assert (answer.status_code, answer.json()) == (202, {"wish": 1})
-    (command,) = await acting.store.take_commands()
+    (command,) = await acting.store.commands.take()
     assert (command.kind, command.feed) == (CommandKind.RECONCILE, filled.feed)
 
     async def outcome() -> Any:
         return (await acting.client.get("/wishes/1")).json()
 
     assert await outcome() == {"wish": "reconcile", "feed": "main/shipments", "outcome": None}
-    await acting.store.finish_command(command, CommandOutcome("complete", {"pages": 3}))
+    await acting.store.commands.finish(command, CommandOutcome("complete", {"pages": 3}))
     assert await outcome() == {"wish": "reconcile", "feed": "main/shipments", "outcome": "complete: 3 pages"}
     assert told(ear) == ["web: main/shipments: reconcile, asked by 127.0.0.1"]
 
@@ -160,7 +160,7 @@ async def test_held_deletions_are_decided(acting: Served, filled: Filled, decisi
     statement = pages.a_statement(StatementKind.HELD, reason="mass_deletion", count=1, since="2026-11-21T12:00:00Z")
     await pages.close_pass(acting.store, filled.state, suspected=[1], held=1, statements=[statement])
     assert (await act(acting, place, body)).status_code == 202
-    assert [command.kind for command in await acting.store.take_commands()] == [kind]
+    assert [command.kind for command in await acting.store.commands.take()] == [kind]
 
 
 @pytest.mark.parametrize(("decision", "kind"), [("absorb", CommandKind.ABSORB), ("publish", CommandKind.PUBLISH)])
@@ -170,7 +170,7 @@ async def test_held_drift_is_decided(acting: Served, filled: Filled, decision: s
     await filled.put(*(f"k{n:02}" for n in range(20)))
     await pages.commit(acting.store, filled.state, *({"id": f"k{n:02}", "n": 0, "eta": n} for n in range(20)))
     assert (await act(acting, place, body)).status_code == 202
-    assert [command.kind for command in await acting.store.take_commands()] == [kind]
+    assert [command.kind for command in await acting.store.commands.take()] == [kind]
     await acting.store.decide_drift(filled.state.id, Decision.ABSORB)
     assert (await act(acting, place, body)).json() == {"outcome": "no drift is held"}
 

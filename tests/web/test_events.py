@@ -109,7 +109,7 @@ async def test_a_statement_differs_from_nothing(served: Served, filled: Filled) 
 
 
 async def test_an_event_that_was_purged_differs_in_nothing(served: Served, filled: Filled) -> None:
-    await served.store.purge(pages.FEED, "a", partial(purge, pages.FEED), pages.COMPOSE)
+    await served.store.privacy.purge(pages.FEED, "a", partial(purge, pages.FEED), pages.COMPOSE)
     for sequence in range(1, 6):
         answer = (await served.client.get(f"/events/main/shipments/{sequence}")).json()
         is_purged = answer["event"]["data"]["key"] == "a"
@@ -171,10 +171,10 @@ async def test_hostile_text_is_text(served: Served) -> None:
 
 async def test_the_deliveries_of_an_event_are_told(served: Served, filled: Filled) -> None:
     await bury_letters(served, "erp", filled.feed, (1, "a"))
-    await served.store.enroll("floor", "beginning")
+    await served.store.sink("floor").enroll("beginning")
     blocked = Blocked(filled.feed, "a", 3, 2, NOON, "HTTP 503")
-    await served.store.settle(
-        "floor", Settlement(positions={filled.feed: 5}, blocked={(filled.feed, "a"): blocked}, origins={filled.feed: 0})
+    await served.store.sink("floor").settle(
+        Settlement(positions={filled.feed: 5}, blocked={(filled.feed, "a"): blocked}, origins={filled.feed: 0})
     )
 
     async def stages(sequence: int) -> dict[str, Any]:

@@ -38,7 +38,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Served]:
     tables = {"resources": {"stock": {"every": "5m"}}, "sinks": {"erp": {"type": "stdout"}}}
     async with serve(tmp_path, tables=tables) as served:
         await read(served, "main/stock")
-        await served.store.enroll("erp", "now")
+        await served.store.sink("erp").enroll("now")
         yield served
 
 
@@ -70,18 +70,20 @@ async def test_a_blind_feed_hinders(site: Served) -> None:
 
 async def test_a_receiver_that_cannot_be_reached_for_a_while_hinders(site: Served) -> None:
     since = NOON - timedelta(seconds=50)
-    await site.store.note_conditions({"erp": Found(Condition.DOWN, since, "connection refused")})
+    await site.store.health.note_conditions({"erp": Found(Condition.DOWN, since, "connection refused")})
     assert (await site.client.get("/readyz")).json() == WELL
     since = NOON - timedelta(minutes=2)
-    await site.store.note_conditions({"erp": Found(Condition.DOWN, since, "connection refused")})
+    await site.store.health.note_conditions({"erp": Found(Condition.DOWN, since, "connection refused")})
     response = await site.client.get("/readyz")
     assert response.status_code == 503
     assert response.json()["reasons"] == ["sink erp: its receiver cannot be reached for 2m: connection refused"]
 
 
 async def test_what_an_operator_has_paused_hinders_nothing(site: Served) -> None:
-    await site.store.note_conditions({"erp": Found(Condition.DOWN, NOON - timedelta(hours=2), "connection refused")})
-    await site.store.pause("erp", "maintenance")
+    await site.store.health.note_conditions(
+        {"erp": Found(Condition.DOWN, NOON - timedelta(hours=2), "connection refused")}
+    )
+    await site.store.sink("erp").pause("maintenance")
     assert (await site.client.get("/readyz")).json() == WELL
 
 

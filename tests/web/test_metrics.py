@@ -82,11 +82,13 @@ async def test_a_service_s_wrong_clock_makes_a_feed_no_fresher_and_no_older(scra
 
 
 async def test_a_sink_tells_what_it_owes_and_how_its_receiver_was_found(scraper: Scraper) -> None:
-    await scraper.site.store.enroll("erp", "now")
+    await scraper.site.store.sink("erp").enroll("now")
     filled = await scraper.site.fill("a", "b", resource="stock")
-    await scraper.site.store.enroll("erp", "beginning")
+    await scraper.site.store.sink("erp").enroll("beginning")
     assert filled.feed.resource == "stock"
-    await scraper.site.store.note_conditions({"erp": Found(Condition.DOWN, NOON - timedelta(hours=1), "refused")})
+    await scraper.site.store.health.note_conditions(
+        {"erp": Found(Condition.DOWN, NOON - timedelta(hours=1), "refused")}
+    )
     assert await scraper.find("sink_owed_events", sink="erp") == [2]
     assert await scraper.find("sink_oldest_owed_age_seconds", sink="erp") == [0]
     assert await scraper.find("sink_condition", sink="erp", condition="down") == [1]

@@ -1,4 +1,4 @@
-"""What an operator asks of feeds: to be read whole now, and what becomes of deletions and drift that are held."""
+"""Commands about feeds: leaves them and waits for outcomes; lists deletions and drift that wait for a decision."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dockbell.ports import Command, CommandKind, CommandOutcome, CommandStore, F
 
 _LOOK_EVERY: Final = timedelta(seconds=0.2)
 _ASK_EVERY: Final = 10
-"""So many looks between two questions whether anybody is there to do it."""
+"""So many looks between two checks that a daemon runs."""
 
 
 class UnknownFeed(ValueError):
-    """No feed of the configuration is meant by a name, or several are."""
+    """A name means no feed of the configuration, or several."""
 
 
 def find_feeds(names: Iterable[str], known: Sequence[Feed]) -> tuple[Feed, ...]:
@@ -50,18 +50,18 @@ def _find_feed(name: str, known: Sequence[Feed]) -> Feed:
     raise UnknownFeed(f'feed "{name}" is not configured; {suggest(name, names)}')
 
 
-# Wishes --------------------------------------------------------------------------------------------------------------
+# Commands ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a wish.
+    """What to show of a command.
 
     Attributes:
-        feed: Of which feed something was wished; None where it was of the daemon as such.
-        verdict: ``complete``, ``incomplete``, ``failed``; ``waiting`` where nothing came of it yet.
+        feed: Of which feed; None: of the daemon.
+        verdict: ``complete``, ``incomplete``, ``failed``; ``waiting`` where it has no outcome yet.
         counts: What was counted, by name: pages, records, created …
-        detail: Why it is not complete; what was done, where that is not told by counts.
+        detail: Why it is not complete; what was done, where no counts say it.
     """
 
     feed: Feed | None
@@ -86,7 +86,7 @@ def read_result(command: Command) -> Result:
 async def enqueue_commands(
     command_store: CommandStore, feeds: Iterable[Feed | None], kind: CommandKind, now: datetime
 ) -> Sequence[Command]:
-    """Leave the same wish for several feeds; one that cannot be left comes back with its outcome."""
+    """Leave the same command for several feeds; where the store refuses one, it comes back as failed."""
     commands = []
     for feed in feeds:
         try:
@@ -103,13 +103,13 @@ async def await_commands(
     is_held: Callable[[], bool],
     tell: Callable[[Sequence[Command]], None],
 ) -> Sequence[Command]:
-    """Return wishes with their outcomes once each has one, or once nobody is there any more to see to them.
+    """Return commands with their outcomes once each has one, or once no daemon runs any more.
 
     Args:
         command_store: Where they were left.
         commands: As they were left.
         is_held: Whether a daemon works on the store.
-        tell: Is told again and again which of them wait.
+        tell: Called again and again with those that wait.
     """
     looks = 0
     while waiting := [command for command in commands if command.outcome is None]:

@@ -61,14 +61,14 @@ async def purge_record(
         feed: Its feed, configured or not.
         key: Its key string.
         name: The name of this dockbell.
-        rewrite_most: See :meth:`dockbell.ports.Store.wipe`.
+        rewrite_most: See :meth:`dockbell.ports.Privacy.wipe`.
     """
     compose = Composer(feed, name=name, singular=RESOURCES[feed.resource].singular, epoch=store.epoch)
-    purged = await store.purge(feed, key, partial(purge, feed), compose)
+    purged = await store.privacy.purge(feed, key, partial(purge, feed), compose)
     if not purged.is_known:
         return CommandOutcome("failed", detail="nothing is stored of it")
     done = CommandOutcome("complete", {"emptied": purged.events, "published": int(purged.change is not None)})
-    problem = await store.wipe(rewrite_most=rewrite_most)
+    problem = await store.privacy.wipe(rewrite_most=rewrite_most)
     if not problem:
         return done
     words = f"{purged.events} emptied, {int(purged.change is not None)} published, but {problem}; purge it again"

@@ -157,7 +157,7 @@ class Agents:
 
     async def _make_relays(self, config: Config, opened: Opened, changes: Difference[str], *, is_first: bool) -> None:
         sinks = _list_sinks(config)
-        left = await self.store.find_left(tuple(sinks))
+        left = await self.store.retention.find_left(tuple(sinks))
         for name in left if is_first else changes.removed:
             if name in left:
                 self.telemetry.emit(SinkLeft(name, left[name]))
@@ -220,7 +220,7 @@ class Agents:
 
     async def _enroll(self, sink: str, recipe: SinkRecipe) -> None:
         """Have a sink begin in the feeds that are new to it."""
-        for feed in await self.store.enroll(sink, recipe[0].start):
+        for feed in await self.store.sink(sink).enroll(recipe[0].start):
             self.telemetry.emit(SinkOverrun(sink, feed, None))
 
     def _make_janitor(self, config: Config) -> Janitor:

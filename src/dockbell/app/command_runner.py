@@ -1,4 +1,4 @@
-"""Does what an operator asked of the daemon from another process, by way of the store."""
+"""Executes the commands that operators have left in the store."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from dockbell.telemetry import CommandFinished, Telemetry
 
 @dataclass(slots=True)
 class _Errand:
-    """A wish that is seen to.
+    """A command under way.
 
     Attributes:
-        feed: Of which feed; None where it is asked of the daemon as such.
+        feed: Of which feed; None: of the daemon.
         scope: Ends it.
         ended: Set when it has ended.
     """
@@ -34,7 +34,7 @@ class _Errand:
 
 
 class CommandRunner:
-    """Looks for wishes, and sees to each."""
+    """Looks for commands, and executes each."""
 
     def __init__(
         self,
@@ -53,19 +53,19 @@ class CommandRunner:
         self._busy: dict[int, _Errand] = {}
 
     async def run(self, alarm: Alarm, reload: Callable[[], Awaitable[CommandOutcome]] | None = None) -> None:
-        """Look whenever the alarm rings, until cancelled; wishes of several feeds are seen to side by side.
+        """Look whenever the alarm rings, until cancelled; commands of several feeds run side by side.
 
         Args:
             alarm: Says when to look.
-            reload: Reads the configuration again, and returns what came of it.
+            reload: Reads the configuration again.
         """
         told = ""
         async with anyio.create_task_group() as group:
             while True:
                 await alarm.wait()
                 try:
-                    commands = await self._store.take_commands()
-                except StoreError as error:  # the wishes are still there when it is mended
+                    commands = await self._store.commands.take()
+                except StoreError as error:  # the commands wait until it is mended
                     if told != str(error):  # it is looked at twice a second
                         self._telemetry.emit_failure("attendant", error)
                     told = str(error)
@@ -77,7 +77,7 @@ class CommandRunner:
                         group.start_soon(self.see_to, command, reload)
 
     async def see_to(self, command: Command, reload: Callable[[], Awaitable[CommandOutcome]] | None = None) -> None:
-        """Do what is wished, and store what came of it."""
+        """Execute a command, and store its outcome."""
         errand = self._busy.setdefault(command.id, _Errand(command.feed))
         try:
             with errand.scope:
@@ -87,7 +87,7 @@ class CommandRunner:
             errand.ended.set()
 
     async def leave(self, feeds: Collection[Feed]) -> None:
-        """Stop what is done of wishes for feeds, which wait then for whoever reads these feeds next."""
+        """Stop the commands of feeds; they wait for the next readers of these feeds."""
         while errands := [errand for errand in self._busy.values() if errand.feed in feeds]:
             for errand in errands:
                 errand.scope.cancel()
@@ -103,14 +103,14 @@ class CommandRunner:
                 outcome = await self._do(command.kind, self._feeds[command.feed], self._reconcilers[command.feed])
             else:
                 outcome = CommandOutcome("failed", detail="the feed is not configured")
-        except Exception as error:  # noqa: BLE001  # whatever it is, other wishes are seen to
+        except Exception as error:  # noqa: BLE001  # other commands go on
             if is_due_to(error, StoreUnavailable):
-                return  # told by the store; the wish is still there when it is mended
+                return  # the outage is logged; the command waits for its end
             self._telemetry.emit_failure(f"{command.feed or 'dockbell'}: {command.kind}", error)
             outcome = CommandOutcome("failed", detail=f"{type(error).__name__}: {error}; the log has more")
         try:
-            await self._store.finish_command(command, outcome)
-        except Exception as error:  # noqa: BLE001  # it will be seen to again
+            await self._store.commands.finish(command, outcome)
+        except Exception as error:  # noqa: BLE001  # it will be executed again
             self._telemetry.emit_failure(f"{command.feed or 'dockbell'}: {command.kind}", error)
         else:
             if command.feed is not None:

@@ -171,7 +171,7 @@ class Daemon:
         site = await self._open_site(config) if moves else None
         try:
             opened = await open_news(config, changes, self._telemetry)
-            await agents.store.recovered()
+            await agents.store.health.recovered()
         except BaseException:
             if site is not None:
                 await site.aclose()
@@ -188,7 +188,7 @@ class Daemon:
                     break
                 except StoreUnavailable:
                     self._start_missing()
-                    await agents.store.recovered()
+                    await agents.store.health.recovered()
                     left = agents.find_changes(config)
         finally:
             self._start_missing()
@@ -329,18 +329,18 @@ class Daemon:
         """See to it that an outage of the store ends, also where nobody wants to write."""
         rings = 0
         while True:
-            rings = await self._crew.store.stalled.wait(rings)
-            await self._crew.store.recovered()
+            rings = await self._crew.store.health.stalled.wait(rings)
+            await self._crew.store.health.recovered()
 
     async def _check_store(self) -> None:
-        await self._crew.store.check()
-        if self._crew.store.trouble is not None:
-            raise self._crew.store.trouble
+        await self._crew.store.health.check()
+        if self._crew.store.health.trouble is not None:
+            raise self._crew.store.health.trouble
 
     async def _look(self) -> str:
-        await self._crew.store.check()
-        if self._crew.store.trouble is not None:
-            return str(self._crew.store.trouble)
+        await self._crew.store.health.check()
+        if self._crew.store.health.trouble is not None:
+            return str(self._crew.store.health.trouble)
         shared_status = self._shared_status if self._site is None else self._site.site.shared_status
         try:
             with anyio.fail_after(_LOOK_MOST.total_seconds()):

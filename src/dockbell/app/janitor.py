@@ -1,7 +1,7 @@
-"""Keeps the store bounded: deletes what is old enough, and of events only those that no sink owes.
+"""Keeps the store bounded: deletes old rows, and of events only those that every sink has settled.
 
 A sink that owes events for too long, or whose events use too much of the disk, loses them: it is *overrun*, and begins
-again with the stored records. Only that sink; the others and detection do not notice.
+again with the stored records. Other sinks and detection are not affected.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Janitor:
 
     async def _make_room(self) -> None:
         """Prune when the store cannot be written: the reserve of the disk lets the janitor do it even then."""
-        stalled = self._store.stalled
+        stalled = self._store.health.stalled
         rings = stalled.rings
         while True:
             rings = await stalled.wait(rings)
@@ -68,25 +68,25 @@ class Janitor:
         now = self._now()
         before = now - self._settings.keep_events
         too_old = now - self._settings.max_owed
-        for sink in await self._store.find_owing(self._sinks, too_old):
+        for sink in await self._store.retention.find_owing(self._sinks, too_old):
             await self._overrun(sink, too_old)
-        for sink, count in (await self._store.forget_letters(too_old)).items():
+        for sink, count in (await self._store.retention.forget_letters(too_old)).items():
             self._telemetry.emit(LettersForgotten(sink, count))
-        pruned = await self._store.prune_events(before, self._sinks)
-        while await self._store.prune_history(before, _AT_ONCE):
+        pruned = await self._store.retention.prune_events(before, self._sinks)
+        while await self._store.retention.prune_history(before, _AT_ONCE):
             pass
-        # Only what nobody owes is gone yet, and it may be enough.
+        # Only settled events are gone yet; that may be enough.
         for _ in self._sinks:
-            used = await self._store.measure()
+            used = await self._store.retention.measure()
             if used.used <= used.disk * self._settings.max_disk_share:
                 break
-            owing = await self._store.find_owing(self._sinks, before)
+            owing = await self._store.retention.find_owing(self._sinks, before)
             if not owing:
                 break
             await self._overrun(owing[0], before)
-            pruned += await self._store.prune_events(before, self._sinks)
+            pruned += await self._store.retention.prune_events(before, self._sinks)
         return pruned
 
     async def _overrun(self, sink: str, before: datetime) -> None:
-        for feed, lost_since in (await self._store.overrun(sink, before)).items():
+        for feed, lost_since in (await self._store.sink(sink).overrun(before)).items():
             self._telemetry.emit(SinkOverrun(sink, feed, lost_since))

@@ -51,7 +51,7 @@ async def run_commands(
         try:
             numbers = [await command_store.make_command(feed, kind, opening.now()) for feed, kind in commands]
             async with anyio.create_task_group() as group:
-                for command in await agents.store.take_commands():
+                for command in await agents.store.commands.take():
                     group.start_soon(agents.command_runner.see_to, command)
             return [await command_store.load_command(number) for number in numbers]
         finally:

@@ -9,23 +9,19 @@ import anyio
 
 from dockbell.core.publishing.delivery_queue import DeliveryQueue
 from dockbell.core.publishing.settlement import Settlement
-from dockbell.ports import Store
+from dockbell.ports import SinkStore
 
 
 class Checkpoints:
     """Saves the settlements of one sink in order.
 
     Args:
-        sink: The sink's name.
-        store: Where to.
+        store: Where to; bound to the sink.
         now: The time.
         on_saved: Called with each settlement once it is saved.
     """
 
-    def __init__(
-        self, sink: str, store: Store, now: Callable[[], datetime], on_saved: Callable[[Settlement], None]
-    ) -> None:
-        self._sink = sink
+    def __init__(self, store: SinkStore, now: Callable[[], datetime], on_saved: Callable[[Settlement], None]) -> None:
         self._store = store
         self._now = now
         self._on_saved = on_saved
@@ -52,6 +48,6 @@ class Checkpoints:
             await self._save(self._unsaved)
 
     async def _save(self, settlement: Settlement) -> None:
-        await self._store.settle(self._sink, settlement)
+        await self._store.settle(settlement)
         self._unsaved = None
         self._on_saved(settlement)

@@ -111,7 +111,9 @@ class Notifier:
         """Publish the notices that are due; return when the next is due, or None."""
         if self._unsaved:
             unsaved, self._unsaved = self._unsaved, set()
-            await self._store.note_conditions({sink: self._found[sink] for sink in unsaved if sink in self._found})
+            await self._store.health.note_conditions(
+                {sink: self._found[sink] for sink in unsaved if sink in self._found}
+            )
         now = self._now()
         due = {about: news for about, news in self._news.items() if news.due <= now}
         notices = [

@@ -75,6 +75,7 @@ class OutboxReader:
         self._judge = judge
         self._keeps_state = keeps_state
         self._store = store
+        self._sink_store = store.sink(sink)
         self._telemetry = telemetry
         self._now = now
         self._name = name
@@ -139,7 +140,7 @@ class OutboxReader:
     async def _read_backfill(self, feed: Feed, after: int, most: int) -> bool:
         """Read the next stored records of a feed; the events after the origin wait until all are read."""
         start = self._starts[feed]
-        found = await self._store.read_backfill(feed, start, after, most)
+        found = await self._sink_store.read_backfill(feed, start, after, most)
         if found is None:
             return False
         records, end, is_all = found
@@ -215,7 +216,7 @@ class OutboxReader:
         composer = BackfillComposer(feed, start, name=self._name, epoch=self._store.epoch)
         if not key:
             return composer.compose_gap() if start.lost_since is not None else None
-        record = await self._store.find_backfilled(feed, start, key)
+        record = await self._sink_store.find_backfilled(feed, start, key)
         if record is None:
             return None
         return composer.compose_record(record.key, record.revision, record.body, record.modified)
@@ -245,7 +246,7 @@ class OutboxReader:
 
         An event that is not to be sent any more becomes a dead letter, as it may have been before.
         """
-        replays = await self._store.load_replays(self._sink, self._now(), _REPLAYS_AT_ONCE)
+        replays = await self._sink_store.load_replays(self._now(), _REPLAYS_AT_ONCE)
         began_at = time.monotonic()
         for replay in replays:
             if time.monotonic() - began_at > _EVALUATE_MOST.total_seconds():
@@ -259,7 +260,7 @@ class OutboxReader:
                 error = "held back by the sink's filters" if answer.is_held_back else f"where {answer}"
                 self._queue.dead_letter_replay(replay, self._now(), error)
         if not replays:
-            self.replay_at = (await self._store.load_controls(self._sink)).replay_at
+            self.replay_at = (await self._sink_store.load_controls()).replay_at
 
     async def _find_replayed(self, replay: Replay) -> tuple[Event | None, Answer]:
         start = self._starts.get(replay.feed)

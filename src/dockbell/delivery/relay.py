@@ -84,6 +84,7 @@ class Relay:
         self._settings = settings
         self._max_owed = max_owed
         self._store = store
+        self._sink_store = store.sink(sink.name)
         self._telemetry = telemetry
         self._now = now
         self._jitter = jitter
@@ -99,7 +100,7 @@ class Relay:
         self._failures = 0
         self._has_turned = False
         self._report = DeliveryReport(sink.name, telemetry)
-        self._checkpoints = Checkpoints(sink.name, store, now, self._note_saved)
+        self._checkpoints = Checkpoints(self._sink_store, now, self._note_saved)
         self._must_begin_again = False
         self._clock = ClockWatch(now, steady)
         self._hurried = self._decided = 0
@@ -192,10 +193,10 @@ class Relay:
         knows_receiver = self._is_outdated and not self._must_begin_again
         before, self._must_begin_again = self._queue, False
         self._purges = self._store.purges
-        starts = await self._store.load_starts(self._sink.name)
-        controls = await self._store.load_controls(self._sink.name)  # first: a later change is noticed by _look()
+        starts = await self._sink_store.load_starts()
+        controls = await self._sink_store.load_controls()  # first: a later change is noticed by _look()
         self._hurried, self._decided = controls.hurried, controls.decided
-        positions, blocked = await self._store.load_queue(self._sink.name)
+        positions, blocked = await self._sink_store.load_queue()
         self._origins = {feed: start.origin for feed, start in starts.items()}
         self._queue = self._make_queue()
         if knows_receiver:
@@ -337,7 +338,7 @@ class Relay:
     async def _close(self, reason: str) -> None:
         """Pause the sink: its receiver wants no more events."""
         if not self._is_paused:
-            await self._store.pause(self._sink.name, reason)
+            await self._sink_store.pause(reason)
             self._paused = reason
             self._telemetry.emit(SinkPaused(self._sink.name, reason))
         self._queue.closed = ""
@@ -358,7 +359,7 @@ class Relay:
     async def _look(self) -> None:
         """Apply what operators have decided since the last look."""
         paused, held = self._paused, set(self._queue.held)
-        controls = await self._store.load_controls(self._sink.name)
+        controls = await self._sink_store.load_controls()
         if any(controls.origins.get(feed, origin) != origin for feed, origin in self._origins.items()):
             self._begin_again()
         elif controls.origins.keys() - self._origins.keys():
@@ -388,7 +389,7 @@ class Relay:
     async def _release(self, held: AbstractSet[Place]) -> None:
         """Let keys go on that an operator has released."""
         await self._checkpoint()  # else their stored entries may be from before they were held
-        _, blocked = await self._store.load_queue(self._sink.name)
+        _, blocked = await self._sink_store.load_queue()
         for entry in blocked:
             if (entry.feed, entry.key) in held and not entry.held:
                 self._queue.release(entry)
@@ -396,8 +397,8 @@ class Relay:
 
     async def _take_in(self) -> None:
         """Begin with the feeds that are new since the session began; the others go on."""
-        starts = await self._store.load_starts(self._sink.name)
-        positions, _ = await self._store.load_queue(self._sink.name)
+        starts = await self._sink_store.load_starts()
+        positions, _ = await self._sink_store.load_queue()
         self._queue.add_feeds(positions, starts)
         self._outbox_reader.add_feeds(starts)
         self._origins = {feed: start.origin for feed, start in starts.items()} | dict(self._origins)

@@ -31,6 +31,7 @@ class StoredRetainedState:
     ) -> None:
         self._sink = sink
         self._store = store
+        self._sink_store = store.sink(sink)
         self._wants = wants
         self._render = render
 
@@ -56,8 +57,8 @@ class StoredRetainedState:
     async def mark(self, since: str) -> tuple[str, bool]:
         """Return the mark of the settled events, and whether states since another mark must be read."""
         known = _read_mark(since, self._store.epoch)
-        positions, blocked = await self._store.load_queue(self._sink)
-        starts = await self._store.load_starts(self._sink)
+        positions, blocked = await self._sink_store.load_queue()
+        starts = await self._sink_store.load_starts()
         backfilled_to = {feed for feed, start in starts.items() if start.backfilled_to is None}
         settled: dict[str, list[float]] = {}
         must_read = False

@@ -76,7 +76,7 @@ class AbsenceCheck:
         """Ask whenever there is something to ask for, until cancelled."""
         while True:
             seen = self._news.rings
-            await self._feed.store.recovered()
+            await self._feed.store.health.recovered()
             pause = _RETRY_SECONDS
             try:
                 if not await self.run_once():

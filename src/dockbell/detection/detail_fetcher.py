@@ -40,7 +40,7 @@ class DetailFetcher:
         """Complete changes as they come, until cancelled."""
         while True:
             seen = self._feed.awaited.rings
-            await self._feed.store.recovered()  # else details would be asked for in vain
+            await self._feed.store.health.recovered()  # else details would be asked for in vain
             try:
                 waits = await self.run_once()
             except Exception as error:  # noqa: BLE001  # whatever it is, the queue is kept, and is tried again

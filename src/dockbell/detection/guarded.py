@@ -25,7 +25,7 @@ async def run_guarded(feed: TrackedFeed, run_once: Callable[[], Awaitable[object
         pause: Wait for the store, and rest; otherwise the agent is run at once, and nothing is waited for.
     """
     if pause:
-        await feed.store.recovered()
+        await feed.store.health.recovered()
     try:
         rest = await _attempt(feed, run_once)
     except Exception as error:  # noqa: BLE001  # whatever it is, the other feeds go on, and so will this one

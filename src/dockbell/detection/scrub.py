@@ -19,7 +19,7 @@ async def scrub(feed: TrackedFeed, *, rewrite_most: int | None) -> None:
 
     Args:
         feed: What is scrubbed.
-        rewrite_most: See :meth:`dockbell.ports.Store.wipe`.
+        rewrite_most: See :meth:`dockbell.ports.Privacy.wipe`.
     """
     state = await feed.state()
     if not state.cleaning or feed.erasure is None:
@@ -28,7 +28,7 @@ async def scrub(feed: TrackedFeed, *, rewrite_most: int | None) -> None:
     fingerprint = None if state.shape is None else feed.detector.fingerprint
     while (found := await feed.store.clean(state.id, feed.erasure, fingerprint, _AT_ONCE)) is not None:
         records, events = records + found[0], events + found[1]
-    problem = await feed.store.wipe(rewrite_most=rewrite_most)
+    problem = await feed.store.privacy.wipe(rewrite_most=rewrite_most)
     if not problem:
         await feed.store.end_cleaning(state.id)
     feed.telemetry.emit(FeedCleaned(feed.feed, state.cleaning, records, events, problem))

@@ -1,7 +1,8 @@
 """What the agents need of the world outside, as protocols, with their nouns.
 
 - ``source``: an API account that is read. ``sink``: where events go.
-- ``store``: where snapshots, events and progress are kept; ``runs`` and ``delivery`` are its nouns.
+- ``store``: where snapshots, events and progress are kept, by handles: ``feed_store``, ``sink_store``, ``upkeep``
+  (retention, privacy, health, commands); ``runs`` and ``delivery`` are their nouns.
 - ``read_store``: a look at a store from beside. ``command_store``: what operators ask of a daemon, by way of its store.
 - ``bell``: who waits, and what wakes them.
 """
@@ -33,6 +34,7 @@ from dockbell.ports.delivery import (
     Standing,
     StoredState,
 )
+from dockbell.ports.feed_store import Compose, FeedStore
 from dockbell.ports.read_store import Noted, Quarantined, ReadStore, StoredRecord
 from dockbell.ports.runs import (
     Absentees,
@@ -47,8 +49,10 @@ from dockbell.ports.runs import (
     Tally,
 )
 from dockbell.ports.sink import RetainedState, Sink, StateKeeper
+from dockbell.ports.sink_store import SinkStore
 from dockbell.ports.source import BetweenTries, Source
-from dockbell.ports.store import REWRITE_MOST, Compose, Store
+from dockbell.ports.store import Store
+from dockbell.ports.upkeep import REWRITE_MOST, CommandInbox, Health, Privacy, Retention
 
 __all__ = [
     "REWRITE_MOST",
@@ -61,6 +65,7 @@ __all__ = [
     "Candidate",
     "Checkpoint",
     "Command",
+    "CommandInbox",
     "CommandKind",
     "CommandOutcome",
     "CommandStore",
@@ -72,21 +77,26 @@ __all__ = [
     "Extent",
     "Failing",
     "FeedState",
+    "FeedStore",
     "Footprint",
     "Found",
+    "Health",
     "Hurried",
     "Noted",
     "Offered",
+    "Privacy",
     "Purged",
     "Quarantined",
     "Reach",
     "Reached",
     "ReadStore",
     "RetainedState",
+    "Retention",
     "RunRecord",
     "Selection",
     "Sink",
     "SinkState",
+    "SinkStore",
     "Source",
     "Standing",
     "StateKeeper",

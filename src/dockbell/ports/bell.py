@@ -9,7 +9,7 @@ import anyio
 
 
 class Bell:
-    """Wakes everybody who waits; rings that nobody waits for are remembered by their number."""
+    """Wakes all waiting tasks; the number of rings tells a task what it has missed."""
 
     def __init__(self) -> None:
         self.rings = 0

@@ -193,22 +193,22 @@ class DeadGroup:
 
 
 class CommandStore(Protocol):
-    """Where an operator leaves wishes for the daemon, and decides what becomes of events and sinks.
+    """Takes an operator's commands to the daemon, and decisions about events and sinks.
 
     Every method is one short transaction, and raises :class:`dockbell.errors.StoreError` where the store is busy for
     too long or must not be written.
     """
 
     async def make_command(self, feed: Feed | None, kind: CommandKind, now: datetime, key: str = "") -> int:
-        """Leave a wish, about a record where a key is given; return its number."""
+        """Leave a command, about a record where a key is given; return its number."""
         ...
 
     async def load_command(self, number: int) -> Command:
-        """Return a wish, and what came of it."""
+        """Return a command, and its outcome once it has one."""
         ...
 
     async def find_command(self, number: int) -> Command | None:
-        """Return a wish, and what came of it; None where none has this number."""
+        """Return a command as :meth:`load_command`; None where none has this number."""
         ...
 
     async def load_reaches(self, sink: str, start: Literal["now", "beginning", "state"]) -> Mapping[Feed, Reach]:

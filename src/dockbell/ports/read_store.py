@@ -1,4 +1,4 @@
-"""A look at a store, from beside whoever works on it."""
+"""Reads a store beside the process that holds it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StoredRecord:
         gone_at: Since when it is a tombstone, by our clock; None while it is there.
         suspected_at: When a complete pass did not show it for the first time, by our clock; None while it is shown.
         there_at: S of the last complete pass before that one.
-        is_dormant: It is not missed until it is seen again.
+        is_dormant: Absence checks ignore it until it is seen again.
         held_at: S of the first request that showed the reading that is held; None where none is.
         awaited_at: Since when an event of it waits for its detail, by our clock; None where none does.
     """
@@ -60,7 +60,7 @@ class Noted:
         via: Which kind of reading it was.
         finding: What it came to.
         modified: The reading's own timestamp.
-        fingerprint: What it showed; None where that could not be told.
+        fingerprint: What it showed; None where it could not be computed.
         sequence: Of the event that it came to; None where it came to none.
     """
 

@@ -152,7 +152,7 @@ class FeedState:
         read_settings: How its records are read: what makes readings comparable; None before the first start.
         proven: The key was unique over a whole complete pass, or is configured.
         rebaselining: It is read differently than what is stored was, until a pass is complete.
-        first_asked_at: S0, the service's time of the first request; None before it.
+        first_asked_at: The first request, by the service's clock; None before it.
         boundary: The same moment on the records' own clock; None while that is not known.
         progress: What its polls have proven.
         lateness: How late its records become visible.
@@ -232,7 +232,7 @@ class Absentees:
     Attributes:
         rows: Each with when it was first suspected, by our clock, and how many passes in a row had missed it before.
         digest: Of the keys and fingerprints of all records that are there, whatever their order, as hexadecimal.
-        stored: How many records are stored, tombstones and those that nobody misses left out.
+        stored: How many records are stored, but for tombstones and records that absence checks ignore.
         missing: Those of the rows that were not found when they were asked for, and when that was for the first time,
             by our clock.
         is_partial: The list shows only some of the records: others were found when they were asked for.
@@ -252,7 +252,7 @@ class Purged:
     Attributes:
         is_known: Anything was stored of it.
         events: How many kept events lost their content.
-        change: What was published of that; None where nobody was to be told, or had been told before.
+        change: What was published of that; None where nothing was published of it before, or its deletion already was.
     """
 
     is_known: bool = False

@@ -22,11 +22,11 @@ class RetainedState(Protocol):
 
     @property
     def epoch(self) -> str:
-        """The life of the store: what was stored in another one nobody knows."""
+        """The life of the store: marks of another life mean nothing."""
         ...
 
     async def feeds(self) -> Sequence[Feed]:
-        """Return the feeds that the sink is told of, now."""
+        """Return the feeds that the sink takes now."""
         ...
 
     async def count_held(self, feed: Feed) -> int | None:
@@ -34,7 +34,7 @@ class RetainedState(Protocol):
         ...
 
     async def find_held(self, places: Sequence[Place]) -> AbstractSet[Place]:
-        """Return those among some keys that have a record, in feeds that the sink is told of."""
+        """Return those among some keys that have a record, in feeds that the sink takes."""
         ...
 
     async def mark(self, since: str) -> tuple[str, bool]:
@@ -82,9 +82,9 @@ class Sink(Protocol):
     ) -> None:
         """Attempt each delivery once and settle it exactly once, in any order, until the stream ends.
 
-        A sink with a connection goes on trying to connect while nobody answers, and keeps what it has taken. A failure
-        of a delivery is an outcome, never an exception. At the end of the stream it settles what it has taken, says
-        goodbye where the protocol has a word for it, and returns.
+        A sink with a connection goes on trying to connect while its receiver is away, and keeps what it has taken. A
+        failure of a delivery is an outcome, never an exception. At the end of the stream it settles what it has taken,
+        says goodbye where the protocol has a word for it, and returns.
         """
         ...
 

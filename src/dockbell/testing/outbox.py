@@ -92,7 +92,7 @@ async def open_outbox(folder: Path, *sinks: str, now: Callable[[], datetime] | N
             if not state.passes:
                 await store.end_baseline(state.id, proven=True, newest=None)  # all that there was then: nothing
         for sink in sinks:
-            await store.enroll(sink, "beginning")
+            await store.sink(sink).enroll("beginning")
         yield Outbox(store, now)
     finally:
         await store.aclose()

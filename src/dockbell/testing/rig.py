@@ -20,7 +20,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from dockbell.config import SinkSettings
 from dockbell.core.model import Delivery, Event, Outcome
 from dockbell.delivery.relay import Relay
-from dockbell.ports import RetainedState, Sink, StateKeeper, Store
+from dockbell.ports import RetainedState, Sink, SinkStore, StateKeeper, Store
 from dockbell.sinks import SinkType
 from dockbell.telemetry import AgentFails, EventDied, Fact, SinkFails, Telemetry
 from dockbell.testing.outbox import Outbox, open_outbox
@@ -92,12 +92,14 @@ class _Process:
 class _MortalStore:
     """The store as one process sees it: dead, it neither reads nor writes any more."""
 
-    def __init__(self, store: Store, process: _Process) -> None:
+    def __init__(self, store: Store | SinkStore, process: _Process) -> None:
         self._store = store
         self._process = process
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._store, name)
+        if name == "sink":
+            return lambda sink: _MortalStore(attribute(sink), self._process)
         return partial(self._call, attribute, name) if inspect.iscoroutinefunction(attribute) else attribute
 
     async def _call(self, function: Callable[..., Any], name: str, *args: Any, **more: Any) -> Any:

@@ -239,10 +239,10 @@ async def test_hundreds_of_keys_flow_from_the_store_while_the_unanswered_ones_wa
             broker.silent = lambda topic: topic.endswith("/created") and topic not in good
             with anyio.fail_after(20):
                 await until(lambda: good <= set(broker.topics), 20)
-                _, blocked = await outbox.store.load_queue("floor")
+                _, blocked = await outbox.store.sink("floor").load_queue()
                 while len(blocked) != 35 or not all(entry.attempts for entry in blocked):
                     await anyio.sleep(0.05)
-                    _, blocked = await outbox.store.load_queue("floor")
+                    _, blocked = await outbox.store.sink("floor").load_queue()
             assert {entry.key for entry in blocked} == {f"shp_{number}" for number in range(35)}
             assert {entry.feed for entry in blocked} == {SHIPMENTS}
             relay.stop()

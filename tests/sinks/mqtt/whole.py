@@ -50,7 +50,7 @@ class Whole:
         """Wait until nothing is owed."""
         with anyio.fail_after(20):
             while True:
-                positions, blocked = await self.outbox.store.load_queue("floor")
+                positions, blocked = await self.outbox.store.sink("floor").load_queue()
                 if not blocked and positions == await self.outbox.store.last_sequences():
                     return
                 await anyio.sleep(0.02)

@@ -74,7 +74,7 @@ async def read_all(store: Store, beginning: StartOffset, limit: int) -> Sequence
     told: list[BackfillRecord] = []
     row = 0
     while True:
-        found = await store.read_backfill(FEED, beginning, row, limit)
+        found = await store.sink("erp").read_backfill(FEED, beginning, row, limit)
         assert found is not None
         portion, row, is_all = found
         told += portion
@@ -101,7 +101,7 @@ def test_the_state_at_a_moment_is_told_for_any_history_since(before: list[Step],
             assert [each.row for each in told] == sorted({each.row for each in told})
             assert {each.key.text: (each.revision, json.loads(each.body or b"")["x"]) for each in told} == expected
         for key in KEYS:
-            found = await store.find_backfilled(FEED, beginning, key)
+            found = await store.sink("erp").find_backfilled(FEED, beginning, key)
             assert found == next((each for each in told if each.key.text == key), None)
         await store.aclose()
 
@@ -126,7 +126,7 @@ async def test_where_events_were_lost_those_records_are_told_too_that_are_gone_s
         ("b", 2, True),
         ("c", 1, False),
     ]
-    assert await store.find_backfilled(FEED, beginning, "b") == told[0]
+    assert await store.sink("erp").find_backfilled(FEED, beginning, "b") == told[0]
     await store.aclose()
 
 
@@ -139,7 +139,7 @@ async def test_a_key_keeps_its_type_as_long_as_its_record_is_known(tmp_path: Pat
     await close_pass(store, state, suspected=[1])
     await delete_records(store, state, 1)
     assert [each.key.id for each in await read_all(store, beginning, 10)] == [7]
-    await store.prune_history(later(days=99), 10)
+    await store.retention.prune_history(later(days=99), 10)
     beginning = StartOffset(2, NOON, lost_since=NOON)
     assert [each.key.id for each in await read_all(store, beginning, 10)] == ["7"]
     await store.aclose()
@@ -148,9 +148,9 @@ async def test_a_key_keeps_its_type_as_long_as_its_record_is_known(tmp_path: Pat
 async def test_nothing_is_told_of_a_feed_before_it_was_read_whole_or_that_is_unknown(tmp_path: Path) -> None:
     store, state = await open_store(tmp_path)
     await commit(store, state, {"id": "a", "x": 1})
-    assert await store.read_backfill(FEED, StartOffset(0, NOON), 0, 10) is None
-    assert await store.read_backfill(OTHER, StartOffset(0, NOON), 0, 10) is None
-    assert await store.find_backfilled(OTHER, StartOffset(0, NOON), "a") is None
+    assert await store.sink("erp").read_backfill(FEED, StartOffset(0, NOON), 0, 10) is None
+    assert await store.sink("erp").read_backfill(OTHER, StartOffset(0, NOON), 0, 10) is None
+    assert await store.sink("erp").find_backfilled(OTHER, StartOffset(0, NOON), "a") is None
     await store.aclose()
 
 
@@ -164,7 +164,7 @@ async def test_a_record_whose_first_event_is_still_to_come_is_not_told(tmp_path:
     beginning = StartOffset(1, NOON)
     told = await read_all(store, beginning, 10)
     assert [(each.key.text, each.revision, each.body) for each in told] == [("old", 1, b'{"id": "old", "x": 1}')]
-    assert await store.find_backfilled(FEED, beginning, "a") is None
+    assert await store.sink("erp").find_backfilled(FEED, beginning, "a") is None
     for row in (1, 2):
         await complete(store, state, row, {"id": "-", "x": 9})
     again = await read_all(store, beginning, 10)

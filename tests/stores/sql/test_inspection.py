@@ -172,11 +172,11 @@ async def test_events_about_the_feed_have_the_empty_key(command_store: CommandSt
 async def test_each_sink_stands_somewhere_with_the_events_of_a_key(command_store: CommandStore) -> None:
     await command_store.show(shipment("a"), shipment("b"))
     for sink in ("floor", "erp"):
-        await command_store.store.enroll(sink, "beginning")
+        await command_store.store.sink(sink).enroll("beginning")
     blocked = Blocked(FEED, "a", 1, 2, NOON, "HTTP 503")
     letters = [DeadLetter(FEED, "a", sequence, 9, NOON, "HTTP 400") for sequence in (1, 2)]
-    await command_store.store.settle("floor", Settlement({FEED: 2}, {(FEED, "a"): blocked}))
-    await command_store.store.settle("erp", Settlement(dead=letters))
+    await command_store.store.sink("floor").settle(Settlement({FEED: 2}, {(FEED, "a"): blocked}))
+    await command_store.store.sink("erp").settle(Settlement(dead=letters))
     assert await command_store.read_store.load_standings(command_store.state.id, "a") == [
         Standing("erp", 0, None, tuple(letters)),
         Standing("floor", 2, blocked),

@@ -46,7 +46,7 @@ async def state(store: SqliteStore) -> FeedState:
 
 
 async def erase(store: SqliteStore, key: str = "a", feed: Feed = FEED) -> Purged:
-    return await store.purge(feed, key, partial(purge, feed), COMPOSE)
+    return await store.privacy.purge(feed, key, partial(purge, feed), COMPOSE)
 
 
 def is_found(store: SqliteStore, canary: str = CANARY) -> bool:
@@ -65,7 +65,7 @@ async def test_nothing_of_a_record_is_left_but_its_numbers(store: SqliteStore, s
     await commit(store, state, {"id": "b", "mail": "b@example.com"})
     before = await told(store)
     purged = await erase(store)
-    assert await store.wipe() == ""
+    assert await store.privacy.wipe() == ""
     assert (purged.is_known, purged.events) == (True, 3)
     assert not is_found(store)
     after = await told(store)
@@ -102,7 +102,7 @@ async def test_what_is_held_waits_or_cannot_be_read_is_erased_too(store: SqliteS
     )
     assert counted == (1, 1, 1)
     await erase(store)
-    await store.wipe()
+    await store.privacy.wipe()
     assert not is_found(store)
     assert (await store.open_feed(FEED)).quarantined == 0
     assert read(store.path, "SELECT held FROM records") == [(0,)]
@@ -129,7 +129,7 @@ async def test_a_deleted_record_is_purged_too(store: SqliteStore, state: FeedSta
     await close_pass(store, state, suspected=[1])
     await delete_records(store, state, 1)
     assert (await erase(store)).events == 2
-    await store.wipe()
+    await store.privacy.wipe()
     assert not is_found(store)
     assert [(each["data"]["change"], each["data"].get("reason")) for each in await told(store)] == [
         ("created", None),
@@ -161,7 +161,7 @@ async def test_what_was_stored_under_another_key_of_the_feed_is_erased(store: Sq
         connection.execute("UPDATE records SET key = ' ' || id || ' ' || key")
     purged = await erase(store)
     assert (purged.is_known, purged.change) == (True, None)
-    await store.wipe()
+    await store.privacy.wipe()
     assert not is_found(store)
 
 
@@ -173,9 +173,9 @@ async def test_only_the_rows_of_the_record_are_read(store: SqliteStore, state: F
         nonlocal steps
         steps += 1
 
-    store._writer.set_progress_handler(count, 100)
+    store.engine.writer.set_progress_handler(count, 100)
     assert (await erase(store, "k1234")).is_known
-    store._writer.set_progress_handler(None, 0)
+    store.engine.writer.set_progress_handler(None, 0)
     assert steps < 30, "hundreds of instructions, where reading all rows is tens of thousands"
 
 
@@ -212,10 +212,10 @@ async def test_a_sink_that_begins_with_the_state_is_not_told_what_was_purged_sin
     beginning = StartOffset(2, NOON)
     await commit(store, state, {"id": "a", "mail": CANARY, "n": 2})
     await erase(store)
-    found = await store.read_backfill(FEED, beginning, 0, 10)
+    found = await store.sink("erp").read_backfill(FEED, beginning, 0, 10)
     assert found is not None
     assert [each.key.text for each in found[0]] == ["b"]
-    assert await store.find_backfilled(FEED, beginning, "a") is None
+    assert await store.sink("erp").find_backfilled(FEED, beginning, "a") is None
     (kept, _) = await store.read_stored(FEED, 0, 10)
     assert [(each.key, each.revision, each.body is None) for each in kept] == [("a", 3, True), ("b", 1, False)]
 
@@ -238,14 +238,14 @@ async def test_while_somebody_reads_the_log_is_not_emptied_and_that_is_told(
     store: SqliteStore, state: FeedState
 ) -> None:
     await commit(store, state, {"id": "a", "mail": CANARY})
-    store._writer.execute("PRAGMA busy_timeout = 20")
+    store.engine.writer.execute("PRAGMA busy_timeout = 20")
     with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
         other.execute("BEGIN")
         other.execute("SELECT * FROM records").fetchall()
         await erase(store)
-        assert "cannot be emptied while somebody reads" in await store.wipe()
+        assert "cannot be emptied while somebody reads" in await store.privacy.wipe()
         other.execute("COMMIT")
-    assert await store.wipe() == ""
+    assert await store.privacy.wipe() == ""
     assert not is_found(store)
 
 
@@ -265,16 +265,16 @@ async def test_while_it_is_written_anew_the_store_says_that_it_is_well(
     monkeypatch.setattr(wiping, "wipe", wipe_slowly)
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(store.wipe)
+            group.start_soon(store.privacy.wipe)
             await to_thread.run_sync(began.wait)
             with anyio.move_on_after(5) as waiting:
-                await store.check()
+                await store.health.check()
             goes_on.set()
     finally:
         goes_on.set()
     assert not waiting.cancelled_caught
     with anyio.fail_after(5):
-        await store.check()
+        await store.health.check()
 
 
 async def test_a_large_store_is_not_written_anew_while_a_daemon_works_on_it(
@@ -282,7 +282,7 @@ async def test_a_large_store_is_not_written_anew_while_a_daemon_works_on_it(
 ) -> None:
     await commit(store, state, {"id": "a"})
     await erase(store)
-    assert "too much to write it anew unless the daemon is stopped" in await store.wipe(rewrite_most=4096)
+    assert "too much to write it anew unless the daemon is stopped" in await store.privacy.wipe(rewrite_most=4096)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -299,7 +299,7 @@ async def test_no_trace_is_left_wherever_its_texts_have_been(store: SqliteStore,
     chosen = chance.sample(keys, 10)
     for key in chosen:
         await erase(store, key)
-    await store.wipe()
+    await store.privacy.wipe()
     assert [key for key in chosen if is_found(store, f"canary-{key}-")] == []
     assert await store.last_sequences() == {FEED: 12 * 30 + 10}
     assert (await store.open_feed(OTHER)).sequence == 0

@@ -153,9 +153,9 @@ async def test_a_replay_waits_for_each_event_once_and_no_dead_letter_is_left(rig
 async def test_an_event_that_is_offered_again_before_its_delivery_was_saved_waits_for_another(rig: Rig) -> None:
     store = await SqliteStore.open(rig.path, now=Clock())
     await rig.command_store.offer("erp", FEED, [(2, "b")], NOON)
-    (delivered,) = await store.load_replays("erp", NOON, 9)
+    (delivered,) = await store.sink("erp").load_replays(NOON, 9)
     await rig.command_store.offer("erp", FEED, [(2, "b")], NOON)
-    await store.settle("erp", Settlement(replayed=[delivered.id]))
+    await store.sink("erp").settle(Settlement(replayed=[delivered.id]))
     await store.aclose()
     assert waiting(rig.path, "erp") == [("main/shipments", 2)]
 

@@ -29,12 +29,12 @@ async def test_no_row_is_written_for_a_page_that_changes_nothing(store: SqliteSt
     state = await store.open_feed(FEED)
     records = [{"id": str(number), "at": NOON.isoformat()} for number in range(200)]
     await commit(store, state, *records)
-    written, files = store._writer.total_changes, read_times(store.path)
+    written, files = store.engine.writer.total_changes, read_times(store.path)
     for start in range(0, 200, 20):
         await commit(store, state, *records[start : start + 20])
     assert await store.last_row(state.id) == 200
     await store.find_absent(state.id, SeenRows(200))
-    assert store._writer.total_changes == written
+    assert store.engine.writer.total_changes == written
     assert read_times(store.path) == files
 
 
@@ -42,15 +42,15 @@ async def test_a_page_is_as_dear_as_what_changed_on_it(store: SqliteStore) -> No
     state = await store.open_feed(FEED)
     records = [{"id": str(number)} for number in range(200)]
     await commit(store, state, *records)
-    written = store._writer.total_changes
+    written = store.engine.writer.total_changes
     await commit(store, state, *records[:-1], {"id": "199", "x": 1})
-    assert store._writer.total_changes - written <= 6  # record, body, event, its number, finding, and no more
+    assert store.engine.writer.total_changes - written <= 6  # record, body, event, its number, finding, and no more
 
 
 async def test_the_body_of_a_bad_record_is_kept_up_to_a_size(store: SqliteStore) -> None:
     state = await store.open_feed(FEED)
     await commit(store, state, b'{"name": "' + b"x" * 70_000 + b'"}')
-    assert store._writer.execute("SELECT length(body) FROM quarantine").fetchall() == [(65_536,)]
+    assert store.engine.writer.execute("SELECT length(body) FROM quarantine").fetchall() == [(65_536,)]
 
 
 async def test_what_was_met_first_and_last_is_kept_of_a_bad_record(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ async def test_what_was_met_first_and_last_is_kept_of_a_bad_record(tmp_path: Pat
     for number in range(3):
         moments.append(NOON.replace(second=number))
         await commit(store, state, {"id": "a", "x": 1}, {"id": "a", "x": 2})
-    rows = store._writer.execute("SELECT key, last_at - first_at FROM quarantine").fetchall()
+    rows = store.engine.writer.execute("SELECT key, last_at - first_at FROM quarantine").fetchall()
     assert rows == [("a", 2_000_000)]
     await store.aclose()
 

@@ -55,12 +55,12 @@ async def command_store(store: SqliteStore) -> AsyncIterator[SqliteCommandStore]
 
 
 async def test_a_wish_of_another_process_is_noticed_and_answered_while_the_store_is_held(store: SqliteStore) -> None:
-    assert not await store.take_commands()
+    assert not await store.commands.take()
     made = await anyio.run_process([sys.executable, "-c", WISH, str(store.path)], stderr=None)
     number = int(made.stdout)
-    (command,) = await store.take_commands()
+    (command,) = await store.commands.take()
     assert command == Command(number, CommandKind.RECONCILE, FEED)
-    await store.finish_command(command, CommandOutcome("complete", {"pages": 3}))
+    await store.commands.finish(command, CommandOutcome("complete", {"pages": 3}))
     command_store = await SqliteCommandStore.open(store.path)
     assert await command_store.load_command(number) == Command(
         number, CommandKind.RECONCILE, FEED, CommandOutcome("complete", {"pages": 3})
@@ -72,15 +72,15 @@ async def test_wishes_wait_in_their_order_until_they_are_fulfilled(
     store: SqliteStore, command_store: SqliteCommandStore
 ) -> None:
     numbers = [await command_store.make_command(feed, kind, NOON) for feed in (FEED, OTHER) for kind in CommandKind]
-    commands = await store.take_commands()
+    commands = await store.commands.take()
     assert [command.id for command in commands] == numbers
     assert [(command.feed, command.kind) for command in commands] == [
         (feed, kind) for feed in (FEED, OTHER) for kind in CommandKind
     ]
     assert await command_store.load_command(numbers[3]) == commands[3]
     for command in commands[1:]:
-        await store.finish_command(command, DONE)
-    assert await store.take_commands() == [commands[0]]
+        await store.commands.finish(command, DONE)
+    assert await store.commands.take() == [commands[0]]
     assert (await command_store.load_command(numbers[0])).outcome is None
     assert (await command_store.load_command(numbers[1])).outcome == DONE
 
@@ -89,10 +89,10 @@ async def test_nothing_is_read_again_until_something_was_written(
     store: SqliteStore, command_store: SqliteCommandStore
 ) -> None:
     await command_store.make_command(FEED, CommandKind.APPROVE, NOON)
-    assert len(await store.take_commands()) == 1
-    assert not await store.take_commands()
+    assert len(await store.commands.take()) == 1
+    assert not await store.commands.take()
     await commit(store, await store.open_feed(FEED), {"id": "a"})
-    assert len(await store.take_commands()) == 1  # it waits still
+    assert len(await store.commands.take()) == 1  # it waits still
 
 
 async def test_a_wish_outlives_the_process_that_it_was_left_for(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ async def test_a_wish_outlives_the_process_that_it_was_left_for(tmp_path: Path) 
     number = await command_store.make_command(FEED, CommandKind.REJECT, NOON)
     await command_store.aclose()
     store = await SqliteStore.open(path, now=lambda: NOON)
-    assert await store.take_commands() == [Command(number, CommandKind.REJECT, FEED)]
+    assert await store.commands.take() == [Command(number, CommandKind.REJECT, FEED)]
     await store.aclose()
 
 
@@ -117,10 +117,10 @@ async def test_fulfilled_wishes_go_with_the_history_and_waiting_ones_stay(
     store: SqliteStore, command_store: SqliteCommandStore
 ) -> None:
     kept, done = [await command_store.make_command(FEED, CommandKind.RECONCILE, NOON) for _ in range(2)]
-    await store.finish_command(Command(done, CommandKind.RECONCILE, FEED), DONE)
-    assert await store.prune_history(NOON, 10) == 0
-    assert await store.prune_history(NOON + timedelta(seconds=1), 10) == 1
-    assert [command.id for command in await store.take_commands()] == [kept]
+    await store.commands.finish(Command(done, CommandKind.RECONCILE, FEED), DONE)
+    assert await store.retention.prune_history(NOON, 10) == 0
+    assert await store.retention.prune_history(NOON + timedelta(seconds=1), 10) == 1
+    assert [command.id for command in await store.commands.take()] == [kept]
     assert await command_store.make_command(FEED, CommandKind.RECONCILE, NOON) > done  # no number is given twice
 
 

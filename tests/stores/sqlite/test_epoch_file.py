@@ -123,16 +123,16 @@ async def test_a_lost_store_begins_a_new_life_and_each_feed_states_the_gap_once(
 async def test_every_sink_hears_of_the_gap_of_a_lost_store(path: Path) -> None:
     async with opened(path) as store:
         await write(store, 1)
-        await store.enroll("erp", "now")
-        assert (await store.load_queue("erp"))[0] == {FEED: 1}
+        await store.sink("erp").enroll("now")
+        assert (await store.sink("erp").load_queue())[0] == {FEED: 1}
     lose(path)
     async with opened(path) as store:
         await begin(store)
-        await store.enroll("erp", "now")
-        assert (await store.load_queue("erp"))[0] == {FEED: 0}
+        await store.sink("erp").enroll("now")
+        assert (await store.sink("erp").load_queue())[0] == {FEED: 0}
     async with opened(path) as store:
-        await store.enroll("new", "now")
-        assert (await store.load_queue("new"))[0] == {FEED: 1}
+        await store.sink("new").enroll("now")
+        assert (await store.sink("new").load_queue())[0] == {FEED: 1}
 
 
 async def test_a_feed_that_is_added_later_has_missed_nothing(path: Path) -> None:
@@ -177,7 +177,7 @@ async def test_a_restored_backup_begins_a_new_life_and_goes_on_from_what_it_hold
     if not in_use:
         copy(path, backup)
     async with opened(path) as store:
-        await store.enroll("erp", "now")
+        await store.sink("erp").enroll("now")
         await write(store, 3, 4)
         first, before = store.epoch, await all_events(store)
     copy(backup, path)
@@ -231,7 +231,7 @@ async def test_a_store_whose_events_are_all_pruned_is_not_taken_for_a_backup(pat
     async with opened(path) as store:
         await write(store, 1, 2)
         epoch = store.epoch
-        await store.prune_events(NOON + timedelta(days=1), [], 10)
+        await store.retention.prune_events(NOON + timedelta(days=1), [], 10)
     async with opened(path) as store:
         assert (store.epoch, (await begin(store)).blind) == (epoch, "")
 

@@ -110,22 +110,22 @@ async def test_a_store_that_was_full_goes_on_once_there_is_room(
     state = await store.open_feed(FEED)
     assert reserve_of(reserve) == 8 * 1024 * 1024
     monkeypatch.setattr("dockbell.stores.sqlite.outage._FIRST", 0.01)
-    monkeypatch.setattr("dockbell.stores.sqlite.store.find_room", lambda _: 0)
+    monkeypatch.setattr("dockbell.stores.sqlite.engine.find_room", lambda _: 0)
     monkeypatch.setattr("dockbell.stores.sqlite.disk_reserve.os.posix_fallocate", refuse)
-    store._writer.execute("PRAGMA max_page_count = 100")
+    store.engine.writer.execute("PRAGMA max_page_count = 100")
     with pytest.raises(StoreFull, match=r"a\.db: disk full; free some space"):
         await commit(store, state, {"id": "a", "x": 1, "y": "y" * 500_000})
     assert is_full(store)
     assert reserve_of(reserve) == 0
-    assert store.stalled.rings == 1
-    store._writer.execute("PRAGMA max_page_count = 100000")
+    assert store.health.stalled.rings == 1
+    store.engine.writer.execute("PRAGMA max_page_count = 100000")
     with anyio.move_on_after(0.2):
-        await store.recovered()
+        await store.health.recovered()
     assert is_full(store), "there is no room for the next page"
     monkeypatch.undo()
-    monkeypatch.setattr(store._outage, "_pause", 0.01)
+    monkeypatch.setattr(store.engine.outage, "_pause", 0.01)
     with anyio.fail_after(5):
-        await store.recovered()
+        await store.health.recovered()
     assert not is_full(store)
     assert reserve_of(reserve) == 8 * 1024 * 1024
     await commit(store, state, {"id": "a", "x": 1, "y": "y" * 500_000})
@@ -135,16 +135,16 @@ async def test_a_store_that_was_full_goes_on_once_there_is_room(
 
 
 async def test_room_in_the_store_itself_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dockbell.stores.sqlite.store.find_room", lambda _: 0)
+    monkeypatch.setattr("dockbell.stores.sqlite.engine.find_room", lambda _: 0)
     monkeypatch.setattr("dockbell.stores.sqlite.disk_reserve.os.posix_fallocate", refuse)
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
-    assert store.trouble is not None
-    monkeypatch.setattr(store._outage, "_pause", 0.01)
-    store._writer.execute("CREATE TABLE filling (x)")
-    store._writer.execute("INSERT INTO filling VALUES (zeroblob(10000000))")
-    store._writer.execute("DROP TABLE filling")
+    assert store.health.trouble is not None
+    monkeypatch.setattr(store.engine.outage, "_pause", 0.01)
+    store.engine.writer.execute("CREATE TABLE filling (x)")
+    store.engine.writer.execute("INSERT INTO filling VALUES (zeroblob(10000000))")
+    store.engine.writer.execute("DROP TABLE filling")
     with anyio.fail_after(5):
-        await store.recovered()
+        await store.health.recovered()
     await store.aclose()
 
 
@@ -152,8 +152,8 @@ async def test_our_own_errors_are_no_outage(tmp_path: Path) -> None:
     ear = Ear()
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON, telemetry=ear.telemetry)
     with pytest.raises(sqlite3.OperationalError, match="no such table"):
-        await store._write(lambda writer: writer.execute("SELECT * FROM nowhere"))
-    assert store.trouble is None
+        await store.engine.write(lambda writer: writer.execute("SELECT * FROM nowhere"))
+    assert store.health.trouble is None
     assert ear.facts == []
     await store.aclose()
 
@@ -163,16 +163,16 @@ async def test_what_only_one_reading_meets_is_no_outage_of_all(tmp_path: Path) -
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON, telemetry=ear.telemetry)
     state = await store.open_feed(FEED)
     await commit(store, state, *[{"id": f"k{number}", "text": "x" * 900} for number in range(50)])
-    store._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    (page,) = store._writer.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'bodies'").fetchone()
-    (size,) = store._writer.execute("PRAGMA page_size").fetchone()
+    store.engine.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    (page,) = store.engine.writer.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'bodies'").fetchone()
+    (size,) = store.engine.writer.execute("PRAGMA page_size").fetchone()
     with (tmp_path / "a.db").open("r+b") as file:
         file.seek((page - 1) * size)
         file.write(b"\xff" * size)
     with pytest.raises(StoreError, match="database disk image is malformed") as caught:
         await store.read_bodies([1])
     assert not isinstance(caught.value, StoreUnavailable)
-    assert (store.trouble, store.stalled.rings, ear.facts) == (None, 0, [])
+    assert (store.health.trouble, store.health.stalled.rings, ear.facts) == (None, 0, [])
     await store.save_listing_profile(state.id, "{}")
     await store.aclose()
 
@@ -183,14 +183,14 @@ async def test_a_store_that_another_program_locks_is_waited_for(
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
     state = await store.open_feed(FEED)
     monkeypatch.setattr("dockbell.stores.sqlite.outage._FIRST", 0.01)
-    store._writer.execute("PRAGMA busy_timeout = 10")
+    store.engine.writer.execute("PRAGMA busy_timeout = 10")
     other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable, match="database is locked; end whatever else holds it"):
         await commit(store, state, {"id": "a"})
     other.close()
     with anyio.fail_after(5):
-        await store.recovered()
+        await store.health.recovered()
     await commit(store, state, {"id": "a"})
     await store.aclose()
 
@@ -200,7 +200,7 @@ def refuse(*_: object) -> None:
 
 
 def is_full(store: SqliteStore) -> bool:
-    return isinstance(store.trouble, StoreFull)
+    return isinstance(store.health.trouble, StoreFull)
 
 
 def reserve_of(path: Path) -> int:

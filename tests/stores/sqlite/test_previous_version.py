@@ -77,7 +77,7 @@ async def test_what_detection_knew_stays(store: SqliteStore) -> None:
 async def test_positions_blocked_keys_dead_letters_replays_and_pauses_stay(
     store: SqliteStore, command_store: SqliteCommandStore
 ) -> None:
-    positions, blocked = await store.load_queue("erp")
+    positions, blocked = await store.sink("erp").load_queue()
     assert positions == {FEED: 8, OTHER: 0}
     assert sorted(blocked, key=lambda each: each.key) == [
         Blocked(FEED, "a", 7, 1, later(minutes=5), "HTTP 500"),
@@ -87,15 +87,15 @@ async def test_positions_blocked_keys_dead_letters_replays_and_pauses_stay(
         DeadLetter(FEED, "b", 2, 3, NOON, "HTTP 422"),
         DeadLetter(FEED, "c", 3, 3, NOON, "HTTP 410"),
     ]
-    (replay,) = await store.load_replays("erp", NOON, 10)
+    (replay,) = await store.sink("erp").load_replays(NOON, 10)
     assert (replay.feed, replay.sequence, replay.key, replay.attempts) == (FEED, 4, "d", 0)
-    assert (await store.load_controls("shop")).paused == "maintenance"
+    assert (await store.sink("shop").load_controls()).paused == "maintenance"
 
 
 async def test_commands_stay_and_the_text_of_their_outcomes(
     store: SqliteStore, command_store: SqliteCommandStore
 ) -> None:
-    assert await store.take_commands() == [Command(2, CommandKind.APPROVE, FEED)]
+    assert await store.commands.take() == [Command(2, CommandKind.APPROVE, FEED)]
     done = await command_store.load_command(1)
     assert isinstance(done.outcome, CommandOutcome)
     text = "complete: 1 pages, 5 records, 0 created, 1 updated, 0 deleted, 0 restored"

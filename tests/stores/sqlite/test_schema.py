@@ -120,7 +120,7 @@ async def test_an_old_store_is_brought_up_to_date_and_nothing_is_lost(tmp_path: 
     assert state.full == RunRecord(RunKind.PASS, NOON, None, later(hours=4), 1, 2, 3)
     assert state.poll == RunRecord(RunKind.POLL, NOON, NOON, later(hours=2), 1, 2, 3)
     assert state.failed == RunRecord(RunKind.POLL, NOON, NOON, later(hours=3), 1, 2, 3, "HTTP 503")
-    assert await store.load_queue("erp") == ({FEED: 3, OTHER: 0}, [Blocked(FEED, "a", 2, 1, NOON, "HTTP 500")])
+    assert await store.sink("erp").load_queue() == ({FEED: 3, OTHER: 0}, [Blocked(FEED, "a", 2, 1, NOON, "HTTP 500")])
     assert await told(store) == ["a created 1", "a updated 2", "c created 1", "c deleted 2"]
     assert await store.find_suspected(1) == [2]
     assert await store.count_deleted(1, NOON) == 1
@@ -197,14 +197,14 @@ async def test_what_sinks_had_settled_and_owed_stays_as_it_was_and_no_event_coun
     store = await SqliteStore.open(path, now=lambda: NOON)
     assert (await store.find_extents())[FEED].pruned == 3
     assert (await store.find_extents())[OTHER].pruned == 0
-    assert await store.enroll("erp", "state") == []
-    assert await store.load_queue("erp") == (
+    assert await store.sink("erp").enroll("state") == []
+    assert await store.sink("erp").load_queue() == (
         {FEED: 3, OTHER: 0, Feed("main", "items"): 0},
         [Blocked(FEED, "a", 2, 1, NOON, "HTTP 500")],
     )
-    begun = await store.load_starts("erp")
+    begun = await store.sink("erp").load_starts()
     assert (begun[FEED].origin, begun[FEED].backfilled_to, begun[FEED].lost_since) == (0, None, None)
-    controls = await store.load_controls("erp")
+    controls = await store.sink("erp").load_controls()
     assert (controls.paused, controls.held, controls.replay_at) == (None, 0, None)
     await store.aclose()
     command_store = await SqliteCommandStore.open(path)

@@ -83,7 +83,7 @@ async def open_once(path: Path, ear: Ear | None = None) -> None:
     assert await told(store) == ["a updated 1", "a updated 2", "a updated 3"]
     assert {event.made_at for event in await store.read_events(FEED, 0, 3)} == {None}
     assert (await store.open_feed(FEED)).blind == ""
-    assert (await store.load_queue("erp"))[0] == {FEED: 2}
+    assert (await store.sink("erp").load_queue())[0] == {FEED: 2}
     await store.aclose()
 
 

@@ -1,4 +1,4 @@
-"""Statements about records that passes did not show, and about their burial."""
+"""Statements about records that passes did not show, and about their deletion."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _NEVER: Final = -1
 _IS_UNCLOSED: Final = f"(coalesce(there_at, {_NEVER}) = ? AND coalesce(suspected_at, {_NEVER}) <> ?)"
 """Whether the pass that suspected a record came after the last one that was closed: the process died before its end."""
 _NOTED_MOST: Final = 1000
-"""Suspicions of one pass that are noted each; a mass of them is told by the pass itself."""
+"""Suspicions of one pass that are noted each; of more, the log of the pass tells."""
 
 
 def find_absent(connection: Connection, feed_id: int, seen: SeenRows) -> Absentees:
-    """Return the rows that ``seen`` does not hold, tombstones and those that nobody misses left out.
+    """Return the rows that ``seen`` does not hold, but for tombstones and records that absence checks ignore.
 
     The digest is the sum, modulo 2 to the 128th, of the hashes of key and fingerprint of every record that is there.
-    What a pass suspected that was not closed, because the process died then, is suspected by none.
+    Suspicions of a pass that was not closed, because the process died, do not count.
     """
     absent = []
     missing = {}
@@ -235,7 +235,7 @@ def keep(
     ignored_until_seen: bool,
     now: datetime,
 ) -> None:
-    """End the suspicion of rows; dormant ones are not missed until they are seen again."""
+    """End the suspicion of rows; with ``ignored_until_seen``, absence checks ignore them until they are seen."""
     with transaction(connection):
         connection.executemany(
             "UPDATE records SET suspected_at = NULL, absences = 0, missing_at = NULL, dormant = ? WHERE id = ?",

@@ -1,4 +1,4 @@
-"""Statements about stored records as sinks are told of them: those of a moment in the past, and those of now."""
+"""Statements about stored records for sinks: as they were when a sink began, and as they are now."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KNOWN: Final = """
 A key with a space is of a time when the feed's key was another, see ``feeds.save_read_settings``.
 """
 _MAKES: Final = (ChangeKind.CREATED, ChangeKind.RESTORED, ChangeKind.SNAPSHOT)
-"""Changes before which there was no record that could be told of."""
+"""Changes before which there was no record."""
 
 
 class _Data(msgspec.Struct):
@@ -110,7 +110,7 @@ def _look_back(
 def _tell(
     row: int, text: str, shape: _Shape, revision: int, body: bytes | None, *, is_gone: bool = False
 ) -> BackfillRecord:
-    """Return what is told of a record: its own timestamp and the typed original of its key, as it has them itself."""
+    """Return a record to publish, with its own timestamp and the typed original of its key from its body."""
     pointers, updated_at = shape
     document = decode(body or b"{}")
     try:

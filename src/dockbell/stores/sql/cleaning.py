@@ -26,7 +26,7 @@ _NO_HASH: Final = bytes(DIGEST_SIZE)
 
 
 def mark_dropped(connection: Connection, feed_id: int, drop: Sequence[str]) -> bool:
-    """Note which members are never stored from now on; return whether that is another word than before.
+    """Note which members are never stored from now on; return whether that has changed.
 
     Of those that are new something may be stored already: cleaning begins then, or goes on.
     """

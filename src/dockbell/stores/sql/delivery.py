@@ -40,11 +40,11 @@ _LOST_SINCE: Final = """
 """
 """When the first event was recorded that a sink loses in a feed.
 
-What its blocked keys are owed is lost too, and what it had lost before and was not told of yet, or not of every record.
+Events of its blocked keys are lost too, and events lost before that no backfill has made up for yet.
 """
 _PUT_CONDITION: Final = upsert("conditions", ["sink"], "condition", "since", "reason")
 _UNKNOWN: Final = datetime.fromtimestamp(0, UTC)
-"""When the first event was recorded that a sink has lost, where nobody knows."""
+"""Stands for an unknown time of the first event that a sink has lost."""
 
 
 def enroll(
@@ -52,7 +52,7 @@ def enroll(
 ) -> Sequence[Feed]:
     """Give a sink a position in every feed that it has none in: at ``start`` when the sink is new, else at the first.
 
-    Where the store was lost nobody knows which sinks are new: all hear of the gap with which each feed began. A sink
+    Where the store was lost, new sinks cannot be told from old: all receive the gap with which each feed began. A sink
     that was away for so long that events were pruned that it had not settled begins again with the stored records.
 
     Returns:
@@ -94,7 +94,7 @@ def overrun(connection: Connection, sink: str, before: datetime, now: datetime) 
 
 
 def _begin_again(connection: Connection, sink: str, feed_id: int, lost_since: datetime, now: datetime) -> datetime:
-    """Move a sink to the end of a feed, to be told of the stored records first, and of what went since it lost any.
+    """Move a sink to the end of a feed and begin a backfill, with the records that went since it lost events.
 
     Returns:
         Since when it has lost some.
@@ -140,7 +140,7 @@ def load_queue(connection: Connection, sink: str) -> tuple[Mapping[Feed, int], S
 
 
 def load_starts(connection: Connection, sink: str) -> Mapping[Feed, StartOffset]:
-    """Return where a sink began in each feed; ``told`` is None where it knows of all that was stored then."""
+    """Return where a sink began in each feed, and how far it is backfilled."""
     return {
         Feed(source, resource): StartOffset(origin, from_micros(began_at or 0), told, moment(lost_since))
         for source, resource, origin, began_at, told, lost_since in connection.execute(

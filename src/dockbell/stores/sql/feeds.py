@@ -133,7 +133,7 @@ def save_read_settings(
 def _begin_anew(connection: Connection, feed_id: int, parts: Sequence[str]) -> None:
     """Forget all of a feed but its records, revisions and numbers, for other records may be read from now on.
 
-    Those that are stored are missed by nobody until they are seen again: they may have other keys now, or no longer
+    Absence checks ignore the stored records until they are seen again: they may have other keys now, or no longer
     match the query. A key that was proven stays so where it tells the same records apart: were nothing published until
     a pass has proven it again, what changed while dockbell was down would be lost.
     """

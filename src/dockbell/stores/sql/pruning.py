@@ -23,7 +23,7 @@ _LAST: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Prunable:
-    """Events of a feed that nobody owes: their numbers and keys, in order."""
+    """Events of a feed that every sink has settled: their numbers and keys, in order."""
 
     feed: int
     events: Sequence[tuple[int, str]]
@@ -87,7 +87,7 @@ def _find_unowed(
 
 
 def prune_events(connection: Connection, prunable: Prunable, sinks: Sequence[str]) -> None:
-    """Delete events that were found to be owed by nobody."""
+    """Delete events that every sink has settled."""
     feed, events = prunable.feed, prunable.events
     with transaction(connection):
         connection.executemany(

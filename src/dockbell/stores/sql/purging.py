@@ -60,7 +60,7 @@ def purge(
             for table in ("bodies", "holds", "details"):
                 connection.execute(f"DELETE FROM {table} WHERE record = ?", (row,))
             if size < DIGEST_SIZE and fingerprint != PURGED:
-                # It was only met: nobody was told of it, and what comes back would be no news of its return.
+                # It was only met, never published: its return would be no restoration.
                 connection.execute("DELETE FROM records WHERE id = ?", (row,))
                 continue
             connection.execute(

@@ -107,7 +107,7 @@ def offer(connection: Connection, sink: str, feed: Feed, events: Sequence[tuple[
     ago, and what came of that is saved under the old one.
     """
     feed_id = _find_feed(connection, feed)
-    kept = set(_find_kept(connection, sink, feed_id, events))  # while nobody has to wait
+    kept = set(_find_kept(connection, sink, feed_id, events))  # before the transaction, which others wait for
     with transaction(connection):
         on_hold = _find_on_hold(connection, sink, feed_id)
         heads = [event for event in events if event in on_hold]

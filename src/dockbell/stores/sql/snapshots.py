@@ -1,4 +1,4 @@
-"""Statements about snapshots: what is stored of records, and the commit of a judged page."""
+"""Statements about snapshots: what is stored of records, and the commit of a page."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _DELETE_HOLD: Final = "DELETE FROM holds WHERE record = ?"
 
 @dataclass(frozen=True, slots=True)
 class FeedSnapshots:
-    """Stored snapshots of one feed, as the judge reads them."""
+    """Stored snapshots of one feed, as the change detector reads them."""
 
     connection: Connection
     feed_id: int
@@ -104,10 +104,10 @@ def commit_page(
     announce: Callable[[PageDiff], Statement | None] | None = None,
     now: datetime,
 ) -> Committed:
-    """Judge one page and store its snapshots and events together.
+    """Compare one page with the stored records, and store its snapshots and events together.
 
     Nothing is written, and no transaction opened, for a page that changes nothing; there is one writer, so what the
-    judge read still holds when the transaction begins.
+    detector read still holds when the transaction begins.
     """
     page_diff = detect(FeedSnapshots(connection, feed_id))
     if page_diff.is_idle:

@@ -1,11 +1,11 @@
 """The store in one SQLite file: WAL, one writer.
 
-- ``store``: the port, held by one process. ``read_store``, ``command_store``: for commands and the page, from beside.
-- ``snapshots``, ``feeds``, ``absence``, ``details``, ``outbox``: statements of detection. ``delivery``, ``backfill``,
-  ``replays``: of delivery. ``inspection``, ``browsing``: read-only ones. ``pruning``, ``purging``, ``cleaning``: remove
-  what is too old, what an operator erases, what a feed must not store.
-- ``schema``: the tables. ``upgrading``: from older ones. ``copying``, ``backup``: copies. ``files``, ``epoch_file``,
-  ``disk_reserve``: files beside the database. ``store_errors``, ``outage``: when it cannot be written.
+- ``store``: the port, held by one process, with its handles ``feed_store``, ``sink_store``, ``upkeep``; ``engine``:
+  what they share. ``read_store``, ``command_store``: for commands and the page, beside that process.
+- ``schema.sql``: the tables; ``migrations``: the way to them from older ones. ``schema``, ``upgrading``: apply them.
+- ``files``, ``connection``, ``epoch_file``, ``disk_reserve``: the files. ``copying``, ``backup``: copies of them.
+- ``footprint``, ``wiping``, ``probe``: size, traces, holder of the files. ``store_errors``, ``outage``: when they
+  cannot be written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Backups of a store, made from beside whoever works on it."""
+"""Backups of a store, also while a daemon works on it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _BESIDE: Final = ("", "-wal", "-shm", "-journal", ".lock", ".life", ".reserve")
 
 
 async def back_up(path: Path, target: Path, *, at: datetime, force: bool, progress: Progress | None = None) -> Copy:
-    """Copy a store, whether anybody works on it or not; whoever opens the copy as a store begins a new life.
+    """Copy a store, also while a daemon works on it; a process that opens the copy as a store begins a new life.
 
     Args:
         path: The store.
         target: Where the copy goes; it is there when it is complete and was checked, and not before.
         at: The time.
         force: Replace what is there.
-        progress: Is told how far it is.
+        progress: Called with how far it is.
 
     Raises:
         StoreError: The store cannot be read, the target not be written, or the copy is not sound.

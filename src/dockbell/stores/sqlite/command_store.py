@@ -1,4 +1,4 @@
-"""Where an operator leaves wishes for the daemon that holds the store, and decides about events and sinks."""
+"""Takes the commands of an operator, beside the daemon that holds the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,18 @@ from anyio import to_thread
 
 from dockbell.core.model import Feed
 from dockbell.errors import StoreError, StoreFull
-from dockbell.ports import Candidate, Command, CommandKind, DeadGroup, Hurried, Offered, Reach, Selection, Undelivered
+from dockbell.ports import (
+    Candidate,
+    Command,
+    CommandKind,
+    CommandStore,
+    DeadGroup,
+    Hurried,
+    Offered,
+    Reach,
+    Selection,
+    Undelivered,
+)
 from dockbell.stores.sql import commands, feeds, replays
 from dockbell.stores.sqlite.connection import connect, look
 from dockbell.stores.sqlite.store_errors import blame
@@ -22,8 +33,8 @@ from dockbell.stores.sqlite.store_errors import blame
 _T = TypeVar("_T")
 
 
-class SqliteCommandStore:
-    """Writes what an operator wants, and reads what came of it; the store may be held by a daemon."""
+class SqliteCommandStore(CommandStore):
+    """Writes commands and decisions, and reads their outcomes; a daemon may hold the store."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
@@ -53,7 +64,7 @@ class SqliteCommandStore:
             raise StoreError(f"store {self._path}: {reason}") from error
 
     async def make_command(self, feed: Feed | None, kind: CommandKind, now: datetime, key: str = "") -> int:
-        """Leave a wish, about a record where a key is given; return its number.
+        """Leave a command, about a record where a key is given; return its number.
 
         Raises:
             StoreError: The feed was never read.
@@ -61,57 +72,45 @@ class SqliteCommandStore:
         return await self._do(partial(_make_command, feed=feed, kind=kind, now=now, key=key))
 
     async def load_command(self, number: int) -> Command:
-        """Return a wish, and what came of it."""
         (command,) = await self._do(partial(commands.load_commands, only=number))
         return command
 
     async def find_command(self, number: int) -> Command | None:
-        """See the port."""
         return next(iter(await self._do(partial(commands.load_commands, only=number))), None)
 
     async def load_reaches(self, sink: str, start: Literal["now", "beginning", "state"]) -> Mapping[Feed, Reach]:
-        """See the port."""
         return await self._do(partial(replays.load_reaches, sink=sink, start=start))
 
     async def read_candidates(
         self, sink: str, feed: Feed, reach: Reach, selection: Selection, *, within: tuple[int, int], limit: int
     ) -> Sequence[Candidate]:
-        """See the port."""
         reading = partial(replays.read_candidates, sink=sink, feed=feed, reach=reach, selection=selection)
         return await self._do(partial(reading, within=within, limit=limit))
 
     async def offer(self, sink: str, feed: Feed, events: Sequence[tuple[int, str]], now: datetime) -> Offered:
-        """See the port."""
         return await self._do(partial(replays.offer, sink=sink, feed=feed, events=events, now=now))
 
     async def forget_replays(self, sink: str, limit: int) -> int:
-        """See the port."""
         return await self._do(partial(replays.forget_replays, sink=sink, limit=limit))
 
     async def count_dead(self, sink: str | None, selection: Selection) -> Sequence[DeadGroup]:
-        """See the port."""
         return await self._do(partial(replays.count_dead, sink=sink, selection=selection))
 
     async def read_dead(
         self, sink: str | None, selection: Selection, limit: int, after: Undelivered | None = None
     ) -> Sequence[Undelivered]:
-        """See the port."""
         return await self._do(partial(replays.read_dead, sink=sink, selection=selection, limit=limit, after=after))
 
     async def discard(self, sink: str, feed: Feed, events: Sequence[tuple[int, str]], now: datetime) -> int:
-        """See the port."""
         return await self._do(partial(replays.discard, sink=sink, feed=feed, events=events, now=now))
 
     async def pause(self, sink: str, reason: str, now: datetime) -> bool:
-        """See the port."""
         return await self._do(partial(replays.pause, sink=sink, reason=reason, now=now))
 
     async def resume(self, sink: str, now: datetime) -> bool:
-        """See the port."""
         return await self._do(partial(replays.resume, sink=sink, now=now))
 
     async def hurry(self, sink: str, now: datetime) -> Hurried:
-        """See the port."""
         return await self._do(partial(replays.hurry, sink=sink, now=now))
 
     async def aclose(self) -> None:

@@ -4,8 +4,8 @@ SQLite's own copying begins anew whenever another connection has written, so tha
 inside a transaction that reads, it copies what was there when that began. Until it ends the store's log cannot begin
 anew and grows by what is written meanwhile.
 
-A copy grows in a folder of its own beside its place, ``<target>.part``, which is ours alone: nobody else can put a link
-there, or a journal that SQLite would write into the copy.
+A copy grows in a folder of its own beside its place, ``<target>.part``, which is ours alone: no other user can put a
+link there, or a journal that SQLite would write into the copy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dockbell.stores.sqlite.footprint import find_size
 from dockbell.stores.sqlite.store_errors import find_room
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Is told how many bytes are copied, and of how many; called from another thread."""
+"""Called with the bytes that are copied and with all of them, from another thread."""
 
 _PAGES_AT_ONCE: Final = 250
 _STEPS_UNTIL_SYNCED: Final = 16
@@ -57,7 +57,7 @@ def write_copy(
         connection: To the store, in no transaction.
         target: Where the copy goes.
         at: The time in microseconds, for a copy that shall know that it is one; only of a store that is up to date.
-        progress: Is told how far it is.
+        progress: Called with how far it is.
 
     Raises:
         StoreError: It cannot be written, or is not sound.
@@ -102,7 +102,7 @@ def _drafting(target: Path) -> Iterator[tuple[Path, int]]:
         try:
             yield part, file
         finally:
-            with suppress(OSError):  # the copy is there, or something worse is to be told
+            with suppress(OSError):  # the copy is there, or a worse error is on its way
                 for left in folder.iterdir():
                     left.unlink()
                 folder.rmdir()

@@ -69,7 +69,7 @@ def look_back(connection: sqlite3.Connection, known: Life | None, *, is_new: boo
 
 
 def mark_copy(connection: sqlite3.Connection, at: int) -> None:
-    """Note in a copy of a store that it is one: whoever works on it begins a new life."""
+    """Note in a copy of a store that it is one: the process that opens it to work on it begins a new life."""
     connection.execute("UPDATE life SET copied_at = ?", (at,))
 
 

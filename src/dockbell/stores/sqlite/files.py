@@ -27,7 +27,7 @@ from dockbell.stores.sqlite.store_errors import blame
 from dockbell.stores.sqlite.upgrading import Upgrade, upgrade
 
 _ASKING_SECONDS: Final = 0.1
-"""More than anybody takes to ask whether the store is held."""
+"""Longer than the question takes whether the store is held."""
 _LOG_MOST: Final = 64 * 1024 * 1024
 """So large the log stays at most, in bytes, once a long look at the store, or a large page, has made it grow."""
 
@@ -103,7 +103,7 @@ def _claim(path: Path) -> None:
     """Make the store's file where there is none, and look whether it, and what SQLite puts beside it, is ours.
 
     Raises:
-        PermissionError: Somebody else has put something there.
+        PermissionError: Another user has put something there.
     """
     check_owner(path)  # it may well be a link, to another disk
     place = Path(os.path.realpath(path))
@@ -134,7 +134,7 @@ def _take_lock(path: Path) -> int:
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # perhaps only by somebody who asks, see probe.find_holder
+        except BlockingIOError:  # perhaps only a question, see probe.find_holder
             time.sleep(_ASKING_SECONDS)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

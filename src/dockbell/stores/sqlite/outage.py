@@ -31,7 +31,7 @@ class Outage:
 
     Args:
         try_again: Returns when the store can be written again with some room to spare; raises StoreError otherwise.
-        telemetry: Is told of the beginning and of the end.
+        telemetry: Gets the beginning and the end.
 
     Attributes:
         reason: Why it cannot be written; None while it can.

@@ -1,4 +1,4 @@
-"""A look at the store's file, from beside whoever works on it."""
+"""Reads the store's file beside the process that holds it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from dockbell.ports import (
     Noted,
     Quarantined,
     Reached,
+    ReadStore,
     RunRecord,
     SinkState,
     Standing,
@@ -34,8 +35,8 @@ _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
 
 
-class SqliteReadStore:
-    """A look at the file, for which nothing is locked and nothing written."""
+class SqliteReadStore(ReadStore):
+    """Reads the file: locks nothing, writes nothing."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
@@ -58,23 +59,18 @@ class SqliteReadStore:
             return await anyio.to_thread.run_sync(function, self._connection, *args, limiter=self._reading)
 
     async def load_feeds(self) -> Sequence[FeedState]:
-        """See the port."""
         return await self._read(feeds.load_feeds)
 
     async def load_reached(self) -> Mapping[Feed, Reached]:
-        """See the port."""
         return await self._read(runs.load_reached)
 
     async def load_sinks(self) -> Sequence[SinkState]:
-        """See the port."""
         return await self._read(inspection.load_sinks)
 
     async def count_records(self) -> Mapping[Feed, int]:
-        """See the port."""
         return await self._read(inspection.count_records)
 
     async def read_latest(self, after: int, limit: int) -> Sequence[tuple[int, Event]]:
-        """See the port."""
         return await self._read(inspection.read_latest, after, limit)
 
     async def read_earlier(
@@ -87,81 +83,62 @@ class SqliteReadStore:
         type_: str | None = None,
         change: str | None = None,
     ) -> tuple[Sequence[tuple[int, Event]], int | None]:
-        """See the port."""
         return await self._read(browsing.read_earlier, before, limit, browsing.Wanted(feeds, keys, type_, change))
 
     async def find_event(self, feed: Feed, sequence: int) -> tuple[datetime, Event] | None:
-        """See the port."""
         return await self._read(browsing.find_event, feed, sequence)
 
     async def find_last_changes(self) -> Mapping[Feed, datetime]:
-        """See the port."""
         return await self._read(browsing.find_last_changes)
 
     async def find_extent(self, feed: Feed) -> Extent | None:
-        """See the port."""
         return await self._read(inspection.find_extent, feed)
 
     async def read_events(self, feed: Feed, after: int, limit: int) -> Sequence[Event]:
-        """See the port."""
         return await self._read(delivery.read_events, feed, after, limit)
 
     async def measure_events(self, feed: Feed, after: int, limit: int) -> Sequence[tuple[int, int]]:
-        """See the port."""
         return await self._read(inspection.measure_events, feed, after, limit)
 
     async def read_records(self, feed: Feed, after: int, limit: int) -> tuple[int, Sequence[StoredState]]:
-        """See the port."""
         return await self._read(inspection.read_records, feed, after, limit)
 
     async def measure_records(self, feed: Feed, after: int, limit: int) -> Sequence[int]:
-        """See the port."""
         return await self._read(inspection.measure_records, feed, after, limit)
 
     async def read_record(self, feed: Feed, key: str) -> tuple[int, StoredState | None]:
-        """See the port."""
         return await self._read(inspection.read_record, feed, key)
 
     async def find_record(self, feed_id: int, key: str) -> StoredRecord | None:
-        """See the port."""
         return await self._read(inspection.find_record, feed_id, key)
 
     async def find_suspected(self, feed_id: int, limit: int) -> Sequence[StoredRecord]:
-        """See the port."""
         return await self._read(inspection.find_suspected, feed_id, limit)
 
     async def find_quarantined(self, feed_id: int, limit: int, *, key: str | None = None) -> Sequence[Quarantined]:
-        """See the port."""
         return await self._read(inspection.find_quarantined, feed_id, limit, key)
 
     async def read_notes(self, feed_id: int, key: str, limit: int) -> Sequence[Noted]:
-        """See the port."""
         return await self._read(inspection.read_notes, feed_id, key, limit)
 
     async def read_covering_runs(
         self, feed_id: int, modified: datetime | None, after: datetime, limit: int
     ) -> Sequence[RunRecord]:
-        """See the port."""
         return await self._read(inspection.read_covering_runs, feed_id, modified, after, limit)
 
     async def read_readings(self, after: datetime) -> Mapping[Feed, Sequence[tuple[datetime, datetime]]]:
-        """See the port."""
         return await self._read(inspection.read_readings, after)
 
     async def read_events_of(
         self, feed_id: int, key: str, limit: int, *, change: str | None = None
     ) -> Sequence[tuple[datetime, Event]]:
-        """See the port."""
         return await self._read(inspection.read_events_of, feed_id, key, limit, change)
 
     async def load_standings(self, feed_id: int, key: str) -> Sequence[Standing]:
-        """See the port."""
         return await self._read(inspection.load_standings, feed_id, key)
 
     async def measure(self) -> Footprint:
-        """See the port."""
         return await self._read(footprint.measure)
 
     async def aclose(self) -> None:
-        """See the port."""
         await self._read(sqlite3.Connection.close)

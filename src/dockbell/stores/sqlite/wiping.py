@@ -7,7 +7,7 @@ from typing import Final
 
 _LOG_BUSY: Final = "the log beside the store cannot be emptied while somebody reads"
 _PATIENCE: Final = 1000
-"""Milliseconds that the log is waited for, in which nobody writes; who reads for longer is asked again later."""
+"""How long to wait for readers of the log, in milliseconds; no write is possible meanwhile."""
 
 
 def wipe(connection: sqlite3.Connection, rewrite_most: int | None) -> str:
@@ -39,7 +39,7 @@ def wipe(connection: sqlite3.Connection, rewrite_most: int | None) -> str:
 
 
 def _empty_log(connection: sqlite3.Connection) -> bool:
-    """Return whether the log beside the store is empty now; not while anybody reads what only it holds."""
+    """Return whether the log beside the store is empty now; not while a reader needs it."""
     (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
     connection.execute(f"PRAGMA busy_timeout = {min(patience, _PATIENCE)}")
     try:

@@ -87,6 +87,19 @@ async def test_a_new_feed_knows_nothing_and_keeps_what_it_is_told(store: Store) 
     )
 
 
+async def test_a_handle_writes_the_feed_that_it_is_bound_to_and_no_other(store: Store, state: FeedState) -> None:
+    handle, other = store.feed(FEED), store.feed(OTHER)
+    assert await handle.open() == state
+    await other.open()
+    await handle.save_problem("key refused")
+    await handle.begin_feed(NOON)
+    assert (await reload(store)).problem == "key refused"
+    assert ((await other.open()).problem, (await other.open()).first_asked_at) == ("", None)
+    await commit(store, state, {"id": "a"})
+    assert await handle.last_row() == 1
+    assert await handle.read_bodies([1]) == {1: b'{"id": "a"}'}
+
+
 async def test_the_first_request_of_a_feed_stays_the_first(store: Store, state: FeedState) -> None:
     await store.begin_feed(state.id, NOON)
     await store.begin_feed(state.id, NOON + DAY)

@@ -164,5 +164,5 @@ async def test_a_store_that_cannot_be_written_is_told_of(scraper: Scraper, monke
         raise StoreError("store: has no room")
 
     assert await scraper.find("store_writable") == [1]
-    monkeypatch.setattr(scraper.site.store, "_write", fail)
+    monkeypatch.setattr(scraper.site.store.engine, "write", fail)
     assert await scraper.find("store_writable") == [0]

@@ -62,7 +62,7 @@ async def test_a_full_disk_while_it_reloads_delays_what_is_new_and_ends_nothing(
 ) -> None:
     path, ear = write(tmp_path), Ear()
     async with working(path, ear) as daemon:
-        agents = daemon._crew
+        agents = daemon._agents
         save, failures = agents.store.save_read_settings, [StoreFull("store: disk full")]
 
         async def save_later(*args: Any, **kwargs: Any) -> None:
@@ -91,7 +91,7 @@ async def test_of_two_reloads_at_once_the_last_configuration_is_followed(tmp_pat
             await anyio.lowlevel.checkpoint()
             write(tmp_path, resources='items = { every = "2h" }')
             group.start_soon(daemon.reload)
-        (every,) = (each.settings.every for each in daemon._crew.config.feeds() if each.resource == "items")
+        (every,) = (each.settings.every for each in daemon._agents.config.feeds() if each.resource == "items")
         assert str(every) == "2:00:00"
 
 
@@ -100,7 +100,7 @@ async def test_a_sink_that_is_kept_begins_with_a_feed_that_is_added(tmp_path: Pa
     async with working(path, Ear()) as daemon:
         write(tmp_path, resources='items = { every = "1h" }')
         assert str(await daemon.reload()) == "complete: feed main/items added"
-        positions, _ = await daemon._crew.store.sink("out").load_queue()
+        positions, _ = await daemon._agents.store.sink("out").load_queue()
         assert {SHIPMENTS, ITEMS} <= positions.keys()
 
 
@@ -108,11 +108,11 @@ async def test_a_sink_that_is_kept_mirrors_what_is_configured_now(tmp_path: Path
     other = '[sinks.other]\ntype = "stdout"'
     path = write(tmp_path, resources='items = { every = "1h" }', sinks=other)
     async with working(path, Ear()) as daemon:
-        relay = daemon._crew.relays["other"]
+        relay = daemon._agents.relays["other"]
         assert relay._has_states(ITEMS)
         write(tmp_path, sinks=other)
         assert str(await daemon.reload()) == "complete: feed main/items removed"
-        assert daemon._crew.relays["other"] is relay
+        assert daemon._agents.relays["other"] is relay
         assert not relay._has_states(ITEMS)
         assert relay._has_states(SHIPMENTS)
 
@@ -140,7 +140,7 @@ async def test_it_tells_how_many_reasons_there_are_to_look_and_the_first(
     path = write(tmp_path)
     path.write_text(web + path.read_text())
     async with working(path, Ear()) as daemon:
-        store = daemon._crew.store
+        store = daemon._agents.store
         state = await store.open_feed(SHIPMENTS)
         await store.save_problem(state.id, "HTTP 401; mend the key")
         assert await daemon._look() == ("1 feeds, 1 sinks; 1 reason to look: main/shipments: HTTP 401; mend the key")

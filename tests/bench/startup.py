@@ -13,7 +13,7 @@ from typing import Final
 from tests.bench.table import print_table
 
 _RUNS: Final = 10
-_DAEMON: Final = "dockbell.cli, dockbell.app.daemon, dockbell.sinks.mqtt, dockbell.sinks.webhook"
+_DAEMON: Final = "dockbell.cli, dockbell.app.process, dockbell.sinks.mqtt, dockbell.sinks.webhook"
 
 
 def measure_startup() -> None:

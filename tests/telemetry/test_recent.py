@@ -21,7 +21,8 @@ from dockbell.telemetry import (
     Started,
     StoreFails,
 )
-from dockbell.telemetry.recent import STEPS, Recent
+from dockbell.telemetry.recent import Recent
+from dockbell.telemetry.series import STEPS
 from tests.fakes import NOON, Clock
 
 FEED = Feed("main", "packages")

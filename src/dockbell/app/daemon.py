@@ -1,9 +1,8 @@
-"""The crew at work, until it is told to stop; in line with its configuration whenever that is read again."""
+"""The daemon: runs all agents until it is stopped, and follows a configuration that is read again."""
 
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
@@ -20,17 +19,17 @@ from dockbell.admin.shared_read import SharedRead
 from dockbell.admin.status import Status, load_status
 from dockbell.app import opening
 from dockbell.app.agent_task import AgentTask
-from dockbell.app.agents import Agents, Changes, assemble, open_news
+from dockbell.app.agents import Agents, Changes, open_news
 from dockbell.app.scheduler import Alarm, Scheduler, next_time
 from dockbell.app.systemd import Supervisor
 from dockbell.config import Config, WebSettings
 from dockbell.core.model import Feed
 from dockbell.detection.poller import trailing_every
 from dockbell.errors import ConfigError, DockbellError, StoreUnavailable
-from dockbell.host.descriptors import raise_limit
 from dockbell.ports import Bell, CommandOutcome, ReadStore
-from dockbell.telemetry import AgentFails, Reloaded, ReloadRefused, Started, Stopping, Telemetry
-from dockbell.telemetry.recent import STEP, STEPS, Recent
+from dockbell.telemetry import AgentFails, Reloaded, ReloadRefused, Started, Stopping
+from dockbell.telemetry.recent import Recent
+from dockbell.telemetry.series import STEP, STEPS
 
 if TYPE_CHECKING:
     from dockbell.telemetry.metrics import Metrics
@@ -43,7 +42,7 @@ _LOOK_MOST: Final = timedelta(seconds=2)
 
 @dataclass(frozen=True, slots=True)
 class _OpenSite:
-    """A web server, and what is open for it."""
+    """A web server, and the store connections that are open for it."""
 
     site: Site
     stack: AsyncExitStack
@@ -57,18 +56,18 @@ class _OpenSite:
                 await self.aclose()
 
     async def aclose(self) -> None:
-        """Let the address go, and what was open."""
+        """Close the socket and the store connections."""
         await self.stack.aclose()
 
 
 class Daemon:
-    """A crew at work, each feed and each sink at a post of its own.
+    """Runs the agents, each feed and each sink in a task of its own.
 
     Args:
-        agents: Who works.
-        scheduler: Says when.
-        read_again: Returns the configuration as it is written now; None where it cannot have changed.
-        supervisor: Is told how the daemon stands.
+        agents: Of the configuration.
+        scheduler: Rings their alarms.
+        read_again: Reads the configuration anew; None where it cannot change.
+        supervisor: Is told the state of the daemon.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class Daemon:
         read_again: Callable[[], Config] | None = None,
         supervisor: Supervisor,
     ) -> None:
-        self._crew = agents
+        self._agents = agents
         self._telemetry = agents.telemetry
         self._recent = Recent(opening.now)
         self._telemetry.listen(self._recent.hear)
@@ -99,15 +98,15 @@ class Daemon:
         self._delivering: TaskGroup
 
     async def run(self, stop: anyio.Event, reloads: Bell) -> None:
-        """Work until ``stop`` is set; then end detection at once, and delivery when what is in flight is settled.
+        """Run until ``stop`` is set; then end detection at once, and delivery after what is in flight is settled.
 
         Whenever ``reloads`` rings, the configuration is read again.
 
         Raises:
-            ConfigError: The address of ``[web]`` cannot be listened on; nothing was begun.
-            StoreError: The store cannot be looked at.
+            ConfigError: The address of ``[web]`` cannot be listened on; nothing was started.
+            StoreError: The store cannot be read.
         """
-        agents = self._crew
+        agents = self._agents
         site = await self._open_site(agents.config)
         async with anyio.create_task_group() as telling:
             telling.start_soon(agents.notifier.run)
@@ -137,8 +136,8 @@ class Daemon:
             return CommandOutcome("complete", detail="nothing changed")
         self._supervisor.reloading()
         try:
-            async with self._turn:  # else of two the later could follow an older text
-                # In a thread: its folder may be on a disk that takes its time.
+            async with self._turn:  # else the later of two reloads could apply the older text
+                # In a thread: the disk of the file may be slow.
                 changes = await self._apply(await to_thread.run_sync(self._read_again))
         except ConfigError as error:
             self._telemetry.emit(ReloadRefused(error.problems))
@@ -157,15 +156,15 @@ class Daemon:
             self._supervisor.ready(self._describe())
 
     async def _apply(self, config: Config) -> Changes:
-        """Bring the work in line with a configuration; what it does not change goes on untouched.
+        """Start, end and replace agents as a configuration asks; unchanged ones go on.
 
-        While the store cannot be written it waits, with what is there at work.
+        Waits while the store cannot be written; the agents that remain go on meanwhile.
 
         Raises:
             ConfigError: It cannot be used, or not without a restart; nothing was changed.
             StoreError: The store cannot be read; some of it was changed.
         """
-        agents = self._crew
+        agents = self._agents
         changes = agents.find_changes(config)
         moves = config.web != self._served
         site = await self._open_site(config) if moves else None
@@ -198,14 +197,14 @@ class Daemon:
         return changes
 
     async def _end(self, changes: Changes, config: Config, *, moves: bool) -> None:
-        """End the work that a configuration does not ask for, or otherwise."""
-        now = self._crew.config
+        """End the agents that a configuration removes or changes."""
+        now = self._agents.config
         prunes_otherwise = (config.store, config.sinks.keys()) != (now.store, now.sinks.keys())
         async with anyio.create_task_group() as ending:
             for feed in changes.feeds.ending:
                 ending.start_soon(self._feeds.pop(feed).end)
             for name in changes.sinks.ending:
-                self._crew.relays[name].stop()
+                self._agents.relays[name].stop()
                 ending.start_soon(self._relays.pop(name).wait)
             if self._janitor is not None and prunes_otherwise:
                 ending.start_soon(self._janitor.end)
@@ -213,22 +212,22 @@ class Daemon:
             if self._serving is not None and moves:
                 ending.start_soon(self._serving.end)
 
-    # Posts ------------------------------------------------------------------------------------------------------------
+    # Tasks ------------------------------------------------------------------------------------------------------------
 
     def _start_missing(self) -> None:
         """Begin the work of all that have none."""
-        for feed in self._crew.feeds:
+        for feed in self._agents.feeds:
             if feed not in self._feeds:
                 self._feeds[feed] = AgentTask(self._detecting, partial(self._read, feed))
-        for name, relay in self._crew.relays.items():
+        for name, relay in self._agents.relays.items():
             if name not in self._relays:
                 self._relays[name] = AgentTask(self._delivering, relay.run)
         if self._janitor is None:
             self._janitor = AgentTask(self._detecting, self._prune)
 
     async def _read(self, feed: Feed) -> None:
-        agents = self._crew
-        self._recent.forget_progress([feed])  # of a run that was cut short when it was configured otherwise
+        agents = self._agents
+        self._recent.forget_progress([feed])  # of a run that a reload has interrupted
         with ExitStack() as stack:
 
             def repeat(name: str, every: timedelta | str) -> Alarm:
@@ -249,11 +248,11 @@ class Daemon:
 
     async def _prune(self) -> None:
         with self._scheduler.repeat("prune", _PRUNE_EVERY) as alarm:
-            await self._crew.janitor.run(alarm)
+            await self._agents.janitor.run(alarm)
 
     async def _attend(self) -> None:
         with self._scheduler.repeat("wishes", _LOOK_EVERY) as alarm:
-            await self._crew.command_runner.run(alarm, self.reload)
+            await self._agents.command_runner.run(alarm, self.reload)
 
     async def _reload_whenever(self, reloads: Bell) -> None:
         rings = 0
@@ -264,28 +263,29 @@ class Daemon:
     # The site ---------------------------------------------------------------------------------------------------------
 
     async def _open_site(self, config: Config) -> _OpenSite | None:
-        """Listen on what ``[web]`` says, if it is there; where that is done already, with what is connected there."""
+        """Return a site on the address of ``[web]``, if there is one; the same address keeps its socket."""
         if config.web is None:
             return None
         from dockbell.web import Site  # noqa: PLC0415  # a daemon without [web] starts without a web server
 
         is_there = self._site is not None and self._served is not None and self._served.listen == config.web.listen
         async with AsyncExitStack() as stack:
-            read_store, page_view = await opening.open_read_store(config), await opening.open_read_store(config)
+            read_store = await opening.open_read_store(config)
+            page_read_store = await opening.open_read_store(config)
             stack.push_async_callback(read_store.aclose)
-            stack.push_async_callback(page_view.aclose)
+            stack.push_async_callback(page_read_store.aclose)
             command_store = await opening.open_command_store(config)
             stack.push_async_callback(command_store.aclose)
             if self._metrics is None:
                 await self._recall(read_store)
             site = Site(
                 config.web,
-                config=lambda: self._crew.config,
+                config=lambda: self._agents.config,
                 read_store=read_store,
-                page_read_store=page_view,
+                page_read_store=page_read_store,
                 command_store=command_store,
                 recent=self._recent,
-                outbox=self._crew.store.outbox,
+                outbox=self._agents.store.outbox,
                 telemetry=self._telemetry,
                 now=opening.now,
                 next_time=next_time,
@@ -297,7 +297,7 @@ class Daemon:
             return _OpenSite(site, stack.pop_all())
 
     async def _recall(self, read_store: ReadStore) -> None:
-        """Let the page begin with what is stored of the hours before the start."""
+        """Fill the recent measurements with what is stored of the hours before the start."""
         readings = await read_store.read_readings(opening.now() - STEPS * STEP)
         changed_at = await read_store.find_last_changes()
         for state in await read_store.load_feeds():
@@ -310,37 +310,37 @@ class Daemon:
             )
 
     def _count_facts(self) -> Metrics:
-        """Return what was counted, from the moment on when somebody may first ask for it."""
+        """Return the metrics, which count from the first time that there is a web server."""
         if self._metrics is None:
             from dockbell.telemetry.metrics import Metrics  # noqa: PLC0415  # a library that only the web server needs
 
             self._metrics = Metrics()
             self._telemetry.listen(self._metrics.hear)
-            self._metrics.expect(self._crew.feeds, self._crew.relays)
+            self._metrics.expect(self._agents.feeds, self._agents.relays)
         return self._metrics
 
     def _serve(self, opened: _OpenSite | None, settings: WebSettings | None) -> None:
         self._site, self._served = opened, settings
         self._serving = None if opened is None else AgentTask(self._detecting, opened.run)
 
-    # How it stands ----------------------------------------------------------------------------------------------------
+    # Status -----------------------------------------------------------------------------------------------------------
 
     async def _recover(self) -> None:
-        """See to it that an outage of the store ends, also where nobody wants to write."""
+        """End an outage of the store also where no agent writes."""
         rings = 0
         while True:
-            rings = await self._crew.store.health.stalled.wait(rings)
-            await self._crew.store.health.recovered()
+            rings = await self._agents.store.health.stalled.wait(rings)
+            await self._agents.store.health.recovered()
 
     async def _check_store(self) -> None:
-        await self._crew.store.health.check()
-        if self._crew.store.health.trouble is not None:
-            raise self._crew.store.health.trouble
+        await self._agents.store.health.check()
+        if self._agents.store.health.trouble is not None:
+            raise self._agents.store.health.trouble
 
     async def _look(self) -> str:
-        await self._crew.store.health.check()
-        if self._crew.store.health.trouble is not None:
-            return str(self._crew.store.health.trouble)
+        await self._agents.store.health.check()
+        if self._agents.store.health.trouble is not None:
+            return str(self._agents.store.health.trouble)
         shared_status = self._shared_status if self._site is None else self._site.site.shared_status
         try:
             with anyio.fail_after(_LOOK_MOST.total_seconds()):
@@ -353,7 +353,7 @@ class Daemon:
         return f"{self._describe()}; {count} {reasons[0]}"
 
     async def _load_status(self) -> Status:
-        config = self._crew.config
+        config = self._agents.config
         read_store = await opening.open_read_store(config)
         try:
             return await load_status(
@@ -368,51 +368,4 @@ class Daemon:
             await read_store.aclose()
 
     def _describe(self) -> str:
-        return f"{len(self._crew.feeds)} feeds, {len(self._crew.relays)} sinks"
-
-
-async def run(
-    config: Config,
-    telemetry: Telemetry,
-    stop: anyio.Event,
-    *,
-    read_again: Callable[[], Config] | None = None,
-    reloads: Bell | None = None,
-) -> None:
-    """Run the daemon until ``stop`` is set; see :class:`Daemon`.
-
-    Raises:
-        ConfigError, StoreError: See :func:`dockbell.app.agents.assemble`; nothing was started.
-    """
-    supervisor = Supervisor.from_environment(os.environ)
-    async with assemble(config, telemetry) as agents, Scheduler() as scheduler:
-        daemon = Daemon(agents, scheduler, read_again=read_again, supervisor=supervisor)
-        await daemon.run(stop, reloads or Bell())
-
-
-async def run_until_signal(read: Callable[[], Config], telemetry: Telemetry) -> None:
-    """Run the daemon until SIGTERM or SIGINT; a second signal ends it without waiting for deliveries.
-
-    SIGHUP has the configuration read again. The process takes as many file descriptors as it is allowed to.
-
-    Raises:
-        ConfigError, StoreError: As :func:`run`.
-    """
-    raise_limit()
-    config = read()
-    stop, reloads = anyio.Event(), Bell()
-    async with anyio.create_task_group() as group:
-        group.start_soon(_watch_signals, stop, reloads, group.cancel_scope)
-        await run(config, telemetry, stop, read_again=read, reloads=reloads)
-        group.cancel_scope.cancel()
-
-
-async def _watch_signals(stop: anyio.Event, reloads: Bell, scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        async for number in signals:
-            if number == signal.SIGHUP:
-                reloads.ring()
-                continue
-            if stop.is_set():
-                scope.cancel()
-            stop.set()
+        return f"{len(self._agents.feeds)} feeds, {len(self._agents.relays)} sinks"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -11,18 +11,24 @@ from dockbell.cli.asking import (
     all_option,
     choose_sink,
     feed_option,
-    find_obstacles,
     key_option,
     load_sink,
     opened_command_store,
     read_selection,
     sequence_option,
-    write_time,
 )
 from dockbell.cli.completing import complete_feeds, complete_sinks
+from dockbell.cli.dead_printing import (
+    describe_group,
+    describe_letter,
+    explain_filters,
+    print_letter,
+    print_letters,
+    print_retry,
+)
 from dockbell.cli.group import PROBLEM
 from dockbell.cli.options import config_option, json_option, read_config
-from dockbell.cli.printing import print_json, print_lines, print_raw, print_reasons, print_table
+from dockbell.cli.printing import print_json, print_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +42,6 @@ if TYPE_CHECKING:
 
 _LISTED: Final = 40
 _LISTED_IN_JSON: Final = 1000
-_GROUPS: Final = 40
 _LIST: Final = "list"
 
 
@@ -115,14 +120,14 @@ def list_(
         print_json(
             {
                 "total": sum(group.letters for group in groups),
-                "groups": [_describe_group(group) for group in groups],
-                "letters": [_describe(each) for each in letters],
+                "groups": [describe_group(group) for group in groups],
+                "letters": [describe_letter(each) for each in letters],
             }
         )
     elif not groups:
         click.echo("no dead letters")
     else:
-        _print(groups, letters)
+        print_letters(groups, letters)
 
 
 @dead.command()
@@ -150,7 +155,7 @@ def show(config_path: str | None, *, sink: str, feed: str, sequence: int, as_jso
         raise click.UsageError(f'{meant} #{sequence} is no dead letter of {sink}; "dockbell dead {sink}" lists them')
     (letter,) = found
     event = anyio.run(_load_event, config, letter)
-    _show(letter, event, _explain_filters(config, sink, event), as_json=as_json)
+    print_letter(letter, event, explain_filters(config, sink, event), as_json=as_json)
 
 
 @dead.command()
@@ -193,7 +198,7 @@ def retry(
     if as_json:
         print_json({"sink": sink, **asdict(came), "replays": state.replays, "problems": problems})
     else:
-        _tell_retry(config, came, state)
+        print_retry(config, came, state)
         print_reasons(problems)
     if problems:
         ctx.exit(PROBLEM)
@@ -288,119 +293,3 @@ async def _discard(config: Config, sink: str, selection: Selection) -> tuple[int
     async with opened_command_store(config) as command_store:
         choose_sink(config, sink, await find_sinks_with_dead(command_store))
         return await discard_dead(command_store, sink, selection, app.now())
-
-
-# For people ----------------------------------------------------------------------------------------------------------
-
-
-def _print(groups: Sequence[DeadGroup], letters: Sequence[Undelivered]) -> None:
-    total = sum(group.letters for group in groups)
-    if total <= len(letters):
-        print_table(
-            ("sink", "feed", "key", "sequence", "type", "attempts", "died", "on hold", "error"),
-            [_row(each) for each in letters],
-        )
-        return
-    print_table(
-        ("sink", "feed", "dead letters", "keys", "first", "last", "error"),
-        [
-            (
-                each.sink,
-                each.feed,
-                each.letters,
-                each.keys,
-                write_time(each.first_at),
-                write_time(each.last_at),
-                each.error,
-            )
-            for each in groups[:_GROUPS]
-        ],
-    )
-    rest = sum(group.letters for group in groups[_GROUPS:])
-    click.echo(
-        f"\n{f'and {rest} with other errors; ' if rest else ''}{total} dead letters in all;"
-        " a SINK, --feed, --key or --sequence narrows them down to a list"
-    )
-
-
-def _row(each: Undelivered) -> tuple[object, ...]:
-    letter = each.letter
-    return (
-        each.sink,
-        letter.feed,
-        letter.key,
-        letter.sequence,
-        each.type or "not kept",
-        letter.attempts,
-        write_time(letter.died_at),
-        "yes" if each.holds else "",
-        letter.error,
-    )
-
-
-def _tell_retry(config: Config, came: Retried, state: SinkState) -> None:
-    if came.released:
-        click.echo(f"{came.released} records that were on hold go on with their dead letter")
-    click.echo(f"{came.entered} dead letters are to be sent again; {state.replays} events wait to be sent so")
-    if came.entered or came.released:
-        for obstacle in find_obstacles(config, state):
-            print_lines(obstacle)
-
-
-def _explain_filters(config: Config, sink: str, event: Event | None) -> str:
-    """Return which filter of the sink would hold the event back now; empty where none does."""
-    from dockbell.core.publishing.filters import Filter
-
-    if event is None or sink not in config.sinks:
-        return ""
-    sieve = Filter(config.sinks[sink])
-    answer = sieve.judge(event)
-    return "" if answer.lets_through else sieve.explain(event, answer)
-
-
-def _show(found: Undelivered, event: Event | None, obstacle: str, *, as_json: bool) -> None:
-    import msgspec
-
-    from dockbell.core.moment import format_moment
-
-    told = _describe(found) | {"died_at": format_moment(found.letter.died_at)}
-    if obstacle:
-        told["filtered"] = obstacle
-    if as_json:  # as it is stored, to the digit
-        told["event"] = None if event is None else msgspec.Raw(event.body)
-        print_raw(msgspec.json.format(msgspec.json.encode(told)))
-        return
-    for name, value in told.items():
-        print_lines(f"{name:<9} {value}")
-    click.echo()
-    if event is not None:
-        print_raw(msgspec.json.format(event.body))
-    else:  # what it was told when it began is no event of the feed
-        click.echo("it tells of the record as it is stored" if found.type else "its event is not kept any more")
-
-
-def _describe(each: Undelivered) -> dict[str, Any]:
-    letter = each.letter
-    return {
-        "sink": each.sink,
-        "feed": str(letter.feed),
-        "key": letter.key,
-        "sequence": letter.sequence,
-        "type": each.type or None,
-        "attempts": letter.attempts,
-        "died_at": letter.died_at,
-        "on_hold": each.holds,
-        "error": letter.error,
-    }
-
-
-def _describe_group(group: DeadGroup) -> dict[str, Any]:
-    return {
-        "sink": group.sink,
-        "feed": str(group.feed),
-        "error": group.error,
-        "letters": group.letters,
-        "keys": group.keys,
-        "first_at": group.first_at,
-        "last_at": group.last_at,
-    }

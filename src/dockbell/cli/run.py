@@ -36,7 +36,7 @@ def run(config_path: str | None, *, verbose: bool) -> None:
 
     import anyio
 
-    from dockbell.app.daemon import run_until_signal
+    from dockbell.app.process import run_until_signal
     from dockbell.telemetry import Telemetry
     from dockbell.telemetry.log import log_fact, start_log
 

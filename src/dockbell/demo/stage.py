@@ -17,7 +17,7 @@ import anyio
 from rich.text import Text
 
 from dockbell import app
-from dockbell.app.daemon import run
+from dockbell.app.process import run
 from dockbell.config import Config
 from dockbell.core.publishing.signature import mint
 from dockbell.demo import lines, plan

@@ -1,4 +1,4 @@
-"""A fact, told once: agents and adapters emit it, the log (and whoever else listens) hears it.
+"""Facts: agents and adapters emit each once; the log, the metrics and the page listen.
 
 A fact is a frozen dataclass whose ``str()`` is its line in the log and whose fields are the structured form of it.
 Nothing secret may enter a fact.

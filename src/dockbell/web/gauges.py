@@ -16,7 +16,7 @@ from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import Feed
 from dockbell.core.running.budget import Budget
 from dockbell.ports import SinkState
-from dockbell.telemetry.recent import OTHERS, BudgetLately, FeedLately
+from dockbell.telemetry.series import OTHERS, BudgetLately, FeedLately
 
 Number: TypeAlias = tuple[str, tuple[str, ...], float]
 """The name of a gauge without ``dockbell_``, the values of its labels, and its value."""

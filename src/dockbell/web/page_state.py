@@ -20,8 +20,9 @@ from dockbell.admin.status import FeedStatus, Silence, Status, load_status
 from dockbell.config import Config, SourceSettings, format_duration
 from dockbell.core.model import JSON, RESOURCES
 from dockbell.ports import ReadStore, SinkState, StoredRecord
-from dockbell.telemetry.recent import LEFT, STEP, Recent
+from dockbell.telemetry.recent import Recent
 from dockbell.telemetry.rings import Delay
+from dockbell.telemetry.series import LEFT, STEP
 from dockbell.web.broadcast import EVENTS_MOST, FIRST_EVENTS, News
 from dockbell.web.summary import summarise
 

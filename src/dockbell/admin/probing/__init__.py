@@ -1,9 +1,9 @@
-"""How an API really behaves, measured with a few requests: a report, and the configuration for it.
+"""Measures with a few requests how an API behaves: makes a report, and a configuration for it.
 
 - ``asking``: the requests, counted; when to stop.
-- ``measuring``: one measurement after the other, over the feeds of a source.
-- ``telling``: what the measurements say, with what speaks for it.
-- ``advising``: the TOML for it, a reason on every line.
+- ``measuring``: the measurements of each feed of a source.
+- ``findings``, ``feed_findings``: what they say of the source and of a feed, with the evidence.
+- ``advising``: the TOML for it, with a reason on every line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Final
 
 from dockbell.admin.probing.advising import KEY_VARIABLE, Advice, advise
 from dockbell.admin.probing.asking import Asker, Line
-from dockbell.admin.probing.findings import Finding, State, is_problem, tell_feed, tell_source
+from dockbell.admin.probing.feed_findings import tell_feed
+from dockbell.admin.probing.findings import Finding, State, is_problem, tell_source
 from dockbell.admin.probing.measuring import Measured, measure
 from dockbell.config import FeedSettings, SourceSettings
 from dockbell.core.model import Feed

@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import Final
 
 from dockbell.admin.probing.asking import Asker
-from dockbell.admin.probing.findings import Finding, State, count_pages, reread, tell_feed
+from dockbell.admin.probing.feed_findings import count_pages, reread, tell_feed
+from dockbell.admin.probing.findings import Finding, State
 from dockbell.admin.probing.measuring import Measured
 from dockbell.config import SourceSettings, format_duration
 from dockbell.config.places import write_keys, write_text

@@ -1,0 +1,65 @@
+"""Runs the daemon as this process: from the configuration to the signal that ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import anyio
+
+from dockbell.app.agents import assemble
+from dockbell.app.daemon import Daemon
+from dockbell.app.scheduler import Scheduler
+from dockbell.app.systemd import Supervisor
+from dockbell.config import Config
+from dockbell.host.descriptors import raise_limit
+from dockbell.ports import Bell
+from dockbell.telemetry import Telemetry
+
+
+async def run(
+    config: Config,
+    telemetry: Telemetry,
+    stop: anyio.Event,
+    *,
+    read_again: Callable[[], Config] | None = None,
+    reloads: Bell | None = None,
+) -> None:
+    """Run the daemon until ``stop`` is set; see :class:`Daemon`.
+
+    Raises:
+        ConfigError, StoreError: See :func:`dockbell.app.agents.assemble`; nothing was started.
+    """
+    supervisor = Supervisor.from_environment(os.environ)
+    async with assemble(config, telemetry) as agents, Scheduler() as scheduler:
+        daemon = Daemon(agents, scheduler, read_again=read_again, supervisor=supervisor)
+        await daemon.run(stop, reloads or Bell())
+
+
+async def run_until_signal(read: Callable[[], Config], telemetry: Telemetry) -> None:
+    """Run the daemon until SIGTERM or SIGINT; a second signal ends it without waiting for deliveries.
+
+    SIGHUP has the configuration read again. The process takes as many file descriptors as it is allowed to.
+
+    Raises:
+        ConfigError, StoreError: As :func:`run`.
+    """
+    raise_limit()
+    config = read()
+    stop, reloads = anyio.Event(), Bell()
+    async with anyio.create_task_group() as group:
+        group.start_soon(_watch_signals, stop, reloads, group.cancel_scope)
+        await run(config, telemetry, stop, read_again=read, reloads=reloads)
+        group.cancel_scope.cancel()
+
+
+async def _watch_signals(stop: anyio.Event, reloads: Bell, scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async for number in signals:
+            if number == signal.SIGHUP:
+                reloads.ring()
+                continue
+            if stop.is_set():
+                scope.cancel()
+            stop.set()

@@ -19,7 +19,7 @@ from dockbell.app.config_diff import Difference, compare
 from dockbell.app.janitor import Janitor
 from dockbell.app.scheduler import next_time
 from dockbell.config import Config, ResourceSettings, SinkSettings, check_secrets
-from dockbell.config.tables import Resources, SourceSettings
+from dockbell.config.feeds import Resources, SourceSettings
 from dockbell.config.values import show
 from dockbell.core.model import RESOURCES, Feed
 from dockbell.delivery.notifier import Notifier

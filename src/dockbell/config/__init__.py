@@ -5,7 +5,7 @@
 - ``wording``: the base of every table, and plain words for what does not fit it.
 - ``secret``: values that must not be seen, URLs among them.
 - ``web``: what ``[web]`` holds, and on which addresses that is safe.
-- ``tables``: what each other table holds, and how the settings of a feed are merged.
+- ``feeds``: what the tables of resources and sources hold, and how those of a feed are merged. ``tables``: the others.
 - ``loading``: from a file to a :class:`Config`, or to every problem at once. ``printing``: back, without the secrets.
 
 Every key that the models hold works, and stands in ``config.example.toml`` with its default and its meaning. Errors
@@ -16,18 +16,11 @@ from __future__ import annotations
 
 from dockbell.condition.evaluation import Answer
 from dockbell.config.expression import Expression, Facts, LooksAt, unite
+from dockbell.config.feeds import FeedSettings, NamedEventSettings, ResourceSettings, SourceSettings
 from dockbell.config.loading import check_secrets, find, load, validate
 from dockbell.config.printing import redacted, to_toml
 from dockbell.config.secret import ProxyUrl, Revealed, RevealedBytes, Secret, SecretUrl
-from dockbell.config.tables import (
-    Config,
-    FeedSettings,
-    NamedEventSettings,
-    ResourceSettings,
-    SinkSettings,
-    SourceSettings,
-    StoreSettings,
-)
+from dockbell.config.tables import Config, SinkSettings, StoreSettings
 from dockbell.config.values import (
     SCHEDULE,
     ConfigPath,

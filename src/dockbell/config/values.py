@@ -158,7 +158,8 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _HEADER: Final = re.compile(r"[\x20-\x7e]+")
 
 
-def _as_tuple(value: object) -> object:
+def as_tuple(value: object) -> object:
+    """Return a TOML array as a tuple, a text as a tuple of one, and anything else as it is."""
     if isinstance(value, list):
         return tuple(value)
     return (value,) if isinstance(value, str) else value
@@ -184,11 +185,11 @@ def _check_header(value: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_check_name)]
-Names = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_as_tuple)]
+Names = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(as_tuple)]
 Pointer = Annotated[str, AfterValidator(_check_pointer)]
-Pointers = Annotated[tuple[Pointer, ...], BeforeValidator(_as_tuple)]
+Pointers = Annotated[tuple[Pointer, ...], BeforeValidator(as_tuple)]
 HeaderText = Annotated[str, AfterValidator(_check_header)]
-OneOrMore = (BeforeValidator(_as_tuple), Field(min_length=1))
+OneOrMore = (BeforeValidator(as_tuple), Field(min_length=1))
 """Makes a tuple type accept a lone text, and refuse an empty list."""
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from dockbell.config.secret import Secret
-from dockbell.config.values import BaseUrl, show
+from dockbell.config.values import BaseUrl, as_tuple, show
 from dockbell.config.wording import Settings, misfit
 
 _LISTEN: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9.-]+)):(?P<port>[0-9]{1,5})")
@@ -56,12 +56,6 @@ def _find_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | 
         return None
 
 
-def _as_tuple(value: object) -> object:
-    if isinstance(value, list):
-        return tuple(value)
-    return (value,) if isinstance(value, str) else value
-
-
 def _find_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(text)
@@ -87,11 +81,9 @@ class WebSettings(Settings):
 
     listen: Annotated[str, AfterValidator(_check_listen)] = "127.0.0.1:8470"
     token: Secret | None = None
-    hosts: Annotated[tuple[Annotated[str, AfterValidator(_check_host)], ...], BeforeValidator(_as_tuple)] = ()
+    hosts: Annotated[tuple[Annotated[str, AfterValidator(_check_host)], ...], BeforeValidator(as_tuple)] = ()
     url: BaseUrl | None = None
-    trusted_proxies: Annotated[
-        tuple[Annotated[str, AfterValidator(_check_proxy)], ...], BeforeValidator(_as_tuple)
-    ] = ()
+    trusted_proxies: Annotated[tuple[Annotated[str, AfterValidator(_check_proxy)], ...], BeforeValidator(as_tuple)] = ()
 
     @property
     def address(self) -> tuple[str, int]:

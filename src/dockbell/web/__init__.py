@@ -11,7 +11,7 @@
 - ``page/``: the status page, served by ``assets``. ``live``: its data, read by ``page_state`` once for all pages and
   given to each by ``broadcast``. ``events``, ``dead_letters``, ``status``: what it asks for. ``actions``: what it does.
 - ``health``, ``metrics``: for monitoring.
-- ``position``, ``portions``, ``summary``, ``problem``: shared forms.
+- ``position``, ``portions``, ``summary``, ``problem``, ``responses``: shared forms.
 
 The site has read connections to the store of its own, one for the page and one for programs, so that a slow reader
 delays neither commits nor the other.

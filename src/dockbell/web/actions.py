@@ -28,6 +28,7 @@ from dockbell.web.dead_letters import Letters
 from dockbell.web.params import Nothing
 from dockbell.web.principal import Principal
 from dockbell.web.problem import Problem
+from dockbell.web.responses import json_response
 
 
 class Pause(msgspec.Struct, forbid_unknown_fields=True):
@@ -100,7 +101,7 @@ class Actions:
         is_new = await self._command_store.pause(sink, reason, self._now())
         if is_new:
             return self._tell(request, f"sink {sink}", f"paused: {reason}", "it is paused; its events wait")
-        return _answer({"outcome": "it was paused already"})
+        return json_response({"outcome": "it was paused already"})
 
     async def resume(self, request: Request) -> Response:
         """Resume a paused sink."""
@@ -109,7 +110,7 @@ class Actions:
         await params.read_body(request, Nothing)
         if await self._command_store.resume(sink, self._now()):
             return self._tell(request, f"sink {sink}", "resumed", "it goes on, with all that it is owed")
-        return _answer({"outcome": "it was not paused"})
+        return json_response({"outcome": "it was not paused"})
 
     async def retry(self, request: Request) -> Response:
         """Send dead letters again."""
@@ -151,7 +152,7 @@ class Actions:
         feed = self._read_feed(request)
         decision = (await params.read_body(request, Deletions)).decision
         if not await list_deletions(self._read_store, [feed], most=1):
-            return _answer({"outcome": "no deletions are held"})
+            return json_response({"outcome": "no deletions are held"})
         return await self._make_command(
             request, feed, CommandKind.APPROVE if decision == "approve" else CommandKind.REJECT
         )
@@ -162,7 +163,7 @@ class Actions:
         feed = self._read_feed(request)
         decision = (await params.read_body(request, Drift)).decision
         if not any(held.decision is Decision.HOLD for held in await list_drift(self._read_store, [feed])):
-            return _answer({"outcome": "no drift is held"})
+            return json_response({"outcome": "no drift is held"})
         return await self._make_command(
             request, feed, CommandKind.ABSORB if decision == "absorb" else CommandKind.PUBLISH
         )
@@ -176,18 +177,18 @@ class Actions:
             raise Problem(HTTPStatus.NOT_FOUND, "unknown-wish", f"wish {number}: was never left")
         feed = None if command.feed is None else str(command.feed)
         outcome = None if command.outcome is None else str(command.outcome)
-        return _answer({"wish": command.kind.value, "feed": feed, "outcome": outcome})
+        return json_response({"wish": command.kind.value, "feed": feed, "outcome": outcome})
 
     # What they share --------------------------------------------------------------------------------------------------
 
     async def _make_command(self, request: Request, feed: Feed, kind: CommandKind) -> Response:
         number = await self._command_store.make_command(feed, kind, self._now())
         self._emit(request, str(feed), kind.value)
-        return _answer({"wish": number}, HTTPStatus.ACCEPTED)
+        return json_response({"wish": number}, HTTPStatus.ACCEPTED)
 
     def _tell(self, request: Request, subject: str, done: str, outcome: str) -> Response:
         self._emit(request, subject, done)
-        return _answer({"outcome": outcome})
+        return json_response({"outcome": outcome})
 
     def _emit(self, request: Request, subject: str, words: str) -> None:
         principal = params.read_principal(request)
@@ -210,7 +211,3 @@ class Actions:
         feed = params.read_feed(request)
         params.check_configured(feed, self._config())
         return feed
-
-
-def _answer(body: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    return Response(msgspec.json.encode(body), status, media_type="application/json")

@@ -19,6 +19,7 @@ from dockbell.core.model import JSON, Feed
 from dockbell.core.publishing.settlement import DeadLetter
 from dockbell.ports import CommandStore, Selection, Undelivered
 from dockbell.web import params
+from dockbell.web.responses import json_response
 
 CHOSEN_MOST: Final = 200
 
@@ -80,7 +81,7 @@ class DeadLetters:
         found = await self._command_store.read_dead(sink, Selection(), limit + 1, after)
         following = _write(found[limit - 1]) if len(found) > limit else None
         body = {"letters": [_describe(each) for each in found[:limit]], "next": following, "total": total}
-        return Response(msgspec.json.encode(body), media_type="application/json")
+        return json_response(body)
 
 
 def _describe(each: Undelivered) -> dict[str, JSON]:

@@ -8,13 +8,13 @@ from http import HTTPStatus
 from typing import Final
 
 import anyio
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from dockbell.admin.reasons import Reason, find_reasons
 from dockbell.admin.status import Status
 from dockbell.web import params
+from dockbell.web.responses import json_response
 
 _PATIENCE: Final = timedelta(seconds=5)
 
@@ -35,7 +35,7 @@ class Health:
     async def answer_alive(self, request: Request) -> Response:
         """Answer that the event loop runs; asks neither the store nor a receiver, which might hang."""
         params.read_query(request)
-        return _answer(HTTPStatus.OK, {"status": "ok"})
+        return json_response({"status": "ok"})
 
     async def answer_ready(self, request: Request) -> Response:
         """Answer whether the daemon does its work: 503 with the reasons, or with their number for unknown clients.
@@ -47,7 +47,7 @@ class Health:
         may_read = self._is_open or params.read_principal(request).is_known
         shown: object = reasons if may_read else len(reasons)
         status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
-        return _answer(status, {"status": "not ready" if reasons else "ready", "reasons": shown})
+        return json_response({"status": "not ready" if reasons else "ready", "reasons": shown}, status)
 
     async def _find_hindrances(self) -> Sequence[Reason]:
         try:
@@ -58,7 +58,3 @@ class Health:
         except Exception as error:  # noqa: BLE001  # whatever it is, it hinders, and is no fault of this answer
             words = str(error).removeprefix("store: ")
         return [Reason("store", "", words, hinders=True)]
-
-
-def _answer(status: HTTPStatus, body: object) -> Response:
-    return Response(msgspec.json.encode(body), status, media_type="application/json")

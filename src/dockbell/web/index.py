@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,6 +13,7 @@ from dockbell.ports import ReadStore
 from dockbell.web import params
 from dockbell.web.assets import wants_page
 from dockbell.web.position import Position
+from dockbell.web.responses import json_response
 
 
 class Index:
@@ -43,7 +43,7 @@ class Index:
                     "state": f"state/{state.feed}",
                 }
             )
-        return _answer({"name": self._config().name, "version": __version__, "feeds": feeds})
+        return json_response({"name": self._config().name, "version": __version__, "feeds": feeds})
 
     def or_page(self, give_page: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         """Return an endpoint that gives the page to clients that accept HTML by name, and the feeds to others."""
@@ -54,7 +54,3 @@ class Index:
             return response
 
         return answer
-
-
-def _answer(body: object) -> Response:
-    return Response(msgspec.json.encode(body), media_type="application/json")

@@ -23,6 +23,7 @@ from starlette.responses import Response
 from dockbell.web import params
 from dockbell.web.params import Nothing
 from dockbell.web.problem import Problem
+from dockbell.web.responses import json_response
 from dockbell.web.tokens import Tokens, refuse
 
 CSRF: Final = "x-dockbell-csrf"
@@ -98,7 +99,7 @@ class Session:
         """Answer whether the client is signed in, and may act."""
         params.read_query(request)
         principal = params.read_principal(request)
-        return _answer(
+        return json_response(
             {
                 "signed_in": principal.is_known,
                 "can_act": principal.is_known,
@@ -119,7 +120,7 @@ class Session:
             raise no_token()
         token = await self._tokens.check(given.token.strip().encode(), params.read_principal(request))
         cookie, csrf = await self._sessions.begin(token, time.time())
-        response = _answer({"csrf": csrf})
+        response = json_response({"csrf": csrf})
         origin = request.headers.get("origin", "")
         response.set_cookie(
             self._sessions.cookie,
@@ -155,7 +156,3 @@ def no_token() -> Problem:
 def _sign(key: bytes, purpose: str, *parts: str) -> str:
     digest = hmac.digest(key, ".".join((purpose, *parts)).encode(), sha256)
     return urlsafe_b64encode(digest).rstrip(b"=").decode()
-
-
-def _answer(body: object) -> Response:
-    return Response(msgspec.json.encode(body), media_type="application/json")

@@ -24,8 +24,8 @@ from dockbell.web.allowance import Allowance
 from dockbell.web.portions import COPIES
 from dockbell.web.position import Cursor, Position
 from dockbell.web.problem import Problem
+from dockbell.web.responses import json_response
 
-_MEDIA_TYPE: Final = "application/json"
 _BYTES_MOST: Final = 4_000_000
 _AT_ONCE: Final = 50
 
@@ -140,5 +140,4 @@ def _describe(record: StoredState) -> dict[str, JSON]:
 
 
 def _answer(body: JSON, position: Position, headers: dict[str, str]) -> Response:
-    headers = {"Dockbell-Position": str(position), **headers}
-    return Response(msgspec.json.encode(body), headers=headers, media_type=_MEDIA_TYPE)
+    return json_response(body, headers={"Dockbell-Position": str(position), **headers})

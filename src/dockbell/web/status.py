@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from urllib.parse import unquote
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,6 +15,7 @@ from dockbell.admin.why import find_history
 from dockbell.config import Config
 from dockbell.ports import ReadStore
 from dockbell.web import params
+from dockbell.web.responses import json_response
 
 
 class StatusEndpoints:
@@ -43,7 +43,7 @@ class StatusEndpoints:
     async def answer_status(self, request: Request) -> Response:
         """Answer with the status of all feeds and sinks."""
         params.read_query(request)
-        return _answer(describe_status(await self._load()))
+        return json_response(describe_status(await self._load()))
 
     async def answer_why(self, request: Request) -> Response:
         """Answer with the history of a record, and why it has its events, or none.
@@ -59,8 +59,4 @@ class StatusEndpoints:
         account = await find_history(
             self._read_store, feed, given, feeds=config.feeds(), sinks=config.sinks, at=self._now()
         )
-        return _answer(describe_history(account, given))
-
-
-def _answer(body: object) -> Response:
-    return Response(msgspec.json.encode(body), media_type="application/json")
+        return json_response(describe_history(account, given))

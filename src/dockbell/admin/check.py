@@ -47,7 +47,7 @@ class Finding:
         subject: ``store``, ``main/shipments``, ``sink erp``.
         fails: Whether the daemon would fail at it now.
         detail: What was found, or why it fails and what to do.
-        warns: Nothing would fail, but somebody should look.
+        warns: Nothing would fail, but the operator should look.
     """
 
     subject: str

@@ -42,7 +42,7 @@ def judge_mode(mode: int, *, is_private: bool, is_shared: bool) -> tuple[str, st
 
     Args:
         mode: Of the file.
-        is_private: Nobody else shall read it.
+        is_private: No other user may read it.
         is_shared: Its group is more than its owner.
     """
     who = {

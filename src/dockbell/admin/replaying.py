@@ -28,7 +28,7 @@ _LOOK_AT_ONCE: Final = 20_000
 _WRITE_AT_ONCE: Final = 250
 """Events that are written to a portion: the daemon's commits wait for some milliseconds."""
 _PAUSE: Final = timedelta(milliseconds=5)
-"""After each: whoever waits for the store to be free looks only now and then whether it is."""
+"""Pause after each portion, because other processes only try now and then whether the store is free."""
 _SPAN: Final = re.compile(r"(?P<only>\d{1,18})|(?P<first>\d{1,18})?-(?P<last>\d{1,18})?")
 
 # What is asked for ---------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Why nothing is heard of a feed, or from a sink: nothing happens, dockbell does not see it, or filters hold it back.
 
-The last events that are kept are judged again by the filters as they are configured now: so every process can tell, and
+The current filters are evaluated on the last events that are kept: so every process can tell, and
 a filter that was mended speaks at once.
 """
 
@@ -65,7 +65,7 @@ def judge_feed_silence(status: FeedStatus, changed_at: datetime | None, sifted: 
 
 
 def _find_beginning(status: FeedStatus) -> datetime | None:
-    """Return from when on changes of a feed would have been seen, by our clock; None where nobody knows."""
+    """Return since when changes of a feed would have been read, by our clock; None where that is unknown."""
     state = status.state
     if state is None or state.first_asked_at is None:
         return None
@@ -100,7 +100,7 @@ def judge_sink_silence(state: SinkState, feeds: Mapping[Feed, Silence], sifted: 
 
 
 class Silences:
-    """Finds them again and again, and judges the last events of a feed anew only where there are others.
+    """Finds silences again and again; evaluates the filters on a feed's last events only when these have changed.
 
     Args:
         read_store: Of the store.

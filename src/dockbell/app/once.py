@@ -29,7 +29,7 @@ async def run_once(config: Config, telemetry: Telemetry) -> bool:
     async with assemble(config, telemetry) as agents:
         read: list[bool] = []
         for reconciler in agents.reconcilers.values():
-            reconciler.rewrite_most = None  # nobody waits but who called
+            reconciler.rewrite_most = None  # only the caller waits
         async with anyio.create_task_group() as group:
             for feed in agents.feeds:
                 group.start_soon(_read_once, agents, feed, read)

@@ -78,7 +78,7 @@ def open_sink(config: Config, name: str, telemetry: Telemetry, *, aside: bool = 
 
 
 async def open_store(config: Config, telemetry: Telemetry | None = None) -> SqliteStore:
-    """Return the store to work on, which nobody else may then; the caller closes it.
+    """Return the store to work on, locked for this process; the caller closes it.
 
     An older dockbell's is copied and brought up to date.
 
@@ -98,7 +98,7 @@ async def back_up(config: Config, target: Path, *, force: bool, progress: Progre
 
 
 async def open_read_store(config: Config) -> ReadStore:
-    """Return a look at the store; the caller closes it.
+    """Return a read-only connection to the store; the caller closes it.
 
     Raises:
         StoreError: There is none yet, it is another program's, or it cannot be opened.
@@ -107,7 +107,7 @@ async def open_read_store(config: Config) -> ReadStore:
 
 
 def find_holder(config: Config) -> str:
-    """Return who works on the store, ``process 4711``; empty when nobody does.
+    """Return the process that works on the store, ``process 4711``; empty when none does.
 
     Raises:
         StoreError: It cannot be asked.
@@ -116,7 +116,7 @@ def find_holder(config: Config) -> str:
 
 
 async def open_command_store(config: Config) -> CommandStore:
-    """Return where wishes are left for the daemon; the caller closes it.
+    """Return the commands of the store, which a daemon runs; the caller closes it.
 
     Raises:
         StoreError: There is no store yet, it is another program's, or it cannot be opened.
@@ -125,7 +125,7 @@ async def open_command_store(config: Config) -> CommandStore:
 
 
 async def probe_store(config: Config) -> str:
-    """Look whether a daemon could open the store; say in a few words what was found.
+    """Try whether a daemon could open the store; return what was found, in a few words.
 
     Raises:
         StoreError: It could not.
@@ -134,15 +134,15 @@ async def probe_store(config: Config) -> str:
 
 
 async def probe_web(config: Config, settings: WebSettings) -> str:
-    """Look whether a daemon could listen where it is to; say in a few words what was found.
+    """Try whether a daemon could listen on its address; return what was found, in a few words.
 
-    Where somebody works on the store, nothing is tried: the daemon itself listens there.
+    While a process works on the store, nothing is tried: that daemon listens there itself.
 
     Raises:
         ConfigError: It could not.
-        StoreError: The store cannot be asked whether somebody works on it.
+        StoreError: The store cannot be asked whether a process works on it.
     """
-    from dockbell.web.site import listen  # noqa: PLC0415  # whoever needs no [web] does without a web server
+    from dockbell.web.site import listen  # noqa: PLC0415  # only a daemon with [web] needs a web server
 
     if holder := find_holder(config):
         return f"{settings.listen}, store held by {holder}, not tried"

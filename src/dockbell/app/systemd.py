@@ -1,6 +1,6 @@
-"""Tells systemd, or whoever else sets ``NOTIFY_SOCKET``, how the daemon stands, by the protocol of ``sd_notify(3)``.
+"""Tells the service manager that sets ``NOTIFY_SOCKET`` the state of the daemon, by the protocol of ``sd_notify(3)``.
 
-A datagram holds lines ``NAME=value``. Nobody answers, and where nobody listens nothing is lost: telling never raises.
+A datagram holds lines ``NAME=value``. There is no answer, and a missing listener is no error: sending never raises.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Supervisor:
     """Who started the daemon and watches over it.
 
     Args:
-        address: The socket, as ``NOTIFY_SOCKET`` has it: a path, or ``@`` and an abstract name; empty for nobody.
+        address: The socket, as ``NOTIFY_SOCKET`` has it: a path, or ``@`` and an abstract name; empty for none.
         watchdog: The daemon is killed when it was silent for so long; None for never.
     """
 
@@ -32,7 +32,7 @@ class Supervisor:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """Return who is named by ``NOTIFY_SOCKET``, ``WATCHDOG_USEC`` and ``WATCHDOG_PID``; maybe nobody."""
+        """Return the supervisor that ``NOTIFY_SOCKET``, ``WATCHDOG_USEC`` and ``WATCHDOG_PID`` name, if any."""
         address, usec = environment.get("NOTIFY_SOCKET", ""), environment.get("WATCHDOG_USEC", "")
         is_meant = environment.get("WATCHDOG_PID") in (None, str(os.getpid()))
         watchdog = timedelta(microseconds=int(usec)) if is_meant and usec.isdigit() and int(usec) else None
@@ -69,7 +69,7 @@ class Supervisor:
         if not self._address:
             return
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            sock.settimeout(1)  # whoever does not read must not stop the daemon
+            sock.settimeout(1)  # a manager that does not read must not stop the daemon
             sock.sendto("\n".join(lines).encode(), self._address)
 
 

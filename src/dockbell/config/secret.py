@@ -22,7 +22,7 @@ class Revealed(str):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Return what nobody is told by."""
+        """Return a placeholder."""
         return "'***'"
 
 
@@ -32,7 +32,7 @@ class RevealedBytes(bytes):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Return what nobody is told by."""
+        """Return a placeholder."""
         return "b'***'"
 
 
@@ -110,7 +110,7 @@ class Secret(Settings):
         return self._conceal() if self.file is None else f"file:{self.file}"
 
     def _conceal(self) -> str:
-        """Return what anybody may see of a value that stands in the configuration."""
+        """Return what may be shown of a value that stands in the configuration."""
         return "***"
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
@@ -133,7 +133,7 @@ class SecretUrl(Secret):
 
     @property
     def is_bare(self) -> bool:
-        """Whether what is secret for certain stands in the configuration itself: nobody can tell that of a path."""
+        """Whether a value that is certainly secret stands in the configuration itself; a path may be one or not."""
         return self.value is not None and redact_url(self.value) != self.value
 
     def _conceal(self) -> str:

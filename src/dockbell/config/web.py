@@ -101,7 +101,7 @@ class WebSettings(Settings):
         if self.url is not None:
             return self.url
         host, port = self.address
-        shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # nobody can be asked at these
+        shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # no client can connect to these
         return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
 
     @property

@@ -1,10 +1,10 @@
-"""Files in folders that others may write to: written where they are meant to be, never where somebody else wants it.
+"""Writes files in folders that other users may write to, so that no other user can redirect them.
 
 Who may write to a folder can put a link there, or a file of their own, under the name of one that is about to be
 written: then what is written goes elsewhere, or is theirs to read and to change. So a file is made, or is ours already,
 or is refused. The sticky bit of a folder keeps others from moving what is ours away afterwards.
 
-Ours is what belongs to the user that we run as, to root, or to whoever owns the folder, who can do with it what they
+Ours is what belongs to the user that we run as, to root, or to the owner of the folder, who can do with it what they
 like anyway.
 """
 
@@ -28,7 +28,7 @@ PRIVATE: Final = 0o600
 _PRIVATE_FOLDER: Final = 0o700
 _OF_OTHERS: Final = 0o077
 _ROOT: Final = 0
-# Without waiting: somebody may have put a pipe there.
+# Without waiting: another user may have put a pipe there.
 _CAREFULLY: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -52,7 +52,7 @@ def open_own(path: Path) -> int:
 
 
 def make_own_folder(path: Path) -> None:
-    """Make a folder that nobody else can reach into; one of ours that is there already will do.
+    """Make a folder that no other user can enter; one of ours that exists already is kept.
 
     Raises:
         OSError: It cannot be made; PermissionError with the reason where something else is in its place.
@@ -100,7 +100,7 @@ def check_owner(path: Path) -> None:
 
 
 def find_intruder(folder: Path, *trusted: int) -> str:
-    """Return who else could replace what is in a folder, and what to do; empty where nobody could.
+    """Return which other users could replace files in a folder, and what to do; empty where none could.
 
     Who can replace a folder that it stands in could, too. Members of a group are others, unless it has no others.
 
@@ -170,7 +170,7 @@ def _refusal(path: Path, fact: str) -> PermissionError:
 
 
 def _find_writer(folder: os.stat_result, known: Collection[int]) -> tuple[str, str]:
-    """Return who else may make files in a folder, and what takes that from them, if anything; or nobody, empty."""
+    """Return which other users may make files in a folder, and the command that forbids it; empty where none may."""
     if folder.st_uid not in known:
         return f"{_name_user(folder.st_uid)}, whose it is,", ""
     if folder.st_mode & stat.S_IWOTH:
@@ -181,7 +181,7 @@ def _find_writer(folder: os.stat_result, known: Collection[int]) -> tuple[str, s
 
 
 def _has_others(group: int, known: Collection[int]) -> bool:
-    """Return whether others than these users are in a group; of one without a name nobody knows, and it has none."""
+    """Return whether a group has other members than these users; one without a name is taken to have none."""
     try:
         members = {*grp.getgrgid(group).gr_mem}
     except KeyError:

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from dockbell.host.descriptors import find_limit
 
 _AT_ONCE: Final = 8
-"""So many are let in before what else waits in the event loop has its turn."""
+"""How many connections are accepted before the event loop runs other tasks."""
 _PAUSE_SECONDS: Final = 1.0
 _FINISHING_SECONDS: Final = 1
 _RESET: Final = struct.pack("ii", 1, 0)
@@ -41,8 +41,8 @@ async def listening(
         app: The application; it has no lifespan and no web sockets.
         listener: The socket, which is closed in the end.
         most: How many connections there may be; half of the file descriptors by default. Others are reset.
-        turned_away: Is told the address of each that is reset, with no reason; or an empty one and why nobody can be
-            let in for now.
+        turned_away: Is called with the address of each connection that is reset and no reason; or with no address
+            and the reason why none can be accepted now.
         settings: For uvicorn.
     """
     settings = {"http": Connection} | settings
@@ -52,7 +52,7 @@ async def listening(
         lifespan="off",
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # else a header says who asks, to whoever believes it
+        proxy_headers=False,  # else uvicorn believes a header that any client may send
         workers=1,
         timeout_keep_alive=75,  # uvicorn's 5 s are httpx's too: a request could meet the end of its connection
         timeout_graceful_shutdown=2 * _FINISHING_SECONDS,
@@ -74,11 +74,11 @@ async def _run(server: uvicorn.Server, listener: socket.socket) -> None:
 
 
 class Connection(H11Protocol):
-    """Takes what is no HTTP for what it is: an error of whoever sent it, which disturbs no answer under way."""
+    """Treats bytes that are no HTTP as an error of the client, without writing into an answer that has begun."""
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no request; hang up where something is answered already."""
-        if self.cycle is not None and not self.cycle.response_complete:  # nobody waits for its answer any more
+        if self.cycle is not None and not self.cycle.response_complete:  # the client will not read its answer
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.conn.our_state is h11.SEND_BODY:
@@ -103,7 +103,7 @@ class Connection(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Leaves the process's signals to those who own the process, and lets nobody in for whom there is no room."""
+    """Leaves the signals to the process, and resets connections above the limit."""
 
     def __init__(self, config: uvicorn.Config, most: int, turned_away: Callable[[str, str], None]) -> None:
         super().__init__(config)
@@ -117,16 +117,16 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to let in who connects."""
+        """Begin to accept connections."""
         self.servers = []
         self._doors = [_Door(each, self._make_connection, self._has_room, self._turned_away) for each in sockets or ()]
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let nobody in any more, and those who are there finish."""
+        """Accept no more connections, and let the answers under way finish."""
         for door in self._doors:
             door.close()
-        # Else uvicorn cancels who waits for a client that does not read, each with a traceback in the log.
+        # Else uvicorn cancels each answer to a client that does not read, with a traceback in the log.
         end = asyncio.get_running_loop().call_later(_FINISHING_SECONDS, self._hang_up)
         await super().shutdown(sockets)
         end.cancel()
@@ -146,9 +146,9 @@ class _Server(uvicorn.Server):
 
 
 class _Door:
-    """Lets in who connects, some at a time.
+    """Accepts connections, some at a time.
 
-    asyncio's own goes on where no file descriptor is left, with a line in the log for each try, and ever more of them.
+    asyncio's own server tries on when no file descriptor is left, and logs a line for each try.
 
     Args:
         listener: The socket.
@@ -175,7 +175,7 @@ class _Door:
         self._open()
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Accept no more connections."""
         if self._pause is not None:
             self._pause.cancel()
         self._loop.remove_reader(self._listener)
@@ -190,7 +190,7 @@ class _Door:
                 caller, address = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError as error:  # no file descriptor is left, or no memory: who waits goes on waiting
+            except OSError as error:  # no file descriptor or memory is left: connections stay in the backlog
                 self._turned_away("", error.strerror or type(error).__name__)
                 self._loop.remove_reader(self._listener)
                 self._pause = self._loop.call_later(_PAUSE_SECONDS, self._open)
@@ -208,5 +208,5 @@ class _Door:
     async def _let_in(self, caller: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(self._make_connection, caller)
-        except OSError:  # it is gone already
+        except OSError:  # the client has disconnected already
             caller.close()

@@ -15,10 +15,10 @@ from dockbell.config.values import redact_url, show
 from dockbell.errors import ConfigError
 
 _QUOTED: Final = re.compile(r": (?:bytearray\()?b['\"].*", re.DOTALL)
-"""What h11 quotes of what it got; whoever sent that may have quoted our request, with its key."""
+"""What h11 quotes of a response; the server may have quoted our request there, with its key."""
 _STATUS_LINE: Final = re.compile(r"([1-5]\d\d)(?: .*)?", re.DOTALL)
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
-_UNKNOWN_ISSUER: Final = (2, 18, 19, 20, 21)  # OpenSSL's X509_V_ERR_… of chains that end with nobody we know
+_UNKNOWN_ISSUER: Final = (2, 18, 19, 20, 21)  # OpenSSL's X509_V_ERR_… of chains that end with an unknown issuer
 
 
 def split_url(

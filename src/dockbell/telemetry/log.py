@@ -20,7 +20,7 @@ _COLOURS: Final = {logging.DEBUG: "bright_black", logging.WARNING: "yellow", log
 _ROUTINE: Final = ("apscheduler", "httpx", "httpcore", "asyncio")
 """Libraries that narrate what facts already say; only their warnings are kept."""
 _REPEATING: Final = ("asyncio", "uvicorn.error")
-"""Libraries that say something of each connection, whoever made it."""
+"""Libraries that log each connection, also those of other code in the process."""
 _LONGEST: Final = 4000
 """Characters of a line: keys, and other words that are not ours, may have millions."""
 

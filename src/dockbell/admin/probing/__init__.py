@@ -55,7 +55,7 @@ class Report:
 
     @property
     def fails(self) -> bool:
-        """Whether somebody must act."""
+        """Whether an operator must act."""
         return is_problem(self.findings)
 
 

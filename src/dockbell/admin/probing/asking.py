@@ -69,7 +69,7 @@ class Asker:
         """Return a successful answer, or one with status 304; what passes by itself is asked once more.
 
         Raises:
-            NoMore: The key is not accepted, nobody answers, or no request is left.
+            NoMore: The key is not accepted, the API does not answer, or no request is left.
             SourceError: This answer is no success; others may be.
         """
         try:
@@ -86,7 +86,7 @@ class Asker:
         """Return the answer to one request, whatever its status.
 
         Raises:
-            NoMore: The key is not accepted, nobody answers, or no request is left.
+            NoMore: The key is not accepted, the API does not answer, or no request is left.
             SourceUnavailable: No complete answer came, though earlier ones did.
         """
         self._admit()

@@ -19,7 +19,7 @@ class DeliverySettled(Fact):
         sink: Whose.
         delivery: What was sent.
         outcome: What came of it.
-        waited: For how long the event had been stored; None where nobody knows, and for replays.
+        waited: For how long the event had been stored; None where that is unknown, and for replays.
         age: How long before its change was made, as the record says; None where it does not say, and for replays.
     """
 

@@ -155,7 +155,7 @@ class Stated(Fact):
 
     @property
     def level(self) -> int:
-        """Return more for what somebody should look at."""
+        """Return a higher weight for what an operator should look at."""
         return _WEIGHTS.get(self.statement.kind, logging.INFO)
 
     def __str__(self) -> str:
@@ -183,7 +183,7 @@ class FeedCleaned(Fact):
 
     @property
     def level(self) -> int:
-        """Return more where somebody should look."""
+        """Return a higher weight where an operator should look."""
         return logging.WARNING if self.problem else logging.INFO
 
     def __str__(self) -> str:

@@ -23,7 +23,7 @@ class CommandFinished(Fact):
 
 @dataclass(frozen=True, slots=True)
 class AgentFails(Fact):
-    """An agent met an error that nobody foresaw; it begins again."""
+    """An agent met an unexpected error; it begins again."""
 
     weight = logging.ERROR
     agent: str
@@ -62,8 +62,8 @@ class Crowded(Fact):
     Attributes:
         count: How many connections were not taken, or were ended for others, since it was told last.
         places: How many connections there may be.
-        peer: The address of the last of them; empty where nobody could be let in.
-        reason: Why nobody could be let in for a while; empty where that was not so.
+        peer: The address of the last of them; empty where no connection could be accepted.
+        reason: Why no connection could be accepted for a while; else empty.
     """
 
     weight = logging.WARNING

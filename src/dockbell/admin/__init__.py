@@ -1,14 +1,13 @@
-"""What an operator may ask and do; the commands and the status page share it.
+"""What an operator may ask and do; the command line and the web server share it.
 
-- ``status``: how feeds and sinks stand, and the reasons to look closer.
-- ``silence``: why nothing is heard of a feed, or from a sink. ``as_json``: what is known, for programs.
-- ``initialising``: the first configuration: its text, and how it is put in place.
-- ``check``: what would fail: store, API, sinks. ``exposure``: which files others can read or write.
-- ``why``: all that is known of one record, and why nothing is published of it.
-- ``wishing``: what is asked of the daemon: to read a feed whole, what becomes of what is held.
-- ``replaying``: what is asked of a sink: kept events to be sent again, what becomes of dead letters.
-- ``purging``: what is stored of a record is erased.
-- ``trial``: one test event through one sink.
-- ``events``: the recorded events, chosen and followed.
-- ``tally``: what a run over all feeds and sinks came to.
+- ``status``: the status of feeds, sinks, store and web server. ``reasons``: what is wrong with it. ``silence``: why a
+  feed has no events, or a sink gets none. ``shared_read``: one read for all that ask at the same time.
+- ``why``: the history of one record. ``explaining``: why it has no event. ``as_json``: history and status for programs.
+- ``initialising``: the first configuration, its text and its files. ``probing``: measures an API for it.
+- ``check``: what would fail: store, API, sinks. ``exposure``: which files other users can read or write.
+- ``commands``: what the daemon is asked to do: a pass, a decision on deletions or drift.
+- ``replaying``: replays and dead letters of a sink. ``purging``: erases the stored content of a record.
+- ``trial``: sends one test event through one sink.
+- ``catalogue``: the events that are published, with schemas learned from records.
+- ``events``: the recorded events, chosen and followed. ``tally``: the result of one round over all feeds and sinks.
 """

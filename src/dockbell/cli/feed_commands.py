@@ -35,7 +35,7 @@ def choose_feeds(config: Config, names: Iterable[str]) -> tuple[Feed, ...]:
 
 
 def run_feed_commands(config: Config, feeds: Sequence[Feed], kind: CommandKind, *, wait: bool, as_json: bool) -> bool:
-    """Have a wish done for feeds, by the daemon or here, and print what came of it; return whether all is done well."""
+    """Run a command for feeds, by the daemon or here, and print the outcomes; return whether all are good."""
     import anyio
 
     from dockbell.admin.commands import read_result
@@ -73,7 +73,7 @@ async def _run(config: Config, feeds: Sequence[Feed], kind: CommandKind, wait: b
 async def _run_by_daemon(
     config: Config, feeds: Sequence[Feed], kind: CommandKind, lines: Lines | None
 ) -> Sequence[Command]:
-    """Leave wishes for the daemon, and wait for it where there are lines to show it by."""
+    """Leave commands for the daemon, and wait for it where there are lines to show it by."""
     import anyio
 
     from dockbell import app

@@ -86,7 +86,7 @@ def explain_filters(config: Config, sink: str, event: Event | None) -> str:
     if event is None or sink not in config.sinks:
         return ""
     sieve = Filter(config.sinks[sink])
-    answer = sieve.judge(event)
+    answer = sieve.evaluate(event)
     return "" if answer.lets_through else sieve.explain(event, answer)
 
 

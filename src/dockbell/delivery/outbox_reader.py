@@ -40,7 +40,7 @@ class OutboxReader:
         queue: The deliveries of the sink, restored from the store.
         starts: Where the sink began in each feed.
         filter_: Which events the sink wants.
-        judge: Evaluates the filters.
+        evaluator: Evaluates the filters.
         keeps_state: Whether the sink gets the state of records whose events its filters hold back.
         store: Where the events and records are.
         telemetry: Where filters that could not be evaluated are reported.
@@ -59,7 +59,7 @@ class OutboxReader:
         starts: Mapping[Feed, StartOffset],
         filter_: Filter,
         *,
-        judge: Evaluator,
+        evaluator: Evaluator,
         keeps_state: bool,
         store: Store,
         telemetry: Telemetry,
@@ -72,7 +72,7 @@ class OutboxReader:
         self._queue = queue
         self._starts = starts
         self._filter = filter_
-        self._judge = judge
+        self._evaluator = evaluator
         self._keeps_state = keeps_state
         self._store = store
         self._sink_store = store.sink(sink)
@@ -230,7 +230,7 @@ class OutboxReader:
         return not (await self._evaluate(event, is_told=is_told)).lets_through
 
     async def _evaluate(self, event: Event, *, is_told: bool = False) -> Answer:
-        return await self._judge.evaluate_event(self._filter, event, is_told=is_told)
+        return await self._evaluator.evaluate_event(self._filter, event, is_told=is_told)
 
     # Replays --------------------------------------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ class Relay:
         max_owed: How old an event may be that is attempted again; None: as old as it comes.
         steady: The time since some origin, whatever the clock is set to; None: the clock is never set forward.
         feeds: Returns the configured feeds; None: every feed in the store.
-        judge: Evaluates the sink's filters; None: a ration of the process's evaluator.
+        evaluator: Evaluates the sink's filters; None: a ration of the process's evaluator.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Relay:
         max_owed: timedelta | None = None,
         steady: Callable[[], timedelta] | None = None,
         feeds: Callable[[], Collection[Feed]] | None = None,
-        judge: Evaluator | None = None,
+        evaluator: Evaluator | None = None,
     ) -> None:
         self._sink = sink
         self._settings = settings
@@ -91,7 +91,7 @@ class Relay:
         self._name = name
         self._filter = Filter(settings)
         self._feeds = feeds
-        self._judge = judge or LimitedEvaluator(SHARED, free=_FREE)
+        self._evaluator = evaluator or LimitedEvaluator(SHARED, free=_FREE)
         self._rendering = Rendering(settings, state_url, unordered)
         self._bell = Bell()
         self._turns = Bell()
@@ -226,7 +226,7 @@ class Relay:
             self._queue,
             starts or {},
             self._filter,
-            judge=self._judge,
+            evaluator=self._evaluator,
             keeps_state=self._sink.keeps_state,
             store=self._store,
             telemetry=self._telemetry,

@@ -106,7 +106,7 @@ class TrackedFeed:
             singular=self.resource.singular,
             epoch=store.epoch,
             named=read_named(settings.events),
-            judge=LimitedEvaluator(SHARED).evaluate,
+            evaluate=LimitedEvaluator(SHARED).evaluate,
         )
         self.erasure = Erasure(settings.drop, store.epoch) if settings.drop else None
         self.clocks = Clocks(now, steady)

@@ -52,13 +52,13 @@ class Evaluator(ABC):
         return answer if answer is not Answer.COSTLY else self.evaluate_costly(expression, facts)
 
     async def evaluate_event(self, passing: Filter, event: Event, *, is_told: bool = False) -> Answer:
-        """Return what :meth:`Filter.judge` does, without blocking the event loop."""
-        answer = passing.judge(event, is_told=is_told)
+        """Return what :meth:`Filter.evaluate` does, without blocking the event loop."""
+        answer = passing.evaluate(event, is_told=is_told)
         if answer is not Answer.COSTLY:
             if len(event.body) > _LARGE:
                 await anyio.lowlevel.checkpoint()
             return answer
-        evaluate = partial(passing.judge, event, is_told=is_told, judge=self.evaluate)
+        evaluate = partial(passing.evaluate, event, is_told=is_told, evaluate=self.evaluate)
         return await anyio.to_thread.run_sync(evaluate, abandon_on_cancel=True)
 
     async def evaluate_aside(self, expression: Expression, facts: Facts) -> Answer:

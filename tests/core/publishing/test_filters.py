@@ -61,12 +61,12 @@ def test_a_feed_is_wanted_by_its_source_and_resource_and_notices_by_name_alone(
     ],
 )
 def test_changes_pass_by_name_and_named_events_by_the_change_that_they_follow(event: Event, answer: Answer) -> None:
-    assert filter_by(changes=["created", "updated", "gap"]).judge(event) is answer
+    assert filter_by(changes=["created", "updated", "gap"]).evaluate(event) is answer
 
 
 def test_notices_pass_whatever_is_asked_of_changes() -> None:
     notice = make(change="dead_letter", key="", feed=NOTICES)
-    assert filter_by(resources=["notices"], changes=["created"], where="false").judge(notice) is Answer.YES
+    assert filter_by(resources=["notices"], changes=["created"], where="false").evaluate(notice) is Answer.YES
 
 
 # Conditions ----------------------------------------------------------------------------------------------------------
@@ -96,23 +96,23 @@ def test_notices_pass_whatever_is_asked_of_changes() -> None:
     ],
 )
 def test_a_condition_is_judged_by_the_whole_event(where: str, data: str, answer: Answer) -> None:
-    assert filter_by(where=where).judge(make(data)) is answer
+    assert filter_by(where=where).evaluate(make(data)) is answer
 
 
 def test_a_condition_is_not_asked_of_what_changes_hold_back() -> None:
-    assert filter_by(changes=["created"], where="1 / 0 == 1").judge(make()) is Answer.NO
+    assert filter_by(changes=["created"], where="1 / 0 == 1").evaluate(make()) is Answer.NO
 
 
 def test_statements_about_a_feed_pass_every_condition() -> None:
-    assert filter_by(where="false").judge(make(change="gap", key="")) is Answer.YES
+    assert filter_by(where="false").evaluate(make(change="gap", key="")) is Answer.YES
 
 
 def test_who_took_a_record_by_its_content_hears_that_it_was_purged() -> None:
     purged = make('{"before":null,"after":null,"reason":"purged"}', change="deleted")
     gone = make('{"before":null,"after":null,"reason":"absent"}', change="deleted")
     wants = filter_by(where="after.status == 'shipped' || before.status == 'shipped'")
-    assert (wants.judge(purged), wants.judge(gone)) == (Answer.YES, Answer.MISSING)
-    assert filter_by(changes=["created"], where="true").judge(purged) is Answer.NO
+    assert (wants.evaluate(purged), wants.evaluate(gone)) == (Answer.YES, Answer.MISSING)
+    assert filter_by(changes=["created"], where="true").evaluate(purged) is Answer.NO
 
 
 # Records that leave the filter ---------------------------------------------------------------------------------------
@@ -147,14 +147,14 @@ def test_the_change_with_which_a_record_leaves_the_filter_is_sent_where_that_is_
     event: Event, skipped: Answer, sent: Answer
 ) -> None:
     where = "after.status == 'shipped'"
-    assert filter_by(where=where).judge(event) is skipped
-    assert filter_by(where=where, on_leave="send").judge(event) is sent
+    assert filter_by(where=where).evaluate(event) is skipped
+    assert filter_by(where=where, on_leave="send").evaluate(event) is sent
 
 
 def test_changes_are_left_out_all_the_same() -> None:
     sieve = filter_by(where="after.status == 'shipped'", on_leave="send", changes=["created", "updated"])
-    assert sieve.judge(move(SHIPPED, "null", "deleted")) is Answer.NO
-    assert sieve.judge(move(SHIPPED, LOST)) is Answer.YES
+    assert sieve.evaluate(move(SHIPPED, "null", "deleted")) is Answer.NO
+    assert sieve.evaluate(move(SHIPPED, LOST)) is Answer.YES
 
 
 @pytest.mark.parametrize(
@@ -167,18 +167,18 @@ def test_changes_are_left_out_all_the_same() -> None:
     ],
 )
 def test_the_record_before_is_judged_as_if_it_had_been_updated_without_another_form(where: str, answer: Answer) -> None:
-    assert filter_by(where=where, on_leave="send").judge(move(SHIPPED, LOST)) is answer
+    assert filter_by(where=where, on_leave="send").evaluate(move(SHIPPED, LOST)) is answer
 
 
 def test_a_condition_that_breaks_of_the_record_now_is_no_leaving() -> None:
     sieve = filter_by(where="1 / after.n == 1", on_leave="send")
-    assert sieve.judge(move('{"n":1}', '{"n":0}')) is Answer.BROKEN
-    assert sieve.judge(move('{"n":0}', '{"n":2}')) is Answer.NO
+    assert sieve.evaluate(move('{"n":1}', '{"n":0}')) is Answer.BROKEN
+    assert sieve.evaluate(move('{"n":0}', '{"n":2}')) is Answer.NO
 
 
 def test_that_a_record_left_is_told() -> None:
     sieve = filter_by(where="after.status == 'shipped'", on_leave="send")
-    told = {event: sieve.explain(event, sieve.judge(event)) for event in (move(SHIPPED, LOST), move(LOST, SHIPPED))}
+    told = {event: sieve.explain(event, sieve.evaluate(event)) for event in (move(SHIPPED, LOST), move(LOST, SHIPPED))}
     assert list(told.values()) == ["it left the filter: after.status == 'shipped' does not hold", ""]
 
 
@@ -204,12 +204,12 @@ def test_that_a_record_left_is_told() -> None:
 def test_the_filter_that_holds_an_event_back_is_named(settings: dict[str, Any], change: str, reason: str) -> None:
     event = make('{"before":null,"after":{"n":1,"s":"x"}}', change=change)
     sieve = filter_by(**settings)
-    assert sieve.explain(event, sieve.judge(event)) == reason
+    assert sieve.explain(event, sieve.evaluate(event)) == reason
 
 
 def test_what_takes_too_long_to_judge_is_named_and_not_held_back() -> None:
     event = make(f'{{"before":null,"after":{{"a":[{"1," * 1500}1]}}}}')
     sieve = filter_by(where="after.a.all(x, after.a.all(y, x == y))")
-    answer = sieve.judge(event)
+    answer = sieve.evaluate(event)
     assert answer.lets_through
     assert sieve.explain(event, answer) == "where: takes too long to judge of so large a record"

@@ -32,7 +32,7 @@ def make(before: str | None, after: str | None, kind: ChangeKind = ChangeKind.UP
 
 
 def ask(condition: str, change: Change) -> Answer:
-    ((name, answer),) = NamedEvents([NamedEvent("mine", Expression(condition))]).judge(change)
+    ((name, answer),) = NamedEvents([NamedEvent("mine", Expression(condition))]).evaluate(change)
     assert name == "mine"
     return answer
 
@@ -77,8 +77,8 @@ def test_nothing_has_changed_where_nothing_can_be_compared() -> None:
 def test_every_named_event_is_asked_whatever_the_others_answer() -> None:
     named = [NamedEvent(name, Expression(text)) for name, text in {"a": "1 / 0 > 0", "b": LOW, "c": "true"}.items()]
     change = make('{"available":12}', '{"available":3}')
-    assert list(NamedEvents(named).judge(change)) == [("a", Answer.BROKEN), ("b", Answer.YES), ("c", Answer.YES)]
-    assert list(NamedEvents().judge(change)) == []
+    assert list(NamedEvents(named).evaluate(change)) == [("a", Answer.BROKEN), ("b", Answer.YES), ("c", Answer.YES)]
+    assert list(NamedEvents().evaluate(change)) == []
 
 
 def test_they_are_read_from_the_configuration() -> None:

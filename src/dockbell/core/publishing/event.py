@@ -30,7 +30,7 @@ from dockbell.core.model import (
     Via,
 )
 from dockbell.core.moment import format_moment
-from dockbell.core.publishing.named import Judge, NamedEvent, NamedEvents
+from dockbell.core.publishing.named import Evaluate, NamedEvent, NamedEvents
 from dockbell.core.publishing.settlement import StartOffset
 from dockbell.core.publishing.statement import GapReason, gap
 
@@ -55,7 +55,7 @@ class Composer:
         singular: The resource's name of one record, as in event types.
         epoch: Of the store; part of each id, so that a new store repeats none.
         named: The operator's own events.
-        judge: Evaluates their conditions.
+        evaluate: Evaluates their conditions.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class Composer:
         singular: str,
         epoch: str,
         named: Sequence[NamedEvent] = (),
-        judge: Judge = Expression.evaluate,
+        evaluate: Evaluate = Expression.evaluate,
     ) -> None:
         self.unanswered: Counter[tuple[str, Answer]] = Counter()
         self._feed = feed
         self._source = event_source(name, feed)
         self._singular = singular
         self._epoch = epoch
-        self._named = NamedEvents(named, judge)
+        self._named = NamedEvents(named, evaluate)
 
     def __call__(self, item: Change | Statement, sequence: int) -> tuple[Event, ...]:
         """Return the event of a change, followed by its named events, or the event of a statement.
@@ -87,7 +87,7 @@ class Composer:
             return (self._write(f"{subject}.{item.kind}", _describe_statement(item, sequence), sequence),)
         data = _describe_change(item)
         events = [self._write(f"{self._singular}.{item.kind}", data, sequence, item.made_at)]
-        for name, answer in self._named.judge(item):
+        for name, answer in self._named.evaluate(item):
             if answer.lets_through:
                 sequence += 1
                 said = {"name": name} if answer is Answer.YES else {"name": name, "unjudged": True}

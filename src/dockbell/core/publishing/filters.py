@@ -8,7 +8,7 @@ import msgspec
 
 from dockbell.config import Answer, Expression, Facts, SinkSettings
 from dockbell.core.model import NOTICES, ChangeKind, DeletionReason, Event, Feed
-from dockbell.core.publishing.named import Judge
+from dockbell.core.publishing.named import Evaluate
 
 _NULL: Final = b"null"
 
@@ -51,7 +51,7 @@ class Filter:
             self._resources is None or feed.resource in self._resources
         )
 
-    def judge(self, event: Event, *, is_told: bool = False, judge: Judge = Expression.evaluate) -> Answer:
+    def evaluate(self, event: Event, *, is_told: bool = False, evaluate: Evaluate = Expression.evaluate) -> Answer:
         """Return the answer of the filters for an event in full.
 
         Statements about a feed are filtered by ``changes`` only, and so are deletions of purged records: a receiver
@@ -61,7 +61,7 @@ class Filter:
         Args:
             event: In full.
             is_told: It is a backfill event, to which ``changes`` does not apply.
-            judge: Evaluates the condition.
+            evaluate: Evaluates the condition.
 
         Returns:
             :attr:`Answer.COSTLY` where the condition may take long, :attr:`Answer.BROKEN` where it cannot be evaluated.
@@ -72,17 +72,19 @@ class Filter:
             return Answer.YES
         if not is_told and self._changes is not None and event.change not in self._changes:
             return Answer.NO
-        return Answer.YES if self._where is None or not event.key else self._judge_record(self._where, event, judge)
+        return (
+            Answer.YES if self._where is None or not event.key else self._evaluate_record(self._where, event, evaluate)
+        )
 
-    def _judge_record(self, where: Expression, event: Event, judge: Judge) -> Answer:
+    def _evaluate_record(self, where: Expression, event: Event, evaluate: Evaluate) -> Answer:
         data = _DECODER.decode(event.body).data
         if data.reason == DeletionReason.PURGED:
             return Answer.YES
-        answer = judge(where, _find_facts(where, event, data))
+        answer = evaluate(where, _find_facts(where, event, data))
         if not (self._sends_leaving and answer.is_held_back):
             return answer
         if _open(data.before):
-            left = judge(where, _find_facts_before(where, event, data))
+            left = evaluate(where, _find_facts_before(where, event, data))
             return left if left.lets_through else answer
         # Without the record before: the receiver may have a deleted record, but cannot have a new one.
         return Answer.YES if event.change == ChangeKind.DELETED else answer
@@ -92,7 +94,7 @@ class Filter:
 
         Args:
             event: In full.
-            answer: The answer of :meth:`judge`.
+            answer: The answer of :meth:`evaluate`.
         """
         if not self.wants(event.feed):
             return f"the sink takes nothing of {event.feed}"

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from dockbell.config import Answer, Expression, Facts, LooksAt, NamedEventSettings, unite
 from dockbell.core.model import Change
 
-Judge: TypeAlias = Callable[[Expression, Facts], Answer]
+Evaluate: TypeAlias = Callable[[Expression, Facts], Answer]
 """Evaluates a condition for a change."""
 _SMALL: Final = 1000
 
@@ -37,15 +37,15 @@ class NamedEvents:
 
     Args:
         named: As configured.
-        judge: Evaluates their conditions.
+        evaluate: Evaluates their conditions.
     """
 
-    def __init__(self, named: Sequence[NamedEvent] = (), judge: Judge = Expression.evaluate) -> None:
-        self._judge = judge
+    def __init__(self, named: Sequence[NamedEvent] = (), evaluate: Evaluate = Expression.evaluate) -> None:
+        self._evaluate = evaluate
         self._named = tuple(named)
         self._looks_at = unite(each.when for each in self._named)
 
-    def judge(self, change: Change) -> Iterator[tuple[str, Answer]]:
+    def evaluate(self, change: Change) -> Iterator[tuple[str, Answer]]:
         """Yield each name and the answer of its condition for a change; an answer that passes makes an event.
 
         ``before`` and ``after`` are the records, numbers with a fraction as doubles; an empty object where there is
@@ -57,7 +57,7 @@ class NamedEvents:
         for each in self._named:
             # Of a large record, each condition decodes only its own members.
             facts = together if together.size_most < _SMALL else self._find_facts(each.when.looks_at, change)
-            yield each.name, self._judge(each.when, facts)
+            yield each.name, self._evaluate(each.when, facts)
 
     def _find_facts(self, looks_at: LooksAt, change: Change) -> Facts:
         return Facts(

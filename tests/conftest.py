@@ -18,7 +18,7 @@ settings.register_profile("quick", deadline=None, max_examples=10)
 settings.load_profile("dockbell")
 
 _TESTS: Final = Path(__file__).parent
-_FAST: Final = tuple(_TESTS / name for name in ("condition", "config", "core", "telemetry"))
+_FAST: Final = tuple(_TESTS / name for name in ("condition", "config", "core", "ports", "telemetry"))
 """Folders of tests that start no server and wait for nothing."""
 _SLOW: Final = ("_fuzz", "_model")
 """How the names of files with long proofs by chance end."""

@@ -19,8 +19,7 @@ from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import DELIVERED, ClockSource, Delivery, Feed, Outcome, OutcomeKind, Page, Via
-from dockbell.core.publishing.event import Composer
-from dockbell.core.publishing.named import NamedEvent
+from dockbell.core.publishing.event import Composer, NamedEvent
 from dockbell.core.publishing.statement import GapReason, gap
 from dockbell.core.reading.shape import Shape
 from dockbell.delivery.relay import Relay
@@ -41,8 +40,8 @@ async def opened(
     """Return a store with two feeds, in which a sink has a place."""
     store = await SqliteStore.open(folder / "dockbell.db", now=clock or Clock(), epoch="epoch")
     for feed in (FEED, STOCK):
-        state = await store.open_feed(feed)
-        await store.save_shape(state.id, Shape(("/id",), None, None), proven=True)
+        await store.feed(feed).open()
+        await store.feed(feed).save_shape(Shape(("/id",), None, None), proven=True)
     await store.sink("screen").enroll(start)
     try:
         yield store
@@ -55,9 +54,9 @@ async def change(store: Store, *records: dict[str, Any], feed: Feed = FEED) -> N
     raws = tuple(json.dumps(record).encode() for record in records)
     page = Page(raws, None, feed.resource, NOON, ClockSource.DATE, NOON, NOON)
     detector = ChangeDetector(feed, key=("/id",), updated_at=None, created_at=None, canon=Canon())
-    state = await store.open_feed(feed)
+    await store.feed(feed).open()
     detect = partial(detector.detect, page, ReadContext(Via.POLL, NOON))
-    await store.commit_page(state.id, detect, make_composer(feed), via=Via.POLL)
+    await store.feed(feed).commit_page(detect, make_composer(feed), via=Via.POLL)
 
 
 def make_composer(feed: Feed = FEED, named: Sequence[NamedEvent] = ()) -> Composer:
@@ -66,8 +65,9 @@ def make_composer(feed: Feed = FEED, named: Sequence[NamedEvent] = ()) -> Compos
 
 async def state_gap(store: Store, feed: Feed = FEED) -> None:
     """State something about a feed."""
+    await store.feed(feed).open()
     statement = gap(feed, NOON, began_at=None, ended_at=NOON, reason=GapReason.DOWN)
-    await store.publish((await store.open_feed(feed)).id, [statement], make_composer(feed))
+    await store.feed(feed).publish([statement], make_composer(feed))
 
 
 async def change_keys(store: Store, keys: Iterable[str]) -> None:

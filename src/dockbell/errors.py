@@ -1,7 +1,8 @@
 """Errors, typed by who must act.
 
 The operator before start: :class:`ConfigError`. The operator later: :class:`SourceRefused`, :class:`RequestRefused`,
-:class:`SinkRejected`, :class:`SchemaMismatch`, :class:`StoreInUse`, :class:`StoreIncompatible`, :class:`StoreFull`.
+:class:`SinkRejected`, :class:`SchemaMismatch`, :class:`StoreInUse`, :class:`LeaseLost`, :class:`StoreIncompatible`,
+:class:`StoreFull`.
 No action, it passes by itself: :class:`SourceUnavailable`, :class:`PageUnreadable`, :class:`RateLimited`,
 :class:`CursorExpired`, :class:`SinkUnavailable`, :class:`StoreUnavailable`.
 
@@ -103,6 +104,10 @@ class StoreFull(StoreUnavailable):
 
 class StoreInUse(StoreError):
     """Another process holds the store."""
+
+
+class LeaseLost(StoreError):
+    """Another process has taken a feed, past the lock of the store; the operator must stop one of the two."""
 
 
 class StoreIncompatible(StoreError):

@@ -27,7 +27,7 @@ from dockbell.app.agents import Agents, assemble
 from dockbell.config import Config
 from dockbell.core.model import Feed, RunKind
 from dockbell.detection.guarded import run_guarded
-from dockbell.host import clock as clock_module
+from dockbell.host import system
 from dockbell.ports import FeedState
 from dockbell.sandbox import LoggedChange, Sandbox, SandboxOptions
 from dockbell.sources import InventoryClient, connection_pool
@@ -411,7 +411,7 @@ async def deploy(
     monkeypatch.setattr(connection_pool, "time", clock)
     monkeypatch.setattr(connection_pool, "datetime", clock)
     monkeypatch.setattr(opening, "now", clock)
-    monkeypatch.setattr(clock_module, "elapsed", clock.steady)
+    monkeypatch.setattr(system, "elapsed", clock.steady)
     monkeypatch.setattr(opening, "open_source", open_source)
     async with assemble(_configure(folder, resources, settings or {}), Telemetry(facts.append)) as agents:
         form = Form((sandbox.options.timestamp_field, *apart), sorts=sorts)

@@ -96,13 +96,11 @@ class Endpoint:
         sink = WebhookSink(name, checked, Telemetry(facts.append))
 
         def open_lane(
-            trust: ssl.SSLContext,
-            proxy_url: str | None = None,
-            backend: httpcore.AsyncNetworkBackend | None = None,
+            trust: ssl.SSLContext, proxy_url: str | None, backend: httpcore.AsyncNetworkBackend | None = None
         ) -> httpcore.AsyncConnectionPool:
             return cast("httpcore.AsyncConnectionPool", self)
 
-        sink._pools.open_pool = open_lane  # type: ignore[method-assign]
+        sink._backend.open_pool = open_lane  # type: ignore[method-assign]
         return Relay(
             sink, checked, store=store, telemetry=Telemetry(facts.append), now=clock, jitter=lambda: 0.0, name="acme"
         )
@@ -157,7 +155,7 @@ def virtual_clocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     """Put the clocks in, and let nothing run in threads."""
     clock = Clock()
     monkeypatch.setattr(anyio.to_thread, "run_sync", run_here)
-    monkeypatch.setattr("dockbell.sinks.webhook.sink.datetime", clock)
+    monkeypatch.setattr("dockbell.sinks.webhook.datetime", clock)
     yield clock
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dockbell.telemetry import HabitChanged
+from dockbell.telemetry import ListingChanged
 from tests.acceptance.altering import Answer, alter
 from tests.acceptance.deployment import SkippingLoop, deploy
 
@@ -71,6 +71,6 @@ async def test_an_array_of_records_that_a_deploy_renames_is_found_again(
         await dockbell.run(60)
         assert (await dockbell.state("packages")).problem == ""
         assert len(await dockbell.told("updated")) == 2
-        told = [str(fact) for fact in dockbell.facts if isinstance(fact, HabitChanged)]
+        told = [str(fact) for fact in dockbell.facts if isinstance(fact, ListingChanged)]
         name = 'the API behaves differently: the records\' array was "packages" and is now "data"'
         assert told == [f"main/packages: {name}"]

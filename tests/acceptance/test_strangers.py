@@ -243,7 +243,7 @@ async def test_streams_without_end_stop_nothing(house: House) -> None:
 async def fill(folder: Path, *, events: int, size: int) -> None:
     """Make a store with so many events of at least so many bytes."""
     store = await SqliteStore.open(folder / "dockbell.db", now=lambda: datetime.now(UTC))
-    state = await store.open_feed(Feed("main", "shipments"))
+    state = await store.feed(Feed("main", "shipments")).open()
     for begin in range(0, events, 100):
         await pages.commit(store, state, *({"id": f"{begin + n}", "x": "x" * size} for n in range(100)))
     await store.aclose()

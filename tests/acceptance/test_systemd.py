@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from dockbell.web.connection_limiter import count_connections
+from dockbell.web.connection import count_connections
 from tests.brokers import find_free_port
 from tests.cli.programs import Program, run, started
 

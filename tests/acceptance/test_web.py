@@ -64,7 +64,7 @@ class Deployment:
     def stored(self) -> dict[str, Any]:
         with closing(sqlite3.connect(f"file:{self.folder}/dockbell.db?mode=ro", uri=True)) as connection:
             statement = (
-                "SELECT records.key, body FROM records JOIN bodies ON record = records.id JOIN feeds ON feeds.id = feed"
+                "SELECT records.key, body FROM records JOIN bodies USING (feed, row) JOIN feeds ON feeds.id = feed"
                 " WHERE resource = 'shipments' AND gone_at IS NULL"
             )
             return {key: read_content(body) for key, body in connection.execute(statement)}

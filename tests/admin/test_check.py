@@ -5,19 +5,23 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
+import anyio
 import httpx
 import pytest
+from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dockbell.admin import check as operation
-from dockbell.admin.check import Finding, check
+from dockbell.admin.check import Finding, check, try_sink
 from dockbell.config import Config, validate
+from dockbell.core.model import DELIVERED, Delivery, Outcome, OutcomeKind
+from dockbell.core.publishing.event import test_event as make_test_event
 from dockbell.errors import ConfigError, SinkUnavailable, StoreError
 from dockbell.ports import Sink
 from dockbell.sandbox import Sandbox, SandboxOptions, serve
 from dockbell.sinks import load_sink_type
 from dockbell.sources import InventoryClient
 from dockbell.telemetry import Telemetry
-from tests.fakes import FakeSink
+from tests.fakes import NOON, FakeSink
 
 PROVISIONAL = " (learned, so provisional: no events until a whole pass has proved it unique)"
 NO_DATE = "no Date that can be believed: time is taken from"
@@ -383,3 +387,27 @@ async def test_the_address_to_listen_on_is_told_after_the_store(is_busy: bool) -
         Finding("store", fails=False, detail="/var/lib/dockbell.db, free"),
         Finding("web", fails=is_busy, detail=told),
     ]
+
+
+EVENT = make_test_event("acme", "erp", NOON, "nonce")
+
+
+@pytest.mark.parametrize("outcome", [DELIVERED, Outcome(OutcomeKind.REFUSED, "HTTP 400")])
+async def test_one_event_is_attempted_once_and_its_outcome_returned(outcome: Outcome) -> None:
+    sink = FakeSink(answer=lambda _: outcome)
+    assert await try_sink(sink, EVENT) == outcome
+    assert sink.got == [Delivery(EVENT)]
+
+
+class Mute(FakeSink):
+    """Never comes to an end."""
+
+    async def run(
+        self, deliveries: MemoryObjectReceiveStream[Delivery], settle: Callable[[Delivery, Outcome], None]
+    ) -> None:
+        await anyio.sleep_forever()
+
+
+async def test_a_sink_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operation, "_TRIAL_PATIENCE", operation._TRIAL_PATIENCE / 10_000)
+    assert (await try_sink(Mute(), EVENT)).kind is OutcomeKind.UNREACHABLE

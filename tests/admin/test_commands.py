@@ -91,7 +91,7 @@ def test_only_what_is_complete_is_done() -> None:
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
-    await store.open_feed(MAIN)
+    await store.feed(MAIN).open()
     yield store
     await store.aclose()
 
@@ -137,10 +137,7 @@ async def test_a_wish_comes_back_with_its_outcome_once_the_daemon_has_done_it(
     async with anyio.create_task_group() as group:
         group.start_soon(attend)
         done = await await_commands(command_store, commands, is_held=lambda: True, tell=tell)
-    assert [(command.feed, command.outcome) for command in done] == [
-        (STOCK, commands[0].outcome),
-        (MAIN, ONE_PAGE),
-    ]
+    assert [(command.feed, command.outcome) for command in done] == [(STOCK, commands[0].outcome), (MAIN, ONE_PAGE)]
     assert [command.feed for command in told[0]] == [MAIN]
 
 
@@ -152,19 +149,19 @@ async def test_nobody_waits_for_a_daemon_that_has_ended(command_store: SqliteCom
 
 async def test_held_deletions_are_listed_with_examples(store: SqliteStore, read_store: SqliteReadStore) -> None:
     compose = Composer(MAIN, name="acme", singular="shipment", epoch="epoch")
-    state = await store.open_feed(MAIN)
+    state = await store.feed(MAIN).open()
     detector = ChangeDetector(MAIN, key=("/id",), updated_at=None, created_at=None, canon=Canon())
     raws = tuple(json.dumps({"id": key}).encode() for key in "abc")
     page = Page(raws, None, "shipments", NOON, ClockSource.DATE, NOON, NOON)
-    await store.commit_page(
-        state.id, partial(detector.detect, page, ReadContext(Via.PASS, NOON)), compose, via=Via.PASS
+    await store.feed(state.feed).commit_page(
+        partial(detector.detect, page, ReadContext(Via.PASS, NOON)), compose, via=Via.PASS
     )
     assert await list_deletions(read_store, KNOWN, most=2) == []
-    await store.suspect(state.id, [3], NOON - timedelta(minutes=1))
-    await store.suspect(state.id, [1, 2], NOON)
+    await store.feed(state.feed).suspect([3], NOON - timedelta(minutes=1))
+    await store.feed(state.feed).suspect([1, 2], NOON)
     run = RunRecord(RunKind.PASS, NOON, None, NOON, pages=1, records=0, events=0)
-    await store.close_pass(
-        state.id, run, held=3, confirm_at=None, proven=False, newest=None, lateness=None, statements=(), compose=compose
+    await store.feed(state.feed).close_pass(
+        run, held=3, confirm_at=None, proven=False, newest=None, lateness=None, statements=(), compose=compose
     )
     (held,) = await list_deletions(read_store, KNOWN, most=2)
     assert (held.feed, held.count, held.since) == (MAIN, 3, NOON - timedelta(minutes=1))
@@ -174,16 +171,16 @@ async def test_held_deletions_are_listed_with_examples(store: SqliteStore, read_
 
 async def test_drift_is_listed_with_what_becomes_of_it(store: SqliteStore, read_store: SqliteReadStore) -> None:
     compose = Composer(MAIN, name="acme", singular="shipment", epoch="epoch")
-    state = await store.open_feed(MAIN)
+    state = await store.feed(MAIN).open()
     detector = ChangeDetector(MAIN, key=("/id",), updated_at=None, created_at=None, canon=Canon())
     assert await list_drift(read_store, KNOWN) == []
     for fields in ({}, {"new": 1, "carbon": None}):
         raws = tuple(json.dumps({"id": key} | fields).encode() for key in "abc")
         page = Page(raws, None, "shipments", NOON, ClockSource.DATE, NOON, NOON)
-        await store.commit_page(
-            state.id, partial(detector.detect, page, ReadContext(Via.PASS, NOON)), compose, via=Via.PASS
+        await store.feed(state.feed).commit_page(
+            partial(detector.detect, page, ReadContext(Via.PASS, NOON)), compose, via=Via.PASS
         )
     found = HeldDrift(MAIN, ("/carbon", "/new"), 0, NOON, Decision.HOLD)
     assert await list_drift(read_store, KNOWN) == [found]
-    await store.decide_drift(state.id, Decision.ABSORB)
+    await store.feed(state.feed).decide_drift(Decision.ABSORB)
     assert [each.decision for each in await list_drift(read_store, [MAIN])] == [Decision.ABSORB]

@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from dockbell.admin import events as operation
-from dockbell.admin.events import Choice, find_last, follow
+from dockbell.admin.events import Choice, find_catalogue, find_last, follow
+from dockbell.config import Config
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.comparing.read_context import ReadContext
@@ -37,16 +39,17 @@ class Recorder:
         records = tuple(json.dumps({"id": key, "version": self._version}).encode() for key in keys)
         page = Page(records, None, feed.resource, NOON, ClockSource.DATE, NOON, NOON)
         detector = ChangeDetector(feed, key=("/id",), updated_at=None, created_at=None, canon=Canon())
-        state = await self._store.open_feed(feed)
+        await self._store.feed(feed).open()
         compose = Composer(feed, name="acme", singular="thing", epoch="epoch")
         detect = partial(detector.detect, page, ReadContext(Via.POLL, NOON))
-        await self._store.commit_page(state.id, detect, compose, via=Via.POLL)
+        await self._store.feed(feed).commit_page(detect, compose, via=Via.POLL)
 
     async def state(self, *statements: Statement) -> None:
         """Record statements about one feed."""
         feed = statements[0].feed
         compose = Composer(feed, name="acme", singular="thing", epoch="epoch")
-        await self._store.publish((await self._store.open_feed(feed)).id, statements, compose)
+        await self._store.feed(feed).open()
+        await self._store.feed(feed).publish(statements, compose)
 
 
 @pytest.fixture
@@ -140,3 +143,52 @@ async def test_events_are_followed_from_where_the_last_were_found(recorder: Reco
                 break
     assert keys(got) == ["b", "c", "d"]
     assert all(one.sequence < other.sequence for one, other in pairwise(got))
+
+
+SOURCE = {"base_url": "http://127.0.0.1:9", "api_key": "key"}
+CONFIG = Config.model_validate({"name": "acme", "sources": {"main": SOURCE}, "sinks": {"out": {"type": "stdout"}}})
+FEED = Feed("main", "items")
+
+
+async def find_record_schema(read_store: Any, resource: str) -> Any:
+    document = (await find_catalogue(CONFIG, read_store)).write_document()
+    return document["components"]["schemas"][f"{resource}.record"]
+
+
+async def test_records_are_learned_from_what_is_stored(recorder: Recorder) -> None:
+    await recorder.record(FEED, "a", "b", "c")
+    schema = await find_record_schema(recorder.read_store, "item")
+    assert schema["properties"] == {"id": {"type": "string"}, "version": {"type": "integer"}}
+    assert schema["required"] == ["id", "version"]
+    assert schema["description"] == "A record of items, as 6 readings have shown it."  # three, each with its event
+    assert "properties" not in await find_record_schema(recorder.read_store, "stock")
+
+
+async def test_records_are_learned_from_what_the_last_events_show_too(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operation, "_EVENTS_MOST", 2)
+    await recorder.record(FEED, "a")
+    await recorder.record(FEED, "a")
+    await recorder.record(FEED, "a")
+    schema = await find_record_schema(recorder.read_store, "item")
+    assert "as 5 readings" in schema["description"]  # one record, and before and after of two events
+
+
+async def test_records_are_read_in_portions_and_not_without_end(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operation, "_RECORDS_AT_ONCE", 2)
+    monkeypatch.setattr(operation, "_EVENTS_MOST", 0)
+    await recorder.record(FEED, *"abcde")
+    assert "as 5 readings" in (await find_record_schema(recorder.read_store, "item"))["description"]
+    monkeypatch.setattr(operation, "_RECORDS_MOST", 3)
+    assert "as 4 readings" in (await find_record_schema(recorder.read_store, "item"))["description"]
+
+
+async def test_without_a_store_records_may_be_anything() -> None:
+    assert await find_record_schema(None, "item") == {
+        "title": "ItemRecord",
+        "type": "object",
+        "description": "A record of items, as 0 readings have shown it.",
+    }

@@ -61,8 +61,8 @@ async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     monkeypatch.setattr(replaying, "_WRITE_AT_ONCE", 3)
     clock = Clock()
     store = await SqliteStore.open(tmp_path / "a.db", now=clock)
-    state = await store.open_feed(FEED)
-    await store.open_feed(OTHER)
+    state = await store.feed(FEED).open()
+    await store.feed(OTHER).open()
     for number in range(25):
         clock.time = NOON + number * MINUTE
         await commit(store, state, {"id": "abcde"[number % 5], "number": number})
@@ -265,7 +265,7 @@ async def test_dead_letters_that_the_filters_hold_back_by_now_stay(
 
 async def test_a_filter_that_may_take_long_is_judged_all_the_same(rig: Rig) -> None:
     store = await SqliteStore.open(rig.path, now=Clock())
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     for number in range(2):
         await commit(store, state, {"id": "z", "n": number, "tags": [f"tag-{each}" for each in range(600)]})
     await store.aclose()

@@ -9,13 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dockbell.admin.silence import (
-    Sifted,
-    Silences,
-    judge_feed_silence,
-    judge_sink_silence,
-    sift,
-)
+from dockbell.admin.silence import Sifted, Silences, judge_feed_silence, judge_sink_silence, sift
 from dockbell.admin.status import FeedStatus, Quiet, Silence, Status
 from dockbell.config import SinkSettings
 from dockbell.core.model import NOTICES, Feed, RunKind
@@ -160,7 +154,7 @@ def sink(**settings: object) -> SinkSettings:
 async def test_the_last_events_are_judged_by_the_filters_as_they_are_now(
     store: SqliteStore, read_store: SqliteReadStore
 ) -> None:
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     await pages.commit(store, state, *({"id": str(number), "n": number} for number in range(30)))
     silences = Silences(read_store)
     swallowing = {"erp": sink(where="after.n > 100")}
@@ -173,7 +167,7 @@ async def test_the_last_events_are_judged_by_the_filters_as_they_are_now(
 async def test_an_event_that_a_condition_cannot_be_judged_of_is_heard_of_as_a_dead_letter(
     store: SqliteStore, read_store: SqliteReadStore
 ) -> None:
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     await pages.commit(store, state, {"id": "1"})
     [event] = await read_store.read_events(FEED, 0, 1)
     sifted = await sift(FEED, [event], {"erp": Filter(sink(where="1 / 0 == 1"))}, SHARED)
@@ -183,7 +177,7 @@ async def test_an_event_that_a_condition_cannot_be_judged_of_is_heard_of_as_a_de
 async def test_nothing_is_said_of_filters_before_there_is_an_event(
     store: SqliteStore, read_store: SqliteReadStore
 ) -> None:
-    await store.open_feed(FEED)
+    await store.feed(FEED).open()
     assert await listen(read_store, Silences(read_store), {"erp": sink(changes=["deleted"])}) == (
         {FEED: "quiet"},
         {"erp": "quiet"},
@@ -191,7 +185,7 @@ async def test_nothing_is_said_of_filters_before_there_is_an_event(
 
 
 async def test_a_sink_for_notices_is_silent_while_all_is_well(store: SqliteStore, read_store: SqliteReadStore) -> None:
-    await store.open_feed(FEED)
+    await store.feed(FEED).open()
     assert (await listen(read_store, Silences(read_store), {"pager": sink(resources=[NOTICES.resource])}))[1] == {
         "pager": ""
     }

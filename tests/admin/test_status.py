@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dockbell.admin.as_json import describe_status
+from dockbell.admin.as_json import WebModel, describe_status
 from dockbell.admin.reasons import describe_feed, find_reasons, format_age, list_reasons
 from dockbell.admin.status import FeedStatus, Gap, Status, load_status
 from dockbell.app.scheduler import next_time
@@ -112,7 +112,7 @@ def test_a_store_that_nobody_works_on_is_a_reason() -> None:
         ),
         (
             stands(quarantined=3),
-            '3 records in quarantine cannot be read; "dockbell status --verbose" says why',
+            '3 records in quarantine cannot be read or told apart; "dockbell status --verbose" says why',
         ),
     ],
 )
@@ -137,10 +137,7 @@ def test_what_passes_by_itself_is_no_reason_to_look(status: FeedStatus) -> None:
         (replace(READ, state=None), []),
         (stands(), []),
         (stands(shape=Shape(("/id",), None, None)), []),
-        (
-            stands(shape=Shape(("/id",), None, None), proven=False),
-            ["key /id is learned, not proven yet: no deletions"],
-        ),
+        (stands(shape=Shape(("/id",), None, None), proven=False), ["key /id is learned, not proven yet: no deletions"]),
         (
             stands(shape=Shape(("/sku", "/bin"), None, None), proven=False),
             ["key /sku + /bin is learned, not proven yet: nothing is published"],
@@ -154,10 +151,7 @@ def test_what_passes_by_itself_is_no_reason_to_look(status: FeedStatus) -> None:
             stands(drift=replace(DRIFT, decision=Decision.PUBLISH)),
             ["drift of /a, /b: publish, until a pass meets no more of it"],
         ),
-        (
-            replace(stands(), gap=Gap(NOON - 9 * MINUTE, NOON - MINUTE, "down")),
-            ["was blind for 8m until 1m ago: down"],
-        ),
+        (replace(stands(), gap=Gap(NOON - 9 * MINUTE, NOON - MINUTE, "down")), ["was blind for 8m until 1m ago: down"]),
         (replace(stands(), gap=Gap(None, NOON - MINUTE, "store_lost")), ["was blind until 1m ago: store_lost"]),
     ],
 )
@@ -168,8 +162,8 @@ def test_what_is_worth_knowing_of_a_feed_is_said(status: FeedStatus, remarks: li
 async def test_what_may_still_be_stored_though_it_is_dropped_is_remarked(tmp_path: Path) -> None:
     settings = FeedSettings("main", "shipments", ResourceSettings(every=MINUTE, drop=("/a", "/b")))
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
-    state = await store.open_feed(FEED)
-    await store.mark_dropped(state.id, ["/b"])
+    state = await store.feed(FEED).open()
+    await store.feed(state.feed).mark_dropped(["/b"])
     read_store = await SqliteReadStore.open(store.path)
     try:
         found = await load_status(read_store, [settings], [], at=NOON, holder="", next_time=next_time)
@@ -251,20 +245,19 @@ async def look(tmp_path: Path, every: timedelta | str = MINUTE) -> Status:
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
     read_store = await SqliteReadStore.open(tmp_path / "a.db")
     try:
-        state = await store.open_feed(FEED)
-        await store.open_feed(Feed("left", "items"))
+        state = await store.feed(FEED).open()
+        await store.feed(Feed("left", "items")).open()
         await store.sink("gone").enroll("now")
-        await store.close_run(state.id, run(RunKind.PASS, NOON - MINUTE))
-        await store.save_listing_profile(state.id, '{"clock":["local",0],"order":["key",0]}')
-        await store.publish(
-            state.id,
+        await store.feed(state.feed).close_run(run(RunKind.PASS, NOON - MINUTE))
+        await store.feed(state.feed).save_listing_profile('{"clock":["local",0],"order":["key",0]}')
+        await store.feed(state.feed).publish(
             [
                 gap(FEED, NOON, began_at=start, ended_at=NOON, reason=GapReason.REFUSED)
                 for start in (None, NOON - MINUTE)
             ],
             Composer(FEED, name="acme", singular="shipment", epoch="epoch"),
         )
-        await store.close_run(state.id, run(RunKind.POLL, NOON), Progress(NOON))
+        await store.feed(state.feed).close_run(run(RunKind.POLL, NOON), Progress(NOON))
         other = FeedSettings("main", "stock", settings(MINUTE))
         return await load_status(read_store, [each, other], ["erp"], at=NOON, holder="me", next_time=next_time)
     finally:
@@ -283,7 +276,7 @@ async def test_a_feed_is_expected_three_intervals_and_a_minute_after_its_last_co
 
 async def test_a_feed_that_was_never_read_is_not_expected(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
-    await store.open_feed(FEED)
+    await store.feed(FEED).open()
     read_store = await SqliteReadStore.open(tmp_path / "a.db")
     each = FeedSettings("main", "shipments", settings(MINUTE))
     (status,) = (await load_status(read_store, [each], [], at=NOON, holder="", next_time=next_time)).feeds
@@ -309,19 +302,18 @@ async def test_that_more_came_than_there_is_room_for_is_a_reason_for_an_hour(
     tmp_path: Path, minutes: int, reasons: list[str]
 ) -> None:
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
-    notices = (await store.open_feed(NOTICES)).id
+    await store.feed(NOTICES).open()
     compose = Composer(NOTICES, name="acme", singular="notice", epoch=store.epoch)
     for count in (3, 41):
         details = {"server": "web", "reason": f"{count} connections were sent away", "count": 1}
-        await store.publish(notices, [Statement(NOTICES, NoticeKind.CROWDED, NOON, details)], compose)
+        await store.feed(NOTICES).publish([Statement(NOTICES, NoticeKind.CROWDED, NOON, details)], compose)
     read_store = await SqliteReadStore.open(tmp_path / "dockbell.db")
     at = NOON + minutes * MINUTE
     status = await load_status(read_store, [], [], at=at, holder="process 1", next_time=next_time)
     assert [reason.partition(";")[0] for reason in list_reasons(status)] == reasons
     assert not any(reason.hinders for reason in find_reasons(status))
-    assert describe_status(status)["web"] == (
-        {"crowded_at": "2026-11-21T12:00:00.000Z", "reason": "41 connections were sent away"} if reasons else None
-    )
+    crowded = WebModel("2026-11-21T12:00:00.000Z", "41 connections were sent away")
+    assert describe_status(status).web == (crowded if reasons else None)
     await read_store.aclose()
     await store.aclose()
 

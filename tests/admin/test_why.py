@@ -1,28 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dockbell.admin.explaining import explain
-from dockbell.admin.why import (
-    EventTrace,
-    Presence,
-    RecordHistory,
-    SinkTrace,
-    Stage,
-    find_history,
-    gather,
-    read_key,
-    trace_events,
-)
-from dockbell.app.scheduler import next_time
+from dockbell.admin.why import EventTrace, Presence, RecordHistory, SinkTrace, Stage, explain, read_key, trace_events
 from dockbell.config import FeedSettings, ResourceSettings, SinkSettings
 from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.comparing.page_diff import PURGED, Finding
@@ -30,13 +17,9 @@ from dockbell.core.key import decode, encode
 from dockbell.core.model import Event, Feed, RunKind, Via
 from dockbell.core.publishing.settlement import Blocked, DeadLetter
 from dockbell.core.reading.shape import Shape
-from dockbell.detection.feed import TrackedFeed
-from dockbell.detection.poller import Poller
-from dockbell.detection.reconciler import Reconciler
 from dockbell.host.evaluator import SHARED, ProcessEvaluator
-from dockbell.ports import FeedState, Noted, Quarantined, RunRecord, Standing, StoredRecord
-from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
-from tests.fakes import NOON, Clock, Ear, FakeSource
+from dockbell.ports import FeedState, KeyStatus, Noted, Quarantined, RunRecord, StoredRecord
+from tests.fakes import NOON
 
 FEED = Feed("main", "shipments")
 MINUTE = timedelta(minutes=1)
@@ -74,10 +57,7 @@ def account(
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
-        (
-            replace(account(None), settings=None),
-            "main/shipments is not configured, or disabled: it is not read",
-        ),
+        (replace(account(None), settings=None), "main/shipments is not configured, or disabled: it is not read"),
         (account(None, None), 'main/shipments was never read; "dockbell run" reads it'),
         (account(replace(STATE, problem="the key is refused")), "main/shipments is stopped: the key is refused"),
         (
@@ -276,55 +256,52 @@ def test_every_key_string_stands_for_itself_and_every_raw_key_is_understood(comp
 
 
 @pytest.mark.parametrize(
-    ("standing", "stages"),
+    ("status", "stages"),
     [
-        (Standing("erp", 3), ["delivered", "delivered", "delivered"]),
-        (Standing("erp", 1), ["delivered", "owed", "owed"]),
-        (Standing("erp", 3, Blocked(FEED, "a", 2, 4, NOON, "HTTP 503")), ["delivered", "blocked", "waiting"]),
-        (Standing("erp", 3, None, (DeadLetter(FEED, "a", 2, 9, NOON, "x"),)), ["delivered", "dead", "delivered"]),
+        (KeyStatus("erp", 3), ["delivered", "delivered", "delivered"]),
+        (KeyStatus("erp", 1), ["delivered", "owed", "owed"]),
+        (KeyStatus("erp", 3, Blocked(FEED, "a", 2, 4, NOON, "HTTP 503")), ["delivered", "blocked", "waiting"]),
+        (KeyStatus("erp", 3, None, (DeadLetter(FEED, "a", 2, 9, NOON, "x"),)), ["delivered", "dead", "delivered"]),
     ],
 )
-async def test_an_event_is_somewhere_on_its_way_to_a_sink(standing: Standing, stages: list[str]) -> None:
-    transits = await trace_events([event(1), event(2), event(3)], standing, SinkSettings(type="stdout"), SHARED)
-    assert [transit.stage.value for transit in transits] == stages
+async def test_an_event_is_somewhere_on_its_way_to_a_sink(status: KeyStatus, stages: list[str]) -> None:
+    traces = await trace_events([event(1), event(2), event(3)], status, SinkSettings(type="stdout"), SHARED)
+    assert [trace.stage.value for trace in traces] == stages
 
 
 async def test_a_blocked_event_says_how_often_it_was_tried_and_when_it_is_next() -> None:
     blocked = Blocked(FEED, "a", 1, 4, NOON, "HTTP 503")
-    (transit,) = await trace_events([event(1)], Standing("erp", 3, blocked), SinkSettings(type="stdout"), SHARED)
-    assert transit == SinkTrace("erp", Stage.BLOCKED, 4, "HTTP 503", NOON)
+    (trace,) = await trace_events([event(1)], KeyStatus("erp", 3, blocked), SinkSettings(type="stdout"), SHARED)
+    assert trace == SinkTrace("erp", Stage.BLOCKED, 4, "HTTP 503", NOON)
 
 
 async def test_attempts_at_an_event_that_is_filtered_now_are_not_those_of_the_next() -> None:
     settings = SinkSettings(type="stdout", changes=("deleted",))
-    standing = Standing("erp", 3, Blocked(FEED, "a", 1, 4, NOON, "HTTP 503"))
-    filtered, blocked = await trace_events([event(1), event(2, "deleted")], standing, settings, SHARED)
+    status = KeyStatus("erp", 3, Blocked(FEED, "a", 1, 4, NOON, "HTTP 503"))
+    filtered, blocked = await trace_events([event(1), event(2, "deleted")], status, settings, SHARED)
     assert (filtered.stage, blocked.stage, blocked.attempts) == (Stage.FILTERED, Stage.BLOCKED, 0)
 
 
 @pytest.mark.parametrize("filters", [{"sources": ["other"]}, {"resources": ["stock"]}, {"changes": ["deleted"]}])
 async def test_what_a_sink_does_not_want_is_filtered(filters: dict[str, list[str]]) -> None:
     settings = SinkSettings.model_validate({"type": "stdout"} | filters)
-    (transit,) = await trace_events([event(1)], Standing("erp", 3), settings, SHARED)
-    assert transit.stage is Stage.FILTERED
+    (trace,) = await trace_events([event(1)], KeyStatus("erp", 3), settings, SHARED)
+    assert trace.stage is Stage.FILTERED
 
 
 async def test_an_event_that_went_out_because_its_filter_took_too_long_says_so() -> None:
     settings = SinkSettings(type="stdout", where="after.t.exists(a, after.t.exists(b, a + b == 1))")
     large = replace(event(1), body=b'{"data":{"after":{"t":[' + b"0," * 20_000 + b"0]}}}")
     with closing(ProcessEvaluator(timedelta(milliseconds=100))) as evaluator:
-        (transit,) = await trace_events([large], Standing("erp", 3), settings, evaluator)
-    assert (transit.stage, transit.error) == (
-        Stage.DELIVERED,
-        "where: takes too long to judge of so large a record",
-    )
+        (trace,) = await trace_events([large], KeyStatus("erp", 3), settings, evaluator)
+    assert (trace.stage, trace.error) == (Stage.DELIVERED, "where: takes too long to judge of so large a record")
 
 
 async def test_an_event_that_went_out_because_its_record_left_the_filter_says_so() -> None:
     settings = SinkSettings(type="stdout", where="after.status == 'shipped'", on_leave="send")
     left = replace(event(1), body=b'{"data":{"before":{"status":"shipped"},"after":{"status":"lost"}}}')
-    (transit,) = await trace_events([left], Standing("erp", 3), settings, SHARED)
-    assert (transit.stage, transit.error) == (
+    (trace,) = await trace_events([left], KeyStatus("erp", 3), settings, SHARED)
+    assert (trace.stage, trace.error) == (
         Stage.DELIVERED,
         "it left the filter: after.status == 'shipped' does not hold",
     )
@@ -333,121 +310,3 @@ async def test_an_event_that_went_out_because_its_record_left_the_filter_says_so
 def test_a_named_event_that_was_published_unjudged_is_told_from_others() -> None:
     bodies = (b'{"data":{"unjudged":true}}', b'{"data":{"after":{"unjudged":true}}}')
     assert [EventTrace(NOON, replace(event(1), body=body)).is_unjudged for body in bodies] == [True, False]
-
-
-def test_runs_of_a_kind_that_end_together_are_gathered() -> None:
-    cut = replace(POLL, problem="HTTP 500")
-    assert gather([PASS, POLL, POLL, cut, POLL]) == [[PASS], [POLL, POLL], [cut], [POLL]]
-    assert gather([]) == []
-
-
-# What is stored ------------------------------------------------------------------------------------------------------
-
-
-class Rig:
-    """One feed, read from a source that lists what it is told."""
-
-    def __init__(self, store: SqliteStore, read_store: SqliteReadStore, clock: Clock) -> None:
-        self.clock, self.read_store = clock, read_store
-        self.source = FakeSource(clock, page_size=20)
-        reader = TrackedFeed(
-            FEED,
-            ResourceSettings(every=timedelta(seconds=15), reconcile=timedelta(days=1), ignore=("/seen",)),
-            name="acme",
-            base_url="https://api.example.com",
-            source=self.source,
-            store=store,
-            telemetry=Ear().telemetry,
-            now=clock,
-            steady=clock.steady,
-            next_time=next_time,
-        )
-        self.poller, self.reconciler = Poller(reader), Reconciler(reader)
-
-    async def why(self, key: str, sinks: Sequence[str] = ()) -> RecordHistory:
-        """Return the account of a record."""
-        settings = {name: SinkSettings(type="stdout") for name in sinks}
-        return await find_history(self.read_store, FEED, key, feeds=[SETTINGS], sinks=settings, at=self.clock())
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    clock = Clock()
-    store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock)
-    read_store = await SqliteReadStore.open(tmp_path / "dockbell.db")
-    rig = Rig(store, read_store, clock)
-    for key in ("a", "b/ü"):
-        rig.source.put(key, status="open")
-    clock.pass_(10)
-    await rig.reconciler.run_once()
-    await store.sink("floor").enroll("beginning")
-    yield rig
-    await read_store.aclose()
-    await store.aclose()
-
-
-async def test_a_change_is_told_with_its_run_its_finding_its_event_and_its_delivery(rig: Rig) -> None:
-    rig.clock.pass_(60)
-    rig.source.put("a", status="packed")
-    rig.clock.pass_(1)
-    await rig.poller.run_once()
-    found = await rig.why("a", ["floor", "new"])
-    assert (found.is_known, found.presence, explain(found)) == (True, Presence.PRESENT, "")
-    assert found.record is not None
-    assert found.record.revision == 1
-    assert [run.kind for run in found.runs] == [RunKind.PASS, RunKind.POLL]
-    (note,) = found.notes
-    assert (note.finding, note.via, note.fingerprint) == (Finding.UPDATED, Via.POLL, found.record.fingerprint)
-    (told,) = found.events
-    assert (told.event.sequence, told.event.type, told.recorded_at) == (
-        note.sequence,
-        "dockbell.shipment.updated",
-        rig.clock(),
-    )
-    assert told.transits == (SinkTrace("floor", Stage.OWED), SinkTrace("new", Stage.UNBEGUN))
-
-
-async def test_a_key_as_the_api_writes_it_finds_its_record(rig: Rig) -> None:
-    found = await rig.why("b/ü")
-    assert (found.key, found.presence) == ("b%2Fü", Presence.PRESENT)
-    assert explain(found) == "it is unchanged since the baseline of 2026-11-21 12:00:10Z, which is silent"
-
-
-async def test_a_key_that_nobody_knows_was_shown_by_no_run(rig: Rig) -> None:
-    found = await rig.why("x y")
-    assert (found.key, found.is_known, found.presence) == ("x%20y", False, Presence.UNKNOWN)
-    assert explain(found).startswith(
-        "no complete run has ever shown it; the last pass was made at 2026-11-21 12:00:10Z"
-    )
-
-
-async def test_polls_that_began_after_a_change_covered_it_and_those_before_did_not(rig: Rig) -> None:
-    for _ in range(3):
-        rig.clock.pass_(30)
-        await rig.poller.run_once()
-    rig.source.put("a", status="packed")
-    rig.clock.pass_(30)
-    await rig.poller.run_once()
-    assert [run.asked_at for run in (await rig.why("a")).runs if run.kind is RunKind.POLL] == [
-        NOON + timedelta(seconds=100),
-        NOON + timedelta(seconds=130),
-    ]
-
-
-async def test_a_feed_that_was_never_read_knows_no_record(rig: Rig) -> None:
-    found = await find_history(rig.read_store, Feed("main", "stock"), "a", feeds=[SETTINGS], sinks={}, at=NOON)
-    assert (found.settings, found.state, found.is_known) == (None, None, False)
-    assert explain(found) == "main/stock is not configured, or disabled: it is not read"
-
-
-async def test_a_record_that_was_only_ever_bad_is_known(rig: Rig) -> None:
-    rig.clock.pass_(60)
-    deep: list[object] = []
-    for _ in range(250):
-        deep = [deep]
-    rig.source.put("bad", nested=deep)
-    rig.clock.pass_(1)
-    await rig.poller.run_once()
-    found = await rig.why("bad")
-    assert (found.is_known, found.record, len(found.quarantined)) == (True, None, 1)
-    assert explain(found).startswith("it is in quarantine since 2026-11-21 12:01:11Z: key bad: not usable JSON: nested")

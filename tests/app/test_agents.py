@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dockbell.app import load_config
-from dockbell.app.agents import assemble
+from dockbell.app.agents import Difference, assemble, compare
 from dockbell.core.document import encode
 from dockbell.core.model import ChangeKind
 from tests.core.publishing.test_event import make, write
@@ -53,3 +55,26 @@ async def test_receivers_are_told_where_to_read_only_if_they_can(tmp_path: Path,
 async def test_sinks_know_which_feeds_have_arrays_without_an_order(tmp_path: Path) -> None:
     assert "patch" in (await shape(tmp_path, SMALL_PATCH))["data"]
     assert "patch" not in (await shape(tmp_path, SMALL_PATCH, unordered='["/tags"]'))["data"]
+
+
+RECIPES = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 2))
+
+
+@given(RECIPES, RECIPES)
+def test_ending_and_beginning_lead_from_what_there_is_to_what_is_wanted(
+    there: dict[str, int], wanted: dict[str, int]
+) -> None:
+    found = compare(there, wanted)
+    left = {name: recipe for name, recipe in there.items() if name not in found.ending}
+    assert left | {name: wanted[name] for name in found.beginning} == wanted
+    assert set(left) == set(found.kept)
+
+
+@given(RECIPES)
+def test_what_is_as_it_is_wanted_is_left_alone(recipes: dict[str, int]) -> None:
+    assert compare(recipes, dict(recipes)) == Difference(kept=tuple(recipes))
+
+
+def test_it_is_told_in_words() -> None:
+    found = compare({"erp": 1, "shop": 1, "floor": 1}, {"erp": 2, "floor": 1, "screen": 1})
+    assert found.describe("sink") == ["sink screen added", "sink erp changed", "sink shop removed"]

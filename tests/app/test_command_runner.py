@@ -45,21 +45,21 @@ class Rings:
         raise AssertionError(delay)
 
 
-def attend(rig: Rig) -> CommandRunner:
+def make_runner(rig: Rig) -> CommandRunner:
     return CommandRunner(rig.store, {rig.feed: rig.reconciler}, {rig.feed: rig.tracked}, rig.ear.telemetry)
 
 
 async def kind(rig: Rig, command_store: SqliteCommandStore, kind: CommandKind) -> str | None:
-    """Wish something, let the attendant look, and return what came of it."""
+    """Leave a command, let the runner look, and return the outcome."""
     number = await command_store.make_command(rig.feed, kind, rig.clock())
-    command_runner = attend(rig)
+    command_runner = make_runner(rig)
     for command in await rig.store.commands.take():
-        await command_runner.see_to(command)
+        await command_runner.execute(command)
     outcome = (await command_store.load_command(number)).outcome
     return None if outcome is None else str(outcome)
 
 
-async def test_a_pass_is_made_when_it_is_wished(rig: Rig, command_store: SqliteCommandStore) -> None:
+async def test_a_pass_is_made_when_it_is_asked_for(rig: Rig, command_store: SqliteCommandStore) -> None:
     rig.clock.pass_(1)  # the records were there before
     outcome = await kind(rig, command_store, CommandKind.RECONCILE)
     assert outcome == "complete: 2 pages, 5 records, 0 created, 0 updated, 0 deleted, 0 restored"
@@ -67,7 +67,7 @@ async def test_a_pass_is_made_when_it_is_wished(rig: Rig, command_store: SqliteC
 
 
 async def run_with_alarm(rig: Rig, command_store: SqliteCommandStore, *commands: CommandKind) -> CountedAlarm:
-    """Let the agent sleep until its alarm rings, while something is wished; return the alarm."""
+    """Let the agent sleep until its alarm rings, while a command waits; return the alarm."""
     alarm = CountedAlarm(0)
     async with anyio.create_task_group() as group:
         group.start_soon(rig.reconciler.run, alarm)
@@ -78,7 +78,7 @@ async def run_with_alarm(rig: Rig, command_store: SqliteCommandStore, *commands:
     return alarm
 
 
-async def test_the_pass_that_confirms_a_wished_one_does_not_wait_for_the_old_alarm(
+async def test_the_pass_that_confirms_a_requested_one_does_not_wait_for_the_old_alarm(
     rig: Rig, command_store: SqliteCommandStore
 ) -> None:
     await rig.read_whole()
@@ -87,7 +87,7 @@ async def test_the_pass_that_confirms_a_wished_one_does_not_wait_for_the_old_ala
     assert alarm.delays == [86_400, 120]
 
 
-async def test_the_pass_that_repeats_a_wished_one_that_failed_does_not_wait_either(
+async def test_the_pass_that_repeats_a_requested_one_that_failed_does_not_wait_either(
     rig: Rig, command_store: SqliteCommandStore
 ) -> None:
     def fail(_: int) -> None:
@@ -120,7 +120,7 @@ async def test_what_is_absent_when_a_drift_is_decided_is_confirmed_soon(
     assert alarm.delays[-1] == 120
 
 
-async def test_a_pass_that_came_due_during_a_wished_one_is_not_made_after_it(rig: Rig) -> None:
+async def test_a_pass_that_came_due_during_a_requested_one_is_not_made_after_it(rig: Rig) -> None:
     await rig.read_whole()
     rig.clock.pass_(86_400)
     alarm = CountedAlarm(1)
@@ -135,11 +135,11 @@ async def test_a_pass_that_came_due_during_a_wished_one_is_not_made_after_it(rig
     assert len(await rig.statements("reconciled")) == 2
 
 
-async def test_a_record_is_purged_when_that_is_wished(rig: Rig, command_store: SqliteCommandStore) -> None:
+async def test_a_record_is_purged_when_that_is_asked_for(rig: Rig, command_store: SqliteCommandStore) -> None:
     await rig.read_whole()
     number = await command_store.make_command(rig.feed, CommandKind.PURGE, rig.clock(), "b")
     (command,) = await rig.store.commands.take()
-    await attend(rig).see_to(command)
+    await make_runner(rig).execute(command)
     assert str((await command_store.load_command(number)).outcome) == "complete: 0 emptied, 1 published"
     assert [fact.command for fact in rig.ear.facts if isinstance(fact, CommandFinished)] == ["purge b"]
     assert await rig.events() == ["b deleted 1"]
@@ -156,7 +156,7 @@ async def test_a_record_of_a_feed_that_has_left_the_configuration_is_purged(
     await rig.read_whole()
     number = await command_store.make_command(rig.feed, CommandKind.PURGE, rig.clock(), "b")
     (command,) = await rig.store.commands.take()
-    await CommandRunner(rig.store, {}, {}, rig.ear.telemetry).see_to(command)
+    await CommandRunner(rig.store, {}, {}, rig.ear.telemetry).execute(command)
     assert str((await command_store.load_command(number)).outcome) == "complete: 0 emptied, 1 published"
 
 
@@ -219,19 +219,21 @@ async def test_drift_is_absorbed_or_published_at_once(
     assert (await rig.tracked.state()).drift is None
 
 
-async def test_a_wish_for_a_feed_that_is_not_configured_is_refused(rig: Rig, command_store: SqliteCommandStore) -> None:
+async def test_a_command_for_a_feed_that_is_not_configured_is_refused(
+    rig: Rig, command_store: SqliteCommandStore
+) -> None:
     number = await command_store.make_command(rig.feed, CommandKind.RECONCILE, rig.clock())
-    await CommandRunner(rig.store, {}, {}, rig.ear.telemetry).see_to(
+    await CommandRunner(rig.store, {}, {}, rig.ear.telemetry).execute(
         Command(number, CommandKind.RECONCILE, Feed("main", "x"))
     )
     assert str((await command_store.load_command(number)).outcome) == "failed: the feed is not configured"
 
 
-async def test_wishes_are_seen_to_as_they_come_and_once(rig: Rig, command_store: SqliteCommandStore) -> None:
+async def test_commands_are_executed_as_they_come_and_once(rig: Rig, command_store: SqliteCommandStore) -> None:
     alarm = Rings()
     first = await command_store.make_command(rig.feed, CommandKind.RECONCILE, rig.clock())
     async with anyio.create_task_group() as group:
-        group.start_soon(attend(rig).run, alarm)
+        group.start_soon(make_runner(rig).run, alarm)
         for _ in range(3):
             alarm.ring()
         while (await command_store.load_command(first)).outcome is None:  # noqa: ASYNC110  # the store says it, and nobody rings
@@ -256,7 +258,7 @@ async def test_a_store_that_cannot_be_read_for_once_ends_nothing(
     monkeypatch.setattr(rig.store.commands, "take", fail_once)
     number = await command_store.make_command(rig.feed, CommandKind.RECONCILE, rig.clock())
     async with anyio.create_task_group() as group:
-        group.start_soon(attend(rig).run, alarm)
+        group.start_soon(make_runner(rig).run, alarm)
         for _ in range(2):
             alarm.ring()
         while (await command_store.load_command(number)).outcome is None:  # noqa: ASYNC110  # the store says it, and nobody rings
@@ -265,7 +267,7 @@ async def test_a_store_that_cannot_be_read_for_once_ends_nothing(
     assert not any(isinstance(fact, AgentFails) for fact in rig.ear.facts)
 
 
-async def test_wishes_that_cannot_be_read_stop_nobody_and_that_is_told_once(
+async def test_commands_that_cannot_be_read_are_reported_once_and_read_later(
     rig: Rig, command_store: SqliteCommandStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take, alarm, looks = rig.store.commands.take, Rings(), 0
@@ -280,7 +282,7 @@ async def test_wishes_that_cannot_be_read_stop_nobody_and_that_is_told_once(
     monkeypatch.setattr(rig.store.commands, "take", fail_thrice)
     number = await command_store.make_command(rig.feed, CommandKind.RECONCILE, rig.clock())
     async with anyio.create_task_group() as group:
-        group.start_soon(attend(rig).run, alarm)
+        group.start_soon(make_runner(rig).run, alarm)
         for _ in range(4):
             alarm.ring()
         with anyio.fail_after(10):
@@ -290,7 +292,7 @@ async def test_wishes_that_cannot_be_read_stop_nobody_and_that_is_told_once(
     assert len([fact for fact in rig.ear.facts if isinstance(fact, AgentFails)]) == 1
 
 
-async def test_a_wish_that_fails_unforeseen_waits_and_stops_no_other(
+async def test_a_command_that_fails_unforeseen_waits_and_stops_no_other(
     rig: Rig, command_store: SqliteCommandStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*_: object, **__: object) -> None:
@@ -301,11 +303,11 @@ async def test_a_wish_that_fails_unforeseen_waits_and_stops_no_other(
         assert await kind(rig, command_store, CommandKind.RECONCILE) is None
     assert any(isinstance(fact, AgentFails) for fact in rig.ear.facts)
     (waiting,) = await rig.store.commands.take() or [Command(1, CommandKind.RECONCILE, rig.feed)]
-    await attend(rig).see_to(waiting)
+    await make_runner(rig).execute(waiting)
     assert (await command_store.load_command(waiting.id)).outcome is not None
 
 
-async def test_what_is_under_way_for_a_feed_is_left_for_whoever_reads_it_next(
+async def test_what_is_under_way_for_a_feed_is_left_for_the_next_agents(
     rig: Rig, command_store: SqliteCommandStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = anyio.Event()
@@ -316,7 +318,7 @@ async def test_what_is_under_way_for_a_feed_is_left_for_whoever_reads_it_next(
         raise AssertionError
 
     number = await command_store.make_command(rig.feed, CommandKind.RECONCILE, rig.clock())
-    command_runner, alarm = attend(rig), Rings()
+    command_runner, alarm = make_runner(rig), Rings()
     with monkeypatch.context() as patch:
         patch.setattr("dockbell.app.command_runner.reconcile", reconcile)
         async with anyio.create_task_group() as group:
@@ -330,11 +332,11 @@ async def test_what_is_under_way_for_a_feed_is_left_for_whoever_reads_it_next(
             assert not command_runner._busy
             group.cancel_scope.cancel()
     assert (await command_store.load_command(number)).outcome is None
-    await attend(rig).see_to(await command_store.load_command(number))
+    await make_runner(rig).execute(await command_store.load_command(number))
     assert str((await command_store.load_command(number)).outcome).startswith("complete")
 
 
-async def test_a_wish_that_meets_a_bug_ends_with_words(
+async def test_a_command_that_meets_a_bug_ends_with_its_error(
     rig: Rig, command_store: SqliteCommandStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def reconcile(_: object) -> str:

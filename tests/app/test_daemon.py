@@ -19,6 +19,7 @@ from dockbell.app.systemd import Supervisor
 from dockbell.core.model import Feed
 from dockbell.errors import StoreFull
 from dockbell.ports import Bell
+from dockbell.stores.sqlite.feed_store import SqliteFeedStore
 from dockbell.telemetry import Reloaded, ReloadRefused
 from tests.fakes import Ear
 
@@ -63,7 +64,7 @@ async def test_a_full_disk_while_it_reloads_delays_what_is_new_and_ends_nothing(
     path, ear = write(tmp_path), Ear()
     async with working(path, ear) as daemon:
         agents = daemon._agents
-        save, failures = agents.store.save_read_settings, [StoreFull("store: disk full")]
+        save, failures = SqliteFeedStore.save_read_settings, [StoreFull("store: disk full")]
 
         async def save_later(*args: Any, **kwargs: Any) -> None:
             if failures:
@@ -71,7 +72,7 @@ async def test_a_full_disk_while_it_reloads_delays_what_is_new_and_ends_nothing(
                 raise failures.pop()
             await save(*args, **kwargs)
 
-        monkeypatch.setattr(agents.store, "save_read_settings", save_later)
+        monkeypatch.setattr(SqliteFeedStore, "save_read_settings", save_later)
         write(tmp_path, resources='items = { every = "1h" }', sinks='[sinks.other]\ntype = "stdout"')
         with anyio.fail_after(10):
             outcome = await daemon.reload()
@@ -141,8 +142,8 @@ async def test_it_tells_how_many_reasons_there_are_to_look_and_the_first(
     path.write_text(web + path.read_text())
     async with working(path, Ear()) as daemon:
         store = daemon._agents.store
-        state = await store.open_feed(SHIPMENTS)
-        await store.save_problem(state.id, "HTTP 401; mend the key")
+        state = await store.feed(SHIPMENTS).open()
+        await store.feed(state.feed).save_problem("HTTP 401; mend the key")
         assert await daemon._look() == ("1 feeds, 1 sinks; 1 reason to look: main/shipments: HTTP 401; mend the key")
         await store.sink("out").pause("maintenance")
         told = await daemon._look()

@@ -37,7 +37,7 @@ class Bells:
 async def test_events_are_kept_for_their_time_and_while_a_sink_owes_them(tmp_path: Path) -> None:
     clock = Clock()
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock)
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     await store.sink("slow").enroll("beginning")
     await commit(store, state, *({"id": str(each)} for each in range(2500)))
     ear = Ear()
@@ -57,13 +57,13 @@ async def test_events_are_kept_for_their_time_and_while_a_sink_owes_them(tmp_pat
 async def test_a_store_of_which_no_more_is_asked_does_not_grow_over_the_months(tmp_path: Path) -> None:
     clock = Clock()
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock)
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     janitor = Janitor(store, settings=StoreSettings(), sinks=[], telemetry=Ear().telemetry, now=clock)
     sizes = []
     for day in range(60):
         await commit(store, state, *({"id": str(each), "x": f"{day}" * 500} for each in range(60)))
         for _ in range(10):
-            await store.close_run(state.id, a_run(RunKind.POLL, hours=24 * day))
+            await store.feed(state.feed).close_run(a_run(RunKind.POLL, hours=24 * day))
         clock.pass_(86_400)
         await janitor.run_once()
         used = await store.retention.measure()
@@ -75,7 +75,7 @@ async def test_a_store_of_which_no_more_is_asked_does_not_grow_over_the_months(t
 async def test_a_store_that_cannot_be_written_any_more_has_it_make_room_at_once(tmp_path: Path) -> None:
     clock, ear = Clock(), Ear()
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock)
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     await commit(store, state, {"id": "a"})
     janitor = Janitor(store, settings=StoreSettings(), sinks=(), telemetry=ear.telemetry, now=clock)
     clock.pass_(8 * 86_400)
@@ -115,22 +115,22 @@ async def test_what_the_store_tells_of_itself_is_not_told_by_the_janitor_again(
 async def test_the_history_is_kept_as_long_as_the_events(tmp_path: Path) -> None:
     clock = Clock()
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock)
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     await commit(store, state, *({"id": str(each)} for each in range(1500)))
     for _ in range(1500):
-        await store.close_run(state.id, a_run(RunKind.POLL))
+        await store.feed(state.feed).close_run(a_run(RunKind.POLL))
     await close_pass(store, state, suspected=range(1, 1201))
     await delete_records(store, state, *range(1, 1201))
     janitor = Janitor(store, settings=StoreSettings(), sinks=[], telemetry=Ear().telemetry, now=clock)
     clock.pass_(7 * 86_400)
     assert await janitor.run_once() == 0
-    assert len(await store.read_bodies(range(1, 1501))) == 1500
+    assert len(await store.feed(FEED).read_bodies(range(1, 1501))) == 1500
     clock.pass_(1)
     assert await janitor.run_once() == 2700
-    assert len(await store.read_bodies(range(1, 1501))) == 300
-    assert (await store.open_feed(FEED)).poll == a_run(RunKind.POLL)
+    assert len(await store.feed(FEED).read_bodies(range(1, 1501))) == 300
+    assert (await store.feed(FEED).open()).poll == a_run(RunKind.POLL)
     assert await store.retention.prune_history(clock(), 1) == 0
-    await store.close_run(state.id, a_run(RunKind.POLL))
+    await store.feed(state.feed).close_run(a_run(RunKind.POLL))
     assert await store.retention.prune_history(clock(), 10) == 1
     await store.aclose()
 
@@ -154,7 +154,7 @@ def clock() -> Clock:
 async def store(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteStore]:
     """Return a store with an event on each of three days, all owed by one sink and none by another."""
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock)
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     for sink in ("slow", "fast", "slower"):
         await store.sink(sink).enroll("beginning")
     for day in range(3):

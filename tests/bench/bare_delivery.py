@@ -47,7 +47,7 @@ def _load(path: Path) -> list[_Row]:
                 "SELECT source, resource, events.key, change, events.id, events.body, bodies.body FROM events"
                 " JOIN feeds ON feeds.id = events.feed"
                 " JOIN records ON records.feed = events.feed AND records.key = events.key"
-                " JOIN bodies ON record = records.id"
+                " JOIN bodies ON bodies.feed = records.feed AND bodies.row = records.row"
             )
         ]
 

@@ -48,7 +48,7 @@ async def _deliver(config: Config) -> Cost:
                 all_settled.set()
 
     async with assemble(config, Telemetry(count)) as agents, anyio.create_task_group() as group:
-        owed = sum((await agents.store.last_sequences()).values())
+        owed = sum(agents.store.outbox.ends.values())
         relay = agents.relays["bench"]
         meter = Meter()
         group.start_soon(relay.run)
@@ -79,7 +79,7 @@ async def _deliver_to_all(hooks: Sequence[str], path: Path) -> Cost:
     }
     config = make_config("http://127.0.0.1:1", path, sinks=sinks)
     async with assemble(config, Telemetry(count)) as agents, anyio.create_task_group() as group:
-        owed = sum((await agents.store.last_sequences()).values())
+        owed = sum(agents.store.outbox.ends.values())
         left[:] = [owed] * _ENDPOINTS
         meter = Meter()
         for relay in agents.relays.values():

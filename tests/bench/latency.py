@@ -68,7 +68,7 @@ async def _wait_for(sink: Mapping[str, Any], path: Path, seconds: int) -> list[f
     detector = ChangeDetector(_FEED, key=("/id",), updated_at=None, created_at=None, canon=Canon())
     async with assemble(config, Telemetry(hear)) as agents, anyio.create_task_group() as group:
         composer = Composer(_FEED, name="bench", singular="shipment", epoch=agents.store.epoch)
-        state = await agents.store.open_feed(_FEED)
+        state = await agents.store.feed(_FEED).open()
         relay = agents.relays["bench"]
         group.start_soon(relay.run)
         began = time.perf_counter()
@@ -78,7 +78,7 @@ async def _wait_for(sink: Mapping[str, Any], path: Path, seconds: int) -> list[f
             record = json.dumps({"id": f"shp_{number % 1000}", "n": number, "note": "x" * 600}).encode()
             page = Page((record,), None, "shipments", now, ClockSource.DATE, now, now)
             detect = partial(detector.detect, page, ReadContext(Via.POLL, now))
-            await agents.store.commit_page(state.id, detect, composer, via=Via.POLL)
+            await agents.store.feed(state.feed).commit_page(detect, composer, via=Via.POLL)
             committed[number] = time.perf_counter()
         with anyio.fail_after(30):
             while len(settled) < len(committed):  # noqa: ASYNC110  # the relay tells nobody when it has nothing to do

@@ -101,11 +101,11 @@ async def _deliver_watched(config: Config, events: int, pages: int) -> Cost:
             group.start_soon(agents.relays["bench"].run)
             meter = Meter()
             composer = Composer(_FEED, name="bench", singular="shipment", epoch=agents.store.epoch)
-            state = await agents.store.open_feed(_FEED)
+            state = await agents.store.feed(_FEED).open()
             detector = ChangeDetector(_FEED, key=("/id",), updated_at=None, created_at=None, canon=Canon())
             for first in range(0, events, _PAGE):
                 detect = partial(detector.detect, _make_page(first), ReadContext(Via.POLL, now()))
-                await agents.store.commit_page(state.id, detect, composer, via=Via.POLL)
+                await agents.store.feed(state.feed).commit_page(detect, composer, via=Via.POLL)
                 while first - delivered > _AHEAD:
                     await progress.wait()
             while delivered < events:

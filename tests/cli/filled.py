@@ -79,8 +79,8 @@ def fill(folder: Path) -> Filled:
 
 async def _fill(path: Path) -> None:
     store = await SqliteStore.open(path, now=lambda: NOON)
-    state = await store.open_feed(FEED)
-    await store.open_feed(OTHER)
+    state = await store.feed(FEED).open()
+    await store.feed(OTHER).open()
     for number, key in enumerate(("a", "b", "c", "a", "b", "x/1")):
         await commit(store, state, {"id": key, "number": number, "weight": 1})
     await store.aclose()

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from dockbell.cli import main
-from dockbell.cli.completing import complete_feeds, complete_sinks, complete_sources
+from dockbell.cli.completion import complete_feeds, complete_sinks, complete_sources
 
 HOOK: Final = """
 [sinks.erp]
@@ -92,7 +92,7 @@ def test_names_are_offered_at_once(configure: Callable[..., Path]) -> None:
         took.append(time.perf_counter() - began)
     assert result.stdout.splitlines() == ["plain,erp", "plain,floor"]
     print(f"completion: {min(took):.3f} s")
-    loaded = "import sys, dockbell.cli.pause, tomllib; print(*sys.modules)"
+    loaded = "import sys, dockbell.cli.sinks, tomllib; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout.split()
     assert not {"pydantic", "anyio", "httpx", "rich", "sqlite3", "dockbell.config"} & set(modules)
 

@@ -27,7 +27,7 @@ def fail(error: str, as_json: bool) -> None:
     raise ERRORS[error]
 
 
-@click.group(cls=LazyGroup, homes={"fail": f"{__name__}:fail"})
+@click.group(cls=LazyGroup, sections={"All": {"fail": (__name__, "End so.")}})
 def group() -> None:
     """Hold one command."""
 
@@ -62,10 +62,3 @@ def test_with_json_wrong_usage_is_one_too() -> None:
     result = CliRunner().invoke(group, ["fail", "--json"])
     assert (result.exit_code, result.stderr) == (2, "")
     assert json.loads(result.stdout) == {"error": "Missing argument 'ERROR'.", "exit_code": 2}
-
-
-def test_a_command_in_no_section_is_listed_by_its_own_words() -> None:
-    lazy = LazyGroup(
-        homes={"fail": f"{__name__}:fail", "other": f"{__name__}:fail"}, sections={"Begin": {"fail": "Fail."}}
-    )
-    assert lazy.summaries(click.Context(lazy)) == {"Begin": {"fail": "Fail."}, "Others": {"other": "End so."}}

@@ -39,7 +39,7 @@ def test_help_lists_every_command_on_a_line_in_sections_for_a_newcomer() -> None
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_says_of_a_command_what_the_command_says_itself(command: str) -> None:
     context = click.Context(main)
-    (said,) = [commands[command] for commands in main.summaries(context).values() if command in commands]
+    (said,) = [commands[command][1] for commands in main.sections.values() if command in commands]
     itself = main.get_command(context, command)
     assert itself is not None
     assert said == itself.get_short_help_str(200)

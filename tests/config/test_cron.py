@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.app.scheduler import next_time
-from dockbell.config.cron import check_cron
+from dockbell.config.values import check_cron
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dockbell.config import Answer, Expression, Facts, unite
-from dockbell.config.expression import VARIABLES, _say_where, check_expression
+from dockbell.config import Answer, Expression, Facts
+from dockbell.config.expression import VARIABLES, _say_where, check_expression, unite
 
 EACH: Final = {"change": "updated", "changed": ["/status"], "key": "shp_1"}
 

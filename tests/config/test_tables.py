@@ -10,8 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.config import Config, NamedEventSettings, ResourceSettings, Secret, SourceSettings, StoreSettings
-from dockbell.config.feeds import BUILT_IN, RESERVED, ChangeName, PassedSettings, ResourceName, Resources, merge
-from dockbell.config.tables import OfferedName
+from dockbell.config.tables import (
+    BUILT_IN,
+    RESERVED,
+    ChangeName,
+    OfferedName,
+    PassedSettings,
+    ResourceName,
+    Resources,
+    merge,
+)
 from dockbell.core.model import NOTICES, RESOURCES, ChangeKind, StatementKind
 
 Read = Callable[[str], Config]

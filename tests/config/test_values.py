@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.config import format_duration, parse_duration
-from dockbell.config.values import conceal_url, find_taken, redact_url, show
+from dockbell.config.values import conceal_url, find_taken, redact_url, show, split_url
 
 DURATIONS = st.timedeltas(min_value=timedelta(), max_value=timedelta(days=36_500))
 
@@ -139,3 +139,18 @@ def test_a_place_is_taken_by_what_holds_it_or_moves_it_in_its_array(
     drop: list[str], place: str, taken: str | None
 ) -> None:
     assert find_taken(drop, place) == taken
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "x", "https://", "ftp://a", "https://a:0/", "https://a:99999", "https://a b/", "https://[", "https://a..b/"],
+)
+def test_what_is_no_url_is_told_without_its_secrets(url: str) -> None:
+    with pytest.raises(ValueError, match='must be a URL such as "https://x", got "'):
+        split_url(url, '"https://x"', schemes=("https",))
+
+
+def test_a_url_that_is_shown_shows_no_secret() -> None:
+    with pytest.raises(ValueError, match="must be") as error:
+        split_url("ftp://me:hush@a/?token=hush", '"https://x"', schemes=("https",))
+    assert "hush" not in str(error.value)

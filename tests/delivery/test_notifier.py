@@ -92,7 +92,7 @@ async def told(store: SqliteStore) -> Sequence[str]:
         ),
         (
             [Crowded(0, 500, "", "Too many open files")],
-            ["crowded: server web: nobody could be let in: Too many open files"],
+            ["crowded: server web: no connection could be accepted: Too many open files"],
         ),
         (
             [Stated(held(FEED, NOON, reason=HoldReason.DELETIONS, count=14, since=NOON))],
@@ -136,14 +136,14 @@ async def test_what_happens_while_a_notice_is_written_is_told_in_the_next(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notifier, ear, clock = await open_herald(store)
-    publish = store.publish
+    publish = store.feed(NOTICES).publish
 
-    async def publish_slowly(feed_id: int, statements: Sequence[Statement], compose: Compose) -> None:
-        await publish(feed_id, statements, compose)
+    async def publish_slowly(statements: Sequence[Statement], compose: Compose) -> None:
+        await publish(statements, compose)
         if statements[0].details["reason"].endswith("key1: HTTP 422"):
             ear.telemetry.emit(died(2))
 
-    monkeypatch.setattr(store, "publish", publish_slowly)
+    monkeypatch.setattr(store.feed(NOTICES), "publish", publish_slowly)
     ear.telemetry.emit(died(1))
     await notifier.run_once()
     clock.pass_(60)
@@ -155,16 +155,16 @@ async def test_notices_are_published_as_they_come_and_again_after_the_store_fail
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notifier, ear, _ = await open_herald(store)
-    publish = store.publish
+    publish = store.feed(NOTICES).publish
     failed: list[NoticeKind] = []
 
-    async def fail_once(feed_id: int, statements: Sequence[Statement], compose: Compose) -> None:
+    async def fail_once(statements: Sequence[Statement], compose: Compose) -> None:
         if not failed:
             failed.append(NoticeKind(statements[0].kind))
             raise OSError("database or disk is full")
-        await publish(feed_id, statements, compose)
+        await publish(statements, compose)
 
-    monkeypatch.setattr(store, "publish", fail_once)
+    monkeypatch.setattr(store.feed(NOTICES), "publish", fail_once)
     async with anyio.create_task_group() as group:
         group.start_soon(notifier.run)
         rings = store.outbox.rings

@@ -19,7 +19,7 @@ from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import DELIVERED, ClockSource, Delivery, Feed, Outcome, OutcomeKind, Page, Via
-from dockbell.core.publishing.named import NamedEvent
+from dockbell.core.publishing.event import NamedEvent
 from dockbell.core.publishing.settlement import Settlement
 from dockbell.delivery.relay import Relay
 from dockbell.ports import Store
@@ -151,7 +151,7 @@ async def test_named_events_are_delivered_behind_their_change_to_those_who_take_
     page = Page((b'{"id":"a","n":3}',), None, "shipments", NOON, ClockSource.DATE, NOON, NOON)
     composer = make_composer(named=[NamedEvent("low", Expression("after.n < 10"))])
     detect = partial(detector.detect, page, ReadContext(Via.POLL, NOON))
-    await store.commit_page((await store.open_feed(FEED)).id, detect, composer, via=Via.POLL)
+    await store.feed(FEED).commit_page(detect, composer, via=Via.POLL)
     await change_keys(store, "b")
     sink = FakeSink()
     assert await drain(store, sink, changes=["created"])
@@ -373,7 +373,7 @@ async def test_a_feed_that_begins_while_it_runs_is_delivered_by_the_connection_t
     await change_keys(store, "a")
     async with relaying(store, sink):
         await until(lambda: len(sink.got) == 1)
-        await store.open_feed(OTHER)
+        await store.feed(OTHER).open()
         await store.sink("screen").enroll("now")
         await change(store, {"id": "b", "n": 1}, feed=OTHER)
         await until(lambda: len(sink.got) == 2)

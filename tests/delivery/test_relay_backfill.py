@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from dockbell.core.model import DELIVERED, NOTICES, Delivery, NoticeKind, Outcome, OutcomeKind, Statement
+from dockbell.core.model import DELIVERED, NOTICES, Delivery, Feed, NoticeKind, Outcome, OutcomeKind, Statement
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.settlement import Settlement
 from dockbell.ports import CommandStore
@@ -42,7 +44,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
         await change(store, *({"id": key, "n": 0} for key in "abc"))
         await change(store, {"id": "a", "n": 1})
         for feed in (FEED, STOCK):
-            await close_pass(store, await store.open_feed(feed))
+            await close_pass(store, await store.feed(feed).open())
         await store.engine.write(lambda writer: writer.execute("DELETE FROM positions").rowcount)
         await store.sink("screen").enroll("state")
         yield store
@@ -50,7 +52,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 async def delete(store: SqliteStore, row: int) -> None:
     """Let a pass find that a record is gone."""
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     await close_pass(store, state, suspected=[row])
     await delete_records(store, state, row)
 
@@ -159,7 +161,7 @@ async def test_a_feed_that_was_never_read_whole_is_not_told_of_yet(tmp_path: Pat
         async with relaying(store, sink):
             await anyio.sleep(0.05)
             assert sink.got == []
-            await close_pass(store, await store.open_feed(FEED))
+            await close_pass(store, await store.feed(FEED).open())
             await change(store, {"id": "a", "n": 1})
             await until(lambda: len(sink.got) == 2)
         assert [(each.event.sequence, each.event.change) for each in sink.got] == [(1, "created"), (2, "updated")]
@@ -190,7 +192,7 @@ async def test_a_sink_that_is_overrun_while_it_waits_hears_of_the_gap_the_state_
         await delete(store, 2)
         assert await store.sink("screen").overrun(later(days=1)) == {FEED: NOON}
         assert await store.retention.prune_events(later(days=1), ["screen"], 100) == 6
-        await until(lambda: relay._origins[FEED] == 6, seconds=1)
+        await until(lambda: relay._starts[FEED].origin == 6, seconds=1)
         is_down = False
         await change(store, {"id": "c", "n": 7})
         clock.pass_(60)
@@ -239,11 +241,32 @@ async def test_what_is_settled_of_what_the_sink_has_lost_moves_nothing(store: Sq
 
 async def test_a_sink_that_begins_with_the_state_hears_of_notices_too(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        notices = await store.open_feed(NOTICES)
+        notices = await store.feed(NOTICES).open()
         await store.sink("new").enroll("state")
         statement = Statement(NOTICES, NoticeKind.PAUSED, NOON, {"sink": "x", "reason": "HTTP 410", "count": 1})
         compose = Composer(NOTICES, name="acme", singular="notice", epoch="epoch")
-        await store.publish(notices.id, [statement], compose)
+        await store.feed(notices.feed).publish([statement], compose)
         sink = FakeSink(name="new")
         async with relaying(store, sink, resources=["notices"]):
             await until(lambda: len(sink.got) == 1)
+
+
+async def test_a_feed_that_begins_while_the_store_is_busy_is_delivered(store: SqliteStore) -> None:
+    items, sink = Feed("main", "items"), FakeSink()
+    free = threading.Event()
+
+    async def hold() -> None:
+        await store.engine.write(lambda _: free.wait(10))
+
+    async with relaying(store, sink) as relay, anyio.create_task_group() as group:
+        await until(lambda: len(sink.got) == 3)
+        await store.feed(items).open()
+        group.start_soon(hold)
+        await anyio.lowlevel.checkpoint()
+        group.start_soon(store.sink("screen").enroll, "now")
+        for _ in range(3):  # it looks while the enrolment waits for the writer
+            await relay._look()
+        free.set()
+        await until(lambda: items in relay._starts, seconds=5)
+        await change(store, {"id": "i", "n": 0}, feed=items)
+        await until(lambda: sink.got[-1].event.feed == items)

@@ -12,9 +12,9 @@ from typing import Any
 import anyio
 import pytest
 
-from dockbell.core.comparing.deletion import purge
+from dockbell.core.comparing.deletion_rules import purge
 from dockbell.core.model import DELIVERED, Delivery, Event, Outcome, OutcomeKind
-from dockbell.core.publishing.settlement import Place, Replay
+from dockbell.core.publishing.settlement import RecordId, Replay
 from dockbell.ports import CommandStore
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.stores.sqlite.command_store import SqliteCommandStore
@@ -90,7 +90,7 @@ async def test_an_operators_pause_and_its_end_are_noticed_within_a_second(
         await change_keys(store, "a")
         await until(lambda: len(sink.got) == 1)
         await command_store.pause("screen", "paused by the operator", NOON)
-        await until(lambda: relay._is_paused, seconds=1)
+        await until(lambda: relay._paused is not None, seconds=1)
         await change_keys(store, "bc")
         await anyio.sleep(0.05)
         assert len(sink.got) == 1
@@ -132,12 +132,12 @@ async def test_what_was_looked_up_before_the_receiver_closed_does_not_resume_it(
             looks += 1
             if looks == 1:
                 sink.finish(CLOSED)
-                await until(lambda: relay._is_paused)
+                await until(lambda: relay._paused is not None)
             return controls
 
         monkeypatch.setattr(store.sink("screen"), "load_controls", load_and_close)
         await until(lambda: looks == 2)  # what the first found is applied by then
-        assert relay._is_paused
+        assert relay._paused is not None
     assert not [fact for fact in ear.facts if isinstance(fact, SinkResumed)]
 
 
@@ -193,7 +193,7 @@ async def test_a_state_that_is_purged_between_is_not_published(
     sink = FakeSink(keeps_state=True)
     read_states = store.read_states
 
-    async def read_and_purge(places: Sequence[Place]) -> Mapping[Place, bytes]:
+    async def read_and_purge(places: Sequence[RecordId]) -> Mapping[RecordId, bytes]:
         states = await read_states(places)
         if not store.purges:
             await store.privacy.purge(FEED, "a", partial(purge, FEED), make_composer())

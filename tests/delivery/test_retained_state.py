@@ -22,11 +22,11 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     """Return a store with 250 records of a feed that was read whole, one of which is gone, all settled by a sink."""
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON, epoch="epoch")
     for feed in (FEED, OTHER):
-        state = await store.open_feed(feed)
-        await store.save_shape(state.id, Shape(("/id",), None, None), proven=True)
+        state = await store.feed(feed).open()
+        await store.feed(state.feed).save_shape(Shape(("/id",), None, None), proven=True)
         await close_pass(store, state)
     await store.sink("mirror").enroll("beginning")
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     await commit(store, state, *({"id": f"k{number}", "x": 0, "secret": 1} for number in range(250)))
     await close_pass(store, state, suspected=[2])
     await delete_records(store, state, 2)
@@ -63,7 +63,7 @@ async def test_a_receiver_lacks_what_has_changed_since_its_mark_as_it_is_now_and
 ) -> None:
     retained_state = make_shelf(store)
     mark, _ = await retained_state.mark("")
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     await commit(store, state, {"id": "k7", "x": 1, "secret": 1})
     await commit(store, state, {"id": "k7", "x": 2, "secret": 1})
     await close_pass(store, state, suspected=[4])
@@ -91,7 +91,7 @@ async def test_a_mark_of_another_life_of_the_store_or_from_before_the_kept_event
     mark, _ = await retained_state.mark("")
     assert len(await read(retained_state, mark.replace('"epoch": "epoch"', '"epoch": "other"'))) == 250
     assert len(await read(retained_state, mark.replace("251", "9999"))) == 250
-    await commit(store, await store.open_feed(FEED), {"id": "k7", "x": 1})
+    await commit(store, await store.feed(FEED).open(), {"id": "k7", "x": 1})
     await store.retention.prune_events(later(days=1), [], 1000)
     assert len(await read(retained_state, mark)) == 250
     assert (await retained_state.mark(mark))[1]
@@ -105,7 +105,7 @@ async def test_feeds_that_the_sink_does_not_take_are_left_out(store: SqliteStore
 
 async def test_a_mark_is_not_beyond_a_blocked_key_whose_state_the_receiver_lacks(store: SqliteStore) -> None:
     retained_state = make_shelf(store)
-    await commit(store, await store.open_feed(FEED), {"id": "k7", "x": 1}, {"id": "k8", "x": 1})
+    await commit(store, await store.feed(FEED).open(), {"id": "k7", "x": 1}, {"id": "k8", "x": 1})
     blocked = {(FEED, "k7"): Blocked(FEED, "k7", 252, 1, NOON)}
     await store.sink("mirror").settle(Settlement(positions={FEED: 253}, blocked=blocked))
     mark, _ = await retained_state.mark("")
@@ -125,7 +125,7 @@ async def test_a_mark_says_nothing_of_a_feed_while_the_sink_is_told_of_it(store:
 async def test_a_key_that_is_blocked_for_longer_than_events_are_kept_makes_nothing_be_read_again_and_again(
     store: SqliteStore,
 ) -> None:
-    await commit(store, await store.open_feed(FEED), {"id": "k7", "x": 1}, {"id": "k8", "x": 1})
+    await commit(store, await store.feed(FEED).open(), {"id": "k7", "x": 1}, {"id": "k8", "x": 1})
     blocked = {(FEED, "k7"): Blocked(FEED, "k7", 252, 1, NOON, held=True)}
     await store.sink("mirror").settle(Settlement(positions={FEED: 253}, blocked=blocked))
     await store.retention.prune_events(later(days=1), ["mirror"], 1000)

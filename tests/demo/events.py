@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -36,10 +35,10 @@ def arrival(sink: str = "mqtt", *, seconds: float = 0, **data: Any) -> Arrival:
         "detected_at": at(0).isoformat(),
     } | data
     event_id = f"evt_{known['key']}_{known['revision']}"
-    return Arrival.of(sink, json.dumps({"id": event_id, "data": known}).encode(), at(seconds))
+    return Arrival(sink, {"id": event_id, "data": known}, at(seconds))
 
 
 def statement(kind: str, sink: str = "mqtt", *, seconds: float = 0, **data: Any) -> Arrival:
     """Return the arrival of a statement about a feed; ``data`` is what it says."""
     known = {"resource": "stock", "statement": kind, "through_sequence": 7, "detected_at": at(0).isoformat()} | data
-    return Arrival.of(sink, json.dumps({"id": f"evt_{kind}", "data": known}).encode(), at(seconds))
+    return Arrival(sink, {"id": f"evt_{kind}", "data": known}, at(seconds))

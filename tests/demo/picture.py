@@ -14,8 +14,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from dockbell.demo import stage
-from dockbell.demo.lines import WIDE
-from dockbell.demo.screen import Screen
+from dockbell.demo.lines import WIDE, Screen
 
 PICTURE: Final = Path(__file__).parents[2] / "docs" / "images" / "demo.svg"
 

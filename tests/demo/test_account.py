@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -149,7 +147,11 @@ def test_the_account_always_adds_up(
     assert balance.arrived + balance.invented == len(told)
 
 
-@pytest.mark.parametrize("name", ["made", "arrived", "overtaken", "underway", "held", "lost", "invented"])
-def test_balances_are_added_figure_by_figure(name: str) -> None:
-    one = Balance(1, 2, 3, 4, 5, 6, 7)
-    assert one + replace(Balance(), **{name: 5}) == replace(one, **{name: getattr(one, name) + 5})
+def test_the_fates_of_several_records_add_up() -> None:
+    account = Account(timedelta(seconds=5))
+    for key in ("shp_1", "shp_2", "shp_3"):
+        account.note_change("shipments", key, at(1), record("a", 0), record("b", 1))
+    account.note_event("shipments", "shp_1", at(2), record("b", 1))
+    account.note_event("shipments", "shp_4", at(2), record("c", 1))
+    account.note_run("shipments", Run(at(3), at(4), is_pass=False))
+    assert account.close(at(9)) == Balance(made=3, arrived=1, lost=2, invented=1)

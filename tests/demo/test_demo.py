@@ -22,8 +22,8 @@ import pytest
 from tests.cli.programs import run
 
 COMMAND: Final = (sys.executable, "-m", "dockbell", "demo")
-NO_MOSQUITTO: Final = "from dockbell.demo import broker; broker._ADMIN_FOLDERS = '/nowhere'; "
-NO_BROKER: Final = NO_MOSQUITTO + "broker.find_spec = lambda name: None; "
+NO_MOSQUITTO: Final = "from dockbell.demo import receivers; receivers._ADMIN_FOLDERS = '/nowhere'; "
+NO_BROKER: Final = NO_MOSQUITTO + "receivers.find_spec = lambda name: None; "
 MAIN: Final = "from dockbell.cli import main; main()"
 LINE: Final = r"^\d\d:\d\d:\d\d (mqtt hook|mqtt     |     hook|hook   ) [+~*-]?(\w+)\S* .* +\d+(\.\d+)?s$"
 

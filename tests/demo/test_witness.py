@@ -10,7 +10,7 @@ import pytest
 from dockbell.core.model import Feed, RunKind, Urgency
 from dockbell.core.publishing.statement import HoldReason, held
 from dockbell.demo.account import Balance
-from dockbell.demo.screen import Screen
+from dockbell.demo.lines import Screen
 from dockbell.demo.witness import Witness
 from dockbell.sandbox import LoggedChange
 from dockbell.telemetry import FeedFails, RequestSent, RunEnded, Stated

@@ -45,12 +45,7 @@ class Shipments(FakeSource):
     """How the answer about one shipment looks."""
 
     async def read_shipment(
-        self,
-        shipment_id: str,
-        *,
-        expand: tuple[str, ...] = (),
-        urgency: Urgency = Urgency.DETAIL,
-        patient: bool = True,
+        self, shipment_id: str, *, expand: tuple[str, ...] = (), urgency: Urgency = Urgency.DETAIL, patient: bool = True
     ) -> bytes | None:
         self.details.append((shipment_id, expand, urgency, patient))
         self.before_alone(shipment_id)
@@ -305,10 +300,7 @@ async def test_an_answer_is_not_waited_for_longer_than_any_change_may_wait(dock:
     dock.source.meanwhile = wait_for_nothing
     dock.rig.clock.pass_(0.01)
     assert not await dock.detail_fetcher.run_once()
-    assert [(data["key"], data.get("detail_missing")) for data in await dock.rig.bodies()] == [
-        ("a", True),
-        ("b", None),
-    ]
+    assert [(data["key"], data.get("detail_missing")) for data in await dock.rig.bodies()] == [("a", True), ("b", None)]
 
 
 async def test_what_failed_before_lets_others_go_first(dock: Dock) -> None:
@@ -524,7 +516,7 @@ async def test_changes_that_wait_while_the_service_moves_are_told_when_its_recor
     await dock.rig.read_whole()
     assert not await dock.detail_fetcher.run_once()
     assert await dock.rig.events() == ["b updated 1"]
-    assert await dock.rig.store.load_awaited(1, 10) == []
+    assert await dock.rig.store.feed(dock.rig.feed).load_awaited(10) == []
 
 
 async def test_changes_that_wait_under_another_key_are_told_by_nobody(dock: Dock) -> None:
@@ -558,7 +550,7 @@ async def test_details_are_asked_for_as_soon_as_a_page_shows_changes(dock: Dock)
     assert await dock.rig.events() == ["b updated 1", "b updated 2", "b updated 3"]
 
 
-async def test_a_detailer_that_fails_says_so_and_goes_on(dock: Dock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_detail_fetcher_that_fails_says_so_and_goes_on(dock: Dock, monkeypatch: pytest.MonkeyPatch) -> None:
     def break_once(_: str) -> None:
         dock.source.before_alone = answer
         raise RuntimeError("a bug")

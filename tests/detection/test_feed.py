@@ -19,7 +19,7 @@ from dockbell.core.model import Page, RunKind, StatementKind, Urgency
 from dockbell.core.moment import format_moment
 from dockbell.errors import SchemaMismatch, SourceUnavailable
 from dockbell.stores.sqlite import SqliteStore
-from dockbell.telemetry import HabitChanged, NamedEventUnanswered, Stated
+from dockbell.telemetry import ListingChanged, NamedEventUnanswered, Stated
 from tests.fakes import NOON, FakeSource
 from tests.rig import PACKAGES, SHIPMENTS, Rig, open_rig, open_stock
 from tests.stores.pages import complete
@@ -129,7 +129,7 @@ async def test_a_record_first_met_while_the_first_pass_reads_is_news_that_may_wa
     await rig.read_whole()
     await rig.poll()
     state = await rig.tracked.state()
-    (awaited,) = await rig.store.load_awaited(state.id, 10)
+    (awaited,) = await rig.store.feed(state.feed).load_awaited(10)
     assert await complete(rig.store, state, awaited.row, detail) == 1
     assert (await rig.events(), (await rig.bodies())[0]["before"]) == (["x updated 1"], None)
 
@@ -888,7 +888,7 @@ async def test_a_real_change_is_published_while_drift_is_held(rig: Rig) -> None:
 @pytest.mark.parametrize(("decision", "count"), [(Decision.ABSORB, 0), (Decision.PUBLISH, 15)])
 async def test_drift_ends_as_the_operator_decides(rig: Rig, decision: Decision, count: int) -> None:
     await make_drift(rig)
-    await rig.store.decide_drift((await rig.tracked.state()).id, decision)
+    await rig.store.feed((await rig.tracked.state()).feed).decide_drift(decision)
     await rig.tracked.reload()
     await rig.read_whole()
     assert len(await rig.events()) == count
@@ -911,7 +911,7 @@ async def test_values_in_another_form_are_held_and_what_changed_among_them_is_pu
     assert await rig.events() == ["p3 updated 1"]
     (said,) = await rig.statements("held")
     assert (said["count"], said["paths"]) == (39, ["/packed", "/weight"])
-    await rig.store.decide_drift((await rig.tracked.state()).id, Decision.ABSORB)
+    await rig.store.feed((await rig.tracked.state()).feed).decide_drift(Decision.ABSORB)
     await rig.tracked.reload()
     await rig.read_whole()
     assert (await rig.tracked.state()).drift is None
@@ -1038,7 +1038,7 @@ async def test_a_listing_that_is_no_longer_as_it_was_is_told_once(rig: Rig) -> N
     rig.spoil(lambda page: replace(page, envelope="data"))
     for _ in range(2):
         await rig.read_whole()
-    told = [str(fact) for fact in rig.ear.facts if isinstance(fact, HabitChanged)]
+    told = [str(fact) for fact in rig.ear.facts if isinstance(fact, ListingChanged)]
     assert told == ['main/packages: the API behaves differently: the records\' array was "packages" and is now "data"']
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -80,7 +82,7 @@ async def test_a_store_that_takes_nothing_does_not_end_the_agent(rig: Rig, monke
         raise OSError("database or disk is full")
 
     rig.source.records = {"x": {"colour": "red"}, "y": {"colour": "red"}}
-    monkeypatch.setattr(rig.store, "save_problem", refuse_to_save)
+    monkeypatch.setattr(rig.store.feed(rig.feed), "save_problem", refuse_to_save)
     await run_guarded(rig.tracked, rig.read_whole, pause=False)
     assert "main/packages: OSError: database or disk is full" in rig.ear.texts()
 
@@ -150,7 +152,7 @@ async def test_a_store_that_fails_is_no_problem_of_the_feed_and_told_by_itself_a
     rig.source.put("a", status="packed")
     rig.ear.facts.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(rig.store, "commit_page", fail)
+        patch.setattr(rig.store.feed(rig.feed), "commit_page", fail)
         with anyio.fail_after(5):  # it waits for the store, and for nothing else
             await run_guarded(rig.tracked, rig.poller.run_once)
     assert [fact for fact in rig.ear.facts if isinstance(fact, AgentFails | FeedFails)] == []
@@ -167,10 +169,23 @@ async def test_a_gap_tells_that_it_was_the_store(rig: Rig, monkeypatch: pytest.M
     await rig.read_whole()
     await rig.poll()
     with monkeypatch.context() as patch:
-        patch.setattr(rig.store, "commit_page", fail)
+        patch.setattr(rig.store.feed(rig.feed), "commit_page", fail)
         rig.source.put("a", status="packed")
         await run_guarded(rig.tracked, rig.poller.run_once, pause=False)
     rig.clock.pass_(3600)
     await rig.poll()
     (gap,) = await rig.statements("gap")
     assert gap["reason"] == "store_unavailable"
+
+
+async def test_a_feed_that_another_process_has_taken_is_reported_and_nothing_is_stored(rig: Rig) -> None:
+    await rig.read_whole()
+    with closing(sqlite3.connect(rig.store.path)) as other:
+        other.execute("UPDATE feeds SET token = token + 1")
+        other.commit()
+    rig.source.records = {"new": {"id": "new"}}
+    await run_guarded(rig.tracked, rig.read_whole, pause=False)
+    (reported,) = [fact.reason for fact in rig.ear.facts if isinstance(fact, FeedFails)]
+    assert reported.startswith(f"feed {rig.feed}: another process has taken it over, and nothing was stored;")
+    assert not [fact for fact in rig.ear.facts if isinstance(fact, AgentFails)]
+    assert (await rig.tracked.reload()).problem == ""

@@ -12,7 +12,7 @@ from dockbell.core.model import ClockSource, Page
 from dockbell.core.reading.listing_profile import Beside
 from dockbell.detection.lone_cursor import try_alone
 from dockbell.errors import CursorExpired
-from dockbell.telemetry import HabitChanged
+from dockbell.telemetry import ListingChanged
 from tests.fakes import NOON
 from tests.rig import Rig, open_rig
 
@@ -59,7 +59,7 @@ async def test_a_cursor_that_is_refused_beside_filters_is_sent_alone(rig: Rig) -
     refuse_company(rig)
     assert await rig.read_whole() == ""
     assert sorted(row[0] for row in rows(rig)) == list("abcde")
-    (told,) = [fact.words for fact in rig.ear.facts if isinstance(fact, HabitChanged)]
+    (told,) = [fact.words for fact in rig.ear.facts if isinstance(fact, ListingChanged)]
     assert told == "the API refuses a cursor beside filters, and shows the same pages for it alone"
     rig.restart()
     rig.source.asked.clear()
@@ -76,7 +76,7 @@ async def test_a_cursor_that_is_refused_beside_a_limit_is_sent_beside_nothing(
         refuse_company(rig, takes_limit=False)
         assert await rig.read_whole() == ""
         assert sorted(row[0] for row in rows(rig)) == list("abcde")
-        (told,) = [fact.words for fact in rig.ear.facts if isinstance(fact, HabitChanged)]
+        (told,) = [fact.words for fact in rig.ear.facts if isinstance(fact, ListingChanged)]
         assert told == "the API refuses a cursor beside a limit, and shows the same pages for it alone"
         rig.restart()
         rig.source.asked.clear()
@@ -105,7 +105,7 @@ async def test_a_cursor_that_forgets_the_filters_is_not_sent_alone_and_the_apis_
     } | rig.source.records
     refuse_company(rig, keeps=False)
     assert await rig.read_whole() == f"the API forgot the cursor: page 2: {WORDS}"
-    assert [fact for fact in rig.ear.facts if isinstance(fact, HabitChanged)] == []
+    assert [fact for fact in rig.ear.facts if isinstance(fact, ListingChanged)] == []
     rig.source.asked.clear()
     await rig.read_whole()
     assert len(rig.source.asked) == 2, "it is not tried again for a while"
@@ -123,7 +123,7 @@ async def test_a_page_of_a_cursor_alone_that_shows_what_is_older_ends_the_run(ri
     for key in "fgh":
         rig.source.put(key, status="open", note=key)
     assert WORDS in await rig.poll()  # after the page that showed what is older, it is asked for with its filters again
-    told = [fact.words for fact in rig.ear.facts if isinstance(fact, HabitChanged)]
+    told = [fact.words for fact in rig.ear.facts if isinstance(fact, ListingChanged)]
     assert told[-1] == "the API took a cursor alone for a list without its filters"
     assert await rig.events() == ["f updated 1", "g updated 1"]
 

@@ -425,11 +425,7 @@ async def test_a_gap_is_stated_once_whatever_run_ends_it(rig: Rig, first: str) -
 
 
 @pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        (SourceRefused("HTTP 401"), "refused"),
-        (SourceUnavailable("HTTP 503"), "unavailable"),
-    ],
+    ("error", "reason"), [(SourceRefused("HTTP 401"), "refused"), (SourceUnavailable("HTTP 503"), "unavailable")]
 )
 async def test_a_gap_says_why_nothing_was_seen(rig: Rig, error: Exception, reason: str) -> None:
     def fail(_: int) -> None:
@@ -480,7 +476,7 @@ async def test_a_restart_after_which_our_clock_is_set_makes_no_gap_and_hides_non
 async def test_a_gap_that_a_poll_states_while_a_pass_asks_for_what_it_misses_is_not_stated_again(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find_absent = rig.store.find_absent
+    find_absent = rig.store.feed(rig.feed).find_absent
 
     async def poll_and_find(*args: Any) -> Any:
         await rig.poll()
@@ -489,7 +485,7 @@ async def test_a_gap_that_a_poll_states_while_a_pass_asks_for_what_it_misses_is_
     await rig.read_whole()
     await rig.poll()
     rig.restart()
-    monkeypatch.setattr(rig.store, "find_absent", poll_and_find)
+    monkeypatch.setattr(rig.store.feed(rig.feed), "find_absent", poll_and_find)
     await rig.read_whole(after=3600)
     (gap,) = await rig.statements("gap")
     assert (gap["from"], gap["to"]) == ("2026-11-21T12:00:30.000Z", "2026-11-21T13:00:45.000Z")
@@ -519,7 +515,7 @@ async def test_a_gap_that_could_not_be_stored_is_stated_by_the_next_run(
     await rig.poll(after=600)
     rig.source.before_page = lambda _: None
     with monkeypatch.context() as patch:
-        patch.setattr(rig.store, "close_run", fail)
+        patch.setattr(rig.store.feed(rig.feed), "close_run", fail)
         with pytest.raises(StoreUnavailable):
             await rig.poll()
     assert await rig.statements("gap") == []

@@ -41,7 +41,7 @@ async def test_a_poll_gets_the_turn_between_two_tries_of_a_page_that_does_not_co
 
 
 async def test_no_page_is_asked_for_before_the_last_one_is_committed(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit_page, steps = rig.store.commit_page, []
+    commit_page, steps = rig.store.feed(rig.feed).commit_page, []
 
     async def commit_slowly(*args: Any, **named: Any) -> Any:
         await anyio.sleep(0.05)
@@ -49,7 +49,7 @@ async def test_no_page_is_asked_for_before_the_last_one_is_committed(rig: Rig, m
         steps.append("commit")
         return committed
 
-    monkeypatch.setattr(rig.store, "commit_page", commit_slowly)
+    monkeypatch.setattr(rig.store.feed(rig.feed), "commit_page", commit_slowly)
     rig.source.before_page = lambda _: steps.append("ask")
     async with anyio.create_task_group() as group:
         group.start_soon(rig.reconciler.run_once)
@@ -65,7 +65,7 @@ async def test_a_page_that_cannot_be_committed_leaves_the_turn_to_others(
         raise StoreError("store a.db: database disk image is malformed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rig.store, "commit_page", fail)
+        patch.setattr(rig.store.feed(rig.feed), "commit_page", fail)
         with pytest.raises(StoreError):
             await rig.read_whole()
     with anyio.fail_after(5):
@@ -77,7 +77,7 @@ async def test_a_run_that_is_cancelled_leaves_the_turn_to_others(rig: Rig, monke
         await anyio.sleep_forever()
 
     with monkeypatch.context() as patch:
-        patch.setattr(rig.store, "commit_page", hang)
+        patch.setattr(rig.store.feed(rig.feed), "commit_page", hang)
         with anyio.move_on_after(0.05):
             await rig.read_whole()
     with anyio.fail_after(5):

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from dockbell.admin.purging import purge_record
+from dockbell.admin.commands import purge_record
 from dockbell.admin.reasons import list_reasons
 from dockbell.admin.status import load_status
 from dockbell.app.scheduler import next_time
@@ -148,11 +148,11 @@ async def test_a_record_that_only_a_poll_showed_during_a_pass_is_not_suspected(r
     rig.source.put("f")
     await rig.poll()
     await rig.poll()
-    seen = SeenRows(await rig.tracked.last_row())
+    seen = SeenRows(await rig.store.feed(rig.feed).last_row())
     rig.source.put("b", status="packed")
     with rig.tracked.sightings.watch(seen):
         await rig.poll()
-    assert [row for row, *_ in (await rig.store.find_absent(1, seen)).rows] == [1, 3, 4, 5]
+    assert [row for row, *_ in (await rig.store.feed(rig.feed).find_absent(seen)).rows] == [1, 3, 4, 5]
 
 
 @pytest.fixture
@@ -290,7 +290,7 @@ async def test_a_crash_before_the_end_of_a_pass_is_stored_loses_and_invents_no_d
     await rig.read_whole()
     del rig.source.records["b"]
     with monkeypatch.context() as patch:
-        patch.setattr(rig.store, "close_pass", crash)
+        patch.setattr(rig.store.feed(rig.feed), "close_pass", crash)
         with pytest.raises(KeyboardInterrupt):
             await rig.read_whole(after=600)
     assert await rig.events() == []
@@ -516,14 +516,14 @@ async def test_a_second_pass_that_a_cache_answers_confirms_nothing(rig: Rig, mon
 
 
 async def test_an_absent_shipment_that_is_purged_meanwhile_is_asked_for_no_more(shipments: Rig) -> None:
-    find_absent = shipments.store.find_absent
+    find_absent = shipments.store.feed(shipments.feed).find_absent
 
     async def purge_then(*args: Any) -> Any:
         absentees = await find_absent(*args)
         await purge_record(shipments.store, shipments.feed, "b", name="acme")
         return absentees
 
-    shipments.store.find_absent = purge_then  # type: ignore[method-assign, assignment]
+    shipments.store.feed(shipments.feed).find_absent = purge_then  # type: ignore[method-assign, assignment]
     for key in "bc":
         del shipments.source.records[key]
     assert await shipments.read_whole() == ""
@@ -735,7 +735,7 @@ async def test_an_inquiry_that_breaks_is_told_and_begun_again(shipments: Rig, mo
     await shipments.read_whole()
     shipments.clock.pass_(60)
     with monkeypatch.context() as patch:
-        patch.setattr(shipments.store, "find_missing", fail)
+        patch.setattr(shipments.store.feed(shipments.feed), "find_missing", fail)
         async with anyio.create_task_group() as group:
             group.start_soon(shipments.reconciler.absence_check.run)
             with anyio.fail_after(20):
@@ -1247,10 +1247,10 @@ async def test_a_pass_that_ends_incomplete_leaves_what_polls_prove_meanwhile(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await rig.read_whole()
-    close_run = rig.store.close_run
+    close_run = rig.store.feed(rig.feed).close_run
 
     async def close_late(*args: Any, **kwargs: Any) -> None:
-        monkeypatch.setattr(rig.store, "close_run", close_run)
+        monkeypatch.setattr(rig.store.feed(rig.feed), "close_run", close_run)
         rig.source.before_page = lambda _: None
         await rig.poll()
         await close_run(*args, **kwargs)
@@ -1260,7 +1260,7 @@ async def test_a_pass_that_ends_incomplete_leaves_what_polls_prove_meanwhile(
 
     rig.source.records = {"a": rig.source.records["a"]}
     rig.source.before_page = fail
-    monkeypatch.setattr(rig.store, "close_run", close_late)
+    monkeypatch.setattr(rig.store.feed(rig.feed), "close_run", close_late)
     await rig.read_whole()
     assert (await rig.tracked.reload()).progress.watermark == rig.clock()
 
@@ -1401,7 +1401,7 @@ async def test_an_interrupted_pass_goes_on_where_it_was_safe(long: Rig, error: E
     assert await long.events() == []
     said = (await long.statements("reconciled"))[-1]
     assert (said["pages"], said["records"], said["from"]) == (5, 14, "2026-11-21T12:01:10.000Z")
-    assert await long.store.load_checkpoint((await long.tracked.state()).id) is None
+    assert await long.store.feed((await long.tracked.state()).feed).load_checkpoint() is None
     await long.read_whole(after=120)
     assert await long.events() == ["b deleted 1"]
 
@@ -1467,7 +1467,7 @@ async def test_a_pass_that_comes_no_further_begins_anew(long: Rig) -> None:
 
 async def test_a_checkpoint_of_another_version_is_not_used(long: Rig) -> None:
     state = await long.tracked.state()
-    await long.store.save_checkpoint(state.id, Checkpoint("9", b"{}", SeenRows(15), SeenRows(15), long.clock()))
+    await long.store.feed(state.feed).save_checkpoint(Checkpoint("9", b"{}", SeenRows(15), SeenRows(15), long.clock()))
     assert await long.read_whole() == ""
     assert long.source.asked[0][0] is None
 
@@ -1521,7 +1521,7 @@ async def test_a_crash_in_the_middle_of_stating_them_states_none_twice(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dockbell.detection.reconciler._EMITTED_AT_ONCE", 2)
-    emit = rig.store.emit_snapshots
+    emit = rig.store.feed(rig.feed).emit_snapshots
     calls = 0
 
     async def emit_or_crash(*args: Any) -> int:
@@ -1534,7 +1534,7 @@ async def test_a_crash_in_the_middle_of_stating_them_states_none_twice(
     rig.name_by_code()
     rig.restart(first_pass="emit")
     with monkeypatch.context() as patch:
-        patch.setattr(rig.store, "emit_snapshots", emit_or_crash)
+        patch.setattr(rig.store.feed(rig.feed), "emit_snapshots", emit_or_crash)
         with pytest.raises(KeyboardInterrupt):
             await rig.read_whole()
     assert await rig.events() == ["a snapshot 0", "b snapshot 0"]
@@ -1553,14 +1553,14 @@ async def test_what_changes_after_a_crash_in_the_middle_of_stating_records_is_no
         rig.name_by_code()
         for key in "abcd":
             rig.source.put(key, available=5)
-        emit = rig.store.emit_snapshots
+        emit = rig.store.feed(rig.feed).emit_snapshots
 
-        async def crash(feed_id: int, detector: Any, compose: Any, limit: int) -> int:
-            await emit(feed_id, detector, compose, limit // 250)
+        async def crash(detector: Any, compose: Any, limit: int) -> int:
+            await emit(detector, compose, limit // 250)
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(rig.store, "emit_snapshots", crash)
+            patch.setattr(rig.store.feed(rig.feed), "emit_snapshots", crash)
             with pytest.raises(KeyboardInterrupt):
                 await rig.read_whole()
         for key in "ae":

@@ -198,7 +198,7 @@ async def test_a_run_that_goes_on_uneven_and_fails_begins_anew(long: Rig) -> Non
     asked = len(long.source.asked)
     long.source.before_page = fail
     assert await long.read_whole() == "HTTP 503"
-    assert await long.store.load_checkpoint(1) is None
+    assert await long.store.feed(long.feed).load_checkpoint() is None
     long.source.before_page = lambda _: None
     long.source.limits.clear()
     assert await long.read_whole() == ""
@@ -318,10 +318,7 @@ async def test_a_bad_record_makes_a_poll_incomplete_and_the_rest_is_read() -> No
     assert (run.problem, run.summary.pages) == ("record 3 of the page: no /id", 2)
 
 
-@pytest.mark.parametrize(
-    ("pages", "seconds", "saved"),
-    [(99, 0, 0), (201, 0, 2), (10, 4, 1), (10, 3, 0)],
-)
+@pytest.mark.parametrize(("pages", "seconds", "saved"), [(99, 0, 0), (201, 0, 2), (10, 4, 1), (10, 3, 0)])
 async def test_how_far_a_pass_has_come_is_saved_every_hundred_pages_or_thirty_seconds(
     pages: int, seconds: float, saved: int
 ) -> None:
@@ -375,9 +372,9 @@ def test_a_checkpoint_that_cannot_be_read_is_refused(walk: bytes) -> None:
 
 async def test_the_checkpoint_of_a_dockbell_that_counts_other_things_is_refused() -> None:
     checkpoints = await read(new_run(), [page(number) for number in range(100)] + [page(100, last=True)])
-    walk = checkpoints[0].walk.replace(b'"silent"', b'"unheard_of"')
+    walk = checkpoints[0].run.replace(b'"silent"', b'"unheard_of"')
     with pytest.raises(ValueError, match="counts what this dockbell does not know"):
-        resume(replace(checkpoints[0], walk=walk))
+        resume(replace(checkpoints[0], run=walk))
 
 
 async def test_the_last_record_of_a_run_is_one_that_can_be_read(rig: Rig) -> None:

@@ -17,7 +17,7 @@ import pytest
 from dockbell.core.model import ChangeKind, Page
 from dockbell.detection.detail_fetcher import DetailFetcher
 from dockbell.errors import SchemaMismatch
-from dockbell.stores.sqlite import SqliteStore
+from dockbell.stores.sqlite.feed_store import SqliteFeedStore
 from dockbell.telemetry import FeedCleaned
 from tests.rig import SHIPMENTS, Rig, open_rig
 
@@ -171,16 +171,16 @@ async def test_a_cleaning_goes_on_where_it_was_interrupted(rig: Rig, monkeypatch
     await rig.poll()
     monkeypatch.setattr("dockbell.detection.scrub._AT_ONCE", 2)
     looked: list[int] = []
-    clean = SqliteStore.clean
+    clean = SqliteFeedStore.clean
 
-    async def clean_some(store: SqliteStore, *args: Any) -> tuple[int, int] | None:
+    async def clean_some(store: SqliteFeedStore, *args: Any) -> tuple[int, int] | None:
         if len(looked) == 2:
             raise OSError("the power is gone")
         found = await clean(store, *args)
         looked.append(sum(found or ()))
         return found
 
-    monkeypatch.setattr(SqliteStore, "clean", clean_some)
+    monkeypatch.setattr(SqliteFeedStore, "clean", clean_some)
     rig.restart(**DROP)
     with pytest.raises(OSError, match="power"):
         await rig.read_whole()
@@ -194,7 +194,7 @@ async def test_a_cleaning_goes_on_where_it_was_interrupted(rig: Rig, monkeypatch
 
 
 async def test_a_cleaning_goes_on_until_no_trace_is_left(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dockbell.stores.sqlite.wiping._PATIENCE", 20)
+    monkeypatch.setattr("dockbell.stores.sqlite.upkeep._PATIENCE", 20)
     rig.restart(**DROP)
     with closing(sqlite3.connect(rig.store.path, isolation_level=None)) as backup:
         backup.execute("BEGIN")
@@ -214,7 +214,7 @@ async def test_a_cleaning_goes_on_until_no_trace_is_left(rig: Rig, monkeypatch: 
     assert find(rig) == []
     assert ((await rig.tracked.state()).cleaning, await rig.delay()) == ((), 86_400)
     problems = [fact.problem for fact in rig.ear.facts if isinstance(fact, FeedCleaned)]
-    assert problems == ["the log beside the store cannot be emptied while somebody reads"] * 3 + [""]
+    assert problems == ["the log beside the store cannot be emptied while a process reads it"] * 3 + [""]
 
 
 async def test_a_store_too_large_for_a_daemon_is_clean_once_nobody_waits_for_it(rig: Rig) -> None:

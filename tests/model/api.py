@@ -316,12 +316,7 @@ class ModelApi:
         )
 
     async def read_shipment(
-        self,
-        shipment_id: str,
-        *,
-        expand: tuple[str, ...] = (),
-        urgency: Urgency = Urgency.DETAIL,
-        patient: bool = True,
+        self, shipment_id: str, *, expand: tuple[str, ...] = (), urgency: Urgency = Urgency.DETAIL, patient: bool = True
     ) -> bytes | None:
         """Answer one record; None when it is not there."""
         step = self.script.popleft() if self.script else Step()

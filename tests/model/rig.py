@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dockbell.admin.purging import purge_record
+from dockbell.admin.commands import purge_record
 from dockbell.config import ResourceSettings
 from dockbell.core.comparing.page_diff import UNDECIDED
 from dockbell.core.model import RESOURCES, Event, Feed
@@ -60,6 +60,8 @@ class Fused:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
+        if name == "feed":  # the handle of one
+            return lambda feed: Fused(found(feed), self._fuse)
         return partial(self._call, found) if callable(found) and name != "outbox" else found
 
     async def _call(self, function: Callable[..., Awaitable[Any]], *args: Any, **named: Any) -> Any:
@@ -162,7 +164,7 @@ class Rig:
 
     async def state(self) -> FeedState:
         """Return what is stored about the feed."""
-        return await self._store.open_feed(self.feed)
+        return await self._store.feed(self.feed).open()
 
     async def is_provisional(self) -> bool:
         """Return whether nothing is published yet: the key was learned, and is neither the own id nor proven."""

@@ -174,10 +174,4 @@ async def test_a_purged_record_comes_back_under_the_next_revision_wherever_it_wa
         await story.read_whole(after=130)
         story.api.put("b")
         await story.poll(after=130)
-        assert await story.told() == [
-            "b deleted 1",
-            "a deleted 1",
-            "b deleted 2",
-            "a restored 2",
-            "b restored 3",
-        ]
+        assert await story.told() == ["b deleted 1", "a deleted 1", "b deleted 2", "a restored 2", "b restored 3"]

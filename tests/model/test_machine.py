@@ -220,14 +220,7 @@ class Machine(RuleBasedStateMachine):
         early=st.booleans(),
     )
     def come_back(
-        self,
-        which: list[str],
-        pace: timedelta,
-        away: timedelta,
-        moved: int,
-        error: Exception | None,
-        *,
-        early: bool,
+        self, which: list[str], pace: timedelta, away: timedelta, moved: int, error: Exception | None, *, early: bool
     ) -> None:
         """Poll after a while in which much has changed; what changed first changes again after the first page."""
         for key in which:

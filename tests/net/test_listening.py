@@ -13,7 +13,7 @@ import anyio
 import httpx
 import pytest
 
-from dockbell.host.descriptors import find_limit, raise_limit
+from dockbell.host.system import find_limit, raise_limit
 from dockbell.net.listening import listening
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from dockbell.net.network import explain, find_cause, split_url
+from dockbell.net.network import explain, find_cause
 
 
 def caused(error: Exception, *causes: BaseException) -> Exception:
@@ -48,18 +48,3 @@ def test_an_error_is_told_in_a_few_words(error: Exception, words: str) -> None:
 def test_of_several_attempts_the_first_is_told() -> None:
     first = ConnectionRefusedError(errno.ECONNREFUSED, "no")
     assert find_cause(caused(OSError("all failed"), ExceptionGroup("", [first, OSError("other")]))) is first
-
-
-@pytest.mark.parametrize(
-    "url",
-    ["", "x", "https://", "ftp://a", "https://a:0/", "https://a:99999", "https://a b/", "https://[", "https://a..b/"],
-)
-def test_what_is_no_url_is_told_without_its_secrets(url: str) -> None:
-    with pytest.raises(ValueError, match='must be a URL such as "https://x", got "'):
-        split_url(url, schemes=("https",), example='"https://x"')
-
-
-def test_a_url_that_is_shown_shows_no_secret() -> None:
-    with pytest.raises(ValueError, match="must be") as error:
-        split_url("ftp://me:hush@a/?token=hush", schemes=("https",), example='"https://x"')
-    assert "hush" not in str(error.value)

@@ -24,10 +24,9 @@ from dockbell.config import (
     StoreSettings,
     WebSettings,
 )
-from dockbell.config.cron import Cron
 from dockbell.config.expression import Condition
-from dockbell.config.feeds import BUILT_IN, Resources
-from dockbell.config.values import BaseUrl, ConfigPath, Duration, Pointer, format_duration
+from dockbell.config.tables import BUILT_IN, Resources
+from dockbell.config.values import BaseUrl, ConfigPath, Cron, Duration, Pointer, format_duration
 from dockbell.sinks import find_sink_types, load_sink_type
 from tests.reference.markdown import code, escape, page, table
 

@@ -78,8 +78,9 @@ def _describe(place: dict[str, Any], components: dict[str, Any]) -> Iterator[str
         for media_type, content in (answer.get("content") or {"": {}}).items():
             kind = f", {code(media_type)}" if media_type not in ("", "*/*") else ""
             yield f"**{status}**{kind}: {escape(answer['description'])}"
-            if content.get("schema", {}).get("properties") or content.get("schema", {}).get("items"):
-                yield f"```text\n{_draw(content['schema'], components)}\n```"
+            schema = _find(content.get("schema", {}), components)
+            if media_type != "application/problem+json" and (schema.get("properties") or schema.get("items")):
+                yield f"```text\n{_draw(schema, components)}\n```"
 
 
 def _find(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from dockbell.sandbox.api import ORDER_BYTES_MOST
-from dockbell.sandbox.catalog import RESOURCES
+from dockbell.sandbox.table import RESOURCES
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Clock, Open, ReadAll

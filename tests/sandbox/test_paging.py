@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
@@ -10,12 +11,99 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.sandbox import SandboxOptions
-from dockbell.sandbox.catalog import RESOURCES
-from dockbell.sandbox.paging import Pages
-from dockbell.sandbox.query import Query
-from dockbell.sandbox.refusal import Refusal
-from dockbell.sandbox.settings import Settings
-from dockbell.sandbox.table import Row, Table
+from dockbell.sandbox.options import Settings
+from dockbell.sandbox.paging import Pages, arrange
+from dockbell.sandbox.requests import Query, Refusal
+from dockbell.sandbox.table import RESOURCES, Row, Table
+
+if TYPE_CHECKING:
+    from tests.sandbox.conftest import Open, ReadAll
+
+
+async def read(opened: Open, read_all: ReadAll, resource: str = "stock", **options: Any) -> list[Any]:
+    """Return all records of a listing; the last three items were edited before."""
+    sandbox, client = await opened(requests_per_minute=0, **options)
+    for number in (3, 1, 2):
+        sandbox.edit(resource, identity=f"{RESOURCES[resource].prefix}{number}")
+    return await read_all(client, resource, limit=9)
+
+
+def ids(records: list[Any]) -> list[str]:
+    return [record["id"] for record in records]
+
+
+async def test_lists_are_in_the_order_of_creation(opened: Open, read_all: ReadAll) -> None:
+    found = ids(await read(opened, read_all))
+    assert found == sorted(found, key=lambda identity: int(identity[4:]))
+
+
+async def test_lists_can_be_in_the_order_of_the_last_change(opened: Open, read_all: ReadAll) -> None:
+    found = await read(opened, read_all, order="updated_at")
+    assert found == sorted(found, key=lambda record: record["updated_at"])
+    assert ids(found)[-3:] == ["stk_3", "stk_1", "stk_2"]
+
+
+@pytest.mark.parametrize("cursors", ["keyset", "offset"])
+async def test_lists_can_be_in_the_order_of_ids_as_text(opened: Open, read_all: ReadAll, cursors: str) -> None:
+    found = ids(await read(opened, read_all, order="id", cursors=cursors))
+    assert found == sorted(found)
+    assert found[:3] == ["stk_1", "stk_10", "stk_100"]
+
+
+@pytest.mark.parametrize("options", [{}, {"id_form": "integer"}, {"stock_key": "composite"}])
+async def test_stock_can_be_sorted_by_warehouse(opened: Open, read_all: ReadAll, options: dict[str, Any]) -> None:
+    sandbox, client = await opened(requests_per_minute=0, order="warehouse", **options)
+    found = [str(record["warehouse_id"]) for record in await read_all(client, "stock", limit=9)]
+    assert len(found) == len(sandbox.records("stock"))
+    assert found == sorted(found, key=lambda identity: int(identity.removeprefix("whs_")))
+    assert len(await read_all(client, "warehouses")) == len(sandbox.records("warehouses"))
+
+
+@pytest.mark.parametrize("order", ["creation", "updated_at", "id", "warehouse"])
+async def test_every_order_can_be_the_other_way_round(opened: Open, read_all: ReadAll, order: str) -> None:
+    upward = await read(opened, read_all, order=order)
+    assert await read(opened, read_all, order=order, descending=True) == upward[::-1]
+
+
+async def test_pages_can_be_shuffled_each_in_itself(opened: Open, read_all: ReadAll) -> None:
+    plain = ids(await read(opened, read_all))
+    found = ids(await read(opened, read_all, order="shuffled"))
+    assert found != plain
+    for start in range(0, len(plain), 9):
+        assert sorted(found[start : start + 9]) == sorted(plain[start : start + 9])
+
+
+async def test_the_whole_list_can_be_shuffled_for_every_request(opened: Open) -> None:
+    _, client = await opened(order="random")
+    pages = [ids((await client.get("/v1/stock?limit=200")).json()["stock"]) for _ in range(3)]
+    assert len({tuple(page) for page in pages}) == 3
+    assert len({frozenset(page) for page in pages}) == 1
+
+
+async def test_a_walk_through_a_shuffled_list_misses_some_and_meets_others_twice(
+    opened: Open, read_all: ReadAll
+) -> None:
+    found = ids(await read(opened, read_all, order="random"))
+    assert len(set(found)) < len(found)
+
+
+async def test_an_order_of_ids_holds_for_updated_since_too(opened: Open) -> None:
+    sandbox, client = await opened(order="id")
+    for number in (3, 10, 2):
+        sandbox.edit("items", identity=f"itm_{number}")
+    page = (await client.get("/v1/items?status=all&updated_since=2026-11-21T00:00:00Z")).json()
+    assert ids(page["items"]) == ["itm_10", "itm_2", "itm_3"]
+
+
+def test_a_sorted_order_is_remembered_until_something_changes() -> None:
+    rows = [Row(number, f"stk_{number}", 1, None, (None,), json.dumps({}).encode()) for number in range(3)]
+    table = Table(RESOURCES["stock"], rows)
+    options = SandboxOptions(order="id")
+    first = arrange(table, Query("stock", 1), options, Random(1)).places
+    assert arrange(table, Query("stock", 1), options, Random(1)).places is first
+    table.write({0: None})
+    assert [place[-1] for place in arrange(table, Query("stock", 1), options, Random(1)).places] == [1, 2]
+
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Clock
@@ -63,7 +151,7 @@ def test_any_other_text_is_refused_as_a_cursor(token: bytes, kind: Kind) -> None
     query = Query("stock", 2, cursor=token.decode("utf-8", "replace"))
     with pytest.raises(Refusal) as refused:
         take_page(make_table([1, 2, 3]), query, kind)
-    assert (refused.value.status, refused.value.parameter) == (400, "cursor")
+    assert (refused.value.status, refused.value.error["parameter"]) == (400, "cursor")
 
 
 @pytest.mark.parametrize(
@@ -200,7 +288,7 @@ def test_a_cursor_expires(clock: Clock, options: dict[str, Any], status: Any) ->
     clock.turn(1)
     with pytest.raises(Refusal, match="cursors are accepted for 30 s; begin again") as refused:
         pages.take(make_table([1, 2, 3]), replace(query, cursor=cursor))
-    assert (refused.value.status, refused.value.code) == (status, "cursor_expired")
+    assert (refused.value.status, refused.value.error["code"]) == (status, "cursor_expired")
 
 
 def test_a_cursor_given_before_cursors_could_expire_has_expired(clock: Clock) -> None:
@@ -214,7 +302,7 @@ def test_a_cursor_given_before_cursors_could_expire_has_expired(clock: Clock) ->
 
 
 def test_the_ages_of_so_many_cursors_are_known_and_no_more(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dockbell.sandbox.cursors._ISSUED_MOST", 2)
+    monkeypatch.setattr("dockbell.sandbox.paging._ISSUED_MOST", 2)
     pages = Pages(Settings(SandboxOptions(cursor_lifetime=60.0), clock), clock, Random(1))
     table = make_table([1] * 9)
     issued = [pages.take(table, Query("stock", limit))[1] for limit in (1, 2, 1, 3)]

@@ -7,7 +7,7 @@ import pytest
 
 from dockbell.errors import ConfigError
 from dockbell.sandbox import SandboxOptions
-from dockbell.sandbox.settings import CHANGEABLE, Settings, parse
+from dockbell.sandbox.options import CHANGEABLE, Settings, parse
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Clock

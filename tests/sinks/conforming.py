@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -74,8 +75,8 @@ class Moods(Receiver):
             self._writers.discard(writer)
             writer.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None: ...
 
 
 class WebhookReceiver(Moods):

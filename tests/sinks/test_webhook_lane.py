@@ -107,7 +107,7 @@ async def test_an_old_connection_is_replaced_by_one_to_where_the_receiver_is_now
     async with receiving(OK) as receiver:
         await deliver(receiver, 2)
         assert receiver.connections == 1
-        monkeypatch.setattr("dockbell.sinks.webhook.lane._AGE_MOST", timedelta(0))
+        monkeypatch.setattr("dockbell.sinks.webhook.connections._AGE_MOST", timedelta(0))
         await deliver(receiver, 3)
         assert receiver.connections == 4
 

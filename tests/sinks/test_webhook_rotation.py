@@ -17,7 +17,7 @@ from standardwebhooks import Webhook
 
 from dockbell.core.model import OutcomeKind
 from dockbell.errors import ConfigError, SinkRejected
-from dockbell.sinks.webhook import sink as module
+from dockbell.sinks import webhook as module
 from dockbell.sinks.webhook.secret_reload import NotRenewed, Renewed
 from tests.sinks.conftest import Facts, make_delivery, running
 from tests.sinks.receiver import OK, OTHER, SECRET, Request, attempt, make_sink, receiving, respond

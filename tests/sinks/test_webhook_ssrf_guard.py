@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.core.publishing.addresses import AddressRules
 from dockbell.errors import SinkRejected
-from dockbell.sinks.webhook import ssrf_guard
+from dockbell.sinks.webhook import connections
 from tests.brokers import find_free_port
 from tests.sinks.conftest import make_delivery, running
 from tests.sinks.receiver import OK, Request, attempt, make_sink, receiving, respond
@@ -195,7 +195,7 @@ async def test_a_silent_address_is_followed_by_the_next_before_it_has_timed_out(
 async def test_of_two_that_answer_in_the_same_moment_one_is_taken_and_the_other_hung_up_on(
     names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssrf_guard, "_STAGGER", timedelta(0))
+    monkeypatch.setattr(connections, "_STAGGER", timedelta(0))
     names.answers = [["127.0.0.2", "127.0.0.1"]]
     dialled, hung_up, both = list[str](), list[str](), anyio.Event()
 
@@ -215,7 +215,7 @@ async def test_of_two_that_answer_in_the_same_moment_one_is_taken_and_the_other_
                 await both.wait()
             return Stream(host)
 
-    backend = ssrf_guard.GuardedBackend(AddressRules())
+    backend = connections.GuardedBackend(AddressRules())
     monkeypatch.setattr(backend, "_backend", Network())
     taken = await backend.connect_tcp("erp.test", 80, timeout=5)
     assert isinstance(taken, Stream)

@@ -14,8 +14,7 @@ from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.comparing.page_diff import PageDiff, Pending
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import Change, ClockSource, Event, Feed, Page, RunKind, Statement, StatementKind, Via
-from dockbell.core.publishing.event import Composer
-from dockbell.core.publishing.named import NamedEvent
+from dockbell.core.publishing.event import Composer, NamedEvent
 from dockbell.ports import Committed, Compose, FeedState, RunRecord, Store
 from tests.fakes import NOON
 
@@ -61,19 +60,19 @@ async def commit(
     *records: Mapping[str, Any] | bytes,
     compose: Compose = COMPOSE,
     detector: ChangeDetector = DETECTOR,
-    announce: Callable[[PageDiff], Statement | None] | None = None,
+    find_statement: Callable[[PageDiff], Statement | None] | None = None,
     at: float = 0,
     **reading: Any,
 ) -> Committed:
     """Commit one page of records; ``reading`` says how it was read where that matters."""
     read = ReadContext(Via.POLL, NOON, **reading)
     detect = partial(detector.detect, page(*records, at=at), read)
-    return await store.commit_page(state.id, detect, compose, via=Via.POLL, announce=announce)
+    return await store.feed(state.feed).commit_page(detect, compose, via=Via.POLL, find_statement=find_statement)
 
 
 async def delete_records(store: Store, state: FeedState, *rows: int, detector: ChangeDetector = DETECTOR) -> int:
     """Delete rows that are suspected."""
-    return await store.delete_records(state.id, rows, partial(detector.deletion, until=NOON, now=NOON), COMPOSE)
+    return await store.feed(state.feed).delete_records(rows, partial(detector.deletion, until=NOON, now=NOON), COMPOSE)
 
 
 async def complete(store: Store, state: FeedState, row: int, detail: Mapping[str, Any] | None, **named: str) -> int:
@@ -83,7 +82,7 @@ async def complete(store: Store, state: FeedState, row: int, detail: Mapping[str
     def detect(pending: Pending, before: bytes | None, revision: int) -> Change | None:
         return DETAILED.complete(pending, before, raw, revision, now=NOON)
 
-    return await store.complete(state.id, row, detect, make_composer(**named))
+    return await store.feed(state.feed).complete(row, detect, make_composer(**named))
 
 
 async def close_pass(
@@ -97,7 +96,7 @@ async def close_pass(
 ) -> None:
     """End a complete pass, which suspects rows, as the reconciler does."""
     run = run or a_run()
-    await store.suspect(state.id, suspected, run.ended_at)
+    await store.feed(state.feed).suspect(suspected, run.ended_at)
     defaults = {
         "held": 0,
         "confirm_at": None,
@@ -107,7 +106,7 @@ async def close_pass(
         "drift_before": NOON,
         "compose": COMPOSE,
     }
-    await store.close_pass(state.id, run, statements=statements, **(defaults | end))
+    await store.feed(state.feed).close_pass(run, statements=statements, **(defaults | end))
 
 
 def a_run(kind: RunKind = RunKind.PASS, problem: str = "", hours: float = 0, **fields: Any) -> RunRecord:

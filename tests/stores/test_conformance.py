@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from dockbell.core.comparing.drift import Decision, Drift
-from dockbell.core.comparing.page_diff import Bad, Finding, Note, PageDiff, Pending, Snapshots
+from dockbell.core.comparing.page_diff import UNDECIDED, Bad, Finding, Note, PageDiff, Pending, Snapshots
+from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import Change, Event, Feed, RunKind, Statement, StatementKind, Via
 from dockbell.core.publishing.settlement import Blocked, DeadLetter, Settlement, StartOffset
@@ -40,6 +41,7 @@ from tests.stores.pages import (
     delete_records,
     later,
     make_composer,
+    page,
     told,
 )
 
@@ -56,25 +58,25 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 @pytest.fixture
 async def state(store: Store) -> FeedState:
-    return await store.open_feed(FEED)
+    return await store.feed(FEED).open()
 
 
 async def reload(store: Store) -> FeedState:
-    return await store.open_feed(FEED)
+    return await store.feed(FEED).open()
 
 
 # Feeds ---------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_new_feed_knows_nothing_and_keeps_what_it_is_told(store: Store) -> None:
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     assert state == FeedState(state.id, FEED)
     shape = Shape(("/sku", "/warehouse_id"), "/updated_at", None)
-    await store.begin_feed(state.id, NOON)
-    await store.save_shape(state.id, shape, proven=False)
-    await store.save_read_settings(state.id, {"key": ["/sku"], "query": {"status": "all"}})
-    await store.save_listing_profile(state.id, '{"order": "none"}')
-    await store.save_problem(state.id, "key refused")
+    await store.feed(state.feed).begin_feed(NOON)
+    await store.feed(state.feed).save_shape(shape, proven=False)
+    await store.feed(state.feed).save_read_settings({"key": ["/sku"], "query": {"status": "all"}})
+    await store.feed(state.feed).save_listing_profile('{"order": "none"}')
+    await store.feed(state.feed).save_problem("key refused")
     assert await reload(store) == FeedState(
         state.id,
         FEED,
@@ -101,38 +103,38 @@ async def test_a_handle_writes_the_feed_that_it_is_bound_to_and_no_other(store: 
 
 
 async def test_the_first_request_of_a_feed_stays_the_first(store: Store, state: FeedState) -> None:
-    await store.begin_feed(state.id, NOON)
-    await store.begin_feed(state.id, NOON + DAY)
+    await store.feed(state.feed).begin_feed(NOON)
+    await store.feed(state.feed).begin_feed(NOON + DAY)
     assert (await reload(store)).first_asked_at == NOON
 
 
 async def test_when_a_feed_was_first_asked_for_by_its_records_clock_is_kept_until_it_is_read_otherwise(
     store: Store, state: FeedState
 ) -> None:
-    await store.end_baseline(state.id, proven=False, newest=None, boundary=None)
+    await store.feed(state.feed).end_baseline(proven=False, newest=None, boundary=None)
     assert (await reload(store)).boundary is None
-    await store.begin_feed(state.id, NOON, NOON - DAY)
+    await store.feed(state.feed).begin_feed(NOON, NOON - DAY)
     assert ((await reload(store)).boundary, (await reload(store)).progress.newest) == (NOON - DAY, NOON - DAY)
-    await store.end_baseline(state.id, proven=False, newest=None, boundary=NOON)
+    await store.feed(state.feed).end_baseline(proven=False, newest=None, boundary=NOON)
     assert (await reload(store)).boundary == NOON - DAY
-    await store.save_read_settings(state.id, {}, rebaseline=rebaselined(FEED, NOON, ["query"]), compose=COMPOSE)
+    await store.feed(state.feed).save_read_settings({}, rebaseline=rebaselined(FEED, NOON, ["query"]), compose=COMPOSE)
     assert (await reload(store)).boundary is None
-    await store.end_baseline(state.id, proven=False, newest=None, boundary=NOON)
+    await store.feed(state.feed).end_baseline(proven=False, newest=None, boundary=NOON)
     assert (await reload(store)).boundary == NOON
 
 
 async def test_what_proves_a_key_is_not_forgotten_with_the_shape(store: Store, state: FeedState) -> None:
     shape = Shape(("/id",), None, None)
-    await store.save_shape(state.id, shape, proven=True)
-    await store.save_shape(state.id, shape, proven=False)
+    await store.feed(state.feed).save_shape(shape, proven=True)
+    await store.feed(state.feed).save_shape(shape, proven=False)
     assert (await reload(store)).proven
-    await store.save_problem(state.id, "key refused")
-    await store.save_problem(state.id, "")
+    await store.feed(state.feed).save_problem("key refused")
+    await store.feed(state.feed).save_problem("")
     assert (await reload(store)).problem == ""
 
 
 async def test_two_feeds_of_two_accounts_never_mix(store: Store, state: FeedState) -> None:
-    twin = await store.open_feed(Feed("other", FEED.resource))
+    twin = await store.feed(Feed("other", FEED.resource)).open()
     await commit(store, state, {"id": "7", "n": 1})
     await commit(store, twin, {"id": 7, "n": 2})
     assert await store.read_states([(FEED, "7"), (twin.feed, "7")]) == {
@@ -148,22 +150,22 @@ async def test_the_last_run_is_known_for_its_failure_until_one_of_its_kind_is_co
     store: Store, state: FeedState
 ) -> None:
     failed = a_run(RunKind.POLL, "cut short", hours=1)
-    await store.close_run(state.id, a_run(RunKind.POLL), Progress())
-    await store.close_run(state.id, failed, Progress())
-    await store.close_run(state.id, a_run(RunKind.TRAILING, hours=2))
+    await store.feed(state.feed).close_run(a_run(RunKind.POLL), Progress())
+    await store.feed(state.feed).close_run(failed, Progress())
+    await store.feed(state.feed).close_run(a_run(RunKind.TRAILING, hours=2))
     assert (await reload(store)).failed == failed
     later_failed = a_run(problem="cut short too", hours=3)
-    await store.close_run(state.id, later_failed)
+    await store.feed(state.feed).close_run(later_failed)
     assert (await reload(store)).failed == later_failed
-    await store.close_run(state.id, a_run(RunKind.POLL, hours=4), Progress())
+    await store.feed(state.feed).close_run(a_run(RunKind.POLL, hours=4), Progress())
     assert (await reload(store)).failed == later_failed
-    await store.close_run(state.id, a_run(hours=5))
+    await store.feed(state.feed).close_run(a_run(hours=5))
     assert (await reload(store)).failed is None
 
 
 async def test_the_last_run_is_the_last_although_our_clock_has_gone_back(store: Store, state: FeedState) -> None:
-    await store.close_run(state.id, a_run(RunKind.POLL, "cut short", hours=1))
-    await store.close_run(state.id, a_run(RunKind.POLL))
+    await store.feed(state.feed).close_run(a_run(RunKind.POLL, "cut short", hours=1))
+    await store.feed(state.feed).close_run(a_run(RunKind.POLL))
     assert (await reload(store)).failed is None
 
 
@@ -171,15 +173,15 @@ async def test_the_end_of_a_run_is_stored_with_what_it_proved(store: Store, stat
     progress = Progress(NOON, later(seconds=15), later(seconds=14), later(seconds=13), 2)
     lateness = Lateness().observe([timedelta(seconds=90)], 3, NOON)
     run = a_run(RunKind.POLL, tally=Tally(created=1, updated=2, missed=3, bad=4), sent_at=later(hours=7))
-    await store.close_run(state.id, run, progress, lateness=lateness)
-    await store.close_run(state.id, a_run(RunKind.POLL, "cut short"))
+    await store.feed(state.feed).close_run(run, progress, lateness=lateness)
+    await store.feed(state.feed).close_run(a_run(RunKind.POLL, "cut short"))
     state = await reload(store)
     assert (state.progress, state.poll, state.lateness) == (progress, run, lateness)
 
 
 async def test_a_run_that_proves_nothing_leaves_the_watermark(store: Store, state: FeedState) -> None:
-    await store.close_run(state.id, a_run(RunKind.POLL), Progress(NOON, NOON))
-    await store.close_run(state.id, a_run(problem="cut short"))
+    await store.feed(state.feed).close_run(a_run(RunKind.POLL), Progress(NOON, NOON))
+    await store.feed(state.feed).close_run(a_run(problem="cut short"))
     assert (await reload(store)).progress == Progress(NOON, NOON)
 
 
@@ -196,19 +198,21 @@ async def test_a_pass_that_breaks_at_its_end_is_not_counted_in_any_way(store: St
     def fail(item: Change | Statement, sequence: int) -> Sequence[Event]:
         raise RuntimeError("power is lost")
 
-    await store.save_checkpoint(state.id, Checkpoint("c", b"{}", SeenRows(1), SeenRows(1), NOON))
+    await store.feed(state.feed).save_checkpoint(Checkpoint("c", b"{}", SeenRows(1), SeenRows(1), NOON))
     before = await reload(store)
     with pytest.raises(RuntimeError):
         await close_pass(store, state, statements=[a_statement()], compose=fail, proven=True, newest=NOON, held=3)
     assert await reload(store) == before
-    assert await store.load_checkpoint(state.id) is not None
+    assert await store.feed(state.feed).load_checkpoint() is not None
 
 
 async def test_statements_are_numbered_with_the_changes(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"})
     rings = store.outbox.rings
-    await store.publish(state.id, [a_statement(StatementKind.HELD)], COMPOSE)
-    await store.close_run(state.id, a_run(RunKind.POLL), statements=[a_statement(StatementKind.GAP)], compose=COMPOSE)
+    await store.feed(state.feed).publish([a_statement(StatementKind.HELD)], COMPOSE)
+    await store.feed(state.feed).close_run(
+        a_run(RunKind.POLL), statements=[a_statement(StatementKind.GAP)], compose=COMPOSE
+    )
     await close_pass(store, state, statements=[a_statement()])
     await commit(store, state, {"id": "b"})
     assert await told(store) == ["a created 1", "held 0", "gap 0", "reconciled 0", "b created 1"]
@@ -220,13 +224,13 @@ async def test_statements_are_numbered_with_the_changes(store: Store, state: Fee
 
 
 async def test_events_are_numbered_per_feed_without_gaps(store: Store, state: FeedState) -> None:
-    second = await store.open_feed(OTHER)
+    second = await store.feed(OTHER).open()
     await commit(store, state, {"id": "a"}, {"id": "b"})
     await commit(store, second, {"id": "a"})
     await commit(store, state, {"id": "a", "x": 1}, {"id": "b"})
     assert await told(store) == ["a created 1", "b created 1", "a updated 2"]
     assert await told(store, OTHER) == ["a created 1"]
-    assert await store.last_sequences() == {FEED: 3, OTHER: 1}
+    assert store.outbox.ends == {FEED: 3, OTHER: 1}
     assert (await reload(store)).sequence == 3
 
 
@@ -239,7 +243,7 @@ async def test_a_page_is_committed_whole_or_not_at_all(store: Store, state: Feed
     with pytest.raises(RuntimeError):
         await commit(store, state, {"id": "a"}, {"id": "b"}, compose=fail)
     assert await told(store) == []
-    assert await store.last_row(state.id) == 0
+    assert await store.feed(state.feed).last_row() == 0
     assert (await commit(store, state, {"id": "a"})).events == 1
 
 
@@ -280,8 +284,8 @@ async def test_a_page_with_changes_rings_the_outbox(store: Store, state: FeedSta
 async def test_new_records_are_the_rows_that_a_page_says_it_inserted(store: Store, state: FeedState) -> None:
     first = (await commit(store, state, {"id": "a"}, {"id": "b"})).inserted
     second = (await commit(store, state, {"id": "b", "x": 1}, {"id": "c"})).inserted
-    assert await store.last_row(state.id) == second[-1]
-    assert {row: json.loads(body) for row, body in (await store.read_bodies([*first, *second])).items()} == {
+    assert await store.feed(state.feed).last_row() == second[-1]
+    assert {row: json.loads(body) for row, body in (await store.feed(FEED).read_bodies([*first, *second])).items()} == {
         first[0]: {"id": "a"},
         first[1]: {"id": "b", "x": 1},
         second[0]: {"id": "c"},
@@ -302,7 +306,7 @@ async def test_the_judge_sees_what_earlier_pages_of_any_size_stored(store: Store
         return PageDiff(bad=bad)
 
     for _ in range(2):
-        await store.commit_page(state.id, detect, COMPOSE, via=Via.POLL)
+        await store.feed(state.feed).commit_page(detect, COMPOSE, via=Via.POLL)
     assert sizes == [1201, 1201, 0, 0, 1201, 1201, 0, 701]
 
 
@@ -318,7 +322,7 @@ async def test_events_are_read_with_the_times_at_which_their_changes_were_made(s
     first, second = (later(microseconds=number) for number in (1, 2))
     for at, value in ((first, 1), (first, 2), (second, 3)):
         await commit(store, state, {"id": "a", "at": at.isoformat(), "x": value}, compose=make_composer(own="true"))
-    await store.publish(state.id, [a_statement()], COMPOSE)
+    await store.feed(state.feed).publish([a_statement()], COMPOSE)
     events = await store.read_events(FEED, 0, 10)
     assert [event.made_at for event in events] == [first, first, None, None, second, second, None]
 
@@ -379,11 +383,11 @@ async def test_a_bad_record_is_counted_and_known_until_a_complete_pass(store: St
     assert [[bad.known for bad in each.page_diff.bad] for each in (first, again)] == [[False], [True]]
     assert (await reload(store)).quarantined == 1
     assert await told(store) == ["a created 1"]
-    other = await commit(store, await store.open_feed(OTHER), {"name": "no key"})
+    other = await commit(store, await store.feed(OTHER).open(), {"name": "no key"})
     assert [bad.known for bad in other.page_diff.bad] == [False]
     await close_pass(store, state)
     assert (await reload(store)).quarantined == 0
-    assert (await store.open_feed(OTHER)).quarantined == 1
+    assert (await store.feed(OTHER).open()).quarantined == 1
     assert not (await commit(store, state, {"name": "no key"})).page_diff.bad[0].known
 
 
@@ -399,7 +403,7 @@ async def test_drift_is_kept_with_what_the_operator_says_of_it(store: Store, sta
     await close_pass(store, state, a_run(tally=Tally(drifted=20)))
     held = await reload(store)
     assert (held.drift, held.drift_at, held.drifted) == (drift, NOON, 20)
-    await store.decide_drift(state.id, Decision.ABSORB)
+    await store.feed(state.feed).decide_drift(Decision.ABSORB)
     assert (await reload(store)).drift == replace(drift, decision=Decision.ABSORB)
 
 
@@ -408,7 +412,7 @@ async def test_drift_ends_with_a_pass_that_holds_nothing_for_it(store: Store, st
     await close_pass(store, state)
     ended = await reload(store)
     assert (ended.drift, ended.drift_at, ended.drifted) == (None, None, 0)
-    await store.decide_drift(state.id, Decision.PUBLISH)  # too late, and nothing to decide
+    await store.feed(state.feed).decide_drift(Decision.PUBLISH)  # too late, and nothing to decide
     await find_drift(store, state)
     assert (await reload(store)).drift == Drift(frozenset({"/new"}))
 
@@ -422,7 +426,7 @@ async def test_drift_that_was_found_since_a_pass_began_outlives_it(store: Store,
     assert (await reload(store)).drift is None
 
 
-def announce_drift(page_diff: PageDiff) -> Statement | None:
+def state_drift(page_diff: PageDiff) -> Statement | None:
     return a_statement(StatementKind.HELD, count=page_diff.drifted) if page_diff.drift is not None else None
 
 
@@ -430,12 +434,12 @@ async def test_what_is_stated_of_a_page_comes_after_its_changes(store: Store, st
     await commit(store, state, *({"id": str(each)} for each in range(20)), baseline=True)
     records = [{"id": str(each), "new": 1} for each in range(20)] + [{"id": "a"}]
     rings = store.outbox.rings
-    committed = await commit(store, state, *records, announce=announce_drift)
+    committed = await commit(store, state, *records, find_statement=state_drift)
     assert (committed.events, committed.statement) == (1, a_statement(StatementKind.HELD, count=20))
     assert await told(store) == ["a created 1", "held 0"]
     assert store.outbox.rings == rings + 1
     drift = (await reload(store)).drift
-    again = await commit(store, state, *records, announce=announce_drift, drift=drift)
+    again = await commit(store, state, *records, find_statement=state_drift, drift=drift)
     assert (again.events, again.statement) == (0, None)
     assert await told(store) == ["a created 1", "held 0"]
 
@@ -443,7 +447,7 @@ async def test_what_is_stated_of_a_page_comes_after_its_changes(store: Store, st
 async def test_what_is_stated_of_a_page_without_changes_rings_too(store: Store, state: FeedState) -> None:
     await commit(store, state, *({"id": str(each)} for each in range(20)), baseline=True)
     rings = store.outbox.rings
-    await commit(store, state, *({"id": str(each), "new": 1} for each in range(20)), announce=announce_drift)
+    await commit(store, state, *({"id": str(each), "new": 1} for each in range(20)), find_statement=state_drift)
     assert store.outbox.rings == rings + 1
 
 
@@ -455,26 +459,26 @@ async def test_a_page_is_stored_with_its_statement_or_not_at_all(store: Store, s
     await commit(store, state, *({"id": str(each)} for each in range(20)), baseline=True)
     records = [{"id": str(each), "new": 1} for each in range(20)] + [{"id": "a"}]
     with pytest.raises(AssertionError, match="power loss"):
-        await commit(store, state, *records, announce=announce_drift, compose=compose)
+        await commit(store, state, *records, find_statement=state_drift, compose=compose)
     assert (await reload(store)).drift is None
     assert await told(store) == []
-    assert (await commit(store, state, *records, announce=announce_drift)).statement is not None
+    assert (await commit(store, state, *records, find_statement=state_drift)).statement is not None
 
 
 # Absence -------------------------------------------------------------------------------------------------------------
 
 
 async def absent(store: Store, state: FeedState, seen: SeenRows) -> list[tuple[int, datetime | None, int]]:
-    return list((await store.find_absent(state.id, seen)).rows)
+    return list((await store.feed(state.feed).find_absent(seen)).rows)
 
 
 async def test_absent_are_rows_of_the_feed_that_were_not_seen(store: Store, state: FeedState) -> None:
-    other = await store.open_feed(OTHER)
+    other = await store.feed(OTHER).open()
     await commit(store, state, {"id": "a"}, {"id": "b"})
     await commit(store, other, {"id": "a"})
-    seen = SeenRows(await store.last_row(state.id))
+    seen = SeenRows(await store.feed(state.feed).last_row())
     seen.add((await commit(store, state, {"id": "b"}, {"id": "new"})).page_diff.seen)
-    absentees = await store.find_absent(state.id, seen)
+    absentees = await store.feed(state.feed).find_absent(seen)
     assert (absentees.rows, absentees.stored) == ([(1, None, 0)], 2)
 
 
@@ -484,7 +488,7 @@ async def test_absence_is_found_among_many_rows(store: Store, state: FeedState) 
         await commit(store, state, *({"id": str(each)} for each in range(start, start + 5000)), baseline=True)
     seen = SeenRows(count)
     seen.add(row for row in range(1, count + 1) if row % 15_000)
-    absentees = await store.find_absent(state.id, seen)
+    absentees = await store.feed(state.feed).find_absent(seen)
     assert ([row for row, *_ in absentees.rows], absentees.stored) == ([15_000, 30_000, 45_000], count)
 
 
@@ -493,12 +497,12 @@ async def test_the_digest_tells_keys_and_contents_apart_and_not_their_order(tmp_
 
     async def digest(name: str, *pages: Sequence[dict[str, object]], missing: int | None = None) -> str:
         store = await SqliteStore.open(tmp_path / name, now=lambda: NOON)
-        state = await store.open_feed(FEED)
+        state = await store.feed(FEED).open()
         for records in pages:
             await commit(store, state, *records)
-        seen = SeenRows(await store.last_row(state.id))
+        seen = SeenRows(await store.feed(state.feed).last_row())
         seen.add(row for row in range(1, seen.last_row + 1) if row != missing)
-        found = (await store.find_absent(state.id, seen)).digest
+        found = (await store.feed(state.feed).find_absent(seen)).digest
         await store.aclose()
         return found
 
@@ -516,18 +520,18 @@ async def test_what_is_suspected_and_absent_again_is_buried_with_an_event(store:
     await commit(store, state, {"id": "a"}, {"id": "b"})
     await close_pass(store, state, suspected=[1], confirm_at=NOON)
     assert await absent(store, state, SeenRows(2)) == [(1, NOON, 1), (2, None, 0)]
-    assert await store.find_suspected(state.id) == [1]
+    assert await store.feed(state.feed).find_suspected() == [1]
     assert await delete_records(store, state, 1) == 1
     assert await told(store, after=2) == ["a deleted 2"]
     assert await absent(store, state, SeenRows(2)) == [(2, None, 0)]
-    assert await store.find_suspected(state.id) == []
+    assert await store.feed(state.feed).find_suspected() == []
     assert await store.read_states([(FEED, "a")]) == {}
-    assert await store.count_deleted(state.id, NOON) == 1
-    assert await store.count_deleted(state.id, later(seconds=1)) == 0
+    assert await store.feed(state.feed).count_deleted(NOON) == 1
+    assert await store.feed(state.feed).count_deleted(later(seconds=1)) == 0
     await commit(store, state, {"id": "a"})
     assert await told(store, after=3) == ["a restored 3"]
     assert await store.read_states([(FEED, "a")]) == {(FEED, "a"): b'{"id": "a"}'}
-    assert await store.count_deleted(state.id, NOON) == 0
+    assert await store.feed(state.feed).count_deleted(NOON) == 0
 
 
 async def test_it_is_known_since_when_and_by_how_many_passes_in_a_row_a_row_was_missed(
@@ -538,7 +542,7 @@ async def test_it_is_known_since_when_and_by_how_many_passes_in_a_row_a_row_was_
         await close_pass(store, state, a_run(hours=hours), suspected=rows)
     assert await absent(store, state, SeenRows(2)) == [(1, later(hours=1), 3), (2, later(hours=2), 1)]
     await commit(store, state, {"id": "a"})
-    await store.keep(state.id, [2], Finding.THERE)
+    await store.feed(state.feed).keep([2], Finding.THERE)
     assert await absent(store, state, SeenRows(2)) == [(1, None, 0), (2, None, 0)]
     await close_pass(store, state, a_run(hours=4), suspected=[1])
     await delete_records(store, state, 1)
@@ -550,7 +554,7 @@ async def test_it_is_known_since_when_and_by_how_many_passes_in_a_row_a_row_was_
 async def test_what_a_pass_suspected_that_was_never_closed_is_suspected_by_none(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"})
     await close_pass(store, state, a_run(hours=1))
-    await store.suspect(state.id, [1], later(hours=2))
+    await store.feed(state.feed).suspect([1], later(hours=2))
     assert await absent(store, state, SeenRows(1)) == [(1, None, 1)]
     await close_pass(store, state, a_run(hours=3), suspected=[1])
     assert await absent(store, state, SeenRows(1)) == [(1, later(hours=3), 1)]
@@ -563,7 +567,9 @@ async def test_a_row_that_is_suspected_again_was_there_when_it_was_before_its_fi
     await commit(store, state, {"id": "a"})
     for hours, suspected in ((0, []), (1, [1]), (2, [1]), (3, [1])):
         await close_pass(store, state, a_run(hours=hours), suspected=suspected)
-    await store.delete_records(state.id, [1], partial(DETECTOR.deletion, until=later(hours=3), now=NOON), COMPOSE)
+    await store.feed(state.feed).delete_records(
+        [1], partial(DETECTOR.deletion, until=later(hours=3), now=NOON), COMPOSE
+    )
     assert (await datas(store))[-1]["changed_between"][0] == "2026-11-21T12:00:00.000Z"
 
 
@@ -583,7 +589,9 @@ async def test_a_buried_record_was_there_at_the_last_pass_before_the_first_that_
     await commit(store, state, {"id": "a"})
     for hours, suspected in ((0, []), (1, [1]), (2, [])):
         await close_pass(store, state, a_run(hours=hours), suspected=suspected)
-    await store.delete_records(state.id, [1], partial(DETECTOR.deletion, until=later(hours=2), now=NOON), COMPOSE)
+    await store.feed(state.feed).delete_records(
+        [1], partial(DETECTOR.deletion, until=later(hours=2), now=NOON), COMPOSE
+    )
     assert (await datas(store))[-1]["changed_between"] == ["2026-11-21T12:00:00.000Z", "2026-11-21T14:00:00.000Z"]
 
 
@@ -603,23 +611,50 @@ async def test_a_row_that_came_back_changed_is_not_suspected_any_more(store: Sto
     assert await told(store) == ["a created 1", "a updated 2"]
 
 
+async def test_rows_are_numbered_per_feed_and_the_row_of_an_erased_record_is_not_used_again(
+    store: Store, state: FeedState
+) -> None:
+    other = await store.feed(OTHER).open()
+    first = (await commit(store, state, {"id": "a"}, {"id": "b"})).inserted
+    second = (await commit(store, other, {"id": "a"}, baseline=True)).inserted
+    assert [*first, *second] == [1, 2, 1]
+    assert await store.feed(OTHER).read_bodies([1, 2]) == {1: b'{"id": "a"}'}
+    await close_pass(store, other, suspected=[1])
+    assert await store.feed(FEED).find_suspected() == []
+    assert [row for row, *_ in (await store.feed(FEED).find_absent(SeenRows(2))).rows] == [1, 2]
+    assert await store.feed(OTHER).last_row() == 1
+
+    def leave_undecided(snapshots: Snapshots) -> PageDiff:
+        diff = DETECTOR.detect(page({"id": "b"}), ReadContext(Via.PASS, NOON), snapshots)
+        return replace(diff, writes=[write._replace(raw_hash=UNDECIDED) for write in diff.writes], changes=[], notes=[])
+
+    def never(*_: object) -> Change:
+        raise AssertionError
+
+    assert (await store.feed(OTHER).commit_page(leave_undecided, COMPOSE, via=Via.PASS)).inserted == range(2, 3)
+    await store.privacy.purge(OTHER, "b", never, COMPOSE)
+    assert await store.feed(OTHER).read_bodies([2]) == {}
+    assert await store.feed(OTHER).last_row() == 2
+    assert (await commit(store, other, {"id": "c"})).inserted == range(3, 4)
+
+
 async def test_when_a_suspected_row_was_first_not_found_is_kept_until_it_is_shown(
     store: Store, state: FeedState
 ) -> None:
     await commit(store, state, {"id": "a"}, {"id": "b"})
     await close_pass(store, state, suspected=[1], confirm_at=NOON)
-    assert await store.find_missing([1, 2]) == {1: None}
-    await store.note_missing([1, 2])
-    (since,) = (await store.find_missing([1, 2])).values()
+    assert await store.feed(FEED).find_missing([1, 2]) == {1: None}
+    await store.feed(FEED).note_missing([1, 2])
+    (since,) = (await store.feed(FEED).find_missing([1, 2])).values()
     assert since is not None
-    await store.note_missing([1])
-    assert await store.find_missing([1]) == {1: since}
-    absentees = await store.find_absent(state.id, SeenRows(2))
+    await store.feed(FEED).note_missing([1])
+    assert await store.feed(FEED).find_missing([1]) == {1: since}
+    absentees = await store.feed(state.feed).find_absent(SeenRows(2))
     assert (absentees.missing, absentees.is_partial) == ({1: since}, False)
-    assert not await store.end_suspicion(state.id)
-    await store.keep(state.id, [1], Finding.THERE, ignored_until_seen=True)
-    assert await store.end_suspicion(state.id)
-    absentees = await store.find_absent(state.id, SeenRows(2))
+    assert not await store.feed(state.feed).end_suspicion()
+    await store.feed(state.feed).keep([1], Finding.THERE, ignored_until_seen=True)
+    assert await store.feed(state.feed).end_suspicion()
+    absentees = await store.feed(state.feed).find_absent(SeenRows(2))
     assert (absentees.rows, absentees.missing, absentees.is_partial) == ([(2, None, 0)], {}, True)
     assert (await reload(store)).confirm_at is None
 
@@ -627,7 +662,7 @@ async def test_when_a_suspected_row_was_first_not_found_is_kept_until_it_is_show
 async def test_a_spared_row_must_be_suspected_again(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"})
     await close_pass(store, state, suspected=[1], confirm_at=NOON, held=1)
-    await store.keep(state.id, [1], Finding.THERE)
+    await store.feed(state.feed).keep([1], Finding.THERE)
     assert await delete_records(store, state, 1) == 0
     assert await absent(store, state, SeenRows(1)) == [(1, None, 0)]
     assert ((await reload(store)).held, (await reload(store)).confirm_at) == (1, NOON)
@@ -636,10 +671,10 @@ async def test_a_spared_row_must_be_suspected_again(store: Store, state: FeedSta
 async def test_dormant_rows_are_not_missed_until_they_are_seen(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"}, {"id": "b"})
     await close_pass(store, state, suspected=[1, 2], confirm_at=NOON, held=2)
-    await store.keep(state.id, [1, 2], Finding.KEPT, ignored_until_seen=True)
+    await store.feed(state.feed).keep([1, 2], Finding.KEPT, ignored_until_seen=True)
     state = await reload(store)
     assert (state.held, state.confirm_at) == (0, None)
-    assert (await store.find_absent(state.id, SeenRows(2))).stored == 0
+    assert (await store.feed(state.feed).find_absent(SeenRows(2))).stored == 0
     assert await delete_records(store, state, 1, 2) == 0
     assert (await commit(store, state, {"id": "a"})).events == 0
     assert await absent(store, state, SeenRows(2)) == [(1, None, 0)]
@@ -652,7 +687,7 @@ async def test_dormant_rows_are_not_missed_until_they_are_seen(store: Store, sta
 async def test_a_change_waits_for_its_detail(store: Store, state: FeedState) -> None:
     committed = await commit(store, state, {"id": "a", "x": 1}, detector=DETAILED, at=5)
     assert (committed.events, committed.inserted) == (0, range(1, 2))
-    (awaited,) = await store.load_awaited(state.id, 10)
+    (awaited,) = await store.feed(state.feed).load_awaited(10)
     assert (awaited.row, awaited.queued_at, awaited.pending.key) == (1, NOON, "a")
     assert (awaited.pending.kind, awaited.pending.until, awaited.pending.via) == ("created", later(seconds=5), Via.POLL)
     rings = store.outbox.rings
@@ -660,27 +695,28 @@ async def test_a_change_waits_for_its_detail(store: Store, state: FeedState) -> 
     assert store.outbox.rings == rings + 1
     assert await told(store) == ["a created 1"]
     assert (await datas(store))[0]["after"] == {"id": "a", "x": 1, "lines": [1]}
-    assert await store.load_awaited(state.id, 10) == []
+    assert await store.feed(state.feed).load_awaited(10) == []
     await commit(store, state, {"id": "a", "x": 1}, detector=DETAILED)
-    assert await store.load_awaited(state.id, 10) == []
+    assert await store.feed(state.feed).load_awaited(10) == []
 
 
 async def test_the_longest_waiting_come_first_each_feed_for_itself(tmp_path: Path) -> None:
     clock = [later(seconds=2), later(seconds=1), NOON]
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: clock[-1])
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     for number in range(3):
         await commit(store, state, {"id": str(number)}, detector=DETAILED)
         clock.pop() if len(clock) > 1 else None
-    assert [awaited.pending.key for awaited in await store.load_awaited(state.id, 2)] == ["0", "1"]
-    assert await store.load_awaited((await store.open_feed(OTHER)).id, 2) == []
+    assert [awaited.pending.key for awaited in await store.feed(state.feed).load_awaited(2)] == ["0", "1"]
+    await store.feed(OTHER).open()
+    assert await store.feed(OTHER).load_awaited(2) == []
     await store.aclose()
 
 
 async def test_a_second_change_joins_the_one_that_waits(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a", "x": 1}, detector=DETAILED)
     await commit(store, state, {"id": "a", "x": 2}, detector=DETAILED, at=5)
-    (awaited,) = await store.load_awaited(state.id, 10)
+    (awaited,) = await store.feed(state.feed).load_awaited(10)
     assert (awaited.pending.kind, awaited.pending.until) == ("created", later(seconds=5))
     await complete(store, state, 1, {"id": "a", "x": 2, "lines": []})
     assert [(data["change"], data["after"]["x"]) for data in await datas(store)] == [("created", 2)]
@@ -707,7 +743,7 @@ async def test_a_change_that_is_undone_while_it_waits_is_none(store: Store, stat
     await complete(store, state, 1, {"id": "a", "x": 1, "lines": [1]})
     for version in (2, 1):
         await commit(store, state, {"id": "a", "x": version}, detector=DETAILED)
-    (awaited,) = await store.load_awaited(state.id, 10)
+    (awaited,) = await store.feed(state.feed).load_awaited(10)
     assert json.loads(awaited.pending.raw) == {"id": "a", "x": 1}
     assert await complete(store, state, 1, {"id": "a", "x": 1, "lines": [1]}) == 0
     assert await store.read_states([(FEED, "a")]) == {(FEED, "a"): b'{"id":"a","x":1,"lines":[1]}'}
@@ -728,7 +764,7 @@ async def test_what_is_stored_silently_keeps_its_detail(
     await complete(store, state, 1, {"id": "a", "x": 1, "lines": [1]})
     await commit(store, state, {"id": "a", "x": 1, "new": 2}, detector=DETAILED, **reading)
     assert await told(store) == ["a created 1"]
-    assert await store.load_awaited(state.id, 10) == []
+    assert await store.feed(state.feed).load_awaited(10) == []
     (body,) = (await store.read_states([(FEED, "a")])).values()
     assert json.loads(body) == {"id": "a", "x": 1, "new": 2, "lines": [1]}
 
@@ -757,11 +793,11 @@ async def test_a_detail_that_the_list_no_longer_fits_completes_nothing(store: St
         return DETAILED.complete(pending, before, b'{"id": "a", "lines": [1]}', revision, now=NOON)
 
     await commit(store, state, {"id": "a", "x": 1}, detector=DETAILED)
-    (first,) = await store.load_awaited(state.id, 10)
+    (first,) = await store.feed(state.feed).load_awaited(10)
     await commit(store, state, {"id": "a", "x": 2}, detector=DETAILED)
-    assert await store.complete(state.id, 1, detect, COMPOSE, listed=first.pending.raw) == 0
-    (second,) = await store.load_awaited(state.id, 10)
-    assert await store.complete(state.id, 1, detect, COMPOSE, listed=second.pending.raw) == 1
+    assert await store.feed(state.feed).complete(1, detect, COMPOSE, listed=first.pending.raw) == 0
+    (second,) = await store.feed(state.feed).load_awaited(10)
+    assert await store.feed(state.feed).complete(1, detect, COMPOSE, listed=second.pending.raw) == 1
     (event,) = await datas(store)
     assert (event["change"], event["after"]) == ("created", {"id": "a", "x": 2, "lines": [1]})
 
@@ -770,33 +806,33 @@ async def test_what_was_postponed_least_often_comes_first_and_then_the_oldest(st
     for key in "abc":
         await commit(store, state, {"id": key}, detector=DETAILED)
     for row in (1, 1, 2):
-        await store.postpone(row)
+        await store.feed(FEED).postpone(row)
     await commit(store, state, {"id": "a", "x": 2}, detector=DETAILED)  # a newer state of it is no other change
-    assert [each.row for each in await store.load_awaited(state.id, 10)] == [3, 2, 1]
-    assert [each.row for each in await store.load_awaited(state.id, 2)] == [3, 2]
+    assert [each.row for each in await store.feed(state.feed).load_awaited(10)] == [3, 2, 1]
+    assert [each.row for each in await store.feed(state.feed).load_awaited(2)] == [3, 2]
 
 
 async def test_what_is_overdue_is_completed_in_its_order_and_the_rest_waits(store: Store, state: FeedState) -> None:
     def detect(pending: Pending, before: bytes | None, revision: int) -> Change | None:
         return None if pending.key == "b" else DETAILED.complete(pending, before, None, revision, now=NOON)
 
-    other = await store.open_feed(OTHER)
+    other = await store.feed(OTHER).open()
     await commit(store, other, {"id": "z"}, detector=DETAILED)
     for key in "abc":
         await commit(store, state, {"id": key}, detector=DETAILED)
-    since = [each.queued_at for each in await store.load_awaited(state.id, 10)]
-    assert {*await store.load_waits(state.id)} == {*since}
-    await store.complete_overdue(state.id, [since[0] - timedelta(seconds=1)], detect, COMPOSE, 10)
+    since = [each.queued_at for each in await store.feed(state.feed).load_awaited(10)]
+    assert {*await store.feed(state.feed).load_waits()} == {*since}
+    await store.feed(state.feed).complete_overdue([since[0] - timedelta(seconds=1)], detect, COMPOSE, 10)
     assert await told(store) == []
     rings = store.outbox.rings
-    await store.complete_overdue(state.id, since, detect, COMPOSE, 2)
+    await store.feed(state.feed).complete_overdue(since, detect, COMPOSE, 2)
     assert store.outbox.rings > rings
     assert await told(store) == ["a created 1"]
-    assert [each.row for each in await store.load_awaited(state.id, 10)] == [4]
-    await store.complete_overdue(state.id, since, detect, COMPOSE, 2)
-    assert await store.load_waits(state.id) == []
+    assert [each.row for each in await store.feed(state.feed).load_awaited(10)] == [3]
+    await store.feed(state.feed).complete_overdue(since, detect, COMPOSE, 2)
+    assert await store.feed(state.feed).load_waits() == []
     assert await told(store) == ["a created 1", "c created 1"]
-    assert len(await store.load_awaited(other.id, 10)) == 1
+    assert len(await store.feed(other.feed).load_awaited(10)) == 1
 
 
 async def test_a_change_of_which_nothing_is_left_is_no_event(store: Store, state: FeedState) -> None:
@@ -804,10 +840,10 @@ async def test_a_change_of_which_nothing_is_left_is_no_event(store: Store, state
     await commit(store, state, {"id": "a", "x": 2}, detector=DETAILED)
 
     rings = store.outbox.rings
-    assert await store.complete(state.id, 1, lambda *_: None, COMPOSE) == 0
+    assert await store.feed(state.feed).complete(1, lambda *_: None, COMPOSE) == 0
     assert store.outbox.rings == rings
-    assert await store.load_awaited(state.id, 10) == []
-    assert await store.complete(state.id, 1, lambda *_: None, COMPOSE) == 0  # completed twice
+    assert await store.feed(state.feed).load_awaited(10) == []
+    assert await store.feed(state.feed).complete(1, lambda *_: None, COMPOSE) == 0  # completed twice
     assert await told(store) == ["a created 1"]
 
 
@@ -824,8 +860,8 @@ async def test_a_completion_that_breaks_keeps_the_change_waiting(store: Store, s
         raise RuntimeError("power is lost")
 
     with pytest.raises(RuntimeError):
-        await store.complete(state.id, 1, fail, COMPOSE)
-    assert len(await store.load_awaited(state.id, 10)) == 1
+        await store.feed(state.feed).complete(1, fail, COMPOSE)
+    assert len(await store.feed(state.feed).load_awaited(10)) == 1
     assert await complete(store, state, 1, {"id": "a"}) == 1
     assert await told(store) == ["a created 1"]
 
@@ -856,16 +892,16 @@ async def test_a_return_waits_for_its_detail_and_has_no_before(store: Store, sta
 
 
 async def emit(store: Store, state: FeedState, limit: int = 2) -> int:
-    return await store.emit_snapshots(state.id, partial(DETECTOR.snapshot, now=NOON), COMPOSE, limit)
+    return await store.feed(state.feed).emit_snapshots(partial(DETECTOR.snapshot, now=NOON), COMPOSE, limit)
 
 
 async def test_snapshots_are_published_in_portions_each_once(store: Store, state: FeedState) -> None:
-    await commit(store, await store.open_feed(OTHER), {"id": "other"}, baseline=True)
+    await commit(store, await store.feed(OTHER).open(), {"id": "other"}, baseline=True)
     await commit(store, state, *({"id": key} for key in "abc"), baseline=True)
     assert await emit(store, state) == 0  # nobody wants them
-    await store.begin_emitting(state.id)
+    await store.feed(state.feed).begin_emitting()
     assert await emit(store, state) == 2
-    await store.begin_emitting(state.id)  # after a crash
+    await store.feed(state.feed).begin_emitting()  # after a crash
     assert [await emit(store, state) for _ in range(3)] == [1, 0, 0]
     assert await told(store) == ["a snapshot 0", "b snapshot 0", "c snapshot 0"]
 
@@ -875,7 +911,7 @@ async def test_no_snapshot_is_published_of_what_has_events_or_is_gone(store: Sto
     await commit(store, state, {"id": "b", "x": 1})
     await close_pass(store, state, suspected=[1])
     await delete_records(store, state, 1)
-    await store.begin_emitting(state.id)
+    await store.feed(state.feed).begin_emitting()
     assert await emit(store, state, 10) == 1
     assert await told(store) == ["b updated 1", "a deleted 1", "c snapshot 0"]
 
@@ -887,7 +923,7 @@ async def test_no_snapshot_is_published_of_what_was_only_met(store: Store, state
     await look(shipment(6, x=1), at=10)
     await commit(store, state, shipment(5) | {"id": "later"}, at=10, provisional=True)
     assert await told(store) == []
-    await store.begin_emitting(state.id)
+    await store.feed(state.feed).begin_emitting()
     assert await emit(store, state, 10) == 1
     await commit(store, state, shipment(6, x=1), shipment(5) | {"id": "later"}, at=20)
     assert await told(store) == ["old snapshot 0", "a updated 1", "later created 1"]
@@ -896,19 +932,19 @@ async def test_no_snapshot_is_published_of_what_was_only_met(store: Store, state
 
 async def rebaseline(store: Store, state: FeedState, *parts: str) -> None:
     statement = a_statement(StatementKind.REBASELINED, parts=list(parts))
-    await store.save_read_settings(state.id, {"new": True}, rebaseline=statement, compose=COMPOSE)
+    await store.feed(state.feed).save_read_settings({"new": True}, rebaseline=statement, compose=COMPOSE)
 
 
 async def test_a_feed_that_is_read_differently_begins_anew_but_for_records_revisions_and_numbers(
     store: Store, state: FeedState
 ) -> None:
-    await store.begin_feed(state.id, NOON)
-    await store.save_shape(state.id, Shape(("/id",), "/at", None), proven=True)
+    await store.feed(state.feed).begin_feed(NOON)
+    await store.feed(state.feed).save_shape(Shape(("/id",), "/at", None), proven=True)
     look = partial(commit, store, state, stale_window=WINDOW)
     await look(shipment(20, x=2), at=30)
     await look(shipment(10, x=1), at=40)
     await close_pass(store, state, suspected=[1], held=1, confirm_at=NOON, newest=NOON)
-    await store.save_checkpoint(state.id, Checkpoint("c", b"{}", SeenRows(1), SeenRows(1), NOON))
+    await store.feed(state.feed).save_checkpoint(Checkpoint("c", b"{}", SeenRows(1), SeenRows(1), NOON))
     rings = store.outbox.rings
     await rebaseline(store, state, "query", "base_url")
     assert store.outbox.rings == rings + 1
@@ -916,13 +952,13 @@ async def test_a_feed_that_is_read_differently_begins_anew_but_for_records_revis
     assert replace(await reload(store), full=None) == FeedState(
         state.id, FEED, read_settings={"new": True}, rebaselining=True, sequence=2
     )
-    assert await store.load_checkpoint(state.id) is None
-    assert await store.find_suspected(state.id) == []
+    assert await store.feed(state.feed).load_checkpoint() is None
+    assert await store.feed(state.feed).find_suspected() == []
     assert await absent(store, state, SeenRows(1)) == []
     assert (await look(shipment(20, x=3), at=50, rebaselining=True)).events == 0
     assert (await look(shipment(60, x=4), at=70)).events == 1
     assert await told(store, after=2) == ["a updated 2"]
-    await store.end_baseline(state.id, proven=False, newest=None)
+    await store.feed(state.feed).end_baseline(proven=False, newest=None)
     assert not (await reload(store)).rebaselining
 
 
@@ -930,7 +966,7 @@ async def test_a_feed_of_which_the_same_records_are_read_otherwise_keeps_its_sha
     store: Store, state: FeedState
 ) -> None:
     shape = Shape(("/id",), "/at", None)
-    await store.save_shape(state.id, shape, proven=True)
+    await store.feed(state.feed).save_shape(shape, proven=True)
     await rebaseline(store, state, "query", "expand", "detail")
     state = await reload(store)
     assert (state.shape, state.proven, state.rebaselining) == (shape, True, True)
@@ -940,16 +976,16 @@ async def test_a_feed_of_which_the_same_records_are_read_otherwise_keeps_its_sha
 async def test_a_feed_of_which_only_the_content_is_read_otherwise_goes_on_where_it_was(
     store: Store, state: FeedState, parts: list[str]
 ) -> None:
-    await store.begin_feed(state.id, NOON)
-    await store.save_shape(state.id, Shape(("/id",), "/at", None), proven=True)
-    await store.save_listing_profile(state.id, "{}")
+    await store.feed(state.feed).begin_feed(NOON)
+    await store.feed(state.feed).save_shape(Shape(("/id",), "/at", None), proven=True)
+    await store.feed(state.feed).save_listing_profile("{}")
     look = partial(commit, store, state, stale_window=WINDOW)
     await look(shipment(20, x=2), at=30)
     await look(shipment(10, x=1), at=40)
     await close_pass(store, state, suspected=[1], held=1, confirm_at=NOON, newest=NOON)
     progress = Progress(later(hours=1), later(hours=2), later(hours=3), later(hours=4), 5)
-    await store.close_run(state.id, a_run(RunKind.POLL), progress)
-    await store.save_checkpoint(state.id, Checkpoint("c", b"{}", SeenRows(1), SeenRows(1), NOON))
+    await store.feed(state.feed).close_run(a_run(RunKind.POLL), progress)
+    await store.feed(state.feed).save_checkpoint(Checkpoint("c", b"{}", SeenRows(1), SeenRows(1), NOON))
     before = await reload(store)
     await rebaseline(store, state, *parts)
     assert await told(store, after=before.sequence) == ["rebaselined 0"]
@@ -957,8 +993,8 @@ async def test_a_feed_of_which_only_the_content_is_read_otherwise_goes_on_where_
         before, read_settings={"new": True}, rebaselining=True, sequence=before.sequence + 1
     )
     assert before.holds == 1
-    assert await store.load_checkpoint(state.id) is None
-    assert await store.find_suspected(state.id) == [1]
+    assert await store.feed(state.feed).load_checkpoint() is None
+    assert await store.feed(state.feed).find_suspected() == [1]
     assert [row for row, *_ in await absent(store, state, SeenRows(1))] == [1]
     await close_pass(store, state)
     assert not (await reload(store)).rebaselining
@@ -969,9 +1005,9 @@ async def test_what_waits_for_a_detail_goes_on_waiting_unless_the_key_is_another
 ) -> None:
     await commit(store, state, {"id": "a"}, detector=DETAILED)
     await rebaseline(store, state, "base_url", "query", "detail")
-    assert len(await store.load_awaited(state.id, 10)) == 1
+    assert len(await store.feed(state.feed).load_awaited(10)) == 1
     await rebaseline(store, state, "key")
-    assert await store.load_awaited(state.id, 10) == []
+    assert await store.feed(state.feed).load_awaited(10) == []
     assert await told(store) == ["rebaselined 0", "rebaselined 0"]
 
 
@@ -986,10 +1022,10 @@ async def test_a_feed_whose_key_is_another_meets_its_old_records_never_again(sto
 
 
 async def test_a_signature_that_is_no_other_reading_changes_nothing_else(store: Store, state: FeedState) -> None:
-    await store.begin_feed(state.id, NOON)
+    await store.feed(state.feed).begin_feed(NOON)
     await commit(store, state, {"id": "a"})
     rings = store.outbox.rings
-    await store.save_read_settings(state.id, {"key": ["/id"]})
+    await store.feed(state.feed).save_read_settings({"key": ["/id"]})
     state = await reload(store)
     assert (state.rebaselining, state.first_asked_at, state.read_settings) == (False, NOON, {"key": ["/id"]})
     assert store.outbox.rings == rings
@@ -1002,15 +1038,15 @@ async def test_a_checkpoint_of_a_hundred_thousand_rows_comes_back_as_it_was(stor
     rows = random.Random(7).sample(range(1, 100_001), 60_000)
     seen = SeenRows(100_000)
     seen.add(rows)
-    assert await store.load_checkpoint(state.id) is None
-    await store.save_checkpoint(state.id, Checkpoint("old", b"{}", SeenRows(3), SeenRows(3), NOON))
+    assert await store.feed(state.feed).load_checkpoint() is None
+    await store.feed(state.feed).save_checkpoint(Checkpoint("old", b"{}", SeenRows(3), SeenRows(3), NOON))
     shown = SeenRows(100_003)
     shown.add(rows[:9])
     walk = '{"pages": 7, "é": 1}'.encode()
-    await store.save_checkpoint(state.id, Checkpoint("c+/=é", walk, seen, shown, later(hours=1)))
-    found = await store.load_checkpoint(state.id)
+    await store.feed(state.feed).save_checkpoint(Checkpoint("c+/=é", walk, seen, shown, later(hours=1)))
+    found = await store.feed(state.feed).load_checkpoint()
     assert found is not None
-    assert (found.cursor, found.walk, found.saved_at) == ("c+/=é", walk, later(hours=1))
+    assert (found.cursor, found.run, found.saved_at) == ("c+/=é", walk, later(hours=1))
     assert (found.seen.last_row, found.seen.count) == (100_000, 60_000)
     assert {row for row in range(1, 100_001) if row in found.seen} == set(rows)
     assert found.rows.last_row == 100_003
@@ -1018,14 +1054,14 @@ async def test_a_checkpoint_of_a_hundred_thousand_rows_comes_back_as_it_was(stor
 
 
 async def test_a_checkpoint_goes_when_its_pass_is_complete_or_given_up(store: Store, state: FeedState) -> None:
-    other = await store.open_feed(OTHER)
+    other = await store.feed(OTHER).open()
     for each in (state, other):
-        await store.save_checkpoint(each.id, Checkpoint("c", b"{}", SeenRows(3), SeenRows(3), NOON))
+        await store.feed(each.feed).save_checkpoint(Checkpoint("c", b"{}", SeenRows(3), SeenRows(3), NOON))
     await close_pass(store, state)
-    assert await store.load_checkpoint(state.id) is None
-    assert await store.load_checkpoint(other.id) is not None
-    await store.drop_checkpoint(other.id)
-    assert await store.load_checkpoint(other.id) is None
+    assert await store.feed(state.feed).load_checkpoint() is None
+    assert await store.feed(other.feed).load_checkpoint() is not None
+    await store.feed(other.feed).drop_checkpoint()
+    assert await store.feed(other.feed).load_checkpoint() is None
 
 
 # Delivery ------------------------------------------------------------------------------------------------------------
@@ -1043,7 +1079,7 @@ async def test_a_new_sink_starts_at_now_or_at_the_beginning_and_keeps_its_place(
 
 async def test_a_feed_that_comes_later_owes_a_known_sink_everything(store: Store, state: FeedState) -> None:
     await store.sink("screen").enroll("now")
-    await commit(store, await store.open_feed(OTHER), {"id": "a"})
+    await commit(store, await store.feed(OTHER).open(), {"id": "a"})
     await store.sink("screen").enroll("now")
     assert (await store.sink("screen").load_queue())[0] == {FEED: 0, OTHER: 0}
 
@@ -1067,7 +1103,7 @@ async def test_a_sink_that_begins_with_the_state_is_told_from_where_it_was_told_
     begun = (await store.sink("erp").load_starts())[FEED]
     assert begun == StartOffset(3, NOON, 0)
     assert await store.sink("erp").read_backfill(FEED, begun, 0, 2) is None
-    await store.save_shape(state.id, Shape(("/id",), None, None), proven=True)
+    await store.feed(state.feed).save_shape(Shape(("/id",), None, None), proven=True)
     await close_pass(store, state)
     first, row, is_all = await store.sink("erp").read_backfill(FEED, begun, 0, 2) or ((), 0, True)
     assert ([each.key.text for each in first], is_all) == (["a", "b"], False)
@@ -1154,7 +1190,7 @@ async def test_the_last_runs_of_each_kind_are_kept_whatever_their_age(store: Sto
         for kind in RunKind:
             for problem in ("", "cut short"):
                 runs.append(a_run(kind, problem, hours=hours))
-                await store.close_run(state.id, runs[-1])
+                await store.feed(state.feed).close_run(runs[-1])
     before = await reload(store)
     assert await prune(store, NOON + DAY, limit=5) == 12
     assert await reload(store) == before
@@ -1165,9 +1201,9 @@ async def test_only_what_is_old_is_pruned(store: Store, state: FeedState) -> Non
     await close_pass(store, state, suspected=[1])  # with another
     await delete_records(store, state, 1)  # a third, and a tombstone
     assert await prune(store, NOON) == 0
-    assert await store.read_bodies([1]) != {}
+    assert await store.feed(FEED).read_bodies([1]) != {}
     assert await prune(store, later(seconds=1)) == 4
-    assert await store.read_bodies([1]) == {}
+    assert await store.feed(FEED).read_bodies([1]) == {}
 
 
 async def test_a_tombstone_without_a_body_can_still_return(store: Store, state: FeedState) -> None:
@@ -1206,12 +1242,12 @@ async def test_no_body_is_pruned_of_a_record_that_is_there_or_on_its_way(store: 
     await commit(store, state, {"id": "a"})  # it is back
     await commit(store, state, {"id": "b"}, detector=DETAILED)  # it is on its way back
     await prune(store, NOON + DAY)
-    assert sorted(await store.read_bodies([1, 2, 3, 4])) == [1, 2, 3, 4]
+    assert sorted(await store.feed(FEED).read_bodies([1, 2, 3, 4])) == [1, 2, 3, 4]
 
 
 async def test_findings_without_an_event_are_kept_too(store: Store, state: FeedState) -> None:
     def detect(snapshots: Snapshots) -> PageDiff:
         return PageDiff(notes=[Note("a", finding) for finding in Finding])
 
-    assert (await store.commit_page(state.id, detect, COMPOSE, via=Via.TRAILING)).events == 0
+    assert (await store.feed(state.feed).commit_page(detect, COMPOSE, via=Via.TRAILING)).events == 0
     assert await prune(store, NOON + DAY) == len(Finding)

@@ -109,10 +109,10 @@ async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 async def test_a_store_can_be_looked_at_while_it_is_held(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "a.db", now=now)
-    await store.open_feed(FEED)
+    await store.feed(FEED).open()
     await store.sink("screen").enroll("now")
     read_store = await SqliteReadStore.open(tmp_path / "a.db")
-    assert await read_store.load_feeds() == [await store.open_feed(FEED)]
+    assert await read_store.load_feeds() == [await store.feed(FEED).open()]
     assert [(sink.name, sink.owed) for sink in await read_store.load_sinks()] == [("screen", 0)]
     assert await read_store.count_records() == {FEED: 0}
     assert await read_store.read_latest(-10, 10) == []
@@ -123,7 +123,7 @@ async def test_a_store_can_be_looked_at_while_it_is_held(tmp_path: Path) -> None
 
 async def test_a_blocked_key_owes_its_events_though_the_position_has_passed_them(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "a.db", now=now)
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     await store.sink("erp").enroll("beginning")
     for record in ({"id": "a"}, {"id": "a", "n": 1}, {"id": "b"}):
         await commit(store, state, record)
@@ -138,7 +138,7 @@ async def test_a_blocked_key_owes_its_events_though_the_position_has_passed_them
 async def test_the_latest_events_are_told_in_the_order_in_which_they_were_recorded(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "a.db", now=now)
     for feed in (FEED, OTHER, FEED):
-        await commit(store, await store.open_feed(feed), {"id": "a", "n": store.outbox.rings})
+        await commit(store, await store.feed(feed).open(), {"id": "a", "n": store.outbox.rings})
     read_store = await SqliteReadStore.open(tmp_path / "a.db")
     latest = await read_store.read_latest(-2, 10)
     assert [(place, event.feed, event.sequence) for place, event in latest] == [(2, OTHER, 1), (3, FEED, 2)]
@@ -165,7 +165,7 @@ async def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path, monkeypatch
 
 async def test_only_its_owner_can_read_a_store(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "a.db", now=now)
-    await store.open_feed(FEED)
+    await store.feed(FEED).open()
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in sorted(tmp_path.glob("a.db*"))}  # noqa: ASYNC240
     assert modes.keys() >= {"a.db", "a.db-wal", "a.db.lock", "a.db.life"}
     assert set(modes.values()) == {0o600}
@@ -188,7 +188,7 @@ async def test_a_store_is_let_go_although_its_user_was_cancelled(tmp_path: Path)
 
 async def test_a_full_disk_loses_nothing_and_what_comes_after_it_is_stored(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=now)
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     store.engine.writer.execute("PRAGMA max_page_count = 120")
     stored = 0
     with suppress(StoreFull):
@@ -199,7 +199,7 @@ async def test_a_full_disk_loses_nothing_and_what_comes_after_it_is_stored(tmp_p
     for _ in range(2):
         with pytest.raises(StoreFull, match="disk full; free some space"):
             await commit(store, state, {"id": "one", "x": "x" * 500_000})
-    assert (await store.open_feed(FEED)).sequence == len(await told(store)) == 2 * stored
+    assert (await store.feed(FEED).open()).sequence == len(await told(store)) == 2 * stored
     assert (await commit(store, state, {"id": "same", "x": stored - 1})).events == 0
     store.engine.writer.execute("PRAGMA max_page_count = 100000")
     assert (await commit(store, state, {"id": "one"}, {"id": "same", "x": "at last"})).events == 2
@@ -217,7 +217,7 @@ from tests.stores.pages import FEED, OTHER, commit, told
 async def fill():
     path = pathlib.Path(sys.argv[1])
     store = await SqliteStore.open(path, now=now)
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     size = path.with_name(path.name + "-wal").stat().st_size + 200_000
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
     stored = failed = 0
@@ -255,12 +255,12 @@ async def test_a_write_that_breaks_when_it_is_committed_loses_nothing_either(tmp
 
 async def test_how_far_a_pass_has_come_is_seen_from_beside(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
-    state = await store.open_feed(FEED)
-    await store.open_feed(OTHER)
+    state = await store.feed(FEED).open()
+    await store.feed(OTHER).open()
     read_store = await SqliteReadStore.open(tmp_path / "a.db")
     assert await read_store.load_reached() == {}
     walk = b'{"pages": 100, "records": 20000, "events": 3}'
-    await store.save_checkpoint(state.id, Checkpoint("c", walk, SeenRows(3), SeenRows(3), NOON))
+    await store.feed(state.feed).save_checkpoint(Checkpoint("c", walk, SeenRows(3), SeenRows(3), NOON))
     assert await read_store.load_reached() == {FEED: Reached(100, 20_000, 3, NOON)}
     await read_store.aclose()
     await store.aclose()
@@ -270,7 +270,7 @@ async def test_whoever_waits_for_events_is_woken_even_if_who_committed_them_is_c
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     rings, write = store.outbox.rings, store.engine.write
 
     async def write_and_cancel(*given: Any) -> Any:

@@ -15,8 +15,7 @@ from dockbell.config import Expression, SinkSettings
 from dockbell.core.diff import diff, touched
 from dockbell.core.document import encode
 from dockbell.core.model import JSON, Change, ChangeKind, Event, Feed, Key, Statement, Via
-from dockbell.core.publishing.event import Composer
-from dockbell.core.publishing.named import NamedEvent
+from dockbell.core.publishing.event import Composer, NamedEvent
 from dockbell.core.publishing.rendering import Rendering
 from dockbell.core.publishing.statement import GapReason, gap
 

@@ -28,7 +28,7 @@ async def test_a_copy_is_loaded_followed_mended_and_begun_again(
     monkeypatch.setattr("dockbell.subscriber.repair.LIMIT", 2)
     state = State()
     async with serve(tmp_path, token=TOKEN) as site, PullFeeds(str(site.client.base_url), token=TOKEN) as feeds:
-        filled = Filled(site.store, await site.store.open_feed(FEED), site.client)
+        filled = Filled(site.store, await site.store.feed(FEED).open(), site.client)
         await filled.put("a", "b", "c/d +", "e", "f")
         await pages.close_pass(filled.store, filled.state)
         feed = str(FEED)

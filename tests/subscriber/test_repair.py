@@ -14,16 +14,7 @@ from hypothesis import strategies as st
 from dockbell.config import parse_duration
 from dockbell.core.model import Event
 from dockbell.core.publishing.statement import rebaselined
-from dockbell.subscriber import (
-    Copy,
-    NotAnEvent,
-    PositionLost,
-    PullRefused,
-    PullUnavailable,
-    RevisionGaps,
-    State,
-    parse,
-)
+from dockbell.subscriber import Copy, NotAnEvent, PositionLost, PullRefused, PullUnavailable, RevisionGaps, State, parse
 from dockbell.subscriber import Event as Parsed
 from dockbell.subscriber.repair import PullFeeds, read_position
 from dockbell.web.params import WAIT_MOST

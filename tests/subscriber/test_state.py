@@ -13,8 +13,111 @@ from hypothesis import strategies as st
 from dockbell.core.model import Event as Written
 from dockbell.core.publishing.erasure import empty_event
 from dockbell.core.publishing.statement import GapReason, gap, rebaselined
-from dockbell.subscriber import Change, Copy, Effect, Missing, RevisionGaps, State, Taken, parse
+from dockbell.subscriber import (
+    Change,
+    Copy,
+    Effect,
+    Event,
+    GapsUnknowable,
+    Missing,
+    RevisionGaps,
+    Seen,
+    SeenIds,
+    SequenceGaps,
+    State,
+    Taken,
+    parse,
+)
 from tests.subscriber.stories import FEED, NOW, STEPS, Content, Story, deliver, render, same, store_lost, told
+
+
+@given(st.lists(st.integers(0, 20).map(str)), st.integers(1, 10))
+def test_exactly_the_latest_ids_are_remembered(ids: list[str], limit: int) -> None:
+    seen: SeenIds = Seen(limit)
+    for each in ids:
+        if each not in seen:
+            seen.add(each)
+    latest = [each for each in map(str, range(21)) if each in seen]
+    assert len(latest) == min(limit, len(set(ids)))
+    assert not ids or ids[-1] in seen
+
+
+def test_memory_is_bounded_and_the_first_is_forgotten_first() -> None:
+    seen = Seen(limit=3)
+    for number in range(5):
+        seen.add(f"evt_{number}")
+    assert len(seen) == 3
+    assert [number for number in range(5) if f"evt_{number}" in seen] == [2, 3, 4]
+
+
+def test_an_id_that_is_added_twice_counts_once() -> None:
+    seen = Seen(limit=2)
+    for event_id in ("a", "b", "b", "b"):
+        seen.add(event_id)
+    assert "a" in seen
+
+
+def test_a_limit_must_leave_room() -> None:
+    with pytest.raises(ValueError, match="got 0"):
+        Seen(0)
+
+
+def events() -> list[Event]:
+    story = Story()
+    for status in ("open", "packed", "shipped", "billed"):
+        story.tell("shp_1", {"status": status})
+    story.state(store_lost())
+    return [parse(event.body) for event in story.events]
+
+
+CREATED, PACKED, SHIPPED, LEFT, BILLED, LOST = events()
+
+
+@pytest.mark.parametrize(
+    ("event", "seen", "missing"),
+    [
+        (PACKED, 1, None),
+        (SHIPPED, 1, Missing("main/shipments/shp_1", 2, 2)),
+        (BILLED, 1, Missing("main/shipments/shp_1", 2, 3)),
+        (BILLED, None, None),
+        (BILLED, 4, None),
+        (BILLED, 7, None),
+        (LEFT, 1, None),
+        (LOST, 1, None),
+    ],
+)
+def test_a_revision_that_is_left_out_is_missing(event: Event, seen: int | None, missing: Missing | None) -> None:
+    assert RevisionGaps().find(event, seen) == missing
+
+
+@pytest.mark.parametrize("change", ["snapshot", "deleted"])
+def test_what_a_sink_is_told_when_it_begins_follows_nothing(change: str) -> None:
+    told = SHIPPED.members | {"data": SHIPPED.members["data"] | {"change": change, "via": "state"}}
+    assert RevisionGaps(from_beginning=True).find(parse(json.dumps(told)), 1) is None
+
+
+def test_from_the_beginning_the_first_revision_is_one() -> None:
+    gaps = RevisionGaps(from_beginning=True)
+    assert gaps.find(CREATED, None) is None
+    assert gaps.find(SHIPPED, None) == Missing("main/shipments/shp_1", 1, 2)
+
+
+@pytest.mark.parametrize("filters", [{"changes": ["updated"]}, {"where": "after.status == 'shipped'"}])
+def test_gaps_are_not_looked_for_where_filters_hold_changes_back(filters: dict[str, str]) -> None:
+    with pytest.raises(GapsUnknowable, match=rf"{next(iter(filters))} = .* read the pull feed"):
+        RevisionGaps(**filters)  # type: ignore[arg-type]
+
+
+def test_a_sequence_that_is_left_out_is_missing_whatever_kind_of_event_it_was() -> None:
+    gaps = SequenceGaps(after=0)
+    found = [gaps.find(event) for event in (CREATED, PACKED, CREATED, SHIPPED, BILLED, LOST)]
+    assert found == [None, None, None, None, Missing("main/shipments", 4, 4), None]
+
+
+def test_a_reader_begins_where_its_position_is() -> None:
+    assert SequenceGaps(after=2).find(SHIPPED) is None
+    assert SequenceGaps(after=1).find(SHIPPED) == Missing("main/shipments", 2, 2)
+
 
 PLACE: Final = "main/shipments/shp_1"
 SEEDS: Final = st.integers(0, 2**32)

@@ -31,7 +31,7 @@ from dockbell.telemetry import (
     EventsTakenBack,
     Fact,
     FilterUnanswered,
-    HabitChanged,
+    ListingChanged,
     NamedEventUnanswered,
     PageRead,
     RequestSent,
@@ -43,7 +43,7 @@ from dockbell.telemetry import (
     Stated,
     StoreFails,
 )
-from dockbell.telemetry.metrics import Metrics
+from dockbell.telemetry.metrics import DESCRIPTIONS, Metrics
 from tests.fakes import NOON
 
 FEED = Feed("main", "packages")
@@ -100,7 +100,7 @@ RUN = RunEnded(FEED, RunKind.POLL, 2, 30, 4, 2 * SECOND, "", NOON, late=True, ta
             LABELS | {"kind": "gap"},
             1,
         ),
-        (HabitChanged(FEED, "pages are smaller"), "api_habits_changed_total", LABELS, 1),
+        (ListingChanged(FEED, "pages are smaller"), "api_habits_changed_total", LABELS, 1),
         (NamedEventUnanswered(FEED, "low", "no such key", 5), "named_events_unanswered_total", LABELS, 5),
         (EventDied("erp", FEED, "a", 1, "HTTP 400"), "dead_letters_total", ERP, 1),
         (EventsTakenBack("erp", 7), "dead_letters_taken_back_total", ERP, 7),
@@ -200,9 +200,9 @@ def test_other_facts_are_not_counted() -> None:
 
 def test_every_metric_is_described_as_it_is_scraped() -> None:
     metrics = Metrics()
-    described = {each.name.removesuffix("_total") for each in metrics.descriptions}
+    described = {each.name.removesuffix("_total") for each in DESCRIPTIONS}
     assert described == {each.name for each in metrics.registry.collect() if each.name.startswith("dockbell_")}
-    assert all(each.help.endswith(".") for each in metrics.descriptions)
+    assert all(each.help.endswith(".") for each in DESCRIPTIONS)
 
 
 def test_counting_a_delivery_costs_next_to_nothing() -> None:

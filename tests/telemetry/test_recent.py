@@ -100,7 +100,7 @@ def test_nothing_is_known_of_a_feed_that_nothing_was_told_of(life: Life) -> None
     lately = life.recent.feed(FEED)
     assert set(lately.freshness) == {None}
     assert len(lately.freshness) == STEPS
-    assert (lately.kept, lately.late, lately.delay, lately.changed_at, lately.progress) == (0, 0, None, None, None)
+    assert (lately.kept, lately.late, lately.delay, lately.progress) == (0, 0, None, None)
 
 
 def test_the_last_step_is_the_running_minute(life: Life) -> None:
@@ -165,7 +165,6 @@ def test_a_clock_that_is_set_moves_nothing_but_the_times_that_are_told(life: Lif
     feed, budget, sink = life.recent.feed(FEED), life.recent.budget("main"), life.recent.sink("erp")
     assert feed.freshness[-4:] == (None, 60, 120, 120)
     assert (feed.kept, feed.delay and feed.delay.count) == (2, 1)
-    assert feed.changed_at == now - timedelta(seconds=130)
     assert sink.delivered[-4:] == (0, 1, 0, 0)
     assert sink.delay is not None
     assert budget.kinds["poll"][-4:] == (0, 1, 0, 0)
@@ -187,11 +186,10 @@ def test_a_window_of_the_service_ends_when_it_was_said_to_although_our_clock_is_
 
 def test_stored_runs_of_before_our_clock_was_set_back_are_not_read_from_the_future(life: Life) -> None:
     ahead = timedelta(hours=2)
-    life.recent.recall(FEED, [(NOON + ahead, NOON + ahead)], changed_at=NOON + ahead)
+    life.recent.recall(FEED, [(NOON + ahead, NOON + ahead)])
     life.later(70)
     lately = life.recent.feed(FEED)
     assert lately.freshness[-3:] == (None, 60, 70)
-    assert lately.changed_at == NOON
 
 
 def test_runs_are_counted_that_asked_in_time_and_late(life: Life) -> None:
@@ -208,10 +206,8 @@ def test_runs_are_counted_that_asked_in_time_and_late(life: Life) -> None:
 def test_changes_count_from_their_own_timestamps_until_they_are_stored(life: Life) -> None:
     ages = tuple(timedelta(seconds=age) for age in (1, 2, 3, 10))
     life.recent.hear(ChangesStored(FEED, {ChangeKind.UPDATED: 5}, ages, timedelta(seconds=1)))
-    at = life.clock()
     life.later(60)
     lately = life.recent.feed(FEED)
-    assert lately.changed_at == at
     assert lately.delay is not None
     assert lately.delay.count == 4
     assert lately.delay.p50.total_seconds() == pytest.approx(3, rel=0.05)
@@ -294,10 +290,9 @@ def test_a_run_that_was_cut_short_by_a_reload_is_forgotten(life: Life) -> None:
 
 def test_stored_runs_fill_the_hours_before_the_start(life: Life) -> None:
     runs = [(NOON - timedelta(minutes=minutes), NOON - timedelta(minutes=minutes)) for minutes in (10, 9, 3)]
-    life.recent.recall(FEED, runs, records=7, changed_at=NOON - timedelta(hours=2))
+    life.recent.recall(FEED, runs, records=7)
     lately = life.recent.feed(FEED)
     assert lately.freshness[-12:] == (None, 60, 60, 120, 180, 240, 300, 360, 360, 120, 180, 180)
-    assert lately.changed_at == NOON - timedelta(hours=2)
     life.read_page(1, 1)
     progress = life.recent.feed(FEED).progress
     assert progress is not None

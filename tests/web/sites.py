@@ -56,7 +56,7 @@ class Filled:
 
     async def delete(self, row: int) -> None:
         """Delete a record, as two passes would."""
-        await self.store.suspect(self.state.id, [row], pages.later(hours=1))
+        await self.store.feed(self.state.feed).suspect([row], pages.later(hours=1))
         await pages.delete_records(self.store, self.state, row)
 
     async def events(self) -> list[Event]:
@@ -115,7 +115,7 @@ class Served:
     async def fill(self, *keys: str, source: str = "main", resource: str | None = None) -> Filled:
         """Return a feed with some records, of each of which it has one event; one of its own, or of a resource."""
         feed = Feed(source, resource or f"shipments{next(_numbers)}")
-        filled = Filled(self.store, await self.store.open_feed(feed), self.client)
+        filled = Filled(self.store, await self.store.feed(feed).open(), self.client)
         if keys:
             await filled.put(*keys)
         return filled

@@ -171,7 +171,7 @@ async def test_held_drift_is_decided(acting: Served, filled: Filled, decision: s
     await pages.commit(acting.store, filled.state, *({"id": f"k{n:02}", "n": 0, "eta": n} for n in range(20)))
     assert (await act(acting, place, body)).status_code == 202
     assert [command.kind for command in await acting.store.commands.take()] == [kind]
-    await acting.store.decide_drift(filled.state.id, Decision.ABSORB)
+    await acting.store.feed(filled.state.feed).decide_drift(Decision.ABSORB)
     assert (await act(acting, place, body)).json() == {"outcome": "no drift is held"}
 
 

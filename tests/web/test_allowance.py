@@ -14,8 +14,8 @@ import pytest
 from dockbell.errors import StoreError
 from dockbell.stores.sqlite import SqliteReadStore
 from dockbell.web.allowance import Allowance
-from dockbell.web.portions import cut
-from dockbell.web.problem import Problem
+from dockbell.web.feeds import cut
+from dockbell.web.responses import Problem
 from tests.web.sites import Filled, Served, serve
 
 WIDE = "x" * 20_000

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from dockbell.ports import Bell
-from dockbell.web.broadcast import EVENTS_MOST, Broadcast, News, Subscriber
+from dockbell.web.live import EVENTS_MOST, Broadcast, News, Subscriber
 from tests.fakes import Ear
 from tests.sources.conftest import LeapingLoop
 

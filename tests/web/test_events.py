@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dockbell.core.comparing.deletion import purge
+from dockbell.core.comparing.deletion_rules import purge
 from dockbell.core.publishing.settlement import Blocked, Settlement
 from dockbell.web import events
 from tests.fakes import NOON

@@ -230,7 +230,7 @@ async def test_what_no_library_sends_is_refused(shared: Served, sent: bytes, sta
 async def test_whoever_comes_when_there_are_too_many_is_told_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dockbell.web.connection_limiter.CONNECTIONS_MOST", 1)
+    monkeypatch.setattr("dockbell.web.connection.CONNECTIONS_MOST", 1)
     async with serve(tmp_path) as site, await anyio.connect_tcp("127.0.0.1", site.site.port) as first:
         filled = await site.fill("a")
         asked = f"GET {filled.events_url}?after={site.store.epoch}.1&wait=60s HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -246,7 +246,7 @@ async def test_whoever_comes_when_there_are_too_many_is_told_so(
 
 
 async def test_a_body_that_drips_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dockbell.web.connection_limiter.CONNECTIONS_MOST", 1)
+    monkeypatch.setattr("dockbell.web.connection.CONNECTIONS_MOST", 1)
     async with serve(tmp_path) as site, await anyio.connect_tcp("127.0.0.1", site.site.port) as dripping:
         await dripping.send(b"POST /session HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
         answer = await _exchange(site.site.port, b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")

@@ -60,8 +60,8 @@ async def test_a_feed_that_was_never_read_has_no_freshness(scraper: Scraper) -> 
 async def test_a_feed_is_as_fresh_as_its_last_complete_run(scraper: Scraper) -> None:
     filled = await scraper.site.fill("a", "b", resource="stock")
     asked_at, ended_at = NOON - timedelta(seconds=70), NOON - timedelta(seconds=40)
-    await scraper.site.store.close_run(
-        filled.state.id, RunRecord(RunKind.PASS, asked_at, None, ended_at, pages=1, records=2, events=0)
+    await scraper.site.store.feed(filled.state.feed).close_run(
+        RunRecord(RunKind.PASS, asked_at, None, ended_at, pages=1, records=2, events=0)
     )
     assert await scraper.find("feed_freshness_seconds", **STOCK) == [70]
     assert await scraper.find("feed_read_timestamp_seconds", **STOCK) == [ended_at.timestamp()]
@@ -76,7 +76,7 @@ async def test_a_service_s_wrong_clock_makes_a_feed_no_fresher_and_no_older(scra
     filled = await scraper.site.fill("a", resource="stock")
     sent_at, asked_at = NOON - timedelta(seconds=70), NOON + timedelta(seconds=ahead - 70)
     run = RunRecord(RunKind.POLL, asked_at, NOON, NOON, pages=1, records=1, events=0, sent_at=sent_at)
-    await scraper.site.store.close_run(filled.state.id, run, Progress(asked_at))
+    await scraper.site.store.feed(filled.state.feed).close_run(run, Progress(asked_at))
     assert await scraper.find("feed_freshness_seconds", **STOCK) == [70]
     assert await scraper.find("feed_watermark_timestamp_seconds", **STOCK) == [sent_at.timestamp()]
 

@@ -41,8 +41,8 @@ def open_site(served: Served, listen: str, ear: Ear | None = None) -> Site:
 
 
 async def test_the_index_tells_what_there_is(served: Served) -> None:
-    await served.store.open_feed(pages.FEED)
-    state = await served.store.open_feed(pages.FEED)
+    await served.store.feed(pages.FEED).open()
+    state = await served.store.feed(pages.FEED).open()
     await pages.commit(served.store, state, {"id": "a"}, {"id": "b"})
     epoch = served.store.epoch
     for place in ("/", "/feeds"):

@@ -79,8 +79,8 @@ async def test_a_page_says_whether_a_whole_pass_stands_behind_it(shared: Served)
     assert not await is_complete()
     await pages.close_pass(filled.store, filled.state)
     assert await is_complete()
-    await filled.store.save_read_settings(
-        filled.state.id, {}, rebaseline=pages.a_statement(parts=["query"]), compose=pages.COMPOSE
+    await filled.store.feed(filled.state.feed).save_read_settings(
+        {}, rebaseline=pages.a_statement(parts=["query"]), compose=pages.COMPOSE
     )
     assert not await is_complete()
 
@@ -95,7 +95,7 @@ async def test_records_that_were_read_as_the_feed_began_to_be_read_differently_a
 
     async def rebaseline() -> None:
         statement = pages.a_statement(parts=["key"])
-        await filled.store.save_read_settings(filled.state.id, {}, rebaseline=statement, compose=pages.COMPOSE)
+        await filled.store.feed(filled.state.feed).save_read_settings({}, rebaseline=statement, compose=pages.COMPOSE)
 
     async def read_meanwhile(*args: Any) -> Any:
         if is_before:
@@ -134,8 +134,8 @@ async def test_a_feed_without_records_has_a_position_too(shared: Served) -> None
 
 
 async def test_the_notices_are_a_feed_without_records(shared: Served) -> None:
-    state = await shared.store.open_feed(Feed("dockbell", "notices"))
-    await shared.store.publish(state.id, [pages.a_statement()], pages.COMPOSE)
+    state = await shared.store.feed(Feed("dockbell", "notices")).open()
+    await shared.store.feed(state.feed).publish([pages.a_statement()], pages.COMPOSE)
     assert len((await shared.client.get("/feeds/dockbell/notices")).json()) == 1
     page = (await shared.client.get("/state/dockbell/notices")).json()
     assert (page["records"], page["complete"]) == ([], True)

@@ -2,12 +2,10 @@
 
 - ``status``: the status of feeds, sinks, store and web server. ``reasons``: what is wrong with it. ``silence``: why a
   feed has no events, or a sink gets none. ``shared_read``: one read for all that ask at the same time.
-- ``why``: the history of one record. ``explaining``: why it has no event. ``as_json``: history and status for programs.
+- ``why``: the history of one record, and why it has no event. ``as_json``: history and status for programs.
 - ``initialising``: the first configuration, its text and its files. ``probing``: measures an API for it.
-- ``check``: what would fail: store, API, sinks. ``exposure``: which files other users can read or write.
-- ``commands``: what the daemon is asked to do: a pass, a decision on deletions or drift.
-- ``replaying``: replays and dead letters of a sink. ``purging``: erases the stored content of a record.
-- ``trial``: sends one test event through one sink.
-- ``catalogue``: the events that are published, with schemas learned from records.
-- ``events``: the recorded events, chosen and followed. ``tally``: the result of one round over all feeds and sinks.
+- ``check``: what would fail: store, API, sinks; sends a test event. ``exposure``: which files others can read or write.
+- ``commands``: what the daemon is asked to do: a pass, a decision on deletions or drift, the erasure of a record.
+- ``replaying``: replays and dead letters of a sink.
+- ``events``: the recorded events, chosen and followed; the catalogue of those that there can be.
 """

@@ -1,106 +1,162 @@
-"""What is known of feeds, sinks and records, as JSON: the same for ``--json`` and for those who ask over HTTP.
+"""What is known of feeds, sinks and records, as JSON: the same for ``--json`` and over HTTP.
 
-Times are written as in events. What is added here is added to :mod:`dockbell.web.schemas`: a test compares them.
+The structs are the models of the JSON: OpenAPI's schemas are made of them too. Times are written as in events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Annotated, Final, TypeAlias
 
-from dockbell.admin.explaining import explain
+import msgspec
+
 from dockbell.admin.reasons import list_reasons
-from dockbell.admin.status import FeedStatus, Silence, Status
-from dockbell.admin.why import EventTrace, RecordHistory, SinkTrace
-from dockbell.core.model import JSON
+from dockbell.admin.status import FeedStatus, Quiet, Silence, Status
+from dockbell.admin.why import EventTrace, RecordHistory, SinkTrace, explain
 from dockbell.core.moment import format_moment
 from dockbell.ports import Condition, Noted, RunRecord, SinkState, StoredRecord
 
+CONDITIONS: Final = ("connected", "waiting", "down", "paused", "unknown")
 
-def write_moment(moment: datetime | None) -> str | None:
-    """Return a time as text, and none as null."""
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+Time: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+_Condition: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(CONDITIONS)})]
+
+
+class Model(msgspec.Struct, forbid_unknown_fields=True):
+    """A JSON object with these members and no others."""
+
+
+def write_moment(moment: datetime | None) -> Time | None:
     return None if moment is None else format_moment(moment)
 
 
 # How everything stands -----------------------------------------------------------------------------------------------
 
 
-def describe_status(found: Status) -> dict[str, JSON]:
-    """Return how feeds and sinks stand, and the reasons to look closer."""
-    reasons = list_reasons(found)
-    return {
-        "at": write_moment(found.at),
-        "daemon": found.holder or None,
-        "well": not reasons,
-        "reasons": list(reasons),
-        "feeds": [_describe_feed(each, found.at) for each in found.feeds],
-        "sinks": [_describe_sink(each, found.silences.get(each.name, Silence())) for each in found.sinks],
-        "web": found.crowding and {"crowded_at": write_moment(found.crowding.at), "reason": found.crowding.reason},
-        "store": found.footprint
-        and {
-            "bytes": found.footprint.used,
-            "free_bytes": found.footprint.free,
-            "disk_bytes": found.footprint.disk,
-            "disk_left_bytes": found.footprint.left,
-        },
-    }
+class QuarantinedRecord(Model):
+    key: str
+    problem: str
+    last_at: Time
 
 
-def describe_drift(each: FeedStatus) -> dict[str, JSON] | None:
-    """Return by which members many readings of a feed differ at once; null where none do."""
+class HeldDrift(Model):
+    fields: list[str]
+    decision: str
+    since: Time | None
+    readings: Count
+
+
+class BlindGap(Model, rename={"from_": "from"}):
+    from_: Time | None
+    to: Time
+    reason: str
+
+
+class FeedModel(Model):
+    feed: str
+    records: Count
+    events: Count
+    read_at: Time | None
+    watermark: Time | None
+    pass_at: Time | None
+    pass_due_at: Time | None
+    failed_passes: Count
+    pass_problem: str
+    held: Count
+    problem: str
+    key: list[str] | None
+    updated_at: str | None
+    learned: dict[str, str]
+    proven: bool
+    rebaselining: bool
+    lookback_seconds: float | None
+    lateness_seconds: float | None
+    held_readings: Count
+    quarantined: Count
+    quarantine: list[QuarantinedRecord]
+    drift: HeldDrift | None
+    gap: BlindGap | None
+    last_change_at: Time | None
+    silence: Quiet
+    silence_words: str
+
+
+class SinkModel(Model):
+    sink: str
+    condition: _Condition
+    reason: str
+    since: Time | None
+    owed: Count
+    blocked: Count
+    dead: Count
+    held: Count
+    replays: Count
+    paused: str | None
+    paused_at: Time | None
+    oldest: Time | None
+    error: str
+    silence: Quiet
+    silence_words: str
+
+
+class WebModel(Model):
+    crowded_at: Time
+    reason: str
+
+
+class StoreModel(Model):
+    bytes: Count
+    free_bytes: Count
+    disk_bytes: Count
+    disk_left_bytes: Count
+
+
+class StatusModel(Model):
+    at: Time
+    daemon: str | None
+    well: bool
+    reasons: list[str]
+    feeds: list[FeedModel]
+    sinks: list[SinkModel]
+    web: WebModel | None
+    store: StoreModel | None
+
+
+def describe_status(found: Status) -> StatusModel:
+    reasons, crowding, disk = list_reasons(found), found.crowding, found.footprint
+    return StatusModel(
+        at=format_moment(found.at),
+        daemon=found.holder or None,
+        well=not reasons,
+        reasons=list(reasons),
+        feeds=[_describe_feed(each, found.at) for each in found.feeds],
+        sinks=[describe_sink(each, found.silences.get(each.name, Silence())) for each in found.sinks],
+        web=None if crowding is None else WebModel(format_moment(crowding.at), crowding.reason),
+        store=None if disk is None else StoreModel(disk.used, disk.free, disk.disk, disk.left),
+    )
+
+
+def describe_drift(each: FeedStatus) -> HeldDrift | None:
+    """Return by which members many readings of a feed differ at once; None where none do."""
     state = each.state
     if state is None or state.drift is None:
         return None
-    return {
-        "fields": sorted(state.drift.paths),
-        "decision": state.drift.decision,
-        "since": write_moment(state.drift_at),
-        "readings": state.drifted,
-    }
+    return HeldDrift(sorted(state.drift.paths), state.drift.decision, write_moment(state.drift_at), state.drifted)
 
 
-def describe_gap(each: FeedStatus) -> dict[str, JSON] | None:
-    """Return the last time in which dockbell was blind; null where there is none."""
+def describe_gap(each: FeedStatus) -> BlindGap | None:
+    """Return the last time in which dockbell was blind; None where there is none."""
     gap = each.gap
     if gap is None:
         return None
-    return {"from": write_moment(gap.began_at), "to": write_moment(gap.ended_at), "reason": gap.reason}
+    return BlindGap(write_moment(gap.began_at), format_moment(gap.ended_at), gap.reason)
 
 
-def describe_quarantine(each: FeedStatus) -> list[JSON]:
+def describe_quarantine(each: FeedStatus) -> list[QuarantinedRecord]:
     """Return some of the records that cannot be told apart or read."""
-    return [{"key": bad.key, "problem": bad.problem, "last_at": write_moment(bad.last_at)} for bad in each.bad]
-
-
-def _describe_feed(each: FeedStatus, at: datetime) -> dict[str, JSON]:
-    state, shape = each.state, each.state and each.state.shape
-    return {
-        "feed": str(each.feed),
-        "records": each.records,
-        "events": state.sequence if state else 0,
-        "read_at": write_moment(each.read_at),
-        "watermark": write_moment(state.progress.watermark if state else None),
-        "pass_at": write_moment(state.full.ended_at if state and state.full else None),
-        "pass_due_at": write_moment(each.pass_expected_at),
-        "failed_passes": state.failing.count if state and state.failing else 0,
-        "pass_problem": state.failing.problem if state and state.failing else "",
-        "held": state.held if state else 0,
-        "problem": state.problem if state else "",
-        "key": shape and list(shape.key),
-        "updated_at": shape and shape.updated_at,
-        "learned": dict(each.learned),
-        "proven": state.proven if state else False,
-        "rebaselining": state.rebaselining if state else False,
-        "lookback_seconds": each.lookback and each.lookback.total_seconds(),
-        "lateness_seconds": state and state.lateness.quantile(at).total_seconds(),
-        "held_readings": state.holds if state else 0,
-        "quarantined": state.quarantined if state else 0,
-        "quarantine": describe_quarantine(each),
-        "drift": describe_drift(each),
-        "gap": describe_gap(each),
-        "last_change_at": write_moment(each.changed_at),
-        **_describe_silence(each.silence),
-    }
+    return [QuarantinedRecord(bad.key, bad.problem, format_moment(bad.last_at)) for bad in each.bad]
 
 
 def find_condition(state: SinkState) -> str:
@@ -114,120 +170,205 @@ def find_condition(state: SinkState) -> str:
     return state.found.condition.value
 
 
-def _describe_silence(silence: Silence) -> dict[str, JSON]:
-    return {"silence": silence.kind, "silence_words": silence.words}
+def _describe_feed(each: FeedStatus, at: datetime) -> FeedModel:
+    state = each.state
+    shape = state.shape if state else None
+    return FeedModel(
+        feed=str(each.feed),
+        records=each.records,
+        events=state.sequence if state else 0,
+        read_at=write_moment(each.read_at),
+        watermark=write_moment(state.progress.watermark if state else None),
+        pass_at=write_moment(state.full.ended_at if state and state.full else None),
+        pass_due_at=write_moment(each.pass_expected_at),
+        failed_passes=state.failing.count if state and state.failing else 0,
+        pass_problem=state.failing.problem if state and state.failing else "",
+        held=state.held if state else 0,
+        problem=state.problem if state else "",
+        key=list(shape.key) if shape else None,
+        updated_at=shape.updated_at if shape else None,
+        learned=dict(each.learned),
+        proven=state.proven if state else False,
+        rebaselining=state.rebaselining if state else False,
+        lookback_seconds=None if each.lookback is None else each.lookback.total_seconds(),
+        lateness_seconds=state.lateness.quantile(at).total_seconds() if state else None,
+        held_readings=state.holds if state else 0,
+        quarantined=state.quarantined if state else 0,
+        quarantine=describe_quarantine(each),
+        drift=describe_drift(each),
+        gap=describe_gap(each),
+        last_change_at=write_moment(each.changed_at),
+        silence=each.silence.kind,
+        silence_words=each.silence.words,
+    )
 
 
-def _describe_sink(each: SinkState, silence: Silence) -> dict[str, JSON]:
-    return {
-        "sink": each.name,
-        "condition": find_condition(each),
-        "reason": each.found.reason if each.found else "",
-        "since": write_moment(each.found.since if each.found else None),
-        "owed": each.owed,
-        "blocked": each.blocked,
-        "dead": each.dead,
-        "held": each.held,
-        "replays": each.replays,
-        "paused": each.paused or None,
-        "paused_at": write_moment(each.paused_at),
-        "oldest": write_moment(each.oldest),
-        "error": each.error,
-        **_describe_silence(silence),
-    }
+def describe_sink(each: SinkState, silence: Silence) -> SinkModel:
+    return SinkModel(
+        sink=each.name,
+        condition=find_condition(each),
+        reason=each.found.reason if each.found else "",
+        since=write_moment(each.found.since if each.found else None),
+        owed=each.owed,
+        blocked=each.blocked,
+        dead=each.dead,
+        held=each.held,
+        replays=each.replays,
+        paused=each.paused or None,
+        paused_at=write_moment(each.paused_at),
+        oldest=write_moment(each.oldest),
+        error=each.error,
+        silence=silence.kind,
+        silence_words=silence.words,
+    )
 
 
 # One record ----------------------------------------------------------------------------------------------------------
 
 
-def describe_history(account: RecordHistory, given: str) -> dict[str, JSON]:
+class RecordModel(Model):
+    revision: Count
+    modified: Time | None
+    fingerprint: str
+    purged: bool
+    gone_at: Time | None
+    suspected_at: Time | None
+    dormant: bool
+    held_at: Time | None
+    awaited_at: Time | None
+
+
+class QuarantineSpan(Model):
+    problem: str
+    first_at: Time
+    last_at: Time
+
+
+class RunModel(Model):
+    kind: str
+    asked_at: Time
+    since: Time | None
+    ended_at: Time
+    pages: Count
+    records: Count
+    events: Count
+    problem: str
+
+
+class FindingModel(Model):
+    at: Time
+    via: str
+    finding: str
+    says: str
+    modified: Time | None
+    fingerprint: str | None
+    sequence: Count | None
+
+
+class SinkStage(Model):
+    stage: str
+    attempts: Count
+    error: str
+    at: Time | None
+
+
+class EventModel(Model):
+    sequence: Count
+    id: str
+    type: str
+    revision: Count
+    unjudged: bool
+    recorded_at: Time
+    sinks: dict[str, SinkStage]
+
+
+class WhyModel(Model):
+    feed: str
+    key: str
+    given: str
+    at: Time
+    presence: str
+    why: str | None
+    record: RecordModel | None
+    quarantine: list[QuarantineSpan]
+    runs: list[RunModel]
+    findings: list[FindingModel]
+    events: list[EventModel]
+
+
+class DeliveryModel(Model):
+    sink: str
+    stage: str
+    attempts: Count
+    error: str
+    due: Time | None
+
+
+def describe_history(account: RecordHistory, given: str) -> WhyModel:
     """Return all that is known of a record; ``given`` is the key that was asked for."""
-    return {
-        "feed": str(account.feed),
-        "key": account.key,
-        "given": given,
-        "at": write_moment(account.at),
-        "presence": account.presence.value,
-        "why": explain(account) or None,
-        "record": account.record and _describe_record(account.record),
-        "quarantine": [
-            {"problem": bad.problem, "first_at": write_moment(bad.first_at), "last_at": write_moment(bad.last_at)}
+    return WhyModel(
+        feed=str(account.feed),
+        key=account.key,
+        given=given,
+        at=format_moment(account.at),
+        presence=account.presence,
+        why=explain(account) or None,
+        record=_describe_record(account.record) if account.record else None,
+        quarantine=[
+            QuarantineSpan(bad.problem, format_moment(bad.first_at), format_moment(bad.last_at))
             for bad in account.quarantined
         ],
-        "runs": [_describe_run(run) for run in account.runs],
-        "findings": [_describe_note(note) for note in account.notes],
-        "events": [_describe_event(told) for told in account.events],
-    }
+        runs=[_describe_run(run) for run in account.runs],
+        findings=[_describe_note(note) for note in account.notes],
+        events=[_describe_event(told) for told in account.events],
+    )
 
 
-def describe_traces(transits: Sequence[SinkTrace]) -> list[JSON]:
+def describe_traces(traces: Sequence[SinkTrace]) -> list[DeliveryModel]:
     """Return how far an event is with each sink."""
-    return [
-        {
-            "sink": transit.sink,
-            "stage": transit.stage.value,
-            "attempts": transit.attempts,
-            "error": transit.error,
-            "due": write_moment(transit.due),
-        }
-        for transit in transits
-    ]
+    return [DeliveryModel(each.sink, each.stage, each.attempts, each.error, write_moment(each.due)) for each in traces]
 
 
-def _describe_record(record: StoredRecord) -> dict[str, JSON]:
-    return {
-        "revision": record.revision,
-        "modified": write_moment(record.modified),
-        "fingerprint": record.fingerprint.hex(),
-        "purged": record.is_purged,
-        "gone_at": write_moment(record.gone_at),
-        "suspected_at": write_moment(record.suspected_at),
-        "dormant": record.is_dormant,
-        "held_at": write_moment(record.held_at),
-        "awaited_at": write_moment(record.awaited_at),
-    }
+def _describe_record(record: StoredRecord) -> RecordModel:
+    return RecordModel(
+        revision=record.revision,
+        modified=write_moment(record.modified),
+        fingerprint=record.fingerprint.hex(),
+        purged=record.is_purged,
+        gone_at=write_moment(record.gone_at),
+        suspected_at=write_moment(record.suspected_at),
+        dormant=record.is_dormant,
+        held_at=write_moment(record.held_at),
+        awaited_at=write_moment(record.awaited_at),
+    )
 
 
-def _describe_run(run: RunRecord) -> dict[str, JSON]:
-    return {
-        "kind": run.kind,
-        "asked_at": write_moment(run.asked_at),
-        "since": write_moment(run.since),
-        "ended_at": write_moment(run.ended_at),
-        "pages": run.pages,
-        "records": run.records,
-        "events": run.events,
-        "problem": run.problem,
-    }
+def _describe_run(run: RunRecord) -> RunModel:
+    asked_at, since, ended_at = format_moment(run.asked_at), write_moment(run.since), format_moment(run.ended_at)
+    return RunModel(run.kind, asked_at, since, ended_at, run.pages, run.records, run.events, run.problem)
 
 
-def _describe_note(note: Noted) -> dict[str, JSON]:
-    return {
-        "at": write_moment(note.at),
-        "via": note.via,
-        "finding": note.finding.name.lower(),
-        "says": note.finding.value,
-        "modified": write_moment(note.modified),
-        "fingerprint": note.fingerprint and note.fingerprint.hex(),
-        "sequence": note.sequence,
-    }
+def _describe_note(note: Noted) -> FindingModel:
+    return FindingModel(
+        at=format_moment(note.at),
+        via=note.via,
+        finding=note.finding.name.lower(),
+        says=note.finding.value,
+        modified=write_moment(note.modified),
+        fingerprint=None if note.fingerprint is None else note.fingerprint.hex(),
+        sequence=note.sequence,
+    )
 
 
-def _describe_event(told: EventTrace) -> dict[str, JSON]:
-    return {
-        "sequence": told.event.sequence,
-        "id": told.event.id,
-        "type": told.event.type,
-        "revision": told.event.revision,
-        "unjudged": told.is_unjudged,
-        "recorded_at": write_moment(told.recorded_at),
-        "sinks": {
-            transit.sink: {
-                "stage": transit.stage.value,
-                "attempts": transit.attempts,
-                "error": transit.error,
-                "at": write_moment(transit.due),
-            }
-            for transit in told.transits
+def _describe_event(told: EventTrace) -> EventModel:
+    return EventModel(
+        sequence=told.event.sequence,
+        id=told.event.id,
+        type=told.event.type,
+        revision=told.event.revision,
+        unjudged=told.is_unjudged,
+        recorded_at=format_moment(told.recorded_at),
+        sinks={
+            each.sink: SinkStage(each.stage, each.attempts, each.error, write_moment(each.due)) for each in told.traces
         },
-    }
+    )

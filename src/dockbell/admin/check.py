@@ -1,4 +1,7 @@
-"""What would fail if the daemon ran: store, address, API, sinks; each is asked once, and nothing is changed."""
+"""What would fail if the daemon ran: store, address, API, sinks; each is asked once, and nothing is changed.
+
+A sink can also be given one test event.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from dockbell.config import Answer, Config, Expression, Facts, FeedSettings
 from dockbell.core import pointer
 from dockbell.core.document import decode
 from dockbell.core.key import key_of
-from dockbell.core.model import JSON, RESOURCES, ClockSource, Feed, Page, Urgency
+from dockbell.core.model import JSON, RESOURCES, ClockSource, Delivery, Event, Feed, Outcome, OutcomeKind, Page, Urgency
 from dockbell.core.publishing.filters import Filter
 from dockbell.core.reading.request import MAX_LIMIT
 from dockbell.core.reading.shape import is_own_id, learn_shape
@@ -28,7 +31,7 @@ from dockbell.telemetry import Fact, RequestSent, SourceWaits, Telemetry
 
 _NO_SINKS: Final = "none is configured: events are recorded, and can only be pulled; add [sinks.NAME]"
 _PATIENCE: Final = timedelta(minutes=1)
-_NO_ANSWER: Final = "no answer within a minute"
+_TRIAL_PATIENCE: Final = timedelta(minutes=2)
 _PROVISIONAL: Final = "learned, so provisional: no {missing} until a whole pass has proved it unique"
 _LOOKED_AT: Final = 25
 _ANY: Final = "*"
@@ -41,23 +44,15 @@ _NO_DATE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found about one thing that a daemon needs.
+    """What was found about one thing that a daemon needs."""
 
-    Attributes:
-        subject: ``store``, ``main/shipments``, ``sink erp``.
-        fails: Whether the daemon would fail at it now.
-        detail: What was found, or why it fails and what to do.
-        warns: Nothing would fail, but the operator should look.
-    """
-
-    subject: str
+    subject: str  # ``store``, ``main/shipments``, ``sink erp``
     fails: bool
-    detail: str
-    warns: bool = False
+    detail: str  # what was found, or why it fails and what to do
+    warns: bool = False  # nothing would fail, but the operator should look
 
     @property
     def state(self) -> str:
-        """``ok``, ``warns`` or ``fails``."""
         return "fails" if self.fails else "warns" if self.warns else "ok"
 
 
@@ -72,21 +67,15 @@ async def check(
 ) -> Sequence[Finding]:
     """Look at files, store and address, ask one page of each feed, connect to each sink; return what was found.
 
-    Args:
-        config: What to check.
-        probe_store: Looks at the store, and says what it found.
-        open_source: Returns the source of a name.
-        open_sink: Returns the sink of a name.
-        probe_web: Looks at the address to listen on, and says what it found; None where nothing is to listen.
-        path: Where the configuration was read from.
+    What probes says what it found; ``probe_web`` is None where nothing is to listen. ``path`` is the configuration's.
     """
     exposed = [Finding("files", fails=False, detail=each, warns=True) for each in find_exposed(config, path)]
     seen: dict[Feed, Sequence[JSON]] = {}
     looks = [
-        partial(_check_one, "store", probe_store),
-        *([] if probe_web is None else [partial(_check_one, "web", probe_web)]),
+        partial(_find, "store", probe_store),
+        *([] if probe_web is None else [partial(_find, "web", probe_web)]),
         *(partial(_check_source, config, name, open_source, seen) for name in config.sources),
-        *(partial(_check_sink, config, name, open_sink) for name in config.sinks),
+        *(partial(_find, f"sink {name}", partial(_probe_sink, config, name, open_sink)) for name in config.sinks),
     ]
     found: dict[int, Sequence[Finding]] = {}
 
@@ -101,18 +90,11 @@ async def check(
     return [*exposed, *told, *sinks, *_judge_pointers(config, seen)]
 
 
-async def _check_one(subject: str, probe: Callable[[], Awaitable[str]]) -> Sequence[Finding]:
-    return [await _find(subject, probe)]
-
-
-async def _check_sink(config: Config, name: str, open_sink: Callable[[str], Sink]) -> Sequence[Finding]:
-    async def probe() -> str:
-        sink = open_sink(name)
-        if rivals := _find_rivals(config, name):
-            raise SinkRejected(rivals)
-        return await sink.probe()
-
-    return [await _find(f"sink {name}", probe)]
+async def _probe_sink(config: Config, name: str, open_sink: Callable[[str], Sink]) -> str:
+    sink = open_sink(name)
+    if rivals := _find_rivals(config, name):
+        raise SinkRejected(rivals)
+    return await sink.probe()
 
 
 def _find_rivals(config: Config, name: str) -> str:
@@ -142,7 +124,7 @@ async def _check_source(
 
 
 class _Ear:
-    """Hears what becomes of the one request under way, and ends it where the source would ask again."""
+    """A listener: notes the outcome of the one request under way, and ends it where the source would retry."""
 
     def __init__(self) -> None:
         self.answer: RequestSent | None = None
@@ -158,14 +140,14 @@ class _Ear:
                 self.scope.cancel()
 
 
-async def _find(subject: str, probe: Callable[[], Awaitable[str]]) -> Finding:
+async def _find(subject: str, probe: Callable[[], Awaitable[str]]) -> Sequence[Finding]:
     try:
         with anyio.fail_after(_PATIENCE.total_seconds()):
-            return Finding(subject, fails=False, detail=await probe())
+            return [Finding(subject, fails=False, detail=await probe())]
     except DockbellError as error:
-        return Finding(subject, fails=True, detail=str(error))
+        return [Finding(subject, fails=True, detail=str(error))]
     except TimeoutError:
-        return Finding(subject, fails=True, detail=_NO_ANSWER)
+        return [Finding(subject, fails=True, detail="no answer within a minute")]
 
 
 async def _check_feed(
@@ -193,7 +175,7 @@ async def _check_feed(
             return said
         raise SourceUnavailable(ear.problem)
 
-    return [await _find(str(Feed(each.source, each.resource)), ask), *judged]
+    return [*await _find(str(Feed(each.source, each.resource)), ask), *judged]
 
 
 # Conditions ----------------------------------------------------------------------------------------------------------
@@ -225,12 +207,8 @@ async def _judge_conditions(
         answer = await SHARED.evaluate_aside(condition, facts)
         said = answer.value if answer.is_plain or answer is Answer.COSTLY else condition.find_obstacle(facts)
         is_doubtful = answer in (Answer.MISSING, Answer.COSTLY)  # of other records it may say something else
-        yield Finding(
-            subject,
-            fails=not (answer.is_plain or is_doubtful),
-            detail=f"of {each.resource} {key}: {said}",
-            warns=is_doubtful,
-        )
+        fails, detail = not (answer.is_plain or is_doubtful), f"of {each.resource} {key}: {said}"
+        yield Finding(subject, fails=fails, detail=detail, warns=is_doubtful)
 
 
 def _write_key(record: bytes, each: FeedSettings) -> str:
@@ -314,3 +292,18 @@ def _describe_shape(page: Page, each: FeedSettings) -> str:
     missing = "deletions" if is_own_id(shape.key, resource.name) else "events"
     provisional = "" if settings.key else f" ({_PROVISIONAL.format(missing=missing)})"
     return f"key {' + '.join(shape.key)}{provisional}, dated by {shape.updated_at or 'nothing'}"
+
+
+# A test event --------------------------------------------------------------------------------------------------------
+
+
+async def try_sink(sink: Sink, event: Event) -> Outcome:
+    """Deliver an event in a single attempt, beside whatever a daemon delivers; return what came of it."""
+    outcomes: list[Outcome] = []
+    send, receive = anyio.create_memory_object_stream[Delivery](1)
+    send.send_nowait(Delivery(event))
+    send.close()  # the one delivery is still received; a sink that sees the end goes on trying no longer
+    with receive, anyio.move_on_after(_TRIAL_PATIENCE.total_seconds()):
+        await sink.run(receive, lambda _, outcome: outcomes.append(outcome))
+    late = Outcome(OutcomeKind.UNREACHABLE, f"no outcome within {_TRIAL_PATIENCE.total_seconds():g} s")
+    return outcomes[0] if outcomes else late

@@ -1,19 +1,23 @@
-"""Commands about feeds: leaves them and waits for outcomes; lists deletions and drift that wait for a decision."""
+"""Commands: leaves them and waits for outcomes; lists what waits for a decision; erases the content of a record."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 import anyio
 
+from dockbell.admin.why import read_key
 from dockbell.config import suggest
+from dockbell.core.comparing.deletion_rules import purge
 from dockbell.core.comparing.drift import Decision
-from dockbell.core.model import Feed
+from dockbell.core.model import RESOURCES, Feed
+from dockbell.core.publishing.event import Composer
 from dockbell.errors import StoreError
-from dockbell.ports import Command, CommandKind, CommandOutcome, CommandStore, FeedState, ReadStore, StoredRecord
+from dockbell.ports import Command, CommandKind, CommandOutcome, CommandStore, FeedState, ReadStore, Store, StoredRecord
 
 _LOOK_EVERY: Final = timedelta(seconds=0.2)
 _ASK_EVERY: Final = 10
@@ -25,11 +29,7 @@ class UnknownFeed(ValueError):
 
 
 def find_feeds(names: Iterable[str], known: Sequence[Feed]) -> tuple[Feed, ...]:
-    """Return the feeds that are named; all where none is.
-
-    Args:
-        names: Each ``source/resource``, or only the resource where one source has it.
-        known: Those that are configured.
+    """Return the feeds that are named, ``source/resource`` or only the resource where one source has it; else all.
 
     Raises:
         UnknownFeed: A name means none of them, or several.
@@ -44,9 +44,7 @@ def _find_feed(name: str, known: Sequence[Feed]) -> Feed:
         return meant[0]
     if meant:
         raise UnknownFeed(f'"{name}" is read from several sources; name one of {", ".join(map(str, meant))}')
-    names: Collection[str] = [str(feed) for feed in known]
-    if "/" not in name:
-        names = dict.fromkeys(feed.resource for feed in known)
+    names = dict.fromkeys(str(feed) if "/" in name else feed.resource for feed in known)
     raise UnknownFeed(f'feed "{name}" is not configured; {suggest(name, names)}')
 
 
@@ -55,14 +53,7 @@ def _find_feed(name: str, known: Sequence[Feed]) -> Feed:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What to show of a command.
-
-    Attributes:
-        feed: Of which feed; None: of the daemon.
-        verdict: ``complete``, ``incomplete``, ``failed``; ``waiting`` where it has no outcome yet.
-        counts: What was counted, by name: pages, records, created …
-        detail: Why it is not complete; what was done, where no counts say it.
-    """
+    """What to show of a command: the fields of its outcome, or ``waiting`` as the verdict where it has none yet."""
 
     feed: Feed | None
     verdict: str
@@ -71,14 +62,11 @@ class Result:
 
     @property
     def is_done(self) -> bool:
-        """Whether it was done, and well."""
         return self.verdict == "complete"
 
 
 def read_result(command: Command) -> Result:
-    """Return what came of a command; one that waits has no outcome yet."""
-    outcome = command.outcome
-    if outcome is None:
+    if (outcome := command.outcome) is None:
         return Result(command.feed, "waiting", detail="the daemon has not done it yet")
     return Result(command.feed, outcome.status, outcome.counts, outcome.detail)
 
@@ -101,15 +89,11 @@ async def await_commands(
     commands: Sequence[Command],
     *,
     is_held: Callable[[], bool],
-    tell: Callable[[Sequence[Command]], None],
+    tell: Callable[[Sequence[Command]], None] = lambda _: None,
 ) -> Sequence[Command]:
-    """Return commands with their outcomes once each has one, or once no daemon runs any more.
+    """Return commands with their outcomes once each has one, or once no daemon works on the store any more.
 
-    Args:
-        command_store: Where they were left.
-        commands: As they were left.
-        is_held: Whether a daemon works on the store.
-        tell: Called again and again with those that wait.
+    Meanwhile ``tell`` is called again and again with those that wait.
     """
     looks = 0
     while waiting := [command for command in commands if command.outcome is None]:
@@ -133,37 +117,23 @@ async def await_commands(
 
 @dataclass(frozen=True, slots=True)
 class HeldDeletions:
-    """Absent records of a feed, too many to believe that they were deleted.
-
-    Attributes:
-        feed: Which.
-        count: How many.
-        since: When a complete pass did not show the first of them, by our clock; None where that is over meanwhile.
-        sample: Some of them, those that were missed first before the others.
-    """
+    """Absent records of a feed, too many to believe that they were deleted."""
 
     feed: Feed
     count: int
     since: datetime | None
-    sample: tuple[StoredRecord, ...]
+    """When a complete pass did not show the first of them, by our clock; None where that is over meanwhile."""
+    sample: tuple[StoredRecord, ...]  # some of them, those that were missed first before the others
 
 
 @dataclass(frozen=True, slots=True)
 class HeldDrift:
-    """Readings of a feed that differ by members that came or went in many records at once.
-
-    Attributes:
-        feed: Which.
-        paths: Pointers to these members.
-        count: How many readings the last run held.
-        since: When it was found, by our clock.
-        decision: What becomes of it.
-    """
+    """Readings of a feed that differ by members (``paths``) that came or went in many records at once."""
 
     feed: Feed
     paths: tuple[str, ...]
-    count: int
-    since: datetime | None
+    count: int  # how many readings the last run held
+    since: datetime | None  # when it was found, by our clock
     decision: Decision
 
 
@@ -178,7 +148,6 @@ async def list_deletions(read_store: ReadStore, feeds: Collection[Feed], *, most
 
 
 async def list_drift(read_store: ReadStore, feeds: Collection[Feed]) -> Sequence[HeldDrift]:
-    """Return the drift that is known of these feeds."""
     return [
         HeldDrift(state.feed, tuple(sorted(state.drift.paths)), state.drifted, state.drift_at, state.drift.decision)
         for state in await _load(read_store, feeds)
@@ -188,3 +157,58 @@ async def list_drift(read_store: ReadStore, feeds: Collection[Feed]) -> Sequence
 
 async def _load(read_store: ReadStore, feeds: Collection[Feed]) -> Sequence[FeedState]:
     return [state for state in await read_store.load_feeds() if state.feed in feeds]
+
+
+# Purges --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A record whose content is to be erased; where only events or readings in quarantine are left, without record."""
+
+    feed: Feed
+    key: str
+    record: StoredRecord | None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the API showed it last time: it will show it again."""
+        return self.record is not None and self.record.gone_at is None
+
+
+async def find_target(read_store: ReadStore, feed: Feed, given: str) -> Target | None:
+    """Return the record that is meant by a key, as events or the API write it; None where nothing is stored of it.
+
+    Raises:
+        ValueError: What is given can be no key.
+    """
+    state = next((state for state in await read_store.load_feeds() if state.feed == feed), None)
+    for key in read_key(given) if state is not None else ():
+        assert state is not None
+        record = await read_store.find_record(state.id, key)
+        if (
+            record is not None
+            or await read_store.read_events_of(state.id, key, 1)
+            or await read_store.find_quarantined(state.id, 1, key=key)
+        ):
+            return Target(feed, key, record)
+    return None
+
+
+async def purge_record(
+    store: Store, feed: Feed, key: str, *, name: str, rewrite_most: int | None = None
+) -> CommandOutcome:
+    """Erase what is stored of a record, tell subscribers, and clear the store's files of it; return what came of it.
+
+    The feed may have left the configuration; ``rewrite_most`` is of :meth:`dockbell.ports.Privacy.wipe`.
+    """
+    compose = Composer(feed, name=name, singular=RESOURCES[feed.resource].singular, epoch=store.epoch)
+    purged = await store.privacy.purge(feed, key, partial(purge, feed), compose)
+    if not purged.is_known:
+        return CommandOutcome("failed", detail="nothing is stored of it")
+    done = CommandOutcome("complete", {"emptied": purged.events, "published": int(purged.change is not None)})
+    problem = await store.privacy.wipe(rewrite_most=rewrite_most)
+    if not problem:
+        return done
+    words = f"{purged.events} emptied, {int(purged.change is not None)} published, but {problem}; purge it again"
+    return CommandOutcome("incomplete", detail=words)

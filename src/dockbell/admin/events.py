@@ -1,22 +1,34 @@
-"""The recorded events, as an operator looks at them: the last ones, those that follow, those that are asked for."""
+"""The recorded events, chosen and followed, and the catalogue of those that there can be.
+
+The schemas of the catalogue are learned from the records that are stored.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.resources import files
 from typing import Final
 
 import anyio
+import msgspec
 
+from dockbell._version import __version__
 from dockbell.config import Config
-from dockbell.core.model import RESOURCES, ChangeKind, Event, NoticeKind, StatementKind
+from dockbell.core.document import decode
+from dockbell.core.model import RESOURCES, ChangeKind, Event, Feed, NoticeKind, StatementKind
+from dockbell.core.publishing.catalogue.document import Catalogue
 from dockbell.ports import ReadStore
 
 CHANGES: Final = tuple(kind.value for kinds in (ChangeKind, StatementKind, NoticeKind) for kind in kinds)
 """What an event may tell of: a change of a record, what is said of a feed, a notice to the operator."""
 _AT_ONCE: Final = 1000
 _LOOK_EVERY: Final = timedelta(seconds=0.5)
+_RECORDS_MOST: Final = 2000
+_RECORDS_AT_ONCE: Final = 500
+_EVENTS_MOST: Final = 1000
+_NULL: Final = b"null"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +42,6 @@ class Choice:
     changes: tuple[str, ...] = ()
 
     def takes(self, event: Event) -> bool:
-        """Tell whether an event is asked for."""
         return all(
             not chosen or value in chosen
             for chosen, value in (
@@ -76,3 +87,42 @@ async def follow(read_store: ReadStore, choice: Choice, after: int) -> AsyncIter
                 yield event
         if len(events) < _AT_ONCE:
             await anyio.sleep(_LOOK_EVERY.total_seconds())
+
+
+# The catalogue -------------------------------------------------------------------------------------------------------
+
+
+class _Data(msgspec.Struct):
+    before: msgspec.Raw = msgspec.Raw(_NULL)
+    after: msgspec.Raw = msgspec.Raw(_NULL)
+
+
+class _Event(msgspec.Struct):
+    data: _Data
+
+
+async def find_catalogue(config: Config, read_store: ReadStore | None) -> Catalogue:
+    """Return the catalogue of a configuration; without a store the schemas of records stay open."""
+    feeds = [Feed(each.source, each.resource) for each in config.feeds()]
+    records = {feed: [] if read_store is None else await _sample(read_store, feed) for feed in feeds}
+    contract = decode((files("dockbell.core.publishing") / "event.schema.json").read_bytes())
+    return Catalogue(config, contract=contract, records=records, version=__version__)
+
+
+async def _sample(read_store: ReadStore, feed: Feed) -> list[bytes]:
+    """Return records as they are stored, and as the last events show them: before the change, and the deleted ones."""
+    records: list[bytes] = []
+    row = 0
+    while len(records) < _RECORDS_MOST:
+        _, found = await read_store.read_records(feed, row, _RECORDS_AT_ONCE)
+        records += [record.body for record in found if record.body is not None]
+        if len(found) < _RECORDS_AT_ONCE:
+            break
+        row = found[-1].row
+    extent = await read_store.find_extent(feed)
+    if extent is not None:
+        after = max(extent.pruned, extent.last - _EVENTS_MOST)
+        for event in await read_store.read_events(feed, after, _EVENTS_MOST):
+            data = msgspec.json.decode(event.body, type=_Event).data
+            records += [raw for raw in (bytes(data.before), bytes(data.after)) if raw != _NULL]
+    return records

@@ -10,19 +10,14 @@ from os import stat_result
 from pathlib import Path
 
 from dockbell.config import Config
-from dockbell.config.loading import find_secrets
-from dockbell.config.places import name_place
+from dockbell.config.loading import find_secrets, name_place
 
 
 def find_exposed(config: Config, path: Path | None = None) -> Sequence[str]:
     """Return what others can read or write that they should not, as one line each with what to do; nothing is changed.
 
-    Looks at the configuration file, the files that it names for secrets and private keys, the store and what stands
-    beside it, and at the folders of store and configuration. What is not there, or cannot be looked at, is left out.
-
-    Args:
-        config: As it was read.
-        path: Where it was read from; None where it was not read from a file.
+    Looks at the configuration file (``path``), the files that it names for secrets and private keys, the store and
+    what stands beside it, and at the folders of both. What is not there, or cannot be looked at, is left out.
     """
     found = [] if path is None else _judge_config(config, path)
     for place, file in _find_secret_files(config):
@@ -38,12 +33,8 @@ def find_exposed(config: Config, path: Path | None = None) -> Sequence[str]:
 def judge_mode(mode: int, *, is_private: bool, is_shared: bool) -> tuple[str, str]:
     """Return who can do what with a file that they should not, and what takes it from them; empty where all is well.
 
-    The group may read what is private: that is how a file of root's is given to the daemon.
-
-    Args:
-        mode: Of the file.
-        is_private: No other user may read it.
-        is_shared: Its group is more than its owner.
+    The group may read what is private: that is how a file of root's is given to the daemon. What is shared belongs to
+    a group of more than its owner.
     """
     who = {
         "everybody": [("read", "o-r", is_private and mode & stat.S_IROTH), ("written", "o-w", mode & stat.S_IWOTH)],
@@ -101,7 +92,6 @@ def _find_secret_files(config: Config) -> Iterator[tuple[str, Path]]:
 
 def _find_store_files(store: Path) -> Iterator[Path]:
     yield store
+    beside = (f"{store.name}-", f"{store.name}.")
     with suppress(OSError):
-        yield from sorted(
-            each for each in store.parent.iterdir() if each.name.startswith((f"{store.name}-", f"{store.name}."))
-        )
+        yield from sorted(each for each in store.parent.iterdir() if each.name.startswith(beside))

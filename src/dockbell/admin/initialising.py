@@ -12,9 +12,9 @@ from typing import Final
 from dockbell.admin.probing import Finding, Report, State
 from dockbell.admin.probing.advising import Line, write_table
 from dockbell.config import Config, check_secrets
-from dockbell.config.feeds import BUILT_IN, SourceSettings
+from dockbell.config.tables import BUILT_IN, SourceSettings
 from dockbell.core.model import RESOURCES
-from dockbell.core.reading.response_words import clean
+from dockbell.core.reading.response import clean
 from dockbell.errors import ConfigError
 from dockbell.host.ownership import OPEN_TO_ALL, PRIVATE, check_owner, find_intruder, write_draft
 
@@ -44,15 +44,16 @@ _UNMEASURED: Final = """\
 # provisional: before a whole pass has proven it unique there are no deletions, and no events at all unless it is the
 # record's own id. "dockbell probe" finds it out.
 """
-_SINK: Final = {
-    "mqtt": """\
+_TYPES: Final = {
+    "mqtt": "each event, and the latest state of each record, retained",
+    "webhook": "each event a signed POST",
+    "stdout": "each event a line of JSON on standard output",
+}
+_MQTT: Final = """\
 # username = "dockbell"                      # where the broker asks for one; its password stands in a file:
 # password = {{ file = "{name}.password" }}
 # state_topic = ""                           # the latest state of each record is retained; "" leaves that out
-""",
-    "webhook": "",
-    "stdout": "",
-}
+"""
 _START: Final = """\
 # start = "state"                            # each stored record once, before all that changes; default: "now"
 # resources = ["shipments", "stock"]         # only these; default: all
@@ -67,19 +68,13 @@ _NO_SINK: Final = """\
 
 @dataclass(frozen=True, slots=True)
 class FirstSink:
-    """Where the events go.
-
-    Attributes:
-        kind: One of :data:`KINDS`, but none.
-        url: Of the broker or the receiver; empty for standard output.
-    """
+    """Where the events go: ``kind`` is one of :data:`KINDS`, but none; the URL is empty for standard output."""
 
     kind: str
     url: str = ""
 
     @property
     def name(self) -> str:
-        """What it is called."""
         return KINDS[self.kind]
 
     @property
@@ -89,37 +84,23 @@ class FirstSink:
 
     def table(self) -> dict[str, object]:
         """Return ``[sinks.NAME]``."""
-        settings: dict[str, object] = {"type": self.kind}
-        if self.url:
-            settings["url"] = self.url
-        if self.secret:
-            settings["secret"] = {"file": self.secret}
-        return settings
+        secret = {"file": self.secret} if self.secret else None
+        settings = {"type": self.kind, "url": self.url, "secret": secret}
+        return {key: value for key, value in settings.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a first configuration is to say.
-
-    Attributes:
-        name: Of this dockbell.
-        base_url: Of the API.
-        api_key: Where its key is: ``{"env": NAME}`` or ``{"file": PATH}``.
-        report: What was measured of the API; None where nothing was.
-        unmeasured: Why nothing was.
-        sink: The first one, if any.
-        listen: Where the status page listens; empty for no page.
-        token: The file with what the page asks for.
-    """
+    """What a first configuration is to say."""
 
     name: str
     base_url: str
-    api_key: Mapping[str, str]
-    report: Report | None = None
-    unmeasured: str = ""
+    api_key: Mapping[str, str]  # where its key is: ``{"env": NAME}`` or ``{"file": PATH}``
+    report: Report | None = None  # what was measured of the API; None where nothing was
+    unmeasured: str = ""  # why nothing was
     sink: FirstSink | None = None
-    listen: str = ""
-    token: str = ""
+    listen: str = ""  # where the status page listens; empty for no page
+    token: str = ""  # the file with what the page asks for
 
 
 # The text ------------------------------------------------------------------------------------------------------------
@@ -129,7 +110,11 @@ def compose(plan: Plan) -> str:
     """Return the configuration as TOML, a comment on every line."""
     tables = [_HEAD, write_table((), [Line("name", plan.name, _NAME)]), write_table(("store",), _STORE)]
     if plan.listen:
-        tables.append(write_table(("web",), _describe_page(plan)))
+        lines = [Line("listen", plan.listen, "the status page, metrics and pull feeds")]
+        if plan.token:
+            why = "what the page asks for; without it nothing can be decided there"
+            lines.append(Line("token", {"file": plan.token}, why))
+        tables.append(write_table(("web",), lines))
     tables.append(write_table(("sources", SOURCE), _describe_account(plan)))
     report = plan.report
     if report is None or report.advice is None:
@@ -142,12 +127,6 @@ def compose(plan: Plan) -> str:
         ]
     tables.append(_NO_SINK if plan.sink is None else _describe_sink(plan.sink))
     return "\n".join(table.strip("\n") + "\n" for table in tables)
-
-
-def _describe_page(plan: Plan) -> Iterator[Line]:
-    yield Line("listen", plan.listen, "the status page, metrics and pull feeds")
-    if plan.token:
-        yield Line("token", {"file": plan.token}, "what the page asks for; without it nothing can be decided there")
 
 
 def _describe_account(plan: Plan) -> Iterator[Line]:
@@ -174,14 +153,11 @@ def _describe_feed(resource: str, lines: Sequence[Line], findings: Sequence[Find
 
 
 def _describe_defaults() -> str:
+    hows = {True: "how often it is polled", False: "how often it is read whole"}
     return "\n".join(
-        write_table(("resources", name), [Line("every", settings.every, _tell_how(name))])
+        write_table(("resources", name), [Line("every", settings.every, hows[RESOURCES[name].polled])])
         for name, settings in BUILT_IN.items()
     )
-
-
-def _tell_how(resource: str) -> str:
-    return "how often it is polled" if RESOURCES[resource].polled else "how often it is read whole"
 
 
 def _describe_sink(sink: FirstSink) -> str:
@@ -191,14 +167,7 @@ def _describe_sink(sink: FirstSink) -> str:
         "secret": Line("secret", {"file": sink.secret}, "what signs them; the receiver verifies them with it"),
     }
     table = write_table(("sinks", sink.name), [lines[key] for key in sink.table()])
-    return table + _SINK[sink.kind].format(name=sink.name) + _START
-
-
-_TYPES: Final = {
-    "mqtt": "each event, and the latest state of each record, retained",
-    "webhook": "each event a signed POST",
-    "stdout": "each event a line of JSON on standard output",
-}
+    return table + (_MQTT.format(name=sink.name) if sink.kind == "mqtt" else "") + _START
 
 
 # The files -----------------------------------------------------------------------------------------------------------
@@ -215,17 +184,14 @@ class Files:
     Args:
         path: Of the configuration.
         replace: A configuration that is there is replaced, and so is what ``rewrite`` names.
-
-    Attributes:
-        secrets: What is written for its owner alone, by the names of files beside the configuration; what is there
-            already is kept, and used.
-        rewrite: Which of these are replaced all the same.
     """
 
     path: Path
     replace: bool = False
     secrets: dict[str, str] = field(default_factory=dict)
-    rewrite: set[str] = field(default_factory=set)
+    """What is written for its owner alone, by the names of files beside the configuration; what is there already is
+    kept, and used."""
+    rewrite: set[str] = field(default_factory=set)  # which of these are replaced all the same
 
     def refuse_existing(self, *names: str) -> None:
         """Refuse to go on where the configuration, or one of these files beside it, is there and is to be kept.
@@ -245,12 +211,8 @@ class Files:
     def write(self, text: str, load: Callable[[Path], Config]) -> Sequence[Path]:
         """Write everything once the text has proven to be a configuration; return the files that are new.
 
-        Args:
-            text: The configuration.
-            load: Reads a configuration, and refuses what is none.
-
         Raises:
-            ConfigError: It is none, or something cannot be written.
+            ConfigError: ``load`` refuses it, or something cannot be written.
         """
         drafts: dict[Path, Path] = {}
         made: list[Path] = []
@@ -294,14 +256,14 @@ class Files:
 
 def _put_in_place(draft: Path, path: Path, *, replace: bool) -> None:
     """Let a draft become a file at once; one that is there already is left alone unless it is to be replaced."""
-    if not replace:
+    if replace:
+        draft.replace(path)
+    else:
         try:
             os.link(draft, path)  # unlike a rename, it never replaces
         except FileExistsError:
             raise ConfigError(f"{path}: exists already, and is not overwritten; add --force") from None
         draft.unlink()
-    else:
-        draft.replace(path)
     with suppress(OSError):  # some file systems sync no folders
         folder = os.open(path.parent, os.O_RDONLY)
         try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from dockbell.admin.status import Crowding, FeedStatus, Status
+from dockbell.admin.status import FeedStatus, Status
 from dockbell.config import format_duration
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import RESOURCES
@@ -33,34 +33,26 @@ PASSES_BLIND: Final = "deletions and changes without a new updated_at are not se
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why an operator should look.
+    """Why an operator should look."""
 
-    Attributes:
-        kind: ``daemon``, ``store``, ``web``, ``feed`` or ``sink``.
-        name: Which feed or sink; empty for the others.
-        words: What is wrong, and what to do.
-        hinders: It stops dockbell's work now: a feed is not read, a sink not reached. What only waits for an
-            operator does not hinder.
-    """
-
-    kind: str
-    name: str
-    words: str
+    kind: str  # ``daemon``, ``store``, ``web``, ``feed`` or ``sink``
+    name: str  # which feed or sink; empty for the others
+    words: str  # what is wrong, and what to do
     hinders: bool = False
+    """It stops dockbell's work now: a feed is not read, a sink not reached. What only waits for an operator does not
+    hinder."""
 
     @property
     def about(self) -> str:
-        """What it is about: ``daemon``, ``store``, ``web``, ``feed:main/stock``, ``sink:erp``."""
+        """``daemon``, ``store``, ``web``, ``feed:main/stock``, ``sink:erp``."""
         return f"{self.kind}:{self.name}" if self.name else self.kind
 
     def __str__(self) -> str:
-        """Return it as one line."""
         subject = self.name if self.kind == "feed" else f"{self.kind} {self.name}".rstrip()
         return f"{subject}: {self.words}"
 
 
 def list_reasons(status: Status) -> Sequence[str]:
-    """Return the reasons as lines; empty when all is well."""
     return list(map(str, find_reasons(status)))
 
 
@@ -69,27 +61,22 @@ def find_reasons(status: Status) -> Sequence[Reason]:
     words = 'does not run; start it by "dockbell run"'
     reasons = [] if status.holder else [Reason("daemon", "", words, hinders=True)]
     reasons += [Reason("store", "", words) for words in _check_disk(status.footprint)]
-    if status.crowding is not None:
-        reasons.append(Reason("web", "", _describe_crowding(status.crowding, status.at)))
+    if (crowding := status.crowding) is not None:
+        remedy = "keep strangers from [web] listen, by a firewall or a proxy"
+        reasons.append(Reason("web", "", f"{format_age(status.at - crowding.at)} ago, {crowding.reason}; {remedy}"))
     for feed in status.feeds:
-        name = str(feed.feed)
-        reasons += [Reason("feed", name, words, hinders=hinders) for words, hinders in _check_feed(feed, status.at)]
+        found = _check_feed(feed, status.at)
+        reasons += [Reason("feed", str(feed.feed), words, hinders=hinders) for words, hinders in found]
     for sink in status.sinks:
-        reasons += [
-            Reason("sink", sink.name, words, hinders=hinders) for words, hinders in _check_sink(sink, status.at)
-        ]
+        found = _check_sink(sink, status.at)
+        reasons += [Reason("sink", sink.name, words, hinders=hinders) for words, hinders in found]
     return reasons
 
 
 def format_age(age: timedelta) -> str:
     """Return a duration in two units at most: ``3m20s``, ``2d4h``."""
-    whole = max(age, timedelta(0))
-    if whole >= timedelta(days=1):
-        grain = timedelta(hours=1)
-    elif whole >= timedelta(hours=1):
-        grain = timedelta(minutes=1)
-    else:
-        grain = timedelta(seconds=1)
+    whole, hour = max(age, timedelta(0)), timedelta(hours=1)
+    grain = hour if whole >= timedelta(days=1) else timedelta(minutes=1) if whole >= hour else timedelta(seconds=1)
     return format_duration(whole - whole % grain)
 
 
@@ -116,11 +103,6 @@ def describe_feed(status: FeedStatus, at: datetime) -> Iterator[str]:
         gap = status.gap
         length = "" if gap.began_at is None else f" for {format_age(gap.ended_at - gap.began_at)}"
         yield f"was blind{length} until {format_age(at - gap.ended_at - status.offset)} ago: {gap.reason}"
-
-
-def _describe_crowding(crowding: Crowding, at: datetime) -> str:
-    remedy = "keep strangers from [web] listen, by a firewall or a proxy"
-    return f"{format_age(at - crowding.at)} ago, {crowding.reason}; {remedy}"
 
 
 def _check_disk(footprint: Footprint | None) -> Iterator[str]:
@@ -181,10 +163,13 @@ def find_waiting(state: FeedState) -> Iterator[str]:
             f' "dockbell drift absorb {state.feed}" or "dockbell drift publish {state.feed}" decides'
         )
     if state.quarantined:
-        yield f'{state.quarantined} records in quarantine cannot be read; "dockbell status --verbose" says why'
+        yield (
+            f"{state.quarantined} records in quarantine cannot be read or told apart;"
+            ' "dockbell status --verbose" says why'
+        )
 
 
-def _count(number: int, noun: str) -> str:
+def count_of(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -193,21 +178,20 @@ def _write_paths(state: FeedState) -> str:
 
 
 def _check_sink(state: SinkState, at: datetime) -> Iterator[tuple[str, bool]]:
-    """Yield the reasons of a sink, and whether each hinders."""
     if state.dead:
         holds = "holds its key" if state.held == 1 else "hold their key"
         holding = f", {state.held} of them {holds} back" if state.held else ""
         lists = f'"dockbell dead {state.name}" lists {"it" if state.dead == 1 else "them"}'
-        yield f"{_count(state.dead, 'dead letter')}{holding}; {lists}", False
+        yield f"{count_of(state.dead, 'dead letter')}{holding}; {lists}", False
     found = state.found
     is_down = found is not None and found.condition is Condition.DOWN and at - found.since > DOWN_MOST
     if state.paused:
         ago = "" if state.paused_at is None else f" {format_age(at - state.paused_at)} ago"
-        owed = _count(state.owed, "event")
+        owed = count_of(state.owed, "event")
         yield f'paused{ago}, {owed} owed: {state.paused}; "dockbell resume {state.name}" lets it go on', False
     elif state.oldest is not None and at - state.oldest > OWED_MOST:
         error = f"; last error: {state.error}" if state.error else ""
-        waiting = f"{_count(state.owed, 'event')} owed, {_count(state.blocked, 'key')} blocked"
+        waiting = f"{count_of(state.owed, 'event')} owed, {count_of(state.blocked, 'key')} blocked"
         yield f"an event waits for {format_age(at - state.oldest)}, {waiting}{error}", is_down
     elif found is not None and is_down:
         yield f"its receiver cannot be reached for {format_age(at - found.since)}: {found.reason}", True

@@ -81,44 +81,28 @@ def read_keys(given: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class FeedReplay:
-    """What a replay came to in one feed, counted in events.
-
-    Attributes:
-        feed: The feed.
-        chosen: Those that are sent again because of it.
-        waiting: Those whose replay waits since before.
-        owed: Those that the sink is still owed: it gets them without a replay.
-        filtered: Those that the sink's filters hold back.
-    """
+    """What a replay came to in one feed, counted in events."""
 
     feed: Feed
-    chosen: int = 0
-    waiting: int = 0
-    owed: int = 0
-    filtered: int = 0
+    chosen: int = 0  # those that are sent again because of it
+    waiting: int = 0  # those whose replay waits since before
+    owed: int = 0  # those that the sink is still owed: it gets them without a replay
+    filtered: int = 0  # those that the sink's filters hold back
 
     def __bool__(self) -> bool:
-        """Return whether any event of the feed was meant."""
         return bool(self.chosen or self.waiting or self.owed or self.filtered)
 
 
 @dataclass(slots=True)
 class Replayed:
-    """What a replay came to.
-
-    Attributes:
-        feeds: What it came to in each feed.
-        sample: The first of the chosen events.
-        problems: What was asked for and is not there, one line each.
-    """
+    """What a replay came to."""
 
     feeds: list[FeedReplay] = field(default_factory=list)
-    sample: list[Event] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    sample: list[Event] = field(default_factory=list)  # the first of the chosen events
+    problems: list[str] = field(default_factory=list)  # what was asked for and is not there, one line each
 
     @property
     def chosen(self) -> int:
-        """How many events are sent again because of it."""
         return sum(each.chosen for each in self.feeds)
 
 
@@ -129,12 +113,7 @@ Tell = Callable[[int, int, int], None]
 class Replaying:
     """Chooses kept events that a sink's filters let through, and has them sent to it again.
 
-    Args:
-        command_store: Of the store.
-        sink: The sink's name.
-        settings: The sink's settings.
-        reaches: How far it has come in each feed.
-        selection: Which events; those of the feeds that it wants where no feed is named.
+    Where the selection names no feed, those are meant that the sink wants.
     """
 
     def __init__(
@@ -240,31 +219,18 @@ async def forget_replays(command_store: CommandStore, sink: str) -> int:
 
 @dataclass(slots=True)
 class Retried:
-    """What came of dead letters that were to be sent again.
+    """What came of dead letters that were to be sent again."""
 
-    Attributes:
-        entered: Those that wait to be sent again and did not before.
-        released: Keys that were on hold and go on with their dead letter.
-        missing: Those whose event is not kept any more; they stay dead letters.
-        filtered: Those that the sink's filters hold back by now; they stay dead letters.
-    """
-
-    entered: int = 0
-    released: int = 0
-    missing: int = 0
-    filtered: int = 0
+    entered: int = 0  # those that wait to be sent again and did not before
+    released: int = 0  # keys that were on hold and go on with their dead letter
+    missing: int = 0  # those whose event is not kept any more; they stay dead letters
+    filtered: int = 0  # those that the sink's filters hold back by now; they stay dead letters
 
     def __add__(self, other: Retried) -> Retried:
-        """Return what came of both."""
-        return Retried(
-            self.entered + other.entered,
-            self.released + other.released,
-            self.missing + other.missing,
-            self.filtered + other.filtered,
-        )
+        entered, released = self.entered + other.entered, self.released + other.released
+        return Retried(entered, released, self.missing + other.missing, self.filtered + other.filtered)
 
     def __str__(self) -> str:
-        """Return it in words."""
         parts = [f"{self.entered} dead letters are to be sent again"]
         if self.released:
             parts.append(f"{self.released} records that were on hold go on with their dead letter")

@@ -31,9 +31,6 @@ class SharedRead(Generic[_T]):
     """Reads on demand while :meth:`run` does, at most one read at a time.
 
     A caller of :meth:`ask` may be cancelled at any time, also while the read itself cannot be.
-
-    Args:
-        read: Reads once.
     """
 
     def __init__(self, read: Callable[[], Awaitable[_T]]) -> None:
@@ -42,11 +39,7 @@ class SharedRead(Generic[_T]):
         self._last: _Result[_T] | None = None
 
     async def ask(self) -> _T:
-        """Return the result of the last second, or of a new read.
-
-        Raises:
-            Exception: Whatever the read raised.
-        """
+        """Return the result of the last second, or of a new read; raise what the read raised."""
         if self._last is None or self._last.is_old():
             self._last = _Result()
             self._asked.set()

@@ -25,13 +25,7 @@ _JUDGED_MOST: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """What the filters of the sinks make of the last events of a feed's records.
-
-    Attributes:
-        events: How many were looked at.
-        wanting: The sinks that take events of the feed at all.
-        passing: Those of them that take one of these events.
-    """
+    """How many of a feed's last events were looked at; the sinks that take its events at all, and one of these."""
 
     events: int = 0
     wanting: frozenset[str] = frozenset()
@@ -39,14 +33,7 @@ class Sifted:
 
 
 def judge_feed_silence(status: FeedStatus, changed_at: datetime | None, sifted: Sifted, at: datetime) -> Silence:
-    """Return why nothing is heard of a feed.
-
-    Args:
-        status: How it stands.
-        changed_at: When its last change was recorded; None where none was, or none is kept.
-        sifted: What the sinks take of it; nothing is said of filters where there are no sinks.
-        at: The time.
-    """
+    """Return why nothing is heard of a feed; ``changed_at`` is None where no change was recorded, or none is kept."""
     if status.read_at is None:
         return Silence(Quiet.BLIND, "it was never read to its end: whether anything changes, nobody knows")
     read = f"{format_age(at - status.read_at)} ago"
@@ -58,10 +45,8 @@ def judge_feed_silence(status: FeedStatus, changed_at: datetime | None, sifted: 
     since = changed_at or _find_beginning(status)
     if since is None or at - since <= QUIET_AFTER:
         return Silence()
-    age = format_age(at - since)
-    if changed_at is None:
-        return Silence(Quiet.SOURCE, f"no change is known since it was first read {age} ago; it was read {read}")
-    return Silence(Quiet.SOURCE, f"no change is known since {age} ago; it was read {read}")
+    first = "" if changed_at else "it was first read "
+    return Silence(Quiet.SOURCE, f"no change is known since {first}{format_age(at - since)} ago; it was read {read}")
 
 
 def _find_beginning(status: FeedStatus) -> datetime | None:
@@ -75,13 +60,7 @@ def _find_beginning(status: FeedStatus) -> datetime | None:
 
 
 def judge_sink_silence(state: SinkState, feeds: Mapping[Feed, Silence], sifted: Mapping[Feed, Sifted]) -> Silence:
-    """Return why nothing is heard from a sink that owes nothing; one that does is not silent, but late.
-
-    Args:
-        state: How it stands.
-        feeds: What is heard of the feeds.
-        sifted: What the sinks take of them.
-    """
+    """Return why nothing is heard from a sink that owes nothing; one that does is not silent, but late."""
     sink = state.name
     if state.owed or (state.found is not None and state.found.condition is Condition.DOWN):
         return Silence()
@@ -100,11 +79,7 @@ def judge_sink_silence(state: SinkState, feeds: Mapping[Feed, Silence], sifted: 
 
 
 class Silences:
-    """Finds silences again and again; evaluates the filters on a feed's last events only when these have changed.
-
-    Args:
-        read_store: Of the store.
-    """
+    """Finds silences again and again; evaluates the filters on a feed's last events only when these have changed."""
 
     def __init__(self, read_store: ReadStore) -> None:
         self._read_store = read_store

@@ -27,13 +27,7 @@ CROWDED_FOR: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A time in which dockbell could not read a feed.
-
-    Attributes:
-        began_at: Until when it had read everything, by the service's clock; None where that is unknown.
-        ended_at: When it read again, by the service's clock.
-        reason: Why, in the words of the event.
-    """
+    """A time in which dockbell could not read a feed, by the service's clock; its beginning may be unknown."""
 
     began_at: datetime | None
     ended_at: datetime
@@ -42,12 +36,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Crowding:
-    """The web server refused connections because there were too many.
-
-    Attributes:
-        at: When the last notice said so, by our clock.
-        reason: In the words of the notice.
-    """
+    """The web server refused too many connections: when the last notice said so, by our clock, and its words."""
 
     at: datetime
     reason: str
@@ -64,12 +53,7 @@ class Quiet(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Why a feed has no events, or a sink gets none; see :mod:`dockbell.admin.silence`.
-
-    Attributes:
-        kind: In one word; empty where there are events, or it was not looked for.
-        words: In a sentence.
-    """
+    """Why a feed has no events, or a sink gets none; empty where there are events, or it was not looked for."""
 
     kind: Quiet = Quiet.NONE
     words: str = ""
@@ -77,35 +61,22 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class FeedStatus:
-    """The status of one configured feed.
-
-    Attributes:
-        feed: The feed.
-        every: How often it is read: an interval, or a cron line.
-        records: How many of its records are stored.
-        state: What else is stored; None before its first reading.
-        expected_at: When at the latest it should have been read completely again; None before its first such reading.
-        pass_expected_at: When at the latest a polled feed should have been read whole again; None before its first
-            complete pass.
-        lookback: How far before the watermark polls start; None where there are none.
-        gap: The last time in which dockbell could not read it, if its event is kept.
-        bad: Some of the records in quarantine, the last met before the others.
-        undropped: Pointers of ``drop`` to what may still be stored from before.
-        changed_at: When its last change was recorded; None where no change is kept, or it was not looked for.
-        silence: Why it has no events.
-    """
+    """The status of one configured feed."""
 
     feed: Feed
-    every: timedelta | str
-    records: int = 0
-    state: FeedState | None = None
+    every: timedelta | str  # how often it is read: an interval, or a cron line
+    records: int = 0  # how many of its records are stored
+    state: FeedState | None = None  # what else is stored; None before its first reading
     expected_at: datetime | None = None
+    """When at the latest it should have been read completely again; None before its first such reading."""
     pass_expected_at: datetime | None = None
-    lookback: timedelta | None = None
-    gap: Gap | None = None
-    bad: tuple[Quarantined, ...] = ()
-    undropped: tuple[str, ...] = ()
+    """When at the latest a polled feed should have been read whole again; None before its first complete pass."""
+    lookback: timedelta | None = None  # how far before the watermark polls start; None where there are none
+    gap: Gap | None = None  # the last time in which dockbell could not read it, if its event is kept
+    bad: tuple[Quarantined, ...] = ()  # some of the records in quarantine, the last met before the others
+    undropped: tuple[str, ...] = ()  # pointers of ``drop`` to what may still be stored from before
     changed_at: datetime | None = None
+    """When its last change was recorded; None where no change is kept, or it was not looked for."""
     silence: Silence = Silence()
 
     @property
@@ -140,25 +111,17 @@ class FeedStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The status of everything.
-
-    Attributes:
-        at: When it was read.
-        holder: The process that works on the store; empty when none does.
-        feeds: In the order of the configuration.
-        sinks: In the order of the configuration.
-        footprint: What the store uses of its disk, and what is left; None where that is unknown.
-        silences: Why a sink gets no events, by name; empty where it was not looked for.
-        crowding: Connections that the web server refused within the last hour; None where it refused none.
-    """
+    """The status of everything."""
 
     at: datetime
-    holder: str
-    feeds: tuple[FeedStatus, ...]
+    holder: str  # the process that works on the store; empty when none does
+    feeds: tuple[FeedStatus, ...]  # in the order of the configuration, as the sinks are
     sinks: tuple[SinkState, ...]
-    footprint: Footprint | None = None
+    footprint: Footprint | None = None  # what the store uses of its disk, and what is left; None where that is unknown
     silences: Mapping[str, Silence] = field(default_factory=dict)
+    """Why a sink gets no events, by name; empty where it was not looked for."""
     crowding: Crowding | None = None
+    """Connections that the web server refused within the last hour; None where it refused none."""
 
 
 async def load_status(
@@ -172,13 +135,8 @@ async def load_status(
 ) -> Status:
     """Return the status of the configured feeds and sinks; those that have left the configuration are left out.
 
-    Args:
-        read_store: Of the store.
-        feeds: The configured feeds.
-        sinks: The names of the configured sinks.
-        at: The time.
-        holder: The process that works on the store; empty when none does.
-        next_time: Returns the next time of an interval or a cron line after a given time.
+    The holder is the process that works on the store; ``next_time`` returns the next time of an interval or a cron
+    line after a given time.
     """
     states = {state.feed: state for state in await read_store.load_feeds()}
     records = await read_store.count_records()
@@ -208,23 +166,27 @@ async def _load_feed(
     every, state = each.settings.schedule, states.get(feed)
     if state is None:
         return FeedStatus(feed, every)
-    expected_at = _last_reading(state)
-    if expected_at is not None:
-        for _ in range(_INTERVALS_MOST):
-            expected_at = next_time(every, expected_at)
-        expected_at += _GRACE
+    is_polled, read_at = RESOURCES[feed.resource].polled, _last_reading(state)
     return FeedStatus(
         feed,
         every,
         records.get(feed, 0),
         state,
-        expected_at,
-        _find_pass_expectation(each.settings, state, next_time) if RESOURCES[feed.resource].polled else None,
-        _find_lookback(each.settings, state, at) if RESOURCES[feed.resource].polled else None,
+        None if read_at is None else _find_limit(every, read_at, next_time),
+        _find_pass_expectation(each.settings, state, next_time) if is_polled else None,
+        _find_lookback(each.settings, state, at) if is_polled else None,
         await _find_gap(read_store, state),
         tuple(await read_store.find_quarantined(state.id, _BAD_MOST)),
         tuple(place for place in each.settings.drop if place not in state.dropped),
     )
+
+
+def _find_limit(
+    every: timedelta | str, at: datetime, next_time: Callable[[timedelta | str, datetime], datetime]
+) -> datetime:
+    for _ in range(_INTERVALS_MOST):
+        at = next_time(every, at)
+    return at + _GRACE
 
 
 def _find_pass_expectation(
@@ -234,10 +196,8 @@ def _find_pass_expectation(
     full = state.full
     if full is None or settings.reconcile is None:
         return None
-    due = full.ended_at
-    for _ in range(_INTERVALS_MOST):
-        due = next_time(settings.reconcile, due)
-    return due + _GRACE + max(full.ended_at - full.known_at, timedelta(0))
+    due = _find_limit(settings.reconcile, full.ended_at, next_time)
+    return due + max(full.ended_at - full.known_at, timedelta(0))
 
 
 def _find_lookback(settings: ResourceSettings, state: FeedState, at: datetime) -> timedelta:

@@ -1,6 +1,6 @@
 """The history of one record: what is stored, the runs that covered it, findings, events and their deliveries.
 
-:mod:`dockbell.admin.explaining` says why it has no event.
+:func:`explain` says why it has no event, or none of its last reading: the first rule that applies gives the reason.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from urllib.parse import unquote
 
 import msgspec
 
-from dockbell.config import FeedSettings, SinkSettings
+from dockbell.config import FeedSettings, ResourceSettings, SinkSettings, format_duration
+from dockbell.core.comparing.drift import Decision
+from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.key import decode, encode
 from dockbell.core.model import Event, Feed
 from dockbell.core.publishing.filters import Filter
+from dockbell.core.reading.shape import is_own_id
 from dockbell.host.evaluator import SHARED, Evaluator, LimitedEvaluator
-from dockbell.ports import FeedState, Noted, Quarantined, ReadStore, RunRecord, Standing, StoredRecord
+from dockbell.ports import FeedState, KeyStatus, Noted, Quarantined, ReadStore, RunRecord, StoredRecord
 
 _NOTES_MOST: Final = 100
 _EVENTS_MOST: Final = 100
@@ -40,8 +43,6 @@ _BODY: Final = msgspec.json.Decoder(_Body)
 
 
 class Presence(StrEnum):
-    """How a record is stored."""
-
     UNKNOWN = "unknown"
     PRESENT = "present"
     SUSPECTED = "suspected to be gone"
@@ -50,8 +51,6 @@ class Presence(StrEnum):
 
 
 class Stage(StrEnum):
-    """The state of one event at one sink."""
-
     DELIVERED = "delivered"
     OWED = "owed"
     WAITING = "waiting"  # behind an earlier event of its key
@@ -65,37 +64,24 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SinkTrace:
-    """The state of one event at one sink.
-
-    Attributes:
-        sink: As in ``[sinks.NAME]``.
-        stage: Its state.
-        attempts: How often delivery was tried, where it is blocked or dead.
-        error: Why the last attempt failed; where it is filtered, the filter that holds it back; else that its filter
-            took too long to evaluate, so that it is sent.
-        due: When the next attempt may be made; of a dead letter, when it became one.
-    """
+    """The state of one event at one sink."""
 
     sink: str
     stage: Stage
-    attempts: int = 0
+    attempts: int = 0  # how often delivery was tried, where it is blocked or dead
     error: str = ""
-    due: datetime | None = None
+    """Why the last attempt failed; where it is filtered, the filter that holds it back; else that its filter took too
+    long to evaluate, so that it is sent."""
+    due: datetime | None = None  # when the next attempt may be made; of a dead letter, when it became one
 
 
 @dataclass(frozen=True, slots=True)
 class EventTrace:
-    """One event of a record, and its state at each sink.
+    """One event of a record, and its state at each sink."""
 
-    Attributes:
-        recorded_at: When it was recorded, by our clock.
-        event: The event.
-        transits: Its state at each sink.
-    """
-
-    recorded_at: datetime
+    recorded_at: datetime  # when it was recorded, by our clock
     event: Event
-    transits: tuple[SinkTrace, ...] = ()
+    traces: tuple[SinkTrace, ...] = ()
 
     @property
     def is_unjudged(self) -> bool:
@@ -105,31 +91,18 @@ class EventTrace:
 
 @dataclass(frozen=True, slots=True)
 class RecordHistory:
-    """The history of one record.
-
-    Attributes:
-        at: When it was read.
-        feed: Where the record is.
-        key: Its key string.
-        settings: How the feed is read; None where it is not.
-        state: What is stored of the feed; None before its first reading.
-        record: What is stored of the record.
-        quarantined: Readings of it that are in quarantine.
-        runs: The last runs whose window held the record's date, oldest first.
-        notes: Its last findings, oldest first.
-        events: Its last events, oldest first.
-    """
+    """The history of one record."""
 
     at: datetime
     feed: Feed
     key: str
-    settings: FeedSettings | None
-    state: FeedState | None = None
+    settings: FeedSettings | None  # how the feed is read; None where it is not
+    state: FeedState | None = None  # what is stored of the feed; None before its first reading
     record: StoredRecord | None = None
     quarantined: tuple[Quarantined, ...] = ()
-    runs: tuple[RunRecord, ...] = ()
-    notes: tuple[Noted, ...] = ()
-    events: tuple[EventTrace, ...] = ()
+    runs: tuple[RunRecord, ...] = ()  # the last runs whose window held the record's date, oldest first
+    notes: tuple[Noted, ...] = ()  # its last findings, oldest first
+    events: tuple[EventTrace, ...] = ()  # its last events, oldest first
 
     @property
     def is_known(self) -> bool:
@@ -138,7 +111,6 @@ class RecordHistory:
 
     @property
     def presence(self) -> Presence:
-        """How the record is stored."""
         record = self.record
         if record is None:
             return Presence.UNKNOWN
@@ -158,15 +130,7 @@ async def find_history(
     sinks: Mapping[str, SinkSettings],
     at: datetime,
 ) -> RecordHistory:
-    """Return the history of a record.
-
-    Args:
-        read_store: Of the store.
-        feed: Where the record is.
-        given: Its key string, or what it may be taken for: the key as the API writes it.
-        feeds: Those that are configured.
-        sinks: Those that are configured, by name.
-        at: The time.
+    """Return the history of a record; ``given`` is its key string, or its key as the API writes it.
 
     Raises:
         ValueError: What is given can be no key.
@@ -181,23 +145,15 @@ async def find_history(
 async def find_event_trace(
     read_store: ReadStore, feed: Feed, sequence: int, *, sinks: Mapping[str, SinkSettings]
 ) -> EventTrace | None:
-    """Return one event and its state at each sink; None where it is not kept.
-
-    Args:
-        read_store: Of the store.
-        feed: Its feed.
-        sequence: Its number there.
-        sinks: Those that are configured, by name.
-    """
+    """Return one event and its state at each sink; None where it is not kept."""
     state = next((state for state in await read_store.load_feeds() if state.feed == feed), None)
-    found = None if state is None else await read_store.find_event(feed, sequence)
-    if state is None or found is None:
+    if state is None or (found := await read_store.find_event(feed, sequence)) is None:
         return None
     # The events before it tell whether it is tried now, or waits behind one of them.
     last = await read_store.read_events_of(state.id, found[1].key, _EVENTS_MOST)
     events = [*(each for each in last if each[1].sequence < sequence), found]
-    standings = {standing.sink: standing for standing in await read_store.load_standings(state.id, found[1].key)}
-    return (await _trace_events(events, standings, sinks))[-1]
+    statuses = {status.sink: status for status in await read_store.load_key_statuses(state.id, found[1].key)}
+    return (await _trace_events(events, statuses, sinks))[-1]
 
 
 def read_key(given: str) -> Sequence[str]:
@@ -213,15 +169,11 @@ def read_key(given: str) -> Sequence[str]:
         readings = [encode([given]), encode(parts), encode([unquote(part, errors="strict") for part in parts])]
     except UnicodeError as error:
         raise ValueError(f"key {given!r}: is not UTF-8") from error
-    return list(dict.fromkeys([given, *readings] if _is_key(given) else readings[::-1]))
-
-
-def _is_key(text: str) -> bool:
     try:
-        decode(text)
+        decode(given)
     except ValueError:
-        return False
-    return True
+        return list(dict.fromkeys(readings[::-1]))
+    return list(dict.fromkeys([given, *readings]))
 
 
 async def _find_account(
@@ -235,7 +187,7 @@ async def _find_account(
     dated = record.modified if record is not None else notes[-1].modified if notes else None
     after = at if dated is None else min(dated, at) - _SLACK
     events = await read_store.read_events_of(state.id, key, _EVENTS_MOST)
-    standings = {standing.sink: standing for standing in await read_store.load_standings(state.id, key)}
+    statuses = {status.sink: status for status in await read_store.load_key_statuses(state.id, key)}
     return RecordHistory(
         at,
         account.feed,
@@ -246,7 +198,7 @@ async def _find_account(
         tuple(await read_store.find_quarantined(state.id, 2, key=key)),
         tuple(await read_store.read_covering_runs(state.id, dated, after, _RUNS_MOST)),
         tuple(notes),
-        await _trace_events(events, standings, sinks),
+        await _trace_events(events, statuses, sinks),
     )
 
 
@@ -254,70 +206,169 @@ async def _find_account(
 
 
 async def _trace_events(
-    events: Sequence[tuple[datetime, Event]], standings: Mapping[str, Standing], sinks: Mapping[str, SinkSettings]
+    events: Sequence[tuple[datetime, Event]], statuses: Mapping[str, KeyStatus], sinks: Mapping[str, SinkSettings]
 ) -> tuple[EventTrace, ...]:
     listed, evaluator = [event for _, event in events], LimitedEvaluator(SHARED)
-    transits = {
-        name: await trace_events(listed, standings[name], settings, evaluator)
-        if name in standings
+    traces = {
+        name: await trace_events(listed, statuses[name], settings, evaluator)
+        if name in statuses
         else [SinkTrace(name, Stage.UNBEGUN)] * len(listed)
         for name, settings in sinks.items()
     }
     return tuple(
-        EventTrace(recorded_at, event, tuple(transits[name][number] for name in sinks))
+        EventTrace(recorded_at, event, tuple(traces[name][number] for name in sinks))
         for number, (recorded_at, event) in enumerate(events)
     )
 
 
 async def trace_events(
-    events: Sequence[Event], standing: Standing, settings: SinkSettings, evaluator: Evaluator
+    events: Sequence[Event], status: KeyStatus, settings: SinkSettings, evaluator: Evaluator
 ) -> Sequence[SinkTrace]:
-    """Return the state of the events of one key at a sink, in their order.
-
-    Args:
-        events: In the order of their sequences.
-        standing: The sink's position in the feed, and what it has blocked and dead of the key.
-        settings: Its filters.
-        evaluator: Evaluates them.
-    """
-    dead = {letter.sequence: letter for letter in standing.dead}
-    blocked = standing.blocked
+    """Return the state of the events of one key at a sink; they are given in the order of their sequences."""
+    dead = {letter.sequence: letter for letter in status.dead}
+    blocked = status.blocked
     sieve = Filter(settings)
-    is_first = True
-    transits = []
+    is_first, traces = True, []
     for event in events:
         answer = await evaluator.evaluate_event(sieve, event)
-        doubt = sieve.explain(event, answer)
-        transit = SinkTrace(standing.sink, Stage.DELIVERED, error=doubt)
-        if event.sequence in dead:
-            letter = dead[event.sequence]
-            transit = SinkTrace(standing.sink, Stage.DEAD, letter.attempts, letter.error, letter.died_at)
+        stage, attempts, error, due = Stage.DELIVERED, 0, sieve.explain(event, answer), None
+        if (letter := dead.get(event.sequence)) is not None:
+            stage, attempts, error, due = Stage.DEAD, letter.attempts, letter.error, letter.died_at
         elif not answer.lets_through:
-            transit = SinkTrace(standing.sink, Stage.FILTERED, error=doubt)
-        elif event.sequence <= standing.origin:
-            transit = SinkTrace(standing.sink, Stage.PRIOR, error=doubt)
+            stage = Stage.FILTERED
+        elif event.sequence <= status.origin:
+            stage = Stage.PRIOR
         elif blocked is not None and event.sequence >= blocked.sequence:
-            transit = SinkTrace(standing.sink, Stage.HELD if blocked.held else Stage.WAITING, error=doubt)
+            stage = Stage.HELD if blocked.held else Stage.WAITING
             if is_first and not blocked.held:
+                stage, error, due = Stage.BLOCKED, blocked.error, blocked.due
                 attempts = blocked.attempts if event.sequence == blocked.sequence else 0
-                transit = SinkTrace(standing.sink, Stage.BLOCKED, attempts, blocked.error, blocked.due)
             is_first = False
-        elif event.sequence > standing.position:
-            transit = SinkTrace(standing.sink, Stage.OWED, error=doubt)
-        transits.append(transit)
-    return transits
+        elif event.sequence > status.position:
+            stage = Stage.OWED
+        traces.append(SinkTrace(status.sink, stage, attempts, error, due))
+    return traces
 
 
-# Runs ----------------------------------------------------------------------------------------------------------------
+# Why a record has no event -------------------------------------------------------------------------------------------
 
 
-def gather(runs: Sequence[RunRecord]) -> Sequence[Sequence[RunRecord]]:
-    """Return runs, oldest first, grouped where consecutive ones have one kind and one outcome."""
-    groups: list[list[RunRecord]] = []
-    for run in runs:
-        last = groups[-1][-1] if groups else None
-        if last is not None and (last.kind, last.problem) == (run.kind, run.problem):
-            groups[-1].append(run)
-        else:
-            groups.append([run])
-    return groups
+def explain(account: RecordHistory) -> str:
+    """Return why a record has no event, or none of its last reading; empty where that has its event."""
+    if account.settings is None:
+        return f"{account.feed} is not configured, or disabled: it is not read"
+    if account.state is None:
+        return f'{account.feed} was never read; "dockbell run" reads it'
+    if account.state.problem:
+        return f"{account.feed} is stopped: {account.state.problem}"
+    return (
+        _explain_reading(account, account.settings.settings)
+        or _explain_purge(account)
+        or _explain_absence(account.record, account.state)
+        or _explain_finding(account)
+        or (_explain_unseen(account.state) if account.record is None else "")
+        or _explain_drift(account.state)
+        or ("" if account.record is None or account.events else _explain_silence(account.record, account.state))
+    )
+
+
+def _explain_reading(account: RecordHistory, settings: ResourceSettings) -> str:
+    """Return why its last reading was not compared or not believed."""
+    record = account.record
+    if account.quarantined:
+        bad = account.quarantined[0]
+        return f"it is in quarantine since {write_time(bad.first_at)}: {bad.problem}"
+    if record is not None and record.awaited_at is not None:
+        most = format_duration(settings.detail_timeout)
+        return f"its event waits for its detail since {write_time(record.awaited_at)}, for {most} at the most"
+    if record is not None and record.held_at is not None:
+        return (
+            f"a reading of it is held as stale since {write_time(record.held_at)}: it is older than what is"
+            f" stored, and is believed when it is still the same {format_duration(settings.stale_window)} later"
+        )
+    return ""
+
+
+def _explain_purge(account: RecordHistory) -> str:
+    record = account.record
+    if record is None or not record.is_purged:
+        return ""
+    at = next((f" at {write_time(note.at)}" for note in reversed(account.notes) if note.finding is Finding.PURGED), "")
+    return f"its content was purged{at} on the operator's word; when the API shows it again, it is restored"
+
+
+def _explain_absence(record: StoredRecord | None, state: FeedState) -> str:
+    if record is None or record.gone_at is not None:
+        return ""
+    if record.is_dormant:
+        reason = "the feed is read differently now" if state.rebaselining else "an operator rejected its deletion"
+        return f"it is absent, and kept until it is seen again: {reason}"
+    if record.suspected_at is None:
+        return ""
+    since = f"it is absent since {write_time(record.suspected_at)}"
+    if state.held:
+        return (
+            f"{since}, and its deletion one of {state.held} that are held;"
+            f' "dockbell deletes approve {state.feed}" or "dockbell deletes reject {state.feed}" decides'
+        )
+    due = "" if state.confirm_at is None else f", due at {write_time(state.confirm_at)}"
+    return f"{since}, and deleted once a second pass confirms that{due}"
+
+
+def _explain_finding(account: RecordHistory) -> str:
+    """Return what the last finding says, where it made no event."""
+    if not account.notes or account.notes[-1].sequence is not None:
+        return ""
+    feed, note = account.feed, account.notes[-1]
+    at = write_time(note.at)
+    match note.finding:
+        case Finding.TOUCHED:
+            return f"only its timestamp moved, at {at}; touch = true in [resources.{feed.resource}] publishes that"
+        case Finding.QUIET:
+            return f"the reading of {at} differs only in members that are ignored"
+        case Finding.DRIFT:
+            return f"the reading of {at} was held as drift; {_drift_remedy(feed)}"
+        case Finding.ABSORBED | Finding.REBASELINED | Finding.UNPROVEN | Finding.POSTPONED:
+            return f"the reading of {at} was {note.finding}"
+        case _:
+            return ""
+
+
+def _explain_unseen(state: FeedState) -> str:
+    if state.full is None:
+        return f"no run has shown it, and no pass over {state.feed} is complete yet{_tell_failure(state)}"
+    last = f"the last pass was made at {write_time(state.full.asked_at)} and had {state.full.records} records"
+    if state.poll is not None:
+        last += f", the last poll was made at {write_time(state.poll.asked_at)}"
+    return f"no complete run has ever shown it; {last}{_tell_failure(state)}"
+
+
+def _explain_drift(state: FeedState) -> str:
+    if state.drift is None or state.drift.decision is not Decision.HOLD:
+        return ""
+    paths = ", ".join(sorted(state.drift.paths))
+    return f"readings that differ by {paths} alone are held as drift; {_drift_remedy(state.feed)}"
+
+
+def _explain_silence(record: StoredRecord, state: FeedState) -> str:
+    """Return why a stored record has no event at all."""
+    if record.revision:
+        return f"its events, the last of revision {record.revision}, are older than what keep_events keeps"
+    if not state.proven and (state.shape is None or not is_own_id(state.shape.key, state.feed.resource)):
+        key = "" if state.shape is None else " + ".join(state.shape.key)
+        return f"key {key} is learned, not proven yet: nothing is published until a pass is complete"
+    began = "" if state.first_asked_at is None else f" of {write_time(state.first_asked_at)}"
+    return f"it is unchanged since the baseline{began}, which is silent{_tell_failure(state)}"
+
+
+def _tell_failure(state: FeedState) -> str:
+    return "" if state.failed is None else f"; the last run is incomplete: {state.failed.problem}"
+
+
+def _drift_remedy(feed: Feed) -> str:
+    return f'"dockbell drift absorb {feed}" or "dockbell drift publish {feed}" decides'
+
+
+def write_time(moment: datetime) -> str:
+    """Return a time for people: UTC, in whole seconds."""
+    return f"{moment:%Y-%m-%d %H:%M:%SZ}"

@@ -9,12 +9,7 @@ from anyio.abc import TaskGroup
 
 
 class AgentTask:
-    """Work that goes on in a task group, with an end of its own.
-
-    Args:
-        group: Where it goes on.
-        work: What is done.
-    """
+    """Work that goes on in a task group, with an end of its own."""
 
     def __init__(self, group: TaskGroup, work: Callable[[], Awaitable[None]]) -> None:
         self._work = work
@@ -28,7 +23,6 @@ class AgentTask:
         await self._ended.wait()
 
     async def wait(self) -> None:
-        """Return when the work has ended."""
         await self._ended.wait()
 
     async def _go(self) -> None:

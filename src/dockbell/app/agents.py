@@ -11,15 +11,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from dockbell.app import opening
 from dockbell.app.command_runner import CommandRunner
-from dockbell.app.config_diff import Difference, compare
 from dockbell.app.janitor import Janitor
 from dockbell.app.scheduler import next_time
 from dockbell.config import Config, ResourceSettings, SinkSettings, check_secrets
-from dockbell.config.feeds import Resources, SourceSettings
+from dockbell.config.tables import Resources, SourceSettings
 from dockbell.config.values import show
 from dockbell.core.model import RESOURCES, Feed
 from dockbell.delivery.notifier import Notifier
@@ -29,7 +28,7 @@ from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.poller import Poller
 from dockbell.detection.reconciler import Reconciler
 from dockbell.errors import ConfigError
-from dockbell.host import clock
+from dockbell.host import system
 from dockbell.ports import Sink, Store
 from dockbell.telemetry import SinkLeft, SinkOverrun, Telemetry
 
@@ -38,41 +37,55 @@ if TYPE_CHECKING:
 
 FeedRecipe: TypeAlias = tuple[SourceSettings, ResourceSettings]
 SinkRecipe: TypeAlias = tuple[SinkSettings, str, frozenset[Feed], timedelta]
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference(Generic[_K]):
+    """How what is wanted differs from what there is; each in the order of its side."""
+
+    added: tuple[_K, ...] = ()  # only wanted
+    changed: tuple[_K, ...] = ()  # there, but wanted otherwise
+    removed: tuple[_K, ...] = ()  # there, and no longer wanted
+    kept: tuple[_K, ...] = ()  # there as it is wanted
+
+    @property
+    def ending(self) -> tuple[_K, ...]:
+        """What must end."""
+        return self.removed + self.changed
+
+    @property
+    def beginning(self) -> tuple[_K, ...]:
+        """What must begin, or begin anew."""
+        return self.changed + self.added
+
+    def describe(self, noun: str) -> list[str]:
+        """Return it in words: ``sink erp added``; what is kept gives none."""
+        words = (("added", self.added), ("changed", self.changed), ("removed", self.removed))
+        return [f"{noun} {name} {verb}" for verb, names in words for name in names]
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a configuration changed.
+    """What a configuration changed."""
 
-    Attributes:
-        sources: Clients of sources, by name.
-        feeds: Feeds; all of a source that changed are among the changed ones.
-        sinks: Sinks, by name.
-        others: What else, in words.
-    """
-
-    sources: Difference[str]
-    feeds: Difference[Feed]
-    sinks: Difference[str]
-    others: tuple[str, ...] = ()
+    sources: Difference[str]  # clients of sources, by name
+    feeds: Difference[Feed]  # feeds; all of a source that changed are among the changed ones
+    sinks: Difference[str]  # sinks, by name
+    others: tuple[str, ...] = ()  # what else, in words
 
     def __str__(self) -> str:
-        """Return it in words."""
         words = [*self.feeds.describe("feed"), *self.sinks.describe("sink"), *self.others]
         return ", ".join(words) or "nothing changed"
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What is new, and was opened before anything old ends.
+    """What is new, and was opened before anything old ends."""
 
-    Attributes:
-        clients: Of sources, by name.
-        sinks: Not connected yet, by name.
-    """
-
-    clients: Mapping[str, InventoryClient]
-    sinks: Mapping[str, Sink]
+    clients: Mapping[str, InventoryClient]  # of sources, by name
+    sinks: Mapping[str, Sink]  # not connected yet, by name
 
 
 class Agents:
@@ -80,7 +93,7 @@ class Agents:
 
     Attributes:
         config: What it is in line with.
-        store: Held for as long as the crew is there.
+        store: Open for as long as the agents are.
     """
 
     def __init__(self, config: Config, store: Store, telemetry: Telemetry) -> None:
@@ -167,7 +180,6 @@ class Agents:
             await self._make_relay(opened.sinks[name], sinks[name])
 
     async def aclose(self) -> None:
-        """Let the sources go."""
         for client in self._clients.values():
             await client.aclose()
 
@@ -182,7 +194,7 @@ class Agents:
             store=self.store,
             telemetry=self.telemetry,
             now=opening.now,
-            steady=clock.elapsed,
+            steady=system.elapsed,
             next_time=next_time,
         )
         await tracked.state()
@@ -212,7 +224,7 @@ class Agents:
             state_url=state_url,
             unordered=unordered,
             max_owed=max_owed,
-            steady=clock.elapsed,
+            steady=system.elapsed,
             feeds=lambda: self._configured,
         )
         self._sink_recipes[sink.name] = recipe
@@ -267,6 +279,17 @@ async def assemble(config: Config, telemetry: Telemetry) -> AsyncIterator[Agents
         stack.push_async_callback(agents.aclose)
         await agents.adopt(config, opened, everything)
         yield agents
+
+
+def compare(there: Mapping[_K, _V], wanted: Mapping[_K, _V]) -> Difference[_K]:
+    """Return how what is wanted differs from what there is."""
+    equal = {name for name, each in wanted.items() if name in there and there[name] == each}
+    return Difference(
+        tuple(name for name in wanted if name not in there),
+        tuple(name for name in wanted if name in there and name not in equal),
+        tuple(name for name in there if name not in wanted),
+        tuple(name for name in wanted if name in equal),
+    )
 
 
 def _list_sources(config: Config) -> Mapping[str, SourceSettings]:

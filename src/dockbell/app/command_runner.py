@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from dockbell.admin.purging import purge_record
+from dockbell.admin.commands import purge_record
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.model import Feed
@@ -19,23 +19,15 @@ from dockbell.telemetry import CommandFinished, Telemetry
 
 
 @dataclass(slots=True)
-class _Errand:
-    """A command under way.
+class _UnderWay:
+    """A command under way."""
 
-    Attributes:
-        feed: Of which feed; None: of the daemon.
-        scope: Ends it.
-        ended: Set when it has ended.
-    """
-
-    feed: Feed | None
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    ended: anyio.Event = field(default_factory=anyio.Event)
+    feed: Feed | None  # of which feed; None: of the daemon
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)  # ends it
+    ended: anyio.Event = field(default_factory=anyio.Event)  # set when it has ended
 
 
 class CommandRunner:
-    """Looks for commands, and executes each."""
-
     def __init__(
         self,
         store: Store,
@@ -50,15 +42,10 @@ class CommandRunner:
         self._reconcilers = reconcilers
         self._feeds = feeds
         self._telemetry = telemetry
-        self._busy: dict[int, _Errand] = {}
+        self._busy: dict[int, _UnderWay] = {}
 
     async def run(self, alarm: Alarm, reload: Callable[[], Awaitable[CommandOutcome]] | None = None) -> None:
-        """Look whenever the alarm rings, until cancelled; commands of several feeds run side by side.
-
-        Args:
-            alarm: Says when to look.
-            reload: Reads the configuration again.
-        """
+        """Look whenever the alarm rings, until cancelled; commands of several feeds run side by side."""
         told = ""
         async with anyio.create_task_group() as group:
             while True:
@@ -67,33 +54,32 @@ class CommandRunner:
                     commands = await self._store.commands.take()
                 except StoreError as error:  # the commands wait until it is mended
                     if told != str(error):  # it is looked at twice a second
-                        self._telemetry.emit_failure("attendant", error)
+                        self._telemetry.emit_failure("commands", error)
                     told = str(error)
                     continue
                 told = ""
                 for command in commands:
                     if command.id not in self._busy:
-                        self._busy[command.id] = _Errand(command.feed)
-                        group.start_soon(self.see_to, command, reload)
+                        self._busy[command.id] = _UnderWay(command.feed)
+                        group.start_soon(self.execute, command, reload)
 
-    async def see_to(self, command: Command, reload: Callable[[], Awaitable[CommandOutcome]] | None = None) -> None:
-        """Execute a command, and store its outcome."""
-        errand = self._busy.setdefault(command.id, _Errand(command.feed))
+    async def execute(self, command: Command, reload: Callable[[], Awaitable[CommandOutcome]] | None = None) -> None:
+        running = self._busy.setdefault(command.id, _UnderWay(command.feed))
         try:
-            with errand.scope:
-                await self._see_to(command, reload)
+            with running.scope:
+                await self._try_to_execute(command, reload)
         finally:
             del self._busy[command.id]
-            errand.ended.set()
+            running.ended.set()
 
     async def leave(self, feeds: Collection[Feed]) -> None:
         """Stop the commands of feeds; they wait for the next readers of these feeds."""
-        while errands := [errand for errand in self._busy.values() if errand.feed in feeds]:
-            for errand in errands:
-                errand.scope.cancel()
-                await errand.ended.wait()
+        while running := [each for each in self._busy.values() if each.feed in feeds]:
+            for each in running:
+                each.scope.cancel()
+                await each.ended.wait()
 
-    async def _see_to(self, command: Command, reload: Callable[[], Awaitable[CommandOutcome]] | None) -> None:
+    async def _try_to_execute(self, command: Command, reload: Callable[[], Awaitable[CommandOutcome]] | None) -> None:
         try:
             if command.kind is CommandKind.RELOAD:
                 outcome = await (reload or _reload_nothing)()
@@ -132,14 +118,15 @@ class CommandRunner:
                 return await reconcile(reconciler, approve=True)
             case CommandKind.REJECT:
                 state = await tracked.state()
-                rows = await self._store.find_suspected(state.id) if state.held else ()
-                await self._store.keep(state.id, rows, Finding.KEPT, ignored_until_seen=True)
+                rows = await tracked.store.find_suspected() if state.held else ()
+                await tracked.store.keep(rows, Finding.KEPT, ignored_until_seen=True)
                 await tracked.reload()
                 await reconciler.look()
                 return CommandOutcome("complete", detail=f"{len(rows)} records are kept until they are seen again")
             case _:
                 decision = Decision.ABSORB if kind is CommandKind.ABSORB else Decision.PUBLISH
-                await self._store.decide_drift((await tracked.state()).id, decision)
+                await tracked.state()
+                await tracked.store.decide_drift(decision)
                 await tracked.reload()
                 return await reconcile(reconciler)
 

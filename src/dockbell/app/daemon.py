@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack, ExitStack, closing
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -48,7 +48,6 @@ class _OpenSite:
     stack: AsyncExitStack
 
     async def run(self) -> None:
-        """Answer until cancelled."""
         try:
             await self.site.run()
         finally:
@@ -56,7 +55,6 @@ class _OpenSite:
                 await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the socket and the store connections."""
         await self.stack.aclose()
 
 
@@ -215,7 +213,6 @@ class Daemon:
     # Tasks ------------------------------------------------------------------------------------------------------------
 
     def _start_missing(self) -> None:
-        """Begin the work of all that have none."""
         for feed in self._agents.feeds:
             if feed not in self._feeds:
                 self._feeds[feed] = AgentTask(self._detecting, partial(self._read, feed))
@@ -231,11 +228,11 @@ class Daemon:
         with ExitStack() as stack:
 
             def repeat(name: str, every: timedelta | str) -> Alarm:
-                return stack.enter_context(self._scheduler.repeat(f"{name} {feed}", every))
+                return stack.enter_context(closing(self._scheduler.repeat(f"{name} {feed}", every)))
 
             async with anyio.create_task_group() as group:
                 group.start_soon(
-                    agents.reconcilers[feed].run, stack.enter_context(self._scheduler.alarm(f"pass {feed}"))
+                    agents.reconcilers[feed].run, stack.enter_context(closing(self._scheduler.alarm(f"pass {feed}")))
                 )
                 if feed in agents.pollers:
                     settings = agents.feeds[feed].settings
@@ -247,11 +244,11 @@ class Daemon:
                     group.start_soon(agents.detail_fetchers[feed].run)
 
     async def _prune(self) -> None:
-        with self._scheduler.repeat("prune", _PRUNE_EVERY) as alarm:
+        with closing(self._scheduler.repeat("prune", _PRUNE_EVERY)) as alarm:
             await self._agents.janitor.run(alarm)
 
     async def _attend(self) -> None:
-        with self._scheduler.repeat("wishes", _LOOK_EVERY) as alarm:
+        with closing(self._scheduler.repeat("commands", _LOOK_EVERY)) as alarm:
             await self._agents.command_runner.run(alarm, self.reload)
 
     async def _reload_whenever(self, reloads: Bell) -> None:
@@ -299,14 +296,12 @@ class Daemon:
     async def _recall(self, read_store: ReadStore) -> None:
         """Fill the recent measurements with what is stored of the hours before the start."""
         readings = await read_store.read_readings(opening.now() - STEPS * STEP)
-        changed_at = await read_store.find_last_changes()
         for state in await read_store.load_feeds():
             runs = [(run.known_at, run.ended_at) for run in (state.poll, state.full) if run is not None]
             self._recent.recall(
                 state.feed,
                 sorted({*runs, *readings.get(state.feed, ())}, key=lambda run: run[1]),
                 records=None if state.full is None else state.full.records,
-                changed_at=changed_at.get(state.feed),
             )
 
     def _count_facts(self) -> Metrics:

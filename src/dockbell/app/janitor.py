@@ -21,8 +21,6 @@ _AT_ONCE: Final = 1000
 
 
 class Janitor:
-    """Prunes the outbox and the history."""
-
     def __init__(
         self,
         store: Store,

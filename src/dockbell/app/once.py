@@ -1,4 +1,4 @@
-"""What is done without a daemon: one round over all that is configured, a wish, a purge."""
+"""What is done without a daemon: one round over all that is configured, a command, a purge."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 import anyio
 
-from dockbell.admin.purging import purge_record
+from dockbell.admin.commands import purge_record
 from dockbell.app import opening
 from dockbell.app.agents import Agents, assemble
 from dockbell.config import Config
@@ -45,14 +45,14 @@ async def run_once(config: Config, telemetry: Telemetry) -> bool:
 async def run_commands(
     config: Config, telemetry: Telemetry, commands: Sequence[tuple[Feed, CommandKind]]
 ) -> Sequence[Command]:
-    """See to wishes while no daemon holds the store, and to those that were left for it; return these with outcomes."""
+    """Execute commands while no daemon holds the store, also those that wait in it; return these with outcomes."""
     async with assemble(config, telemetry) as agents:
         command_store = await opening.open_command_store(config)
         try:
             numbers = [await command_store.make_command(feed, kind, opening.now()) for feed, kind in commands]
             async with anyio.create_task_group() as group:
                 for command in await agents.store.commands.take():
-                    group.start_soon(agents.command_runner.see_to, command)
+                    group.start_soon(agents.command_runner.execute, command)
             return [await command_store.load_command(number) for number in numbers]
         finally:
             await command_store.aclose()

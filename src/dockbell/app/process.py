@@ -13,7 +13,7 @@ from dockbell.app.daemon import Daemon
 from dockbell.app.scheduler import Scheduler
 from dockbell.app.systemd import Supervisor
 from dockbell.config import Config
-from dockbell.host.descriptors import raise_limit
+from dockbell.host.system import raise_limit
 from dockbell.ports import Bell
 from dockbell.telemetry import Telemetry
 

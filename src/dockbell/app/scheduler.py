@@ -25,7 +25,7 @@ from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.date import DateTrigger
 
-from dockbell.host.clock import elapsed
+from dockbell.host.system import elapsed
 
 _LOOK_EVERY: Final = timedelta(seconds=1)
 _PARTED: Final = timedelta(seconds=2)
@@ -47,12 +47,10 @@ class Alarm:
         self._due: timedelta | None = None  # when it rings once
 
     async def ring(self) -> None:
-        """Ring now."""
         with suppress(anyio.WouldBlock, anyio.ClosedResourceError):  # one ring is waiting already
             self._send.send_nowait(None)
 
     async def wait(self) -> None:
-        """Return at the next ring, or at once when it rang since the last."""
         await self._receive.receive()
 
     def ring_in(self, delay: timedelta) -> None:
@@ -78,16 +76,6 @@ class Alarm:
             self._due = None
             await self.ring()
 
-    def __enter__(self) -> Self:
-        """Let it ring for as long as a block goes on."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Let it ring no more."""
-        self.close()
-
     def close(self) -> None:
         """Let it ring no more, and forget it."""
         for job in (self._name, f"{self._name} once"):
@@ -110,7 +98,6 @@ class _Interval(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no type
         return self._rang + self._every - elapsed()
 
     def rang(self) -> None:
-        """Begin the next interval."""
         self._rang = elapsed()
 
     def is_early(self) -> bool:
@@ -126,14 +113,11 @@ class _Cron(CronTrigger):  # type: ignore[misc]  # APScheduler ships no types
     """Comes due at the times of a crontab line; however many were skipped count as one, without a look at each."""
 
     def get_next_fire_time(self, _: datetime | None, now: datetime) -> datetime | None:
-        """Return the first time after now."""
         due: datetime | None = super().get_next_fire_time(None, now + _INSTANT)
         return due
 
 
 class Scheduler(AbstractAsyncContextManager["Scheduler"]):
-    """Hands out alarms while it is entered."""
-
     def __init__(self) -> None:
         # The default grace of a second drops a run when the loop is late by more: late is better than never.
         defaults = {"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
@@ -143,7 +127,6 @@ class Scheduler(AbstractAsyncContextManager["Scheduler"]):
         self._clocks = _read_clocks()
 
     async def __aenter__(self) -> Self:
-        """Start."""
         self._scheduler.start()
         self._clocks = _read_clocks()
         self._look_again()
@@ -160,7 +143,6 @@ class Scheduler(AbstractAsyncContextManager["Scheduler"]):
         self._scheduler.shutdown(wait=False)
 
     def alarm(self, name: str) -> Alarm:
-        """Return an alarm that rings when it is told."""
         return Alarm(self._scheduler, name, self._alarms)
 
     def repeat(self, name: str, every: timedelta | str) -> Alarm:

@@ -51,7 +51,7 @@ class Supervisor:
         self._tell("STOPPING=1", _status(words))
 
     async def watch(self, look: Callable[[], Awaitable[str]]) -> None:
-        """Tell that all is well, and how it stands, at half the watchdog's time, until cancelled; at once if nobody is.
+        """Tell that all is well, and the status, at half the watchdog's time until cancelled; without one, return.
 
         Args:
             look: Returns how it stands in one line, after whatever must answer for that has answered. While it does

@@ -1,8 +1,18 @@
-"""``dockbell completion``."""
+"""``dockbell completion``, and what a shell offers for the names in a configuration: read from its text alone, at once.
+
+Whatever goes wrong, nothing is offered: a shell that completes is no place for errors.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
 import click
+
+RESOURCES: Final = ("shipments", "packages", "items", "stock", "warehouses")
 
 
 @click.command()
@@ -25,3 +35,49 @@ def completion(ctx: click.Context, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     click.echo(kind(ctx.find_root().command, {}, "dockbell", "_DOCKBELL_COMPLETE").source())
+
+
+def complete_sinks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    return _choose(_read(ctx).get("sinks"), incomplete)
+
+
+def complete_sources(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    return _choose(_read(ctx).get("sources"), incomplete)
+
+
+def complete_resources(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    return _choose(dict.fromkeys(feed.partition("/")[2] for feed in _find_feeds(_read(ctx))), incomplete)
+
+
+def complete_feeds(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the feeds that begin so: ``source/resource``, and resources alone."""
+    return [*complete_resources(ctx, parameter, incomplete), *_choose(_find_feeds(_read(ctx)), incomplete)]
+
+
+def _read(ctx: click.Context) -> dict[str, Any]:
+    """Return the configuration as it is written; nothing where it cannot be read."""
+    import tomllib
+
+    path = ctx.params.get("config_path") or os.environ.get("DOCKBELL_CONFIG") or "dockbell.toml"
+    try:
+        return tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _find_feeds(table: dict[str, Any]) -> Iterator[str]:
+    try:
+        shared = table.get("resources", {})
+        for source, settings in table.get("sources", {}).items():
+            own = settings.get("resources", {})
+            for resource in RESOURCES:
+                if resource in own or resource in shared or not shared:
+                    yield f"{source}/{resource}"
+    except (AttributeError, TypeError):  # it is no configuration
+        return
+
+
+def _choose(names: Iterable[str] | None, incomplete: str) -> list[str]:
+    if not isinstance(names, Iterable):
+        return []
+    return [name for name in names if isinstance(name, str) and name.startswith(incomplete)]

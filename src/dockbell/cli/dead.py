@@ -3,42 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import click
 
-from dockbell.cli.asking import (
+from dockbell.cli.completion import complete_feeds, complete_sinks
+from dockbell.cli.group import exit_if
+from dockbell.cli.options import (
+    Chosen,
     all_option,
+    ask_store,
     choose_sink,
-    feed_option,
-    key_option,
-    load_sink,
-    opened_command_store,
+    config_option,
+    find_obstacles,
+    json_option,
+    load_sinks,
+    read_config,
     read_selection,
-    sequence_option,
+    selection_options,
+    use_command_store,
 )
-from dockbell.cli.completing import complete_feeds, complete_sinks
-from dockbell.cli.dead_printing import (
-    describe_group,
-    describe_letter,
-    explain_filters,
-    print_letter,
-    print_letters,
-    print_retry,
-)
-from dockbell.cli.group import PROBLEM
-from dockbell.cli.options import config_option, json_option, read_config
-from dockbell.cli.printing import print_json, print_reasons
+from dockbell.cli.printing import print_json, print_lines, print_raw, print_reasons, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from click.shell_completion import CompletionItem
 
-    from dockbell.admin.replaying import Retried
     from dockbell.config import Config
     from dockbell.core.model import Event
-    from dockbell.ports import DeadGroup, Selection, SinkState, Undelivered
+    from dockbell.ports import CommandStore, DeadGroup, Selection, Undelivered
 
 _LISTED: Final = 40
 _LISTED_IN_JSON: Final = 1000
@@ -49,7 +43,6 @@ class _DeadGroup(click.Group):
     """A group that takes its arguments for those of ``list`` where they name none of its commands."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments."""
         if ctx.resilient_parsing and not args:  # a shell completes the name of a command, or of a sink
             return super().parse_args(ctx, args)
         if not args or (args[0] not in self.commands and args[0] not in self.get_help_option_names(ctx)):
@@ -57,7 +50,6 @@ class _DeadGroup(click.Group):
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands that begin so, and the sinks."""
         from click.shell_completion import CompletionItem
 
         sinks = complete_sinks(ctx, self.commands[_LIST].params[0], incomplete)
@@ -87,20 +79,10 @@ def dead() -> None:
 
 @dead.command(_LIST)
 @click.argument("sink", required=False, shell_complete=complete_sinks)
-@feed_option
-@key_option
-@sequence_option
+@selection_options
 @config_option
 @json_option
-def list_(
-    sink: str | None,
-    *,
-    feed_names: tuple[str, ...],
-    keys: tuple[str, ...],
-    span: str | None,
-    config_path: str | None,
-    as_json: bool,
-) -> None:
+def list_(sink: str | None, *, config_path: str | None, as_json: bool, **chosen: Unpack[Chosen]) -> None:
     """List the dead letters of SINK, or of all.
 
     Sinks that have left the configuration are listed too. Many are not listed but counted, by their errors. Where
@@ -111,23 +93,17 @@ def list_(
       dockbell dead list erp --feed shipments
       dockbell dead erp --json | jq '.letters[].key'
     """
-    import anyio
-
     config = read_config(config_path)
-    selection = read_selection(config, feed_names, keys, span)
-    groups, letters = anyio.run(_load, config, sink, selection, _LISTED_IN_JSON if as_json else _LISTED)
+    selection = read_selection(config, chosen)
+    groups, letters = _load(config, sink, selection, _LISTED_IN_JSON if as_json else _LISTED)
     if as_json:
-        print_json(
-            {
-                "total": sum(group.letters for group in groups),
-                "groups": [describe_group(group) for group in groups],
-                "letters": [describe_letter(each) for each in letters],
-            }
-        )
+        counted = [asdict(group) | {"feed": str(group.feed)} for group in groups]
+        total, listed = sum(group.letters for group in groups), [_describe_letter(each) for each in letters]
+        print_json({"total": total, "groups": counted, "letters": listed})
     elif not groups:
         click.echo("no dead letters")
     else:
-        print_letters(groups, letters)
+        _print_letters(groups, letters)
 
 
 @dead.command()
@@ -145,39 +121,24 @@ def show(config_path: str | None, *, sink: str, feed: str, sequence: int, as_jso
     Example:
       dockbell dead show erp shipments 42
     """
-    import anyio
-
     config = read_config(config_path)
-    selection = read_selection(config, [feed], [], str(sequence))
-    _, found = anyio.run(_load, config, sink, selection, 1)
+    selection = read_selection(config, {"feed_names": (feed,), "keys": (), "span": str(sequence)})
+    _, found = _load(config, sink, selection, 1)
     if not found:
         (meant,) = selection.feeds
         raise click.UsageError(f'{meant} #{sequence} is no dead letter of {sink}; "dockbell dead {sink}" lists them')
     (letter,) = found
-    event = anyio.run(_load_event, config, letter)
-    print_letter(letter, event, explain_filters(config, sink, event), as_json=as_json)
+    event = _load_event(config, letter)
+    _print_letter(letter, event, _explain_filters(config, sink, event), as_json=as_json)
 
 
 @dead.command()
 @click.argument("sink", shell_complete=complete_sinks)
-@feed_option
-@key_option
-@sequence_option
+@selection_options
 @all_option
 @config_option
 @json_option
-@click.pass_context
-def retry(
-    ctx: click.Context,
-    sink: str,
-    *,
-    feed_names: tuple[str, ...],
-    keys: tuple[str, ...],
-    span: str | None,
-    everything: bool,
-    config_path: str | None,
-    as_json: bool,
-) -> None:
+def retry(sink: str, *, everything: bool, config_path: str | None, as_json: bool, **chosen: Unpack[Chosen]) -> None:
     """Offer dead letters to their sink again.
 
     They are sent as by "dockbell replay": marked, below live traffic, in no promised order. A record on hold
@@ -188,40 +149,41 @@ def retry(
       dockbell dead retry erp --all
       dockbell dead retry erp --feed shipments --sequence 42
     """
-    import anyio
+    from dockbell.admin.replaying import Retried, retry_dead
+    from dockbell.app import now
 
     config = read_config(config_path)
-    _need_a_choice(feed_names, keys, span, everything=everything)
-    selection = read_selection(config, feed_names, keys, span)
-    came, state = anyio.run(_retry, config, sink, selection)
-    problems = list(came.find_problems())
+    selection = _read_choice(config, chosen, everything=everything)
+
+    async def act(command_store: CommandStore) -> Retried:
+        await _refuse_unknown(config, command_store, sink)
+        if sink not in config.sinks:
+            raise click.UsageError(f"sink {sink} is not configured any more; its dead letters can only be discarded")
+        return await retry_dead(command_store, sink, config.sinks[sink], selection, now())
+
+    came = use_command_store(config, act)
+    state = load_sinks(config)[sink]
+    problems = came.find_problems()
     if as_json:
         print_json({"sink": sink, **asdict(came), "replays": state.replays, "problems": problems})
     else:
-        print_retry(config, came, state)
+        if came.released:
+            click.echo(f"{came.released} records that were on hold go on with their dead letter")
+        click.echo(f"{came.entered} dead letters are to be sent again; {state.replays} events wait to be sent so")
+        if came.entered or came.released:
+            for obstacle in find_obstacles(config, state):
+                print_lines(obstacle)
         print_reasons(problems)
-    if problems:
-        ctx.exit(PROBLEM)
+    exit_if(problems)
 
 
 @dead.command()
 @click.argument("sink", shell_complete=complete_sinks)
-@feed_option
-@key_option
-@sequence_option
+@selection_options
 @all_option
 @config_option
 @json_option
-def discard(
-    sink: str,
-    *,
-    feed_names: tuple[str, ...],
-    keys: tuple[str, ...],
-    span: str | None,
-    everything: bool,
-    config_path: str | None,
-    as_json: bool,
-) -> None:
+def discard(sink: str, *, everything: bool, config_path: str | None, as_json: bool, **chosen: Unpack[Chosen]) -> None:
     """Delete dead letters: their events are not sent.
 
     A record on hold (`on_dead = "hold"`) goes on with its next event. The events themselves stay as long as others
@@ -232,11 +194,17 @@ def discard(
       dockbell dead discard erp --key shp_000123
       dockbell dead discard erp --all
     """
-    import anyio
+    from dockbell.admin.replaying import discard_dead
+    from dockbell.app import now
 
     config = read_config(config_path)
-    _need_a_choice(feed_names, keys, span, everything=everything)
-    letters, released = anyio.run(_discard, config, sink, read_selection(config, feed_names, keys, span))
+    selection = _read_choice(config, chosen, everything=everything)
+
+    async def act(command_store: CommandStore) -> tuple[int, int]:
+        await _refuse_unknown(config, command_store, sink)
+        return await discard_dead(command_store, sink, selection, now())
+
+    letters, released = use_command_store(config, act)
     if as_json:
         print_json({"sink": sink, "discarded": letters, "released": released})
     else:
@@ -245,51 +213,107 @@ def discard(
             click.echo(f"{released} records that were on hold go on with their next event")
 
 
-def _need_a_choice(*given: object, everything: bool) -> None:
-    if everything == any(given):
+def _read_choice(config: Config, chosen: Chosen, *, everything: bool) -> Selection:
+    if everything == any(chosen.values()):
         raise click.UsageError("choose dead letters by --feed, --key or --sequence, or all of them by --all alone")
+    return read_selection(config, chosen)
 
 
-async def _load(
-    config: Config, sink: str | None, selection: Selection, most: int
-) -> tuple[Sequence[DeadGroup], Sequence[Undelivered]]:
+async def _refuse_unknown(config: Config, command_store: CommandStore, sink: str) -> None:
     from dockbell.admin.replaying import find_sinks_with_dead
 
-    async with opened_command_store(config) as command_store:
+    choose_sink(config, sink, await find_sinks_with_dead(command_store))
+
+
+def _load(
+    config: Config, sink: str | None, selection: Selection, most: int
+) -> tuple[Sequence[DeadGroup], Sequence[Undelivered]]:
+    async def read(command_store: CommandStore) -> tuple[Sequence[DeadGroup], Sequence[Undelivered]]:
         if sink is not None:
-            choose_sink(config, sink, await find_sinks_with_dead(command_store))
+            await _refuse_unknown(config, command_store, sink)
         return await command_store.count_dead(sink, selection), await command_store.read_dead(sink, selection, most)
 
+    return use_command_store(config, read)
 
-async def _load_event(config: Config, found: Undelivered) -> Event | None:
-    from dockbell import app
 
+def _load_event(config: Config, found: Undelivered) -> Event | None:
     letter = found.letter
-    read_store = await app.open_read_store(config)
-    try:
-        events = await read_store.read_events(letter.feed, letter.sequence - 1, 1)
-    finally:
-        await read_store.aclose()
-    is_it = events and (events[0].sequence, events[0].key) == (letter.sequence, letter.key)
-    return events[0] if is_it else None
+    events = ask_store(config, lambda read_store: read_store.read_events(letter.feed, letter.sequence - 1, 1))
+    return next((each for each in events if (each.sequence, each.key) == (letter.sequence, letter.key)), None)
 
 
-async def _retry(config: Config, sink: str, selection: Selection) -> tuple[Retried, SinkState]:
-    from dockbell import app
-    from dockbell.admin.replaying import find_sinks_with_dead, retry_dead
-
-    async with opened_command_store(config) as command_store:
-        choose_sink(config, sink, await find_sinks_with_dead(command_store))
-        if sink not in config.sinks:
-            raise click.UsageError(f"sink {sink} is not configured any more; its dead letters can only be discarded")
-        came = await retry_dead(command_store, sink, config.sinks[sink], selection, app.now())
-    return came, await load_sink(config, sink)
+# What is printed -----------------------------------------------------------------------------------------------------
 
 
-async def _discard(config: Config, sink: str, selection: Selection) -> tuple[int, int]:
-    from dockbell import app
-    from dockbell.admin.replaying import discard_dead, find_sinks_with_dead
+def _print_letters(groups: Sequence[DeadGroup], letters: Sequence[Undelivered]) -> None:
+    """Print dead letters as a table, or counted by their errors where they are many."""
+    total = sum(group.letters for group in groups)
+    if total <= len(letters):
+        headings = ("sink", "feed", "key", "sequence", "type", "attempts", "died", "on hold", "error")
+        print_table(headings, [_row(each) for each in letters])
+        return
+    print_table(
+        ("sink", "feed", "dead letters", "keys", "first", "last", "error"),
+        [
+            (each.sink, each.feed, each.letters, each.keys, each.first_at, each.last_at, each.error)
+            for each in groups[:_LISTED]
+        ],
+    )
+    rest = sum(group.letters for group in groups[_LISTED:])
+    click.echo(
+        f"\n{f'and {rest} with other errors; ' if rest else ''}{total} dead letters in all;"
+        " a SINK, --feed, --key or --sequence narrows them down to a list"
+    )
 
-    async with opened_command_store(config) as command_store:
-        choose_sink(config, sink, await find_sinks_with_dead(command_store))
-        return await discard_dead(command_store, sink, selection, app.now())
+
+def _row(each: Undelivered) -> tuple[object, ...]:
+    letter, kind, held = each.letter, each.type or "not kept", "yes" if each.holds else ""
+    told = (each.sink, letter.feed, letter.key, letter.sequence, kind, letter.attempts, letter.died_at)
+    return (*told, held, letter.error)
+
+
+def _explain_filters(config: Config, sink: str, event: Event | None) -> str:
+    """Return which filter of the sink would hold the event back now; empty where none does."""
+    from dockbell.core.publishing.filters import Filter
+
+    if event is None or sink not in config.sinks:
+        return ""
+    sieve = Filter(config.sinks[sink])
+    answer = sieve.evaluate(event)
+    return "" if answer.lets_through else sieve.explain(event, answer)
+
+
+def _print_letter(found: Undelivered, event: Event | None, obstacle: str, *, as_json: bool) -> None:
+    import msgspec
+
+    from dockbell.core.moment import format_moment
+
+    told = _describe_letter(found) | {"died_at": format_moment(found.letter.died_at)}
+    if obstacle:
+        told["filtered"] = obstacle
+    if as_json:  # as it is stored, to the digit
+        told["event"] = None if event is None else msgspec.Raw(event.body)
+        print_raw(msgspec.json.format(msgspec.json.encode(told)))
+        return
+    for name, value in told.items():
+        print_lines(f"{name:<9} {value}")
+    click.echo()
+    if event is not None:
+        print_raw(msgspec.json.format(event.body))
+    else:  # what it was told when it began is no event of the feed
+        click.echo("it tells of the record as it is stored" if found.type else "its event is not kept any more")
+
+
+def _describe_letter(each: Undelivered) -> dict[str, Any]:
+    letter = each.letter
+    return {
+        "sink": each.sink,
+        "feed": str(letter.feed),
+        "key": letter.key,
+        "sequence": letter.sequence,
+        "type": each.type or None,
+        "attempts": letter.attempts,
+        "died_at": letter.died_at,
+        "on_hold": each.holds,
+        "error": letter.error,
+    }

@@ -1,22 +1,24 @@
-"""``dockbell events``."""
+"""``dockbell events`` and ``catalogue``: the events that were recorded, and the events that there can be."""
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dockbell.cli.completing import complete_resources, complete_sources
+from dockbell.cli.completion import complete_resources, complete_sources
 from dockbell.cli.options import config_option, read_config
-from dockbell.cli.printing import format_event, print_raw
+from dockbell.cli.printing import print_event, print_json, print_raw
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
     from dockbell.admin.events import Choice
     from dockbell.config import Config
     from dockbell.core.model import Event
+    from dockbell.core.publishing.catalogue.document import Catalogue
+
+_SCHEMA_SUFFIX = ".schema.json"
 
 
 @click.command()
@@ -38,18 +40,7 @@ if TYPE_CHECKING:
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="Only of the record with this key.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only of this type: dockbell.item.updated, ...")
 @click.option("--change", "changes", multiple=True, metavar="CHANGE", help="Only this change: created, ...; gap, ...")
-def events(
-    config_path: str | None,
-    *,
-    as_json: bool,
-    follow: bool,
-    last: int,
-    sources: tuple[str, ...],
-    resources: tuple[str, ...],
-    keys: tuple[str, ...],
-    types: tuple[str, ...],
-    changes: tuple[str, ...],
-) -> None:
+def events(config_path: str | None, *, as_json: bool, follow: bool, last: int, **chosen: tuple[str, ...]) -> None:
     """Print the recorded events, and follow them.
 
     Each on one line: time, type, key, what changed from what to what; without a key, what is said of a whole feed.
@@ -63,62 +54,114 @@ def events(
     """
     import anyio
 
-    from dockbell.admin.events import CHANGES, Choice
+    from dockbell.admin.events import CHANGES, Choice, find_types
+    from dockbell.config import suggest
     from dockbell.core.model import NOTICES, RESOURCES
 
     config = read_config(config_path)
-    _refuse_unknown("source", sources, [*config.sources, NOTICES.source])
-    _refuse_unknown("resource", resources, [*RESOURCES, NOTICES.resource])
-    _refuse_unknown("change", changes, CHANGES)
-    _doubt_unknown_types(config, types)
-    choice = Choice(sources, resources, keys, types, changes)
+    sources, resources = [*config.sources, NOTICES.source], [*RESOURCES, NOTICES.resource]
+    for option, known in {"sources": sources, "resources": resources, "changes": CHANGES}.items():
+        for name in chosen[option]:
+            if name not in known:  # no event can have it
+                raise click.UsageError(f'--{option[:-1]}: "{name}" is not known; {suggest(name, known)}')
+    types = find_types(config)
+    for name in chosen["types"]:
+        if name not in types:  # there may be some from before, of a named event that is gone
+            click.echo(f'--type: there are no events of type "{name}" now; {suggest(name, types)}', err=True)
     try:
-        anyio.run(_print, config, choice, last, follow, as_json)
+        anyio.run(_print, config, Choice(**chosen), last, follow, as_json)
     except KeyboardInterrupt:
         if not follow:  # else that is how it ends
             raise
 
 
-def _refuse_unknown(option: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Refuse a name that no event can have, rather than find nothing."""
-    from dockbell.config import suggest
-
-    for name in given:
-        if name not in known:
-            raise click.UsageError(f'--{option}: "{name}" is not known; {suggest(name, known)}')
-
-
-def _doubt_unknown_types(config: Config, given: Iterable[str]) -> None:
-    """Say of which type there can be no event now; there may be some from before, of a named event that is gone."""
-    from dockbell.admin.events import find_types
-    from dockbell.config import suggest
-
-    known = find_types(config)
-    for name in given:
-        if name not in known:
-            click.echo(f'--type: there are no events of type "{name}" now; {suggest(name, known)}', err=True)
-
-
 async def _print(config: Config, choice: Choice, last: int, follow: bool, as_json: bool) -> None:
-    import shutil
-
     from dockbell import app
     from dockbell.admin import events as operation
 
     def echo(event: Event) -> None:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         if as_json:
             print_raw(event.body)
         else:
-            click.echo(format_event(event, width=width, with_source=len(config.sources) > 1))
+            print_event(event, with_source=len(config.sources) > 1)
 
-    read_store = await app.open_read_store(config)
-    try:
+    async with aclosing(await app.open_read_store(config)) as read_store:
         found, end = await operation.find_last(read_store, choice, last)
         for event in found:
             echo(event)
         if follow:
             async for event in operation.follow(read_store, choice, end):
                 echo(event)
-    finally:
-        await read_store.aclose()
+
+
+@click.command()
+@config_option
+@click.option("--format", "form", type=click.Choice(["asyncapi", "schemas"]), default="asyncapi", show_default=True)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write asyncapi.json, or NAME.schema.json for each schema with an index.json, into this folder.",
+)
+def catalogue(config_path: str | None, *, form: str, output: Path | None) -> None:
+    """Describe what this configuration publishes, and where.
+
+    An AsyncAPI 3.0.0 document of every channel, message and schema, or the JSON Schemas alone. Those of records are
+    learned from the records that are stored, their names and kinds only; without a store they stay open. Works while
+    the daemon runs.
+
+    \b
+    Examples:
+      dockbell catalogue > asyncapi.json
+      dockbell catalogue --format schemas --output schemas/
+    """
+    import json
+
+    import anyio
+
+    from dockbell.errors import ConfigError
+    from dockbell.host.ownership import OPEN_TO_ALL, write_draft
+
+    found = anyio.run(_find_catalogue, read_config(config_path))
+    if output is None:
+        if form == "asyncapi":
+            print_json(found.write_document())
+        else:
+            print_json({"definitions": found.write_schemas(lambda name: f"#/definitions/{name}")})
+        return
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        for name, content in _list_files(found, form).items():
+            text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+            # By a rename, which follows no link that others may have put there.
+            write_draft(output / name, text, OPEN_TO_ALL).replace(output / name)
+    except OSError as error:
+        raise ConfigError(f"--output {output}: cannot be written, {(error.strerror or str(error)).lower()}") from error
+
+
+def _list_files(found: Catalogue, form: str) -> dict[str, dict[str, Any]]:
+    """Return what each file holds, by its name; the index says which describes which type, and what each is about."""
+    document = found.write_document()
+    if form == "asyncapi":
+        return {"asyncapi.json": document}
+    schemas = found.write_schemas(lambda name: name + _SCHEMA_SUFFIX)
+    files = {name + _SCHEMA_SUFFIX: schema for name, schema in schemas.items()}
+    types = {
+        f"dockbell.{name}": name + _SCHEMA_SUFFIX for name in document["components"]["messages"] if name in schemas
+    }
+    about = {name: schema.get("title") or schema.get("description", "") for name, schema in files.items()}
+    return files | {"index.json": {"types": types, "schemas": about}}
+
+
+async def _find_catalogue(config: Config) -> Catalogue:
+    from dockbell import app
+    from dockbell.admin.events import find_catalogue
+    from dockbell.errors import StoreError
+
+    try:
+        read_store = await app.open_read_store(config)
+    except StoreError as error:
+        click.echo(f"{error}; the schemas of records stay open", err=True)
+        return await find_catalogue(config, None)
+    async with aclosing(read_store):
+        return await find_catalogue(config, read_store)

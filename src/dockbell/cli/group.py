@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final, cast
 
@@ -16,56 +16,40 @@ WRONG: Final = 2
 """Exit code: wrong usage or configuration; click's own for usage."""
 
 _INTERRUPTED: Final = 130
-_OTHERS: Final = "Others"
-_SUMMARY_MOST: Final = 200
+
+
+def exit_if(problem: object) -> None:
+    """End with exit code 1 where there is a problem."""
+    if problem:
+        raise click.exceptions.Exit(PROBLEM)
 
 
 class LazyGroup(click.Group):
     """A group that lists its commands, in sections, without importing them.
 
     Args:
-        homes: Where each command is, ``package.module:command``.
-        sections: Each title with its commands, and the first sentence of the help of each.
+        sections: Each title with its commands in the order in which a newcomer meets them: the module where each is,
+            under its own name, and the first sentence of its help.
         attributes: Of any group.
     """
 
-    def __init__(
-        self, homes: Mapping[str, str], *, sections: Mapping[str, Mapping[str, str]] | None = None, **attributes: Any
-    ) -> None:
+    def __init__(self, sections: Mapping[str, Mapping[str, tuple[str, str]]], **attributes: Any) -> None:
+        self.sections = sections
+        self._modules = {name: module for commands in sections.values() for name, (module, _) in commands.items()}
         # The stand-ins are for click's "did you mean".
-        super().__init__(**attributes | {"commands": {name: click.Command(name) for name in homes}})
-        self._homes = homes
-        self._sections = sections or {}
+        super().__init__(**attributes | {"commands": {name: click.Command(name) for name in self._modules}})
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
-        """Return the commands in the order in which a newcomer meets them."""
-        listed = [name for commands in self._sections.values() for name in commands if name in self._homes]
-        return list(dict.fromkeys([*listed, *self._homes]))
+        return list(self._modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # same
-        """Import and return a command; None when there is none of that name."""
-        if cmd_name not in self._homes:
-            return None
-        module, _, attribute = self._homes[cmd_name].partition(":")
-        return cast("click.Command", getattr(import_module(module), attribute))
+        module = self._modules.get(cmd_name)
+        return None if module is None else cast("click.Command", getattr(import_module(module), cmd_name))
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each section, each command on its line."""
-        for title, commands in self.summaries(ctx).items():
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # same
+        for title, commands in self.sections.items():
             with formatter.section(title):
-                formatter.write_dl(list(commands.items()))
-
-    def summaries(self, ctx: click.Context) -> Mapping[str, Mapping[str, str]]:
-        """Return each section's title with its commands, and what each does."""
-        found = {title: {name: said for name, said in commands.items() if name in self._homes}
-                 for title, commands in self._sections.items()}  # fmt: skip
-        others = dict(self._summarise(ctx, {name for commands in found.values() for name in commands}))
-        return found | ({_OTHERS: others} if others else {})
-
-    def _summarise(self, ctx: click.Context, listed: set[str]) -> Iterator[tuple[str, str]]:
-        for name in self._homes:
-            if name not in listed and (command := self.get_command(ctx, name)) is not None:
-                yield name, command.get_short_help_str(_SUMMARY_MOST)
+                formatter.write_dl([(name, summary) for name, (_, summary) in commands.items()])
 
     def invoke(self, ctx: click.Context) -> None:
         """Run a command; an error that is raised on purpose becomes ``error:`` lines and an exit code.

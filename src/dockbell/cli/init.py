@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from dockbell.cli.group import PROBLEM
+from dockbell.cli.group import exit_if
+from dockbell.cli.options import read_option
 from dockbell.cli.printing import print_lines, print_reasons
+from dockbell.cli.probe import measure, print_report
 from dockbell.cli.progress import showing
-from dockbell.cli.report import print_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,9 +55,7 @@ _VERIFY: Final = """\
 @click.option("--no-probe", is_flag=True, help="Ask neither the API nor the receiver: assume the defaults.")
 @click.option("--force", is_flag=True, help="Replace a configuration that is there.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing: what no option says is as by default.")
-@click.pass_context
 def init(
-    ctx: click.Context,
     path: Path | None,
     *,
     base_url: str | None,
@@ -89,8 +88,11 @@ def init(
       dockbell init /etc/dockbell.toml --base-url https://api.example.com --api-key-file /run/secrets/key --yes
       dockbell init --base-url http://127.0.0.1:8480 --sink mqtt --sink-url mqtt://127.0.0.1 --no-page
     """
+    import secrets
+
     from dockbell.admin.initialising import Files, Plan, compose
     from dockbell.app import load_config
+    from dockbell.core.publishing.signature import mint
 
     if api_key_env is not None and api_key_file is not None:
         raise click.UsageError("--api-key-env and --api-key-file: give one of them")
@@ -110,22 +112,15 @@ def init(
     first = _choose_sink(asking, sink, sink_url)
     is_reached = first is None or no_probe or _try_sink(first, url, usable)
     address = "" if no_page else _choose_page(asking, listen)
-    _mint(files, first, with_page=bool(address))
-    plan = Plan(
-        name=name,
-        base_url=url,
-        api_key=key,
-        report=report,
-        unmeasured=unmeasured,
-        sink=first,
-        listen=address,
-        token=_TOKEN_FILE if address else "",
-    )
+    if first is not None and first.secret:
+        files.secrets[first.secret] = mint(secrets.token_bytes(_TOKEN_BYTES))
+    if address:
+        files.secrets[_TOKEN_FILE] = secrets.token_urlsafe(_TOKEN_BYTES)
+    plan = Plan(name, url, key, report, unmeasured, sink=first, listen=address, token=_TOKEN_FILE if address else "")
     written = files.write(compose(plan), load_config)
     click.echo(f"\nwritten: {', '.join(map(str, written))}")
     _tell_what_is_next(files, first, address, key)
-    if not is_reached:
-        ctx.exit(PROBLEM)
+    exit_if(not is_reached)
 
 
 # What is asked -------------------------------------------------------------------------------------------------------
@@ -147,7 +142,6 @@ class _Asking:
         choices: tuple[str, ...] = (),
         check: Callable[[str], str] = str,
     ) -> str:
-        """Return what an option says, or an answer."""
         if given is None and self.is_asking:
             kind = click.Choice(choices) if choices else None
             read = None if choices else _as_answer(check)
@@ -155,13 +149,9 @@ class _Asking:
             return answer
         if given is None and default is None:
             raise click.UsageError(f"{option} is missing")
-        try:
-            return check(given or default or "")
-        except ValueError as error:
-            raise click.UsageError(f"{option}: {error}") from error
+        return read_option(option, lambda: check(given or default or ""))
 
     def confirm(self, question: str, *, default: bool) -> bool:
-        """Return the answer to a question; the default where nobody can be asked."""
         return click.confirm(question, default=default) if self.is_asking else default
 
 
@@ -175,19 +165,23 @@ def _as_answer(check: Callable[[str], str]) -> Callable[[str], str]:
     return read
 
 
-def _check_base_url(text: str) -> str:
+def _try_out(base_url: str, sinks: dict[str, object] | None = None) -> Config:
+    """Return a configuration with what was answered.
+
+    Raises:
+        ValueError: What is wrong, without where it would stand in a file that is not there yet.
+    """
     from dockbell.app import configure
     from dockbell.errors import ConfigError
 
     try:
-        return configure(text, "unknown").sources["main"].base_url
+        return configure(base_url, "unknown", sinks=sinks)
     except ConfigError as error:
-        raise ValueError(_without_place(error)) from error
+        raise ValueError(str(error).rpartition("] ")[2].partition(": ")[2]) from error
 
 
-def _without_place(error: Exception) -> str:
-    """Return what is wrong, without where it would stand in a file that is not there yet."""
-    return str(error).rpartition("] ")[2].partition(": ")[2]
+def _check_base_url(text: str) -> str:
+    return _try_out(text).sources["main"].base_url
 
 
 def _choose_key(
@@ -224,21 +218,10 @@ def _choose_sink(asking: _Asking, kind: str | None, url: str | None) -> FirstSin
         return FirstSink(kind)
 
     def check(text: str) -> str:
-        return _check_sink_url(kind, text)
+        _try_out("http://127.0.0.1", {"first": _as_table(FirstSink(kind, text))})
+        return text
 
     return FirstSink(kind, asking.ask("--sink-url", url, f"Its URL, such as {_EXAMPLES[kind]}", check=check))
-
-
-def _check_sink_url(kind: str, text: str) -> str:
-    from dockbell.admin.initialising import FirstSink
-    from dockbell.app import configure
-    from dockbell.errors import ConfigError
-
-    try:
-        configure("http://127.0.0.1", "unknown", sinks={"first": _as_table(FirstSink(kind, text))})
-    except ConfigError as error:
-        raise ValueError(_without_place(error)) from error
-    return text
 
 
 def _as_table(first: FirstSink) -> dict[str, object]:
@@ -249,7 +232,6 @@ def _as_table(first: FirstSink) -> dict[str, object]:
 
 
 def _choose_page(asking: _Asking, listen: str | None) -> str:
-    """Return where the status page listens; empty for none."""
     if listen is None and not asking.confirm(f"Serve a status page on http://{_LISTEN}?", default=True):
         return ""
     from dockbell.config import WebSettings
@@ -261,30 +243,25 @@ def _choose_page(asking: _Asking, listen: str | None) -> str:
         raise click.UsageError(f"--listen: {listen} is no address and port such as {_LISTEN}") from error
 
 
-def _mint(files: Files, first: FirstSink | None, *, with_page: bool) -> None:
-    """Make what signs deliveries, and what the page asks for."""
-    import secrets
-
-    from dockbell.core.publishing.signature import mint
-
-    if first is not None and first.secret:
-        files.secrets[first.secret] = mint(secrets.token_bytes(_TOKEN_BYTES))
-    if with_page:
-        files.secrets[_TOKEN_FILE] = secrets.token_urlsafe(_TOKEN_BYTES)
-
-
 # What is looked at ---------------------------------------------------------------------------------------------------
 
 
 def _look(asking: _Asking, url: str, key: object) -> tuple[Report | None, str]:
     """Measure how the API behaves; return the report, or why there is none and the operator wants to go on."""
+    from functools import partial
+
     import anyio
 
+    from dockbell.admin.initialising import SOURCE
     from dockbell.app import configure
     from dockbell.errors import ConfigError, DockbellError
 
+    config = configure(url, key)
     try:
-        report = anyio.run(_probe, configure(url, key))
+        with showing() as lines:
+            report = anyio.run(
+                partial(measure, config, SOURCE, lines, "asking the API", requests=_REQUESTS, apart=_APART)
+            )
     except ConfigError:
         raise
     except DockbellError as error:
@@ -296,23 +273,6 @@ def _look(asking: _Asking, url: str, key: object) -> tuple[Report | None, str]:
     print_report(report)
     click.echo()
     return report, ""
-
-
-async def _probe(config: Config) -> Report:
-    from dockbell import app
-    from dockbell.admin.initialising import SOURCE
-    from dockbell.admin.probing import probe
-    from dockbell.telemetry import Telemetry
-
-    with showing() as lines:
-
-        def tell(sent: int) -> None:
-            lines.tell("asking the API", f"{sent} of at most {_REQUESTS} requests", done=sent, of=_REQUESTS)
-
-        async with app.open_source(config, SOURCE, Telemetry()) as line:
-            return await probe(
-                SOURCE, config.sources[SOURCE], config.feeds(), line, requests=_REQUESTS, apart=_APART, tell=tell
-            )
 
 
 def _go_on_without(asking: _Asking, reason: str) -> str:

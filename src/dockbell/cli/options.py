@@ -1,14 +1,25 @@
-"""What several commands take."""
+"""What several commands share: options, the choice of sinks, feeds and events, and the way to the store."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
+from dockbell.cli.completion import complete_feeds
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dockbell.config import Config
+    from dockbell.core.model import Feed
+    from dockbell.ports import CommandStore, ReadStore, Selection, SinkState
+
+_T = TypeVar("_T")
+_Command = TypeVar("_Command", bound=Callable[..., None])
 
 config_option = click.option(
     "--config",
@@ -19,6 +30,30 @@ config_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Log each request and each delivery.")
+all_option = click.option("--all", "everything", is_flag=True, help="All of them.")
+key_option = click.option("--key", "keys", multiple=True, metavar="KEY", help="Of the record with this key.")
+sequence_option = click.option("--sequence", "span", metavar="A-B", help="With these sequences: 5, 5-10, 5- or -10.")
+feed_option = click.option(
+    "--feed",
+    "feed_names",
+    multiple=True,
+    metavar="FEED",
+    shell_complete=complete_feeds,
+    help="Of this feed: source/resource, or the resource.",
+)
+
+
+class Chosen(TypedDict):
+    """What ``--feed``, ``--key`` and ``--sequence`` say."""
+
+    feed_names: tuple[str, ...]
+    keys: tuple[str, ...]
+    span: str | None
+
+
+def selection_options(command: _Command) -> _Command:
+    """Give a command ``--feed``, ``--key`` and ``--sequence``, which it takes as :class:`Chosen`."""
+    return feed_option(key_option(sequence_option(command)))
 
 
 def read_config(config_path: str | None) -> Config:
@@ -31,3 +66,117 @@ def read_config(config_path: str | None) -> Config:
     from dockbell.config import find
 
     return load_config(find(config_path, os.environ))
+
+
+def read_option(option: str, read: Callable[[], _T]) -> _T:
+    """Return what an option says.
+
+    Raises:
+        click.UsageError: It cannot be read.
+    """
+    try:
+        return read()
+    except ValueError as error:
+        raise click.UsageError(f"{option}: {error}") from error
+
+
+# What is meant -------------------------------------------------------------------------------------------------------
+
+
+def choose_sink(config: Config, name: str, others: Iterable[str] = ()) -> None:
+    """Refuse the name of a sink that is neither configured nor one of the others.
+
+    Raises:
+        click.UsageError: There is no such sink.
+    """
+    from dockbell.config import suggest
+
+    known = dict.fromkeys([*config.sinks, *others])
+    if name not in known:
+        raise click.UsageError(f'no sink "{name}"; {suggest(name, known) if known else "none is configured"}')
+
+
+def choose_feeds(config: Config, names: Iterable[str], others: Iterable[Feed] = ()) -> tuple[Feed, ...]:
+    """Return the feeds that are named, of those that are configured and the others; all where none is named.
+
+    Raises:
+        click.UsageError: A name means none of them, or several.
+    """
+    from dockbell.admin.commands import UnknownFeed, find_feeds
+    from dockbell.core.model import Feed
+
+    known = dict.fromkeys([*(Feed(each.source, each.resource) for each in config.feeds()), *others])
+    try:
+        return find_feeds(names, list(known))
+    except UnknownFeed as error:
+        raise click.UsageError(str(error)) from error
+
+
+def read_selection(config: Config, chosen: Chosen) -> Selection:
+    """Return which events are chosen; their feeds may have left the configuration.
+
+    Raises:
+        click.UsageError: An option cannot be read, or names no feed.
+    """
+    from dockbell.admin.replaying import read_keys, read_span
+    from dockbell.ports import Selection
+
+    feeds: tuple[Feed, ...] = ()
+    first = last = None
+    if chosen["feed_names"] or chosen["span"] is not None:
+        stored = [state.feed for state in ask_store(config, lambda read_store: read_store.load_feeds())]
+        feeds = choose_feeds(config, chosen["feed_names"], stored)
+    if (span := chosen["span"]) is not None:
+        first, last = read_option("--sequence", lambda: read_span(span))
+        if len(feeds) != 1:
+            raise click.UsageError("--sequence counts in one feed; name it by --feed")
+    return Selection(feeds, read_option("--key", lambda: read_keys(chosen["keys"])), first=first, last=last)
+
+
+# The store -----------------------------------------------------------------------------------------------------------
+
+
+def ask_store(config: Config, question: Callable[[ReadStore], Awaitable[_T]]) -> _T:
+    """Ask the store something, whether a daemon works on it or not."""
+    from dockbell import app
+
+    return _run(app.open_read_store, config, question)
+
+
+def use_command_store(config: Config, act: Callable[[CommandStore], Awaitable[_T]]) -> _T:
+    """Leave something in the store for the daemon; dead letters are read by it too."""
+    from dockbell import app
+
+    return _run(app.open_command_store, config, act)
+
+
+def _run(open_store: Callable[[Config], Awaitable[Any]], config: Config, work: Callable[[Any], Awaitable[_T]]) -> _T:
+    import anyio
+
+    async def run() -> _T:
+        async with aclosing(await open_store(config)) as store:
+            return await work(store)
+
+    return anyio.run(run)
+
+
+def load_sinks(config: Config) -> Mapping[str, SinkState]:
+    """Return the state of each configured sink; the store may not know it yet."""
+    from dockbell.ports import SinkState
+
+    known = {state.name: state for state in ask_store(config, lambda read_store: read_store.load_sinks())}
+    return {name: known.get(name, SinkState(name, 0, 0, 0, None, "")) for name in config.sinks}
+
+
+def find_obstacles(config: Config, state: SinkState) -> Sequence[str]:
+    """Return what keeps the events of a sink from being sent now, one line each."""
+    from dockbell import app
+
+    obstacles = []
+    if state.paused:
+        obstacles.append(
+            f'sink {state.name} is paused ({state.paused}): they are sent after "dockbell resume {state.name}"'
+        )
+    if not app.find_holder(config):
+        obstacles.append('no daemon runs: they will be sent when one does, "dockbell run"')
+    return obstacles

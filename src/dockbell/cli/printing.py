@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -32,7 +33,10 @@ _NARROWEST: Final = 30
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]], *, err: bool = False) -> None:
-    """Print a table: wrapped to a terminal, otherwise one plain line for each row; ``-`` where there is nothing."""
+    """Print a table: wrapped to a terminal, otherwise one plain line for each row.
+
+    Times are written in UTC; where there is nothing stands ``-``.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -50,11 +54,18 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]], *, er
         is_number = any(isinstance(row[place], int) for row in rows)
         table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        cells = ["-" if cell in (None, "") else printable(str(cell)) for cell in row]
+        cells = ["-" if cell in (None, "") else printable(write_cell(cell)) for cell in row]
         table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in cells))
     with console.capture() as capture:
         console.print(table)
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()), err=err)
+
+
+def write_cell(value: object) -> str:
+    """Return a value as tables show it: times in UTC, nothing for None."""
+    from dockbell.admin.why import write_time
+
+    return write_time(value) if isinstance(value, datetime) else "" if value is None else str(value)
 
 
 def print_json(value: Any, *, err: bool = False) -> None:
@@ -66,11 +77,11 @@ def print_json(value: Any, *, err: bool = False) -> None:
     click.echo(escape_json(json.dumps(value, indent=2, ensure_ascii=False, default=_write)), err=err)
 
 
-def print_lines(text: str, *, err: bool = False) -> None:
+def print_lines(text: str) -> None:
     """Print lines in which others have a say, such as an error with the words of a receiver."""
     from dockbell.core.printable import printable
 
-    click.echo(printable(text, keep="\n"), err=err)
+    click.echo(printable(text, keep="\n"))
 
 
 def print_raw(text: bytes) -> None:
@@ -82,22 +93,21 @@ def print_raw(text: bytes) -> None:
 
 
 def print_reasons(reasons: Sequence[str], *, err: bool = False) -> None:
-    """Print why something is not well, one line each."""
     from dockbell.core.printable import printable
 
     for reason in reasons:
         click.echo(f"{click.style('!', fg='red')} {printable(reason)}", err=err)
 
 
+def print_event(event: Event, *, with_source: bool) -> None:
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    click.echo(format_event(event, width=width, with_source=with_source))
+
+
 def format_event(event: Event, *, width: int | None, with_source: bool) -> str:
     """Return an event on one line: local time, type, key, what changed from what to what.
 
-    A statement about a feed has no key: its resource stands there.
-
-    Args:
-        event: As recorded.
-        width: Of the terminal; None for a pipe.
-        with_source: Write the source before the key.
+    A statement about a feed has no key: its resource stands there. The width is the terminal's; None for a pipe.
     """
     from dockbell.core.document import decode
     from dockbell.core.moment import parse_moment
@@ -116,6 +126,10 @@ def format_event(event: Event, *, width: int | None, with_source: bool) -> str:
 
 
 def _write(value: object) -> object:
+    import msgspec
+
     from dockbell.core.moment import format_moment
 
+    if isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
     return format_moment(value) if isinstance(value, datetime) else str(value)

@@ -1,28 +1,80 @@
-"""``dockbell probe``."""
+"""``dockbell check`` and ``probe``: what would fail, and how an API behaves; nothing is stored or changed."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from dockbell.cli.completing import complete_sources
-from dockbell.cli.group import PROBLEM
+from dockbell.cli.completion import RESOURCES, complete_sources
+from dockbell.cli.group import exit_if
 from dockbell.cli.options import config_option, json_option, read_config
-from dockbell.cli.printing import print_json, print_lines
+from dockbell.cli.printing import print_json, print_lines, print_table
 from dockbell.cli.progress import Lines, showing
-from dockbell.cli.report import print_report
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from dockbell.admin.probing import Report
+    from dockbell.admin.probing import Finding, Report
     from dockbell.config import Config
 
-_RESOURCES: Final = ("shipments", "packages", "items", "stock", "warehouses")
+_COLUMNS: Final = ("subject", "what", "state", "found", "evidence")
+_row: Final = attrgetter(*_COLUMNS)
+_OF_ALL: Final = ("budget", "clock", "latency")
+_IN_SHORT: Final = ("records", "key", "updated_at", "updated_since")
+
+
+@click.command()
+@config_option
+@json_option
+@click.option("--show/--no-show", default=True, help="Print the configuration in effect first; default: --show.")
+def check(config_path: str | None, *, as_json: bool, show: bool) -> None:
+    """Print the configuration, and what would fail.
+
+    Looks at the store, tries the address of [web] unless the store is held, asks one page of each feed, and connects to
+    each sink without delivering. Nothing is changed, and a running daemon is not disturbed. Secrets are not printed.
+    Exits with 1 when something would fail; that others can read or write a file that they should not is a warning, and
+    so is a pointer of drop, ignore, unordered, fields or redact that leads to nothing in the records.
+
+    \b
+    Examples:
+      dockbell check
+      dockbell check --no-show --config /etc/dockbell.toml
+    """
+    import anyio
+
+    from dockbell import app
+    from dockbell.admin import check as operation
+    from dockbell.config import find, redacted, to_toml
+    from dockbell.telemetry import Telemetry
+
+    config = read_config(config_path)
+    if show and not as_json:
+        click.echo(to_toml(redacted(config)))
+    findings = anyio.run(
+        partial(
+            operation.check,
+            config,
+            probe_store=partial(app.probe_store, config),
+            open_source=partial(app.open_source, config),
+            open_sink=lambda name: app.open_sink(config, name, Telemetry()),
+            probe_web=None if config.web is None else partial(app.probe_web, config, config.web),
+            path=find(config_path, os.environ),
+        )
+    )
+    if as_json:
+        described = [
+            {"what": each.subject, "fails": each.fails, "warns": each.warns, "detail": each.detail} for each in findings
+        ]
+        print_json({"config": redacted(config), "findings": described} if show else {"findings": described})
+    else:
+        print_table(("what", "state", "detail"), [(each.subject, each.state, each.detail) for each in findings])
+    exit_if(any(each.fails for each in findings))
 
 
 @click.command()
@@ -36,7 +88,7 @@ _RESOURCES: Final = ("shipments", "packages", "items", "stock", "warehouses")
     help="Only this source; may be repeated.",
 )
 @click.option(
-    "--resource", "resources", multiple=True, type=click.Choice(_RESOURCES), help="Only this one; may be repeated."
+    "--resource", "resources", multiple=True, type=click.Choice(RESOURCES), help="Only this one; may be repeated."
 )
 @click.option("--base-url", metavar="URL", help="Probe this API instead of a configuration's.")
 @click.option(
@@ -53,9 +105,7 @@ _RESOURCES: Final = ("shipments", "packages", "items", "stock", "warehouses")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the TOML to this new file.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every finding with what speaks for it.")
 @json_option
-@click.pass_context
 def probe(
-    ctx: click.Context,
     config_path: str | None,
     *,
     sources: tuple[str, ...],
@@ -112,60 +162,53 @@ def probe(
         _write(output, toml)
     elif toml and not as_json:
         print_lines(f"\n{toml.rstrip()}")
-    if any(report.fails for report in reports):
-        ctx.exit(PROBLEM)
+    exit_if(any(report.fails for report in reports))
 
 
 async def _probe_all(
-    config: Config,
-    sources: Sequence[str],
-    resources: Sequence[str],
-    lines: Lines,
-    *,
-    requests: int,
-    apart: timedelta,
+    config: Config, sources: Sequence[str], resources: Sequence[str], lines: Lines, *, requests: int, apart: timedelta
 ) -> list[Report]:
-    from dockbell import app
-    from dockbell.admin.probing import probe as operation
     from dockbell.config import suggest
     from dockbell.errors import ConfigError
-    from dockbell.telemetry import Telemetry
 
     for name in sources:
         if name not in config.sources:
             raise ConfigError(f'--source: "{name}" is no source; {suggest(name, config.sources)}')
-
-    def tell(name: str, sent: int) -> None:
-        lines.tell(f"asking {name}", f"{sent} of at most {requests} requests", done=sent, of=requests)
-
-    reports = []
-    for name, settings in config.sources.items():
-        feeds = [
-            each for each in config.feeds() if each.source == name and (not resources or each.resource in resources)
-        ]
-        if feeds and (not sources or name in sources):
-            async with app.open_source(config, name, Telemetry()) as line:
-                reports.append(
-                    await operation(
-                        name, settings, feeds, line, requests=requests, apart=apart, tell=partial(tell, name)
-                    )
-                )
-    if not reports:
+    meant = {each.source for each in config.feeds() if not resources or each.resource in resources}
+    chosen = [name for name in config.sources if name in meant and (not sources or name in sources)]
+    if not chosen:
         raise ConfigError("--resource: is not read from these sources; enable it, or name another")
-    return reports
+    return [
+        await measure(config, name, lines, f"asking {name}", resources, requests=requests, apart=apart)
+        for name in chosen
+    ]
+
+
+async def measure(
+    config: Config,
+    name: str,
+    lines: Lines,
+    what: str,
+    resources: Sequence[str] = (),
+    *,
+    requests: int,
+    apart: timedelta,
+) -> Report:
+    """Measure one source by these resources, else by all of them; show under ``what`` how many requests were sent."""
+    from dockbell import app
+    from dockbell.admin import probing
+    from dockbell.telemetry import Telemetry
+
+    def tell(sent: int) -> None:
+        lines.tell(what, f"{sent} of at most {requests} requests", done=sent, of=requests)
+
+    feeds = [each for each in config.feeds() if each.source == name and (not resources or each.resource in resources)]
+    async with app.open_source(config, name, Telemetry()) as line:
+        return await probing.probe(name, config.sources[name], feeds, line, requests=requests, apart=apart, tell=tell)
 
 
 def _describe(report: Report) -> dict[str, object]:
-    findings = [
-        {
-            "subject": each.subject,
-            "what": each.what,
-            "state": each.state,
-            "found": each.found,
-            "evidence": each.evidence,
-        }
-        for each in report.findings
-    ]
+    findings = [dict(zip(_COLUMNS, _row(each), strict=True)) for each in report.findings]
     return {"source": report.source, "requests": report.sent, "findings": findings, "toml": report.toml}
 
 
@@ -179,3 +222,27 @@ def _write(path: Path, toml: str) -> None:
         reason = (error.strerror or str(error)).lower()
         raise ConfigError(f"{path}: cannot be written, {reason}; name another file with -o") from error
     click.echo(f"written to {path}", err=True)
+
+
+def print_report(report: Report, *, verbose: bool = False) -> None:
+    """Print what was found of a source: a row for each feed, and what is worth a look; or every finding."""
+    if verbose:
+        _print_findings(report.findings)
+        return
+    found: dict[str, dict[str, str]] = {}
+    for each in report.findings:
+        found.setdefault(each.subject, {})[each.what] = each.found
+    account = found.pop(report.source)
+    words = [f"{report.sent} requests sent", *(f"{name}: {account[name]}" for name in _OF_ALL if name in account)]
+    print_lines(f"{report.source}: {'; '.join(words)}\n")
+    rows = [(feed, *(told.get(name) for name in _IN_SHORT)) for feed, told in found.items() if "key" in told]
+    if rows:
+        print_table(("feed", *_IN_SHORT), rows)
+    notes = [each for each in report.findings if each.state in ("note", "fails")]
+    if notes:
+        click.echo()
+        _print_findings(notes)
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
+    print_table(("where", *_COLUMNS[1:]), [_row(each) for each in findings])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Final, TextIO, cast
 
 if TYPE_CHECKING:
@@ -20,11 +21,7 @@ _LOOK_EVERY: Final = 0.5
 
 
 class Lines:
-    """The lines of what goes on; without a terminal it takes everything, and shows nothing.
-
-    Attributes:
-        is_shown: Whether anybody sees them.
-    """
+    """The lines of what goes on; without a terminal they take everything, and show nothing."""
 
     def __init__(self, *, is_shown: bool) -> None:
         self.is_shown = is_shown
@@ -32,14 +29,7 @@ class Lines:
         self._lines: dict[str, TaskID] = {}
 
     def tell(self, what: str, words: str, *, done: int = 0, of: int | None = None) -> None:
-        """Show how far something has come.
-
-        Args:
-            what: Its name.
-            words: What is to be known of it.
-            done: How much of it is done.
-            of: Of how much in all; None where that is not known.
-        """
+        """Show how far something has come; ``of`` is None where nothing is known of its end."""
         if not self.is_shown:
             return
         progress, total = self._progress or self._begin(), None if of is None else max(of, done)
@@ -50,7 +40,6 @@ class Lines:
             progress.update(line, total=total, completed=done, words=words)
 
     def end(self, what: str) -> None:
-        """Wipe the line of something that goes on no more."""
         line = self._lines.pop(what, None)
         if line is not None and self._progress is not None:
             self._progress.remove_task(line)
@@ -58,7 +47,6 @@ class Lines:
                 self.close()
 
     def close(self) -> None:
-        """Wipe them all."""
         if self._progress is not None:
             self._progress.stop()
         self._progress = None
@@ -88,15 +76,12 @@ class _Stderr(io.TextIOBase):
     """Standard error as it is at each write: the lines of what goes on take its place while they are shown."""
 
     def write(self, text: str) -> int:
-        """Write a text."""
         return sys.stderr.write(text)
 
     def flush(self) -> None:
-        """Flush what was written."""
         sys.stderr.flush()
 
     def isatty(self) -> bool:
-        """Tell whether it is a terminal."""
         return sys.stderr.isatty()
 
 
@@ -120,7 +105,6 @@ class Reading:
         self._least = least
 
     def hear(self, fact: Fact) -> None:
-        """Show a page that was read; wipe the line of what has ended."""
         from dockbell.core.model import RunKind
         from dockbell.telemetry import FeedFails, PageRead, RunEnded
 
@@ -132,25 +116,22 @@ class Reading:
                 self._lines.end(str(fact.feed))
 
 
-class Delivering:
-    """Shows how many events were delivered; a listener of :class:`dockbell.telemetry.Telemetry`."""
+def show_deliveries(lines: Lines) -> Callable[[Fact], None]:
+    """Return a listener that shows how many events were delivered."""
+    from dockbell.core.model import OutcomeKind
+    from dockbell.telemetry import DeliverySettled
 
-    def __init__(self, lines: Lines) -> None:
-        self._lines = lines
-        self._delivered: dict[str, int] = {}
+    delivered: Counter[str] = Counter()
 
-    def hear(self, fact: Fact) -> None:
-        """Count a delivery."""
-        from dockbell.core.model import OutcomeKind
-        from dockbell.telemetry import DeliverySettled
-
+    def hear(fact: Fact) -> None:
         if isinstance(fact, DeliverySettled) and fact.outcome.kind is OutcomeKind.DELIVERED:
-            count = self._delivered[fact.sink] = self._delivered.get(fact.sink, 0) + 1
-            self._lines.tell(f"sink {fact.sink}", f"{count:,} events delivered")
+            delivered[fact.sink] += 1
+            lines.tell(f"sink {fact.sink}", f"{delivered[fact.sink]:,} events delivered")
+
+    return hear
 
 
 def describe_pages(pages: int, records: int, events: int) -> str:
-    """Return how much was read."""
     words = f"{pages} page{'' if pages == 1 else 's'}, {records:,} records"
     return f"{words}, {events:,} events" if events else words
 
@@ -159,9 +140,8 @@ def describe_pages(pages: int, records: int, events: int) -> str:
 def showing(config: Config | None = None) -> Iterator[Lines]:
     """Show lines on standard error until the block is left, where that is a terminal; then they are wiped.
 
-    Args:
-        config: Of what is going on, if its sinks are at work: one of them may write events to the same terminal, and
-            then nothing is shown beside these.
+    The configuration is given where its sinks are at work: where one writes events to the same terminal, nothing else
+    is shown.
     """
     writes_there = config is not None and any(sink.type == "stdout" for sink in config.sinks.values())
     lines = Lines(is_shown=sys.stderr.isatty() and not (writes_there and sys.stdout.isatty()))
@@ -180,10 +160,8 @@ async def load_expected(config: Config) -> Mapping[Feed, int]:
         read_store = await app.open_read_store(config)
     except StoreError:
         return {}
-    try:
+    async with aclosing(read_store):
         return {state.feed: state.full.pages for state in await read_store.load_feeds() if state.full is not None}
-    finally:
-        await read_store.aclose()
 
 
 async def watch_passes(config: Config, lines: Lines, feeds: Sequence[Feed]) -> None:
@@ -193,17 +171,12 @@ async def watch_passes(config: Config, lines: Lines, feeds: Sequence[Feed]) -> N
     from dockbell import app
 
     expected = await load_expected(config)
-    read_store = await app.open_read_store(config)
-    try:
+    async with aclosing(await app.open_read_store(config)) as read_store:
         while True:
             reached = await read_store.load_reached()
             for feed in feeds:
-                if feed in reached:
-                    found = reached[feed]
-                    words = describe_pages(found.pages, found.records, found.events)
-                    lines.tell(str(feed), words, done=found.pages, of=expected.get(feed))
-                else:
-                    lines.tell(str(feed), "waiting for the daemon", of=expected.get(feed))
+                found, done, words = reached.get(feed), 0, "waiting for the daemon"
+                if found is not None:
+                    done, words = found.pages, describe_pages(found.pages, found.records, found.events)
+                lines.tell(str(feed), words, done=done, of=expected.get(feed))
             await anyio.sleep(_LOOK_EVERY)
-    finally:
-        await read_store.aclose()

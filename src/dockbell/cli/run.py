@@ -1,4 +1,4 @@
-"""``dockbell run``."""
+"""``dockbell run``, ``once``, ``reload`` and ``backup``: the daemon, a single round, and what goes on beside them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,28 @@ import os
 import select
 import signal
 import sys
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from dockbell.cli.options import config_option, read_config, verbose_option
-from dockbell.cli.progress import Reading, load_expected, log_stream, showing
+from dockbell.cli.group import exit_if
+from dockbell.cli.options import config_option, json_option, load_sinks, read_config, verbose_option
+from dockbell.cli.printing import print_json, print_lines, print_table
+from dockbell.cli.progress import Reading, load_expected, log_stream, show_deliveries, showing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from dockbell.admin.commands import Result
     from dockbell.config import Config
+    from dockbell.core.model import Feed
+    from dockbell.ports import SinkState
     from dockbell.telemetry import Fact, Telemetry
+
+_MEGABYTE = 1_000_000
 
 
 @click.command()
@@ -42,7 +54,8 @@ def run(config_path: str | None, *, verbose: bool) -> None:
 
     start_log(log_stream(), verbose=verbose)
     telemetry = Telemetry(log_fact, _end_without_reader)
-    with showing(_read_if_shown(config_path)) as lines:
+    # A sink may write events to the same terminal.
+    with showing(read_config(config_path) if sys.stderr.isatty() and sys.stdout.isatty() else None) as lines:
         if lines.is_shown:
             expected = anyio.run(load_expected, read_config(config_path))
             telemetry.listen(Reading(lines, expected, least=2).hear)
@@ -61,13 +74,8 @@ def _read(config_path: str | None, telemetry: Telemetry) -> Config:
     return config
 
 
-def _read_if_shown(config_path: str | None) -> Config | None:
-    """Return the configuration where it matters for what is shown: on a terminal that events may be written to."""
-    return read_config(config_path) if sys.stderr.isatty() and sys.stdout.isatty() else None
-
-
 def _end_without_reader(fact: Fact) -> None:
-    """End well, as by SIGTERM, once nobody reads the pipe that events are written to: ``dockbell run | head``."""
+    """End as by SIGTERM once the reader of the pipe is gone: ``dockbell run | head``."""
     from dockbell.telemetry import SinkFails
 
     if isinstance(fact, SinkFails) and fact.reason.startswith("standard output") and _is_broken_pipe():
@@ -78,3 +86,203 @@ def _is_broken_pipe() -> bool:
     poll = select.poll()
     poll.register(1, 0)
     return any(state & select.POLLERR for _, state in poll.poll(0))
+
+
+@click.command()
+@config_option
+@json_option
+@verbose_option
+def once(config_path: str | None, *, as_json: bool, verbose: bool) -> None:
+    """Read every feed that is due, deliver, and end.
+
+    Delivers what can be delivered now. Exits with 0 when all was read and nothing is owed, otherwise with 1. Refuses
+    while a daemon holds the store. With a stdout sink the report goes to standard error.
+
+    \b
+    Examples:
+      dockbell once
+      */15 * * * *  dockbell once --config /etc/dockbell.toml
+    """
+    import logging
+
+    import anyio
+
+    from dockbell.app.once import run_once
+    from dockbell.core.model import Feed
+    from dockbell.telemetry import Telemetry
+    from dockbell.telemetry.log import log_fact, start_log
+
+    config = read_config(config_path)
+    start_log(log_stream(), verbose=verbose)
+    if not verbose:
+        logging.getLogger().setLevel(logging.WARNING)
+    tally = Tally((Feed(each.source, each.resource) for each in config.feeds()), config.sinks)
+    with showing(config) as lines:
+        reading = Reading(lines, anyio.run(load_expected, config) if lines.is_shown else None)
+        telemetry = Telemetry(log_fact, tally.hear, reading.hear, show_deliveries(lines))
+        settled = anyio.run(run_once, config, telemetry)
+    err = any(sink.type == "stdout" for sink in config.sinks.values())
+    states = load_sinks(config)
+    if as_json:
+        print_json({"settled": settled} | _describe_round(tally, states), err=err)
+    else:
+        _print_round(tally, states, err=err)
+    exit_if(not settled)
+
+
+@dataclass(slots=True)
+class FeedTally:
+    runs: list[str] = field(default_factory=list)
+    pages: int = 0
+    records: int = 0
+    events: int = 0
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class SinkTally:
+    delivered: int = 0
+    failed: int = 0
+    dead: int = 0
+    problem: str = ""
+
+
+class Tally:
+    """Counts facts by feed and by sink; a listener of :class:`dockbell.telemetry.Telemetry`."""
+
+    def __init__(self, feeds: Iterable[Feed], sinks: Iterable[str]) -> None:
+        self.feeds = {feed: FeedTally() for feed in feeds}
+        self.sinks = {name: SinkTally() for name in sinks}
+
+    def hear(self, fact: Fact) -> None:
+        from dockbell.core.model import OutcomeKind
+        from dockbell.telemetry import DeliverySettled, EventDied, FeedFails, RunEnded, SinkFails
+
+        match fact:
+            case RunEnded():
+                feed = self.feeds[fact.feed]
+                feed.runs.append(fact.kind)
+                feed.pages += fact.pages
+                feed.records += fact.records
+                feed.events += fact.events
+                feed.problem = fact.problem or feed.problem
+            case FeedFails():
+                self.feeds[fact.feed].problem = fact.reason
+            case DeliverySettled():
+                sink = self.sinks[fact.sink]
+                if fact.outcome.kind is OutcomeKind.DELIVERED:
+                    sink.delivered += 1
+                else:
+                    sink.failed += 1
+                    sink.problem = fact.outcome.reason
+            case SinkFails():
+                self.sinks[fact.sink].problem = fact.reason
+            case EventDied():
+                self.sinks[fact.sink].dead += 1
+
+
+def _describe_round(tally: Tally, states: Mapping[str, SinkState]) -> dict[str, object]:
+    return {
+        "feeds": [{"feed": str(feed)} | asdict(each) for feed, each in tally.feeds.items()],
+        "sinks": [
+            {"sink": name} | asdict(each) | {"owed": states[name].owed, "blocked": states[name].blocked}
+            for name, each in tally.sinks.items()
+        ],
+    }
+
+
+def _print_round(tally: Tally, states: Mapping[str, SinkState], *, err: bool) -> None:
+    feeds = [
+        (feed, " + ".join(each.runs), each.pages, each.records, each.events, each.problem)
+        for feed, each in tally.feeds.items()
+    ]
+    print_table(("feed", "read", "pages", "records", "events", "problem"), feeds, err=err)
+    if tally.sinks:
+        click.echo(err=err)
+        sinks = [
+            (name, each.delivered, each.failed, each.dead, states[name].owed, states[name].blocked, each.problem)
+            for name, each in tally.sinks.items()
+        ]
+        print_table(("sink", "delivered", "failed", "dead", "owed", "blocked", "problem"), sinks, err=err)
+
+
+@click.command()
+@config_option
+@json_option
+def reload(config_path: str | None, *, as_json: bool) -> None:
+    """Have the daemon read its configuration again, and follow it.
+
+    Feeds and sinks that it does not change go on untouched; those that it changes end and begin anew, where they were.
+    A configuration that cannot be used changes nothing. The name of dockbell and the store's place need a restart.
+    SIGHUP to the daemon does the same.
+
+    Exits with 1 when the daemon could not follow it, or none runs.
+
+    \b
+    Examples:
+      dockbell reload
+      dockbell reload --json
+    """
+    import anyio
+
+    result = anyio.run(_reload, read_config(config_path))
+    if as_json:
+        print_json({"outcome": result.verdict, "detail": result.detail})
+    else:
+        print_lines(f"{result.verdict}: {result.detail}")
+    exit_if(not result.is_done)
+
+
+async def _reload(config: Config) -> Result:
+    from dockbell import app
+    from dockbell.admin.commands import Result, await_commands, enqueue_commands, read_result
+    from dockbell.ports import CommandKind
+
+    if not app.find_holder(config):
+        return Result(None, "failed", detail='no daemon runs; "dockbell run" reads the configuration when it starts')
+    async with aclosing(await app.open_command_store(config)) as command_store:
+        commands = await enqueue_commands(command_store, [None], CommandKind.RELOAD, app.now())
+        (command,) = await await_commands(command_store, commands, is_held=lambda: bool(app.find_holder(config)))
+    return read_result(command)
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Replace what is at PATH.")
+@config_option
+@json_option
+def backup(config_path: str | None, *, path: Path, force: bool, as_json: bool) -> None:
+    """Copy the store to PATH, while the daemon runs or not.
+
+    The copy is the store as it was when the copying began, in one file for its owner only; it is checked before it
+    gets its name, and a daemon at work goes on meanwhile. A store that begins from a backup knows that it does: it uses
+    no event id twice, and says which time is missing.
+
+    To put one back: stop the daemon, copy the file to where the store is, and start the daemon.
+
+    Exits with 1 when there is no store, PATH is there already, others could put another file in its place, or the copy
+    cannot be written or is not sound.
+
+    \b
+    Examples:
+      dockbell backup /var/backups/dockbell.db
+      dockbell backup "/var/backups/dockbell-$(date +%F).db"
+      dockbell backup --force --json latest.db
+    """
+    from functools import partial
+
+    import anyio
+
+    from dockbell import app
+
+    config = read_config(config_path)
+    with showing() as lines:
+
+        def show(done: int, of: int) -> None:
+            lines.tell(str(path), f"{done / _MEGABYTE:,.0f} of {of / _MEGABYTE:,.0f} MB", done=done, of=of)
+
+        copy = anyio.run(partial(app.back_up, config, path, force=force, progress=show))
+    if as_json:
+        print_json({"path": str(copy.path), "bytes": copy.size})
+    else:
+        click.echo(f"{copy.path}: {copy.size / _MEGABYTE:,.1f} MB, complete and checked")

@@ -1,15 +1,17 @@
-"""``dockbell sandbox``."""
+"""``dockbell demo`` and ``sandbox``: dockbell with everything around it, and the API alone."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import Field, fields
+from dataclasses import fields
+from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import click
 
+from dockbell.cli.group import exit_if
 from dockbell.errors import DockbellError
 from dockbell.sandbox import SandboxOptions
 
@@ -21,25 +23,22 @@ _SLOW_FROM: Final = 50_000
 def sandbox_options(command: _Command) -> _Command:
     """Give a command an option for each field of :class:`SandboxOptions`, which it takes by the field's name."""
     for field in reversed(fields(SandboxOptions)):
-        command = _make_option(field)(command)
+        hint = _HINTS[field.name]
+        multiple = get_origin(hint) is tuple
+        name = field.name.removesuffix("s") if multiple else field.name
+        parts = (hint, *get_args(hint))
+        kind: Any = next(part for part in parts if get_origin(part) is Literal or isinstance(part, type))
+        command = click.option(
+            f"--{name.replace('_', '-')}",
+            field.name,
+            type=click.Choice(get_args(hint)) if get_origin(hint) is Literal else kind,
+            multiple=multiple,
+            is_flag=kind is bool,
+            default=field.default,
+            show_default=field.default not in (None, ""),
+            help=field.metadata["help"],
+        )(command)
     return command
-
-
-def _make_option(field: Field[Any]) -> Callable[[_Command], _Command]:
-    hint = _HINTS[field.name]
-    multiple = get_origin(hint) is tuple
-    name = field.name.removesuffix("s") if multiple else field.name
-    kind: Any = next(part for part in (hint, *get_args(hint)) if get_origin(part) is Literal or isinstance(part, type))
-    return click.option(
-        f"--{name.replace('_', '-')}",
-        field.name,
-        type=click.Choice(get_args(hint)) if get_origin(hint) is Literal else kind,
-        multiple=multiple,
-        is_flag=kind is bool,
-        default=field.default,
-        show_default=field.default not in (None, ""),
-        help=field.metadata["help"],
-    )
 
 
 @click.command()
@@ -66,7 +65,7 @@ async def _serve(options: SandboxOptions, host: str, port: int) -> None:
     import anyio
 
     from dockbell.sandbox import Sandbox
-    from dockbell.sandbox.server import bind, serve
+    from dockbell.sandbox.sandbox import bind, serve
 
     records = sum(options.counts().values())
     try:
@@ -82,3 +81,33 @@ async def _serve(options: SandboxOptions, host: str, port: int) -> None:
             click.echo(f"API key: {', '.join(options.api_keys)}")
             click.echo(f'curl -H "Authorization: Bearer {options.api_keys[0]}" "{url}/v1/shipments?limit=2"')
             await anext(aiter(signals))
+
+
+@click.command()
+@click.option("--seconds", type=click.FloatRange(min=0), metavar="N", help="End after N seconds; else at Ctrl-C.")
+@click.option("--activity", type=float, default=4.0, show_default=True, help="Changes a second in the API.")
+@click.option("--records", type=int, default=1500, show_default=True, help="Records in the API at the start.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Another seed makes other records and changes.")
+@click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep configuration and store in DIR.")
+def demo(*, seconds: float | None, activity: float, records: int, seed: int, keep: Path | None) -> None:
+    """Show dockbell at work, with everything it needs.
+
+    Brings an API with activity, a broker and receivers. Each line is an event that arrived: by MQTT at a subscriber,
+    signed at a webhook receiver. No configuration, no server, nothing left behind. MQTT takes an installed Mosquitto,
+    or the broker of the extra "demo".
+
+    Exits with 0 when the account at the end balances, otherwise with 1.
+
+    \b
+    Examples:
+      dockbell demo
+      dockbell demo --seconds 60 --activity 10
+      dockbell demo --keep /tmp/look    afterwards: dockbell events --config /tmp/look/dockbell.toml
+    """
+    click.echo("dockbell demo: starting an API, a broker and receivers on this machine ...")
+    import anyio
+
+    from dockbell.demo.stage import DemoOptions, play
+
+    options = DemoOptions(seconds=seconds, activity=activity, records=records, seed=seed, keep=keep)
+    exit_if(not anyio.run(play, options))

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from dockbell.cli.group import PROBLEM
-from dockbell.cli.options import config_option, json_option, read_config
+from dockbell.cli.group import exit_if
+from dockbell.cli.options import ask_store, config_option, json_option, read_config
 from dockbell.cli.printing import print_json, print_lines, print_reasons, print_table
 
 if TYPE_CHECKING:
     from dockbell.admin.status import FeedStatus, Status
     from dockbell.config import Config
-    from dockbell.ports import SinkState
+    from dockbell.ports import ReadStore, SinkState
 
 
 @click.command()
 @config_option
 @json_option
 @click.option("-v", "--verbose", is_flag=True, help="Add what was learned of each feed, and what is in quarantine.")
-@click.pass_context
-def status(ctx: click.Context, config_path: str | None, *, as_json: bool, verbose: bool) -> None:
+def status(config_path: str | None, *, as_json: bool, verbose: bool) -> None:
     """Print how feeds and sinks stand; for monitoring too.
 
     Exits with 1, and says why, when no daemon runs, a feed was not read completely for three intervals and a minute,
@@ -46,56 +46,41 @@ def status(ctx: click.Context, config_path: str | None, *, as_json: bool, verbos
       dockbell status --verbose
       dockbell status --json | jq .reasons
     """
-    import anyio
-
     from dockbell.admin.as_json import describe_status
     from dockbell.admin.reasons import list_reasons
 
-    found = anyio.run(_load, read_config(config_path))
+    config = read_config(config_path)
+    found = ask_store(config, partial(_load, config))
     reasons = list_reasons(found)
     if as_json:
         print_json(describe_status(found))
     else:
         _print(found, verbose=verbose)
         print_reasons(reasons)
-    if reasons:
-        ctx.exit(PROBLEM)
+    exit_if(reasons)
 
 
-async def _load(config: Config) -> Status:
+async def _load(config: Config, read_store: ReadStore) -> Status:
     from dockbell import app
     from dockbell.admin.silence import Silences
     from dockbell.admin.status import load_status
     from dockbell.app.scheduler import next_time
 
-    read_store = await app.open_read_store(config)
-    try:
-        found = await load_status(
-            read_store,
-            config.feeds(),
-            config.sinks,
-            at=app.now(),
-            holder=app.find_holder(config),
-            next_time=next_time,
-        )
-        return await Silences(read_store).listen(found, config.sinks)
-    finally:
-        await read_store.aclose()
+    found = await load_status(
+        read_store, config.feeds(), config.sinks, at=app.now(), holder=app.find_holder(config), next_time=next_time
+    )
+    return await Silences(read_store).listen(found, config.sinks)
 
 
 def _print(found: Status, *, verbose: bool) -> None:
     click.echo(f"daemon: {found.holder or 'none'}\n")
-    print_table(
-        ("feed", "records", "events", "read", "behind", "pass", "lookback", "key, timestamp"),
-        [_feed_row(each, found.at) for each in found.feeds],
-    )
+    headings = ("feed", "records", "events", "read", "behind", "pass", "lookback", "key, timestamp")
+    print_table(headings, [_feed_row(each, found.at) for each in found.feeds])
     click.echo()
     _print_remarks(found, verbose=verbose)
     if found.sinks:
-        print_table(
-            ("sink", "connection", "owed", "blocked", "dead", "replays", "waiting", "last error"),
-            [_sink_row(each, found.at) for each in found.sinks],
-        )
+        headings = ("sink", "connection", "owed", "blocked", "dead", "replays", "waiting", "last error")
+        print_table(headings, [_sink_row(each, found.at) for each in found.sinks])
         click.echo()
 
 
@@ -112,10 +97,8 @@ def _print_remarks(found: Status, *, verbose: bool) -> None:
             for each in found.feeds
             for bad in each.bad
         ]
-    for line in lines:
-        print_lines(line)
     if lines:
-        click.echo()
+        print_lines("\n".join([*lines, ""]))
 
 
 def _feed_row(each: FeedStatus, at: datetime) -> tuple[object, ...]:
@@ -138,21 +121,9 @@ def _feed_row(each: FeedStatus, at: datetime) -> tuple[object, ...]:
 
 
 def _sink_row(each: SinkState, at: datetime) -> tuple[object, ...]:
-    return (
-        each.name,
-        _describe_connection(each, at),
-        each.owed,
-        each.blocked,
-        each.dead,
-        each.replays,
-        _age(each.oldest, at),
-        each.error,
-    )
-
-
-def _describe_connection(each: SinkState, at: datetime) -> str:
-    """Return how the receiver was found last, and for how long it has been so."""
-    return "" if each.found is None else f"{each.found.condition} {_age(each.found.since, at)}"
+    connection = "" if each.found is None else f"{each.found.condition} {_age(each.found.since, at)}"
+    counts = (each.owed, each.blocked, each.dead, each.replays)
+    return (each.name, connection, *counts, _age(each.oldest, at), each.error)
 
 
 def _age(moment: datetime | None, at: datetime) -> str:

@@ -7,7 +7,7 @@ the lists of a list takes no more steps than a loop over one of the same size. W
 again for each element. The library copies a member that is selected with a dot, and what ``map`` and ``filter`` have
 gathered before each element.
 
-A bound, no estimate: conditions, short cuts and errors, which all save steps, are left out of account.
+It is an upper bound: conditions, short cuts and errors, which all save steps, do not count.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from itertools import count
 from math import prod
 from typing import Final, TypeAlias
 
 from dockbell.condition.syntax import Call, Literal, Make, Name, Node, Select, parse
 
-BYTES_A_UNIT: Final = 16
-"""Bytes of text that count as one value."""
+BYTES_A_UNIT: Final = 16  # bytes of text that count as one value
 
 _Term: TypeAlias = tuple[str, ...]
 """Sizes that are multiplied: that of the record, ``""``, and those of elements of the lists that are looped over."""
@@ -31,21 +31,14 @@ _Polynomial: TypeAlias = Mapping[_Term, int]
 
 _ONE: Final[_Polynomial] = {(): 1}
 _RECORD: Final[_Polynomial] = {("",): 1}
-_TAKE_IN: Final = 40
-"""Steps for each value to be put into the library's form."""
-_ITERATE: Final = 5
-"""Steps of a loop for each element, its body left out."""
+_TAKE_IN: Final = 40  # steps for each value to be put into the library's form
+_ITERATE: Final = 5  # steps of a loop for each element, its body left out
 _CALL: Final = 5
-_PUT_TOGETHER: Final = 20
-"""Steps for each part of a list or a map that the expression makes."""
-_COMPILE: Final = 100
-"""Steps for each character of a simple pattern, which is compiled each time."""
-_COMPILE_CLASS: Final = 1200
-"""Where it names a class of characters, of which Unicode has thousands."""
-_COMPILE_MOST: Final = 3_000_000
-"""The library gives up on a pattern that becomes too large."""
-_COMPILE_ANY: Final = 500_000
-"""For each unit of a pattern that a record holds: whatever it is."""
+_PUT_TOGETHER: Final = 20  # steps for each part of a list or a map that the expression makes
+_COMPILE: Final = 100  # steps for each character of a simple pattern, which is compiled each time
+_COMPILE_CLASS: Final = 1200  # where it names a class of characters, of which Unicode has thousands
+_COMPILE_MOST: Final = 3_000_000  # the library gives up on a pattern that becomes too large
+_COMPILE_ANY: Final = 500_000  # for each unit of a pattern that a record holds
 _COMPARED: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "startsWith", "endsWith"})
 _CONVERSIONS: Final = frozenset({"string", "bytes", "dyn"})
 _TEXT: Final = re.compile(r"""[A-Za-z]*["']""")
@@ -56,11 +49,7 @@ _LOOPS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "filter",
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The steps that an expression takes at most.
-
-    Attributes:
-        coefficients: Steps by the power of the size that they are multiplied by.
-    """
+    """The steps that an expression takes at most, by the power of the size that they are multiplied by."""
 
     coefficients: tuple[int, ...]
 
@@ -70,7 +59,6 @@ class Cost:
         return len(self.coefficients) - 1
 
     def steps(self, size: int) -> int:
-        """Return the most steps for a size."""
         return sum(each * size**power for power, each in enumerate(self.coefficients))
 
     def find_largest(self, steps: int, most: int) -> int:
@@ -112,7 +100,6 @@ class _Analysis:
         self._numbers = count(1)
 
     def measure(self, node: Node, scope: _Scope) -> _Bound:
-        """Return the bounds of an expression."""
         size, steps = _ONE, _ONE
         match node:
             case Literal(text):
@@ -205,18 +192,15 @@ def _multiply(one: _Polynomial, other: _Polynomial) -> _Polynomial:
     return product
 
 
-def _power(polynomial: _Polynomial, exponent: int) -> _Polynomial:
-    return _ONE if exponent == 0 else _multiply(polynomial, _power(polynomial, exponent - 1))
-
-
 def _sum_up(once: _Polynomial, variable: str, over: _Polynomial) -> _Polynomial:
     """Return the sum over all elements of a list of ``over``: their sizes add up to no more than that of the list."""
     parts = []
     for term, coefficient in once.items():
         rest = tuple(name for name in term if name != variable)
+        outside: _Polynomial = {rest: coefficient}
         # Where an element counts for nothing, there are as many of them as the list is large.
         power = max(1, len(term) - len(rest))
-        parts.append(_multiply({rest: coefficient}, _power(over, power)))
+        parts.append(reduce(_multiply, [over] * power, outside))
     return _add(*parts)
 
 

@@ -1,6 +1,6 @@
-"""What a condition says, and the one home of the library that finds it out.
+"""What a condition says of a change, by the library that evaluates it.
 
-The library is imported by those alone who use it: that takes 150 ms.
+The library is imported when it is used: that takes 150 ms.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class Answer(StrEnum):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is yes or no; every other answer is worth counting."""
+        """Whether it is yes or no; other answers are counted."""
         return self in (Answer.YES, Answer.NO)
 
     @property
     def lets_through(self) -> bool:
-        """Whether it counts as a yes: what takes too long to judge goes out rather than vanishing."""
+        """Whether it counts as a yes: a change that takes too long to judge is delivered."""
         return self in (Answer.YES, Answer.COSTLY)
 
     @property
     def is_held_back(self) -> bool:
-        """Whether it is a no, or counts as one; what cannot be judged at all is neither yes nor no."""
+        """Whether it is a no, or counts as one; BROKEN is neither yes nor no."""
         return self in (Answer.NO, Answer.MISSING, Answer.MISMATCH)
 
 
@@ -59,14 +59,13 @@ def compile_text(text: str) -> cel.Program:
 
 
 def make_context(values: Mapping[str, Any]) -> cel.Context:
-    """Return the values of variables in the library's form."""
     import cel  # noqa: PLC0415  # as above
 
     return cel.Context(dict(values))
 
 
 def evaluate(program: cel.Program, open_context: Callable[[], cel.Context]) -> Answer:
-    """Return what an expression says; it never raises, and takes as long as it takes."""
+    """Return what an expression says, however long that takes; it never raises."""
     try:
         value = program.execute(open_context())
     except Exception as error:  # noqa: BLE001  # whatever it is, the change itself must go on

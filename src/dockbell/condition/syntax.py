@@ -1,7 +1,7 @@
 """The syntax of CEL (https://github.com/google/cel-spec/blob/master/doc/langdef.md#syntax), as far as costs need it.
 
-The library that evaluates expressions does not show what it has parsed. Only texts that it has accepted come here, so
-that nothing is checked, and what is not understood here is refused.
+The library that evaluates expressions does not show what it has parsed. Only texts that it has accepted are parsed
+here: nothing is checked, and a text that this module does not understand is refused.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A variable."""
-
     name: str
 
 

@@ -3,7 +3,8 @@
 A request on standard input is its deadline in seconds, two lengths, a text and the values of its variables as JSON;
 the name of the answer and a line break come back on standard output. The first line says that it is ready.
 
-The process ends when its input does, and by itself a second after a deadline, should nobody be left to kill it.
+The process ends when its input does. It ends itself a second after a deadline, in case the daemon, which would kill it
+then, has died.
 """
 
 from __future__ import annotations
@@ -28,14 +29,13 @@ _GRACE: Final = 1.0
 
 
 def write_request(pipe: IO[bytes], seconds: float, text: str, values: bytes) -> None:
-    """Ask what an expression says of some values, which are a JSON object with a member for each variable."""
+    """Ask what an expression says of some values: a JSON object with a member for each variable."""
     encoded = text.encode()
     pipe.write(_HEAD.pack(seconds, len(encoded), len(values)) + encoded + values)
     pipe.flush()
 
 
 def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer requests until they end."""
     answers.write(b"\n")
     answers.flush()
     while len(head := requests.read(_HEAD.size)) == _HEAD.size:
@@ -57,7 +57,7 @@ def _compile(text: str) -> cel.Program:
 
 
 def _confine() -> None:
-    """Bound what the process may use; it opens nothing, and needs none of it afterwards."""
+    """Bound what the process may use; from now on it opens nothing."""
     import resource  # noqa: PLC0415  # this process alone does so
 
     for limit, most in ((resource.RLIMIT_AS, _MEMORY_MOST), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):

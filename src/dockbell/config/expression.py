@@ -62,14 +62,9 @@ _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Expression:
-    """A condition that was understood; two with the same text are equal.
+    """A condition that was understood; two with the same text are equal. ValueError says why one cannot be used.
 
-    Attributes:
-        text: As it was written.
-        looks_at: Which of :data:`VARIABLES` it names, each with the members that it selects; None for all of them.
-
-    Raises:
-        ValueError: It cannot be used; the text says why.
+    ``looks_at`` has those of :data:`VARIABLES` that it names, each with the members that it selects, None for all.
     """
 
     def __init__(self, text: str) -> None:
@@ -90,9 +85,8 @@ class Expression:
         self._surely_quick = -1 if self._cost is None else self._cost.find_largest(_STEPS_MAX, _SIZE_MAX)
         nothing = Facts(self.looks_at, **_NOTHING, others=_SOME)
         if self._cost is not None and self._cost.steps(nothing.measure()) > _STEPS_USABLE:
-            raise ValueError(
-                f"must take less than a second, got {show(text)}, which takes longer whatever a record holds"
-            )
+            fact = f"got {show(text)}, which takes longer whatever a record holds"
+            raise ValueError(f"must take less than a second, {fact}")
         # One that chooses may give something else of a real record.
         kind = "" if "?" in text else self._find_kind(nothing)
         if kind not in ("", _BOOLEAN):
@@ -152,10 +146,7 @@ class Expression:
         return "null" if value is None else name_kind(value)
 
     def evaluate(self, facts: Facts) -> Answer:
-        """Return its answer within milliseconds; never raises.
-
-        :attr:`Answer.COSTLY` where it might take longer: :mod:`dockbell.host.evaluator` has a process for that.
-        """
+        """Return its answer within milliseconds; :attr:`Answer.COSTLY` where it might take longer. Never raises."""
         try:
             if facts.size_most > self._surely_quick and self._is_costly(facts):
                 return Answer.COSTLY
@@ -170,17 +161,9 @@ class Expression:
 class Facts:
     """The variables of expressions, converted for the library once for all of them.
 
-    The conversion takes 5 µs per value, so members that no expression selects are left out.
-
-    Args:
-        looks_at: What any of the expressions looks at.
-        before: The raw JSON of the record before; empty where there was none, and then an empty object.
-        after: The same, after.
-        others: The other variables: texts, and lists of texts.
-
-    Attributes:
-        size_most: What is no less than their size, as costs are told by: no value takes less than two bytes, with what
-            stands before it.
+    The conversion takes 5 µs per value, so members that no expression selects are left out. The records before and
+    after are raw JSON; one that is empty counts as an empty object. ``size_most`` is no less than their size, as costs
+    are told by: no value takes less than two bytes, with what stands before it.
     """
 
     def __init__(self, looks_at: LooksAt, *, before: bytes, after: bytes, others: Mapping[str, Any]) -> None:
@@ -189,19 +172,12 @@ class Facts:
         self._others = others
         self._context: cel.Context | None = None
         self._members: dict[str, Mapping[str, bytes]] = {}
-        self._rest = 0
-        for name in looks_at:
-            if name in others:
-                self._rest += _measure_texts(others[name])
+        self._rest = sum(_measure_texts(others[name]) for name in looks_at if name in others)
         length = len(before) + len(after)
         self.size_most = self._rest + 8 + (length >> 1) + length // BYTES_A_UNIT
 
     def context(self) -> cel.Context:
-        """Return them in the library's form.
-
-        Raises:
-            ValueError: They hold a number beyond all use.
-        """
+        """Return them in the library's form; ValueError where they hold a number beyond all use."""
         if self._context is None:
             self._context = make_context({name: self._open(name, members) for name, members in self._looks_at.items()})
         return self._context
@@ -218,11 +194,7 @@ class Facts:
         return {member: decoded[member] for member in members & decoded.keys()}
 
     def encode(self) -> bytes:
-        """Return them as a JSON object with a member for each variable.
-
-        Raises:
-            ValueError: A record is no JSON object.
-        """
+        """Return them as a JSON object with a member for each variable; ValueError where a record is no JSON object."""
         return msgspec.json.encode({name: self._quote(name, members) for name, members in self._looks_at.items()})
 
     def _quote(self, name: str, members: frozenset[str] | None) -> Any:
@@ -233,11 +205,7 @@ class Facts:
         return {member: msgspec.Raw(text) for member, text in self._select(name, members).items()}
 
     def measure(self) -> int:
-        """Return their size, as costs are told by, or a little more.
-
-        Raises:
-            ValueError: A record is no JSON object.
-        """
+        """Return their size, as costs are told by, or a little more; ValueError where a record is no JSON object."""
         size = self._rest
         for name in self._looks_at.keys() & self._records.keys():
             members = self._looks_at[name]
@@ -298,11 +266,7 @@ def _say_where(problem: str) -> str:
 
 
 def check_expression(text: str) -> str:
-    """Return the text of an expression that can be used.
-
-    Raises:
-        ValueError: It cannot; the text says why.
-    """
+    """Return the text of an expression that can be used; ValueError says why it cannot."""
     return Expression(text).text
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 from pydantic import Field, model_serializer, model_validator
 
-from dockbell.config.values import ConfigPath, check_proxy, conceal_url, name_kind, redact_url
+from dockbell.config.values import ConfigPath, conceal_url, name_kind, redact_url, split_url
 from dockbell.config.wording import Settings
 from dockbell.errors import ConfigError
 
@@ -22,7 +22,6 @@ class Revealed(str):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Return a placeholder."""
         return "'***'"
 
 
@@ -32,7 +31,6 @@ class RevealedBytes(bytes):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Return a placeholder."""
         return "b'***'"
 
 
@@ -70,16 +68,10 @@ class Secret(Settings):
 
     @property
     def is_bare(self) -> bool:
-        """Whether what is secret stands in the configuration itself."""
         return self.value is not None
 
     def reveal(self) -> str:
-        """Look the value up and return it, without white space around it; its ``repr()`` does not show it.
-
-        Raises:
-            ConfigError: The variable is not set, the file cannot be read, or there is no single line of text in it, or
-                none that will do.
-        """
+        """Look the value up and return it, without white space around it; ConfigError says why that fails."""
         subject = f"environment variable {self.env}" if self.env is not None else f"file {self.file}"
         try:
             value = Revealed(_clean(self._look_up()))
@@ -104,13 +96,11 @@ class Secret(Settings):
         return self.value or ""
 
     def __str__(self) -> str:
-        """Say where the value comes from."""
         if self.env is not None:
             return f"env:{self.env}"
         return self._conceal() if self.file is None else f"file:{self.file}"
 
     def _conceal(self) -> str:
-        """Return what may be shown of a value that stands in the configuration."""
         return "***"
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
@@ -119,7 +109,6 @@ class Secret(Settings):
 
     @model_serializer
     def _hide(self) -> str | dict[str, str]:
-        """Show where it comes from as a configuration says it."""
         if self.env is not None:
             return {"env": self.env}
         return self._conceal() if self.file is None else {"file": self.file}
@@ -145,7 +134,7 @@ class ProxyUrl(SecretUrl):
 
     @classmethod
     def _check_value(cls, value: str) -> None:
-        check_proxy(value)
+        split_url(value, '"http://proxy.example.com:3128"', show_url=conceal_url)
 
 
 def _clean(text: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from datetime import date, time, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, ValidationInfo
@@ -59,11 +60,7 @@ _LONGEST: Final = timedelta(days=36_500)  # a moment this far back from now is s
 
 
 def parse_duration(value: object) -> timedelta:
-    """Return the duration that text such as ``"90s"``, ``"5m"`` or ``"1h30m"`` states, to the microsecond.
-
-    Raises:
-        ValueError: It states none, or one that is negative or longer than 36500 days.
-    """
+    """Return the duration that text such as ``"90s"`` or ``"1h30m"`` states; ValueError where it states none."""
     duration = value
     if isinstance(value, str) and re.fullmatch(rf"({_PART.pattern})+", value):
         try:
@@ -104,28 +101,12 @@ def _parse_lookback(value: object) -> timedelta | str:
         raise ValueError(str(error).replace("must be", 'must be "auto" or', 1)) from None
 
 
-def _format_lookback(value: timedelta | str) -> str:
-    return value if isinstance(value, str) else format_duration(value)
-
-
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), PlainSerializer(format_duration, when_used="json")]
 Interval = Annotated[Duration, AfterValidator(_check_positive)]
 """A duration that something is repeated after, or waited for: never zero."""
 _ATTEMPTS_MOST: Final = 100
-SCHEDULE: Final = (
-    timedelta(0),
-    timedelta(seconds=5),
-    timedelta(seconds=15),
-    timedelta(seconds=45),
-    timedelta(minutes=2),
-    timedelta(minutes=5),
-    timedelta(minutes=15),
-    timedelta(hours=1),
-    timedelta(hours=3),
-    timedelta(hours=6),
-    timedelta(hours=12),
-    timedelta(hours=24),
-    timedelta(hours=24),
+RETRY_SCHEDULE: Final = tuple(
+    map(parse_duration, ["0s", "5s", "15s", "45s", "2m", "5m", "15m", "1h", "3h", "6h", "12h", "24h", "24h"])
 )
 """The pause before the first, second, … attempt, unless the sink says otherwise; after the last: a dead letter."""
 
@@ -138,24 +119,100 @@ def _check_schedule(pauses: tuple[timedelta, ...]) -> tuple[timedelta, ...]:
     return pauses
 
 
-Schedule = Annotated[
-    tuple[Duration, ...],
-    BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
-    AfterValidator(_check_schedule),
-]
+_T = TypeVar("_T")
+ListAsTuple = Annotated[tuple[_T, ...], Field(strict=False)]
+"""A TOML array, as the tuple that a frozen model holds."""
+Schedule = Annotated[ListAsTuple[Duration], AfterValidator(_check_schedule)]
 """The pause before each attempt of a delivery."""
 Lookback = Annotated[
     timedelta | Literal["auto"],
     BeforeValidator(_parse_lookback),
-    PlainSerializer(_format_lookback, when_used="json"),
+    PlainSerializer(lambda value: value if isinstance(value, str) else format_duration(value), when_used="json"),
 ]
+
+
+# Schedules by the calendar: the five fields of cron, in UTC, with names for the days of the week ----------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _CronField:
+    name: str
+    low: int
+    high: int
+    names: tuple[str, ...] = ()
+
+
+_CRON_FIELDS: Final = (
+    _CronField("minute", 0, 59),
+    _CronField("hour", 0, 23),
+    _CronField("day of the month", 1, 31),
+    _CronField("month", 1, 12, ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")),
+    _CronField("day of the week", 0, 6, ("mon", "tue", "wed", "thu", "fri", "sat", "sun")),
+)
+_DAYS: Final = _CRON_FIELDS[-1]
+_LAST_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_CRON_ITEM: Final = re.compile(r"(\*|[a-z]+|[0-9]{1,2})(?:-([a-z]+|[0-9]{1,2}))?(?:/([0-9]{1,2}))?")
+
+
+def check_cron(text: str) -> str:
+    """Return a schedule in lower case, its fields one space apart; ValueError unless every library reads it alike."""
+    fields = text.lower().split()
+    if len(fields) != len(_CRON_FIELDS):
+        wanted = 'five fields (minute, hour, day, month, day of the week) such as "30 6 * * mon-fri"'
+        raise ValueError(f"must have {wanted}, got {show(text)}")
+    _, _, days, months, _ = map(_parse_cron_field, _CRON_FIELDS, fields)
+    if min(days) > max(_LAST_DAYS[month - 1] for month in months):
+        raise ValueError(f"must come some day, got {show(text)}: no such month has such a day")
+    return " ".join(fields)
+
+
+def _parse_cron_field(field: _CronField, given: str) -> list[int]:
+    """Return the values that a field allows."""
+    values: list[int] = []
+    for item in given.split(","):
+        if field is _DAYS and re.search("[0-9]", item):
+            fact = "libraries disagree whether 0 is Sunday or Monday"
+            raise ValueError(f"day of the week must be a name, got {show(item)}: {fact}; use {', '.join(field.names)}")
+        if not (allowed := _parse_cron_item(field, item)):
+            names = f"{field.names[0]} to {field.names[-1]}" if field.names else ""
+            wanted = " or ".join(filter(None, ["" if field is _DAYS else f"{field.low} to {field.high}", names]))
+            raise ValueError(f"{field.name} must be *, {wanted}, a range or a list of them, got {show(item)}")
+        values.extend(allowed)
+    return values
+
+
+def _parse_cron_item(field: _CronField, item: str) -> range | None:
+    """Return the values that an item allows; None where it is not possible."""
+    if (match := _CRON_ITEM.fullmatch(item)) is None:
+        return None
+    first, last, step = match.groups()
+    if first == "*" and last is None:
+        low, high = field.low, field.high
+    elif first in field.names and (last or first) in field.names and step is None:
+        low, high = (field.names.index(name) + field.low for name in (first, last or first))
+    elif first.isdigit() and (last or first).isdigit():
+        low, high = int(first), int(last or (field.high if step else first))
+    else:
+        return None
+    is_possible = field.low <= low <= high <= field.high and (step is None or 1 <= int(step) <= high - low)
+    return range(low, high + 1, int(step or 1)) if is_possible else None
+
+
+Cron = Annotated[str, AfterValidator(check_cron)]
 
 
 # Names and pointers --------------------------------------------------------------------------------------------------
 
-_POINTER: Final = re.compile(r"(/([^~/]|~[01])*)+")
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
-_HEADER: Final = re.compile(r"[\x20-\x7e]+")
+
+def matching(pattern: str, wanted: str) -> AfterValidator:
+    """Return the check that a text matches a pattern; ``wanted`` says what it must be."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"must be {wanted}, got {show(value)}")
+        return value
+
+    return AfterValidator(check)
 
 
 def as_tuple(value: object) -> object:
@@ -165,30 +222,14 @@ def as_tuple(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-def _check_pointer(value: str) -> str:
-    if not _POINTER.fullmatch(value):
-        raise ValueError(f'must be a JSON pointer such as "/id" or "/address/city", got {show(value)}')
-    return value
-
-
-def _check_name(value: str) -> str:
-    # It stands in URIs and topics, where other letters would have to be escaped.
-    if not _NAME.fullmatch(value):
-        raise ValueError(f'must be made of a-z, 0-9, "-" and "_", and begin with a letter or digit, got {show(value)}')
-    return value
-
-
-def _check_header(value: str) -> str:
-    if not _HEADER.fullmatch(value):
-        raise ValueError(f"must be printable ASCII, got {show(value)}")
-    return value
-
-
-Name = Annotated[str, AfterValidator(_check_name)]
+# It stands in URIs and topics, where other letters would have to be escaped.
+Name = Annotated[
+    str, matching("[a-z0-9][a-z0-9_-]*", 'made of a-z, 0-9, "-" and "_", and begin with a letter or digit')
+]
 Names = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(as_tuple)]
-Pointer = Annotated[str, AfterValidator(_check_pointer)]
+Pointer = Annotated[str, matching(r"(/([^~/]|~[01])*)+", 'a JSON pointer such as "/id" or "/address/city"')]
 Pointers = Annotated[tuple[Pointer, ...], BeforeValidator(as_tuple)]
-HeaderText = Annotated[str, AfterValidator(_check_header)]
+HeaderText = Annotated[str, matching(r"[\x20-\x7e]+", "printable ASCII")]
 OneOrMore = (BeforeValidator(as_tuple), Field(min_length=1))
 """Makes a tuple type accept a lone text, and refuse an empty list."""
 
@@ -256,34 +297,33 @@ def conceal_url(url: str) -> str:
     return place + (rest if rest in ("", "/") else "/***")
 
 
-def _split_url(url: str, example: str, *, show_url: Callable[[str], str] = redact_url) -> SplitResult:
+def split_url(
+    url: str, example: str, *, schemes: Collection[str] = ("http", "https"), show_url: Callable[[str], str] = redact_url
+) -> SplitResult:
+    """Return the parts of a URL, ``example`` being one that would do.
+
+    Raises:
+        ValueError: It has another scheme, no host, or an impossible port; what the text shows of it is no secret.
+    """
     wanted = f"must be a URL such as {example}, got {show(show_url(url))}"
     try:
         parts = urlsplit(url)
-        port_is_usable = parts.port != 0
+        has_host = bool((parts.hostname or "").encode("idna"))
+        has_port = parts.port != 0
     except ValueError:
         raise ValueError(wanted) from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_usable or re.search(r"\s", url):
+    if parts.scheme not in schemes or not has_host or not has_port or re.search(r"\s", url):
         raise ValueError(wanted)
     return parts
 
 
 def _check_base_url(url: str) -> str:
-    parts = _split_url(url, '"https://api.example.com"')
+    parts = split_url(url, '"https://api.example.com"')
     if "@" in parts.netloc:
         raise ValueError("must not hold a user or password; the API takes api_key")
     if "?" in url or "#" in url:
         raise ValueError("must not hold a query or a fragment; remove it")
     return url.rstrip("/")
-
-
-def check_proxy(url: str) -> None:
-    """Look whether a URL is that of an HTTP proxy.
-
-    Raises:
-        ValueError: It is not.
-    """
-    _split_url(url, '"http://proxy.example.com:3128"', show_url=conceal_url)
 
 
 def _from_folder(path: str, info: ValidationInfo) -> str:

@@ -9,18 +9,11 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from dockbell.config.secret import Secret
-from dockbell.config.values import BaseUrl, as_tuple, show
+from dockbell.config.values import BaseUrl, as_tuple, matching, show
 from dockbell.config.wording import Settings, misfit
 
 _LISTEN: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9.-]+)):(?P<port>[0-9]{1,5})")
-_HOST: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]")
 _PORT_MOST: Final = 65_535
-
-
-def _split(listen: str) -> tuple[str, int]:
-    match = _LISTEN.fullmatch(listen)
-    assert match is not None
-    return match["v6"] or match["host"], int(match["port"])
 
 
 def _check_listen(text: str) -> str:
@@ -30,30 +23,22 @@ def _check_listen(text: str) -> str:
     return text
 
 
-def _check_host(name: str) -> str:
-    if not _HOST.fullmatch(name):
-        raise ValueError(f'must be a name such as "dockbell.example.com", without a port, got {show(name)}')
-    return name
+_HOST: Final = matching(
+    r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]",
+    'a name such as "dockbell.example.com", without a port',
+)
 
 
 def _check_proxy(text: str) -> str:
     wanted = 'must be an address or a network such as "10.0.0.1" or "192.168.0.0/24"'
     try:
-        network = ipaddress.ip_network(text, strict=False)
+        given = ipaddress.ip_interface(text)
     except ValueError:
         raise ValueError(f"{wanted}, got {show(text)}; write the address that its requests come from") from None
-    if _find_network(text) is None:
-        raise ValueError(
-            f"must begin with the first address of its network, got {show(text)}; write {show(str(network))}"
-        )
+    if int(given.ip) != int(given.network.network_address):
+        remedy = f"write {show(str(given.network))}"
+        raise ValueError(f"must begin with the first address of its network, got {show(text)}; {remedy}")
     return text
-
-
-def _find_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError:
-        return None
 
 
 def _find_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -81,18 +66,19 @@ class WebSettings(Settings):
 
     listen: Annotated[str, AfterValidator(_check_listen)] = "127.0.0.1:8470"
     token: Secret | None = None
-    hosts: Annotated[tuple[Annotated[str, AfterValidator(_check_host)], ...], BeforeValidator(as_tuple)] = ()
+    hosts: Annotated[tuple[Annotated[str, _HOST], ...], BeforeValidator(as_tuple)] = ()
     url: BaseUrl | None = None
     trusted_proxies: Annotated[tuple[Annotated[str, AfterValidator(_check_proxy)], ...], BeforeValidator(as_tuple)] = ()
 
     @property
     def address(self) -> tuple[str, int]:
         """Where to listen: an address or a name, and a port, of which 0 is any that is free."""
-        return _split(self.listen)
+        match = _LISTEN.fullmatch(self.listen)
+        assert match is not None
+        return match["v6"] or match["host"], int(match["port"])
 
     @property
     def proxy_networks(self) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
-        """``trusted_proxies``; a lone address is a network of one."""
         return tuple(map(ipaddress.ip_network, self.trusted_proxies))
 
     @property

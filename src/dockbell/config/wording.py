@@ -62,7 +62,10 @@ def describe(error: ErrorDetails) -> str:
             return "must not be empty"
         case "literal_error":
             choices = re.findall("'([^']*)'", context["expected"])
-            wanted, got = _join(choices), show(given) + _hint(given, choices)
+            *others, last = [f'"{choice}"' for choice in choices]
+            hint = suggest(given, choices) if isinstance(given, str) else ""
+            wanted = " or ".join(filter(None, [", ".join(others), last]))
+            got = show(given) + (f"; {hint}" if hint.endswith("?") else "")
         case _ if kind in _WANTED:
             wanted, got = _WANTED[kind], show(given) if kind in _SHOWN else name_kind(given)
         case _ if kind in _BOUNDS:
@@ -77,16 +80,6 @@ def _show_bound(bound: object) -> str:
     if isinstance(bound, str):  # pydantic tells the repr of a timedelta
         bound = timedelta(**{unit: int(count) for unit, count in re.findall(r"(\w+)=(\d+)", bound)})
     return show(bound)
-
-
-def _join(choices: list[str]) -> str:
-    quoted = [f'"{choice}"' for choice in choices]
-    return " or ".join(filter(None, [", ".join(quoted[:-1]), quoted[-1]]))
-
-
-def _hint(given: object, choices: list[str]) -> str:
-    hint = suggest(given, choices) if isinstance(given, str) else ""
-    return f"; {hint}" if hint.endswith("?") else ""
 
 
 class Settings(BaseModel):

@@ -5,13 +5,18 @@ compared pair by pair, then the surplus of the longer side is removed from the b
 moves or copies, applies in its own order, and is made in one walk; it need not be the shortest there is.
 
 Values are equal if their canonical encodings are: 1 is 1.0, but never true, whatever Python says.
+
+People read a difference leaf by leaf instead: a leaf is a value that holds no other, text, a number, true, false, null,
+an empty object or array. What came or went as a whole is told by its leaves, each with its own path. An element that
+went from the middle of an array tells its path before, one that came its path after, as in a patch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from dockbell.core import pointer
 from dockbell.core.document import encode
@@ -26,7 +31,6 @@ def diff(before: JSON, after: JSON) -> list[Operation]:
 
 
 def touched(patch: Iterable[Mapping[str, JSON]]) -> list[str]:
-    """Return the pointers that a patch names, sorted, each once."""
     return sorted({operation["path"] for operation in patch})
 
 
@@ -36,7 +40,6 @@ def _is_same(one: JSON, other: JSON) -> bool:
 
 
 def _compare(before: JSON, after: JSON, path: str) -> Iterator[Operation]:
-    """Yield what makes ``after`` of ``before``, which are not the same."""
     if isinstance(before, dict) and isinstance(after, dict):
         return _compare_objects(before, after, path)
     if isinstance(before, list) and isinstance(after, list):
@@ -78,11 +81,7 @@ def _count_pairs(before: list[JSON], after: list[JSON]) -> int:
 
 
 def apply(document: JSON, patch: Iterable[Mapping[str, JSON]]) -> JSON:
-    """Return the document after the operations of a patch; neither argument is changed.
-
-    Raises:
-        ValueError: An operation is none that :func:`diff` makes, or its path leads nowhere.
-    """
+    """Return the document after a patch as :func:`diff` makes it; ValueError: a path leads nowhere."""
     document = deepcopy(document)
     for operation in patch:
         tokens = pointer.parse(operation["path"])
@@ -111,3 +110,43 @@ def _perform(op: str, parent: JSON, token: str, value: JSON) -> bool:
     else:
         parent[place] = value
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A leaf that came, went or changed; ``path`` leads into the document after, for ``remove`` into the one before."""
+
+    path: str
+    op: Literal["add", "remove", "replace"]
+    before: JSON = None
+    after: JSON = None
+
+
+def compare_leaves(before: JSON, after: JSON) -> Iterator[Difference]:
+    """Yield each leaf that differs; :data:`~dockbell.core.pointer.MISSING` stands for a document that is not there."""
+    if before is pointer.MISSING or after is pointer.MISSING:
+        operations = [] if before is after else [{"op": "add" if before is pointer.MISSING else "remove", "path": ""}]
+        operations = [operation | {"value": after} for operation in operations]
+    else:
+        operations = diff(before, after)
+    for operation in operations:
+        op, path = operation["op"], operation["path"]
+        if op == "add":
+            yield from (Difference(place, "add", after=leaf) for place, leaf in _leaves(operation["value"], path))
+        elif op == "remove":
+            gone = pointer.resolve(before, pointer.parse(path))
+            yield from (Difference(place, "remove", before=leaf) for place, leaf in _leaves(gone, path))
+        else:
+            old = pointer.resolve(before, pointer.parse(path))
+            yield Difference(path, "replace", before=old, after=operation["value"])
+
+
+def _leaves(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:
+    if value and isinstance(value, dict):
+        for name, member in value.items():
+            yield from _leaves(member, path + pointer.join((name,)))
+    elif value and isinstance(value, list):
+        for number, element in enumerate(value):
+            yield from _leaves(element, f"{path}/{number}")
+    else:
+        yield path, value

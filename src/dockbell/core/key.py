@@ -7,9 +7,12 @@ of MQTT 5: controls and non-characters) percent-encoded; components are joined b
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypedDict
 from urllib.parse import unquote
+
+import msgspec
 
 from dockbell.core import pointer
 from dockbell.core.model import JSON, Key
@@ -21,11 +24,7 @@ _KINDS: Final = {type(None): "null", str: "an empty string", bool: "a boolean", 
 
 
 class KeyMissing(ValueError):
-    """A record has no usable value where its key should stand.
-
-    Attributes:
-        pointer: Where the key should stand.
-    """
+    """A record has no usable value at ``pointer``, where its key should stand."""
 
     def __init__(self, tokens: pointer.Tokens, got: str) -> None:
         self.pointer = pointer.join(tokens)
@@ -33,11 +32,7 @@ class KeyMissing(ValueError):
 
 
 def encode(components: Sequence[JSON]) -> str:
-    """Return the key string of one or more components, strings or integers.
-
-    Raises:
-        ValueError: A component holds half a surrogate pair, which no text may.
-    """
+    """Return the key string of components, strings or integers; raises ValueError for half a surrogate pair."""
     text = ",".join([_UNSAFE.sub(_escape, str(component)) for component in components])
     # As a part of a URL these two would be taken for a step in the path.
     return "%2E" * len(text) if text in (".", "..") else text
@@ -48,11 +43,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def decode(text: str) -> tuple[str, ...]:
-    """Return the components of a key string.
-
-    Raises:
-        ValueError: It is not written as :func:`encode` writes it.
-    """
+    """Return the components of a key string; raises ValueError where it is not written as :func:`encode` writes it."""
     try:
         components = tuple(unquote(part, errors="strict") for part in text.split(","))
         canonical = encode(components)
@@ -64,19 +55,27 @@ def decode(text: str) -> tuple[str, ...]:
 
 
 def key_of(document: JSON, pointers: Sequence[pointer.Tokens]) -> Key:
-    """Return the key of a record.
-
-    Raises:
-        KeyMissing: A pointer leads to nothing, null, the empty string, or to neither a string nor an integer.
-    """
-    if (
-        len(pointers) == 1 and len(pointers[0]) == 1 and type(document) is dict
-    ):  # nearly always, and three times as fast
+    """Return the key of a record; raises :class:`KeyMissing` where a part is no integer and no text, or empty."""
+    # Nearly always, and three times as fast.
+    if len(pointers) == 1 and len(pointers[0]) == 1 and type(document) is dict:
         value = document.get(pointers[0][0])
         if type(value) is str and _PLAIN.fullmatch(value):
             return Key(value, value)
     values = [_component(document, tokens) for tokens in pointers]
     return Key(encode(values), values if len(values) > 1 else values[0])
+
+
+def find_keys(records: Iterable[JSON], pointers: Sequence[pointer.Tokens]) -> Iterator[tuple[JSON, Key]]:
+    """Yield records with their keys, in order; those without one are left out."""
+    for record in records:
+        with suppress(KeyMissing):
+            yield record, key_of(record, pointers)
+
+
+def head_decoder(*places: pointer.Tokens | None) -> msgspec.json.Decoder[dict[str, JSON]]:
+    """Return a decoder of the members that these pointers begin with; it skips all others without building them."""
+    make_dict: Any = TypedDict  # its members are known at run time only
+    return msgspec.json.Decoder(make_dict("head", {tokens[0]: Any for tokens in places if tokens}, total=False))
 
 
 def _component(document: JSON, tokens: pointer.Tokens) -> str | int:

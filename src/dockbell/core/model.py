@@ -12,28 +12,17 @@ JSON: TypeAlias = Any
 """A decoded JSON value: integers exact, other numbers :class:`decimal.Decimal`."""
 
 
-# Reading -------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One collection that the API serves.
+    """One collection that the API serves; ``polled``: its listing accepts ``updated_since``."""
 
-    Attributes:
-        name: As in the path and in the configuration, ``shipments``.
-        singular: As in event types, ``shipment``.
-        polled: Whether the listing accepts ``updated_since``.
-        addressable: Whether one record can be read by its id.
-    """
-
-    name: str
-    singular: str
+    name: str  # as in the path and in the configuration, ``shipments``
+    singular: str  # as in event types, ``shipment``
     polled: bool
-    addressable: bool = False
+    addressable: bool = False  # whether one record can be read by its id
 
     @property
     def path(self) -> str:
-        """Where the listing is, relative to the base URL."""
         return f"/v1/{self.name}"
 
 
@@ -58,7 +47,6 @@ class Feed:
     resource: str
 
     def __str__(self) -> str:
-        """Return ``source/resource``, as in partition keys, logs and commands."""
         return f"{self.source}/{self.resource}"
 
 
@@ -81,12 +69,7 @@ class ClockSource(StrEnum):
 
 
 class Unsound(NamedTuple):
-    """A record that is no sound JSON, though its beginning and its end are certain.
-
-    Attributes:
-        problem: What is wrong with it.
-        head: What can be read of it, None for each part that cannot: it holds the key, and is never stored.
-    """
+    """A record that is no sound JSON; ``head`` is what can be read of it: it holds the key, and is never stored."""
 
     problem: str
     head: JSON
@@ -94,29 +77,18 @@ class Unsound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One accepted response of a listing.
+    """One accepted response of a listing."""
 
-    Attributes:
-        records: Each record's raw JSON text, in the order of the response.
-        next_cursor: Asks for the following page; None at the end of the list.
-        envelope: The field that held the records.
-        asked_at: The service's time when the request reached it, at the earliest.
-        clock: What ``asked_at`` was taken from.
-        answered_at: The service's time when it made the answer, at the latest.
-        received_at: Our own time when the response was complete.
-        unsound: Those of its records that are no sound JSON, by their index.
-        age: How long a cache on the way has kept it, as that states.
-    """
-
-    records: tuple[bytes, ...]
-    next_cursor: str | None
-    envelope: str
-    asked_at: datetime
-    clock: ClockSource
-    answered_at: datetime
-    received_at: datetime
+    records: tuple[bytes, ...]  # each record's raw JSON text, in the order of the response
+    next_cursor: str | None  # asks for the following page; None at the end of the list
+    envelope: str  # the field that held the records
+    asked_at: datetime  # the service's time when the request reached it, at the earliest
+    clock: ClockSource  # what ``asked_at`` was taken from
+    answered_at: datetime  # the service's time when it made the answer, at the latest
+    received_at: datetime  # our own time when the response was complete
     unsound: Mapping[int, Unsound] = field(default_factory=dict)
-    age: timedelta = timedelta(0)
+    """Those of its records that are no sound JSON, by their index."""
+    age: timedelta = timedelta(0)  # how long a cache on the way has kept it, as that states
 
     @property
     def shown_at(self) -> datetime:
@@ -131,13 +103,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What the API says is left for the key in its current window (the ``x-ratelimit-`` headers).
-
-    Attributes:
-        limit: The most requests in a window.
-        remaining: How many of them are left, for all users of the key.
-        resets_in: How long the window still lasts.
-    """
+    """What the API says is left for the key in its current window (the ``x-ratelimit-`` headers), for all its users."""
 
     limit: int
     remaining: int
@@ -150,9 +116,6 @@ class RunKind(StrEnum):
     POLL = "poll"
     TRAILING = "trailing"
     PASS = "pass"
-
-
-# Comparing -----------------------------------------------------------------------------------------------------------
 
 
 class ChangeKind(StrEnum):
@@ -188,56 +151,35 @@ class DeletionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The identity of a record in its feed.
+    """The identity of a record in its feed."""
 
-    Attributes:
-        text: The key string of the contract: percent-encoded components joined by commas.
-        id: The typed original: a string, an integer, or a list of them for composite keys.
-    """
-
-    text: str
-    id: JSON
+    text: str  # the key string of the contract: percent-encoded components joined by commas
+    id: JSON  # the typed original: a string, an integer, or a list of them for composite keys
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One visible change of one record, before it has a number.
-
-    Attributes:
-        feed: Where it was seen.
-        key: The record's identity.
-        kind: What became of the record.
-        revision: The record's change count: 0 for ``snapshot``, 1 for the first change.
-        before: The record's raw JSON before, or None where there was none.
-        after: The record's raw JSON after, or None where there is none.
-        patch: RFC 6902 operations from ``before`` to ``after``; None but for ``updated`` with a ``before``.
-        changed: The pointers that ``patch`` touches; None where ``patch`` is.
-        changed_between: Service times: start of the last complete run that would have shown it, and this reading.
-        modified_at: The record's own timestamp, where it has one.
-        detected_at: Our time when the reading was complete.
-        via: Which kind of reading showed it.
-        late: An earlier completed run covered it and did not show it.
-        reason: For ``deleted``: how that was found.
-        detail_missing: The record's detail was wanted and did not come.
-        made_at: ``modified_at`` by our clock, where the change moved it: when it was made, as the record says.
-    """
+    """One visible change of one record, before it has a number."""
 
     feed: Feed
     key: Key
     kind: ChangeKind
-    revision: int
-    before: bytes | None
-    after: bytes | None
-    patch: list[dict[str, JSON]] | None
-    changed: list[str] | None
+    revision: int  # the record's change count: 0 for ``snapshot``, 1 for the first change
+    before: bytes | None = None  # the record's raw JSON before, or None where there was none
+    after: bytes | None = None  # the record's raw JSON after, or None where there is none
+    patch: list[dict[str, JSON]] | None = None
+    """RFC 6902 operations from ``before`` to ``after``; None but for ``updated`` with a ``before``."""
+    changed: list[str] | None = None  # the pointers that ``patch`` touches; None where ``patch`` is
     changed_between: tuple[datetime | None, datetime]
-    modified_at: datetime | None
-    detected_at: datetime
+    """Service times: start of the last complete run that would have shown it, and this reading."""
+    modified_at: datetime | None = None  # the record's own timestamp, where it has one
+    detected_at: datetime  # our time when the reading was complete
     via: Via
-    late: bool = False
+    late: bool = False  # an earlier completed run covered it and did not show it
     reason: DeletionReason | None = None
-    detail_missing: bool = False
+    detail_missing: bool = False  # the record's detail was wanted and did not come
     made_at: datetime | None = None
+    """``modified_at`` by our clock, where the change moved it: when it was made, as the record says."""
 
 
 class StatementKind(StrEnum):
@@ -268,70 +210,43 @@ NOTICES: Final = Feed("dockbell", "notices")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Something said about a feed, not about one of its records; it is numbered and published like a change.
+    """Something said about a feed, not about one of its records; it is numbered and published like a change."""
 
-    Attributes:
-        feed: What it is about; :data:`NOTICES` for a notice.
-        kind: What is said.
-        detected_at: Our time when it became known.
-        details: What the event adds to it, plain JSON values; times are written already.
-    """
-
-    feed: Feed
+    feed: Feed  # what it is about; :data:`NOTICES` for a notice
     kind: StatementKind | NoticeKind
-    detected_at: datetime
-    details: dict[str, JSON]
-
-
-# Publishing ----------------------------------------------------------------------------------------------------------
+    detected_at: datetime  # our time when it became known
+    details: dict[str, JSON]  # what the event adds to it, plain JSON values; times are written already
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One numbered entry of the outbox.
+    """One numbered entry of the outbox."""
 
-    Attributes:
-        feed: The feed that numbers it.
-        sequence: Its number in the feed, contiguous from 1.
-        key: The record's key string; empty for an event about the feed itself.
-        id: ``evt_…``; never changes, whatever is retried, replayed or restarted.
-        type: ``dockbell.shipment.updated`` and so on.
-        change: The last part of ``type``, or the change that a named event follows.
-        revision: The record's change count.
-        body: The structured CloudEvent, JSON as sent.
-        recorded_at: When it was stored, by our clock; None where it was read without that.
-        made_at: When its change was made, as the record says, by our clock; None where that is not known.
-    """
-
-    feed: Feed
-    sequence: int
+    feed: Feed  # the feed that numbers it
+    sequence: int  # its number in the feed, contiguous from 1
     key: str
-    id: str
-    type: str
-    change: str
+    id: str  # ``evt_…``; never changes, whatever is retried, replayed or restarted
+    type: str  # ``dockbell.shipment.updated`` and so on
+    change: str  # the last part of ``type``, or the change that a named event follows
     revision: int
-    body: bytes
+    body: bytes  # the structured CloudEvent, JSON as sent
     recorded_at: datetime | None = field(default=None, compare=False)
+    """When it was stored, by our clock; None where it was read without that."""
     made_at: datetime | None = field(default=None, compare=False)
+    """When its change was made, as the record says, by our clock; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One event on its way to one sink.
-
-    Attributes:
-        event: What is delivered.
-        attempt: 1 for the first.
-        state: The latest committed record's raw JSON, None when it is gone; filled only for sinks that keep state.
-        state_only: The sink's filters hold the event back; a sink that keeps state publishes the state alone.
-        replayed: Sent again on an operator's request; never touches retained state.
-    """
+    """One event on its way to one sink."""
 
     event: Event
     attempt: int = 1
     state: bytes | None = None
+    """The latest committed record's raw JSON, None when it is gone; filled only for sinks that keep state."""
     state_only: bool = False
-    replayed: bool = False
+    """The sink's filters hold the event back; a sink that keeps state publishes the state alone."""
+    replayed: bool = False  # sent again on an operator's request; never touches retained state
 
 
 class OutcomeKind(StrEnum):
@@ -347,19 +262,13 @@ class OutcomeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one attempt came to.
-
-    Attributes:
-        kind: The kind of outcome.
-        reason: For people: ``HTTP 503``, ``connection refused``, ``reason code 0x97 (quota exceeded)``.
-        retry_after: How long the receiver asks to wait; it holds for the whole sink.
-        is_own: The receiver has taken events that it was given later: a failure speaks against this one only.
-    """
+    """What one attempt came to."""
 
     kind: OutcomeKind
-    reason: str = ""
-    retry_after: timedelta | None = None
+    reason: str = ""  # for people: ``HTTP 503``, ``connection refused``, ``reason code 0x97 (quota exceeded)``
+    retry_after: timedelta | None = None  # how long the receiver asks to wait; it holds for the whole sink
     is_own: bool = False
+    """The receiver has taken events that it was given later: a failure speaks against this one only."""
 
 
 DELIVERED: Final = Outcome(OutcomeKind.DELIVERED)

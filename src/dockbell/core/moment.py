@@ -23,8 +23,7 @@ _MICROSECONDS_FROM: Final = _MILLISECONDS_FROM * 1000
 def parse_moment(value: JSON) -> datetime | None:
     """Return the UTC time that a JSON value states, or None when it states none.
 
-    Accepts ISO 8601 with ``Z``, an offset or neither (then UTC), up to any precision (kept to µs), and integer epochs
-    in seconds, milliseconds or microseconds.
+    Accepts ISO 8601 with ``Z``, an offset or neither (then UTC), kept to µs, and integer epochs in s, ms or µs.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         if not 0 < value < _MICROSECONDS_FROM * 1000:
@@ -55,11 +54,9 @@ def format_moment(moment: datetime) -> str:
 
 
 def to_micros(moment: datetime) -> int:
-    """Return whole microseconds since 1970, as stored."""
     since = moment - EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def from_micros(micros: int) -> datetime:
-    """Return the time of a stored number of microseconds since 1970."""
     return EPOCH + timedelta(microseconds=micros)

@@ -19,19 +19,19 @@ _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
 def parse(pointer: str) -> Tokens:
-    """Return the tokens of a pointer.
-
-    Raises:
-        ValueError: It neither is empty nor begins with ``/``, or a ``~`` is not followed by 0 or 1.
-    """
+    """Return the tokens of a pointer; raises ValueError where it is not like ``/a`` or a ``~`` is no escape."""
     if not _POINTER.fullmatch(pointer):
         raise ValueError(f'pointer: must be like "/id" or "/address/city", got {pointer!r}; write ~ as ~0 and / as ~1')
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:])
 
 
 def join(tokens: Iterable[str]) -> str:
-    """Return the pointer of some tokens."""
     return "".join(["/" + token.replace("~", "~0").replace("/", "~1") for token in tokens])
+
+
+def below(places: Iterable[Tokens], *tokens: str) -> list[Tokens]:
+    """Return the rest of the pointers that begin with one of the tokens."""
+    return [place[1:] for place in places if place and place[0] in tokens]
 
 
 def index(token: str) -> int | None:

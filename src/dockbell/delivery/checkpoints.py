@@ -13,13 +13,7 @@ from dockbell.ports import SinkStore
 
 
 class Checkpoints:
-    """Saves the settlements of one sink in order.
-
-    Args:
-        store: Where to; bound to the sink.
-        now: The time.
-        on_saved: Called with each settlement once it is saved.
-    """
+    """Saves the settlements of one sink in order."""
 
     def __init__(self, store: SinkStore, now: Callable[[], datetime], on_saved: Callable[[Settlement], None]) -> None:
         self._store = store

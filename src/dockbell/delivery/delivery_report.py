@@ -10,12 +10,7 @@ from dockbell.telemetry import DeliverySettled, EventDied, EventsTakenBack, Sink
 
 
 class DeliveryReport:
-    """Emits the facts of one sink's deliveries.
-
-    Args:
-        sink: The sink's name.
-        telemetry: Where to.
-    """
+    """Emits the facts of one sink's deliveries."""
 
     def __init__(self, sink: str, telemetry: Telemetry) -> None:
         self._sink = sink
@@ -23,27 +18,17 @@ class DeliveryReport:
         self._is_down = False
 
     def report_down(self, reason: str, pause: timedelta) -> None:
-        """Report that the sink gets nothing until a pause is over."""
         self._telemetry.emit(SinkFails(self._sink, reason, pause))
         self._is_down = True
 
     def report_up(self) -> None:
-        """Report that the receiver takes events again."""
         self._telemetry.emit(SinkConnected(self._sink, "takes events again"))
         self._is_down = False
 
     def report_outcome(
         self, delivery: Delivery, outcome: Outcome, now: datetime, before: datetime | None, probe_at: datetime | None
     ) -> None:
-        """Report an outcome, and what changed with it: the time of the breaker's next probe, None while it is closed.
-
-        Args:
-            delivery: What was attempted.
-            outcome: What came of it.
-            now: The time.
-            before: The breaker's ``probe_at`` before the outcome.
-            probe_at: The same after it.
-        """
+        """Report an outcome, and the breaker's next probe before and after it (None: closed)."""
         if probe_at is not None and probe_at != before:
             self.report_down(outcome.reason, probe_at - now)
         elif probe_at is None and (
@@ -56,7 +41,6 @@ class DeliveryReport:
         self._telemetry.emit(DeliverySettled(self._sink, delivery, outcome, *times))
 
     def report_saved(self, settlement: Settlement) -> None:
-        """Report the dead letters that are saved."""
         for letter in settlement.dead:
             self._telemetry.emit(EventDied(self._sink, letter.feed, letter.key, letter.sequence, letter.error))
         if settlement.revived:

@@ -47,21 +47,14 @@ class _News:
 
 
 class Notifier:
-    """Listens to facts, and publishes those that an operator should know as notices.
-
-    Args:
-        store: Where the notices go.
-        telemetry: Where the facts come from.
-        name: The name of this dockbell.
-        now: The time.
-    """
+    """Listens to facts, and publishes those that an operator should know as notices."""
 
     def __init__(self, store: Store, telemetry: Telemetry, *, name: str, now: Callable[[], datetime]) -> None:
-        self._store = store
+        self._health = store.health
+        self._feed_store = store.feed(NOTICES)
         self._telemetry = telemetry
         self._now = now
         self._compose = Composer(NOTICES, name=name, singular="notice", epoch=store.epoch)
-        self._feed_id = 0
         self._news: dict[tuple[NoticeKind, str, str], _News] = {}
         self._down: set[tuple[NoticeKind, str, str]] = set()
         self._passes: dict[Feed, tuple[int, datetime]] = {}  # how many failed in a row, and since when
@@ -72,7 +65,7 @@ class Notifier:
 
     async def open(self) -> None:
         """Create the ``notices`` feed if it does not exist, and begin to listen."""
-        self._feed_id = (await self._store.open_feed(NOTICES)).id
+        await self._feed_store.open()
         self._telemetry.listen(self.hear)
 
     def expect(self, sink: str) -> None:
@@ -87,7 +80,6 @@ class Notifier:
         self._found = {sink: found for sink, found in self._found.items() if ("sink", sink) not in gone}
 
     async def run(self) -> None:
-        """Publish notices when they are due, until cancelled."""
         while True:
             rings = self._bell.rings
             try:
@@ -111,9 +103,7 @@ class Notifier:
         """Publish the notices that are due; return when the next is due, or None."""
         if self._unsaved:
             unsaved, self._unsaved = self._unsaved, set()
-            await self._store.health.note_conditions(
-                {sink: self._found[sink] for sink in unsaved if sink in self._found}
-            )
+            await self._health.note_conditions({sink: self._found[sink] for sink in unsaved if sink in self._found})
         now = self._now()
         due = {about: news for about, news in self._news.items() if news.due <= now}
         notices = [
@@ -123,7 +113,7 @@ class Notifier:
         ]
         told = {about: news.count for about, news in due.items()}
         if notices:
-            await self._store.publish(self._feed_id, notices, self._compose)
+            await self._feed_store.publish(notices, self._compose)
         for about, news in due.items():
             if news.count:
                 news.due = now + _QUIET

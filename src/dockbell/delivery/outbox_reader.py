@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -79,8 +79,10 @@ class OutboxReader:
         self._telemetry = telemetry
         self._now = now
         self._name = name
-        self._ends: Mapping[Feed, int] = {}
-        self._rings_read = -1
+        self._outbox = store.outbox
+        self._rings_read = 0
+        self._unread: Collection[Feed] = ()
+        self._is_new = True
         self._unanswered: Counter[Answer] = Counter()
         self._reported: set[Answer] = set()
         self._filtered: Counter[bool] = Counter()
@@ -88,7 +90,7 @@ class OutboxReader:
     def add_feeds(self, starts: Mapping[Feed, StartOffset]) -> None:
         """Begin with the feeds among these that are not known yet."""
         self._starts = {**starts, **self._starts}
-        self._rings_read = -1
+        self._is_new = True
 
     # New events -----------------------------------------------------------------------------------------------------
 
@@ -97,19 +99,15 @@ class OutboxReader:
         queue = self._queue
         if queue.capacity < queue.read_ahead // 2:
             return False
-        news = self._store.outbox.rings
-        if news != self._rings_read:
-            self._ends = await self._store.last_sequences()
-            self._rings_read = news
         is_more = False
-        behind = [feed for feed in queue.feeds if self._is_behind(feed)]
+        self._unread = behind = self._find_behind()
         for number, feed in enumerate(behind):
             # Each gets its share of the capacity, and what others have left: no backlog delays another feed.
             most = max(1, queue.capacity // (len(behind) - number))
             if (row := queue.backfill_from(feed)) is not None:
                 is_more |= await self._read_backfill(feed, row, min(most, _BACKFILL_AT_ONCE))
                 continue
-            frontier, end = queue.frontier(feed), self._ends[feed]
+            frontier, end = queue.frontier(feed), self._outbox.ends[feed]
             events = await self._store.read_events(feed, frontier, most, until=end)
             answers = await self._evaluate_some(events)
             evaluated = events[: len(answers)]
@@ -127,9 +125,16 @@ class OutboxReader:
         self._unanswered.clear()
         return is_more
 
+    def _find_behind(self) -> Sequence[Feed]:
+        """Return the feeds that have something to read; only those that were behind or have moved are looked at."""
+        moved = self._outbox.find_moved(self._rings_read)
+        candidates = self._queue.feeds if self._is_new else {**dict.fromkeys(self._unread), **dict.fromkeys(moved)}
+        self._is_new, self._rings_read = False, self._outbox.rings
+        return [feed for feed in candidates if feed in self._queue.feeds and self._is_behind(feed)]
+
     def _is_behind(self, feed: Feed) -> bool:
         """Return whether a feed has something to read; a feed that the sink does not want is skipped to its end."""
-        queue, end = self._queue, self._ends.get(feed, 0)
+        queue, end = self._queue, self._outbox.ends.get(feed, 0)
         if not self._filter.wants(feed):
             if queue.backfill_from(feed) is not None:
                 queue.admit_backfill(feed, (), 0, is_read=True)
@@ -285,10 +290,9 @@ class OutboxReader:
             replay_at = max(replays_at, self.replay_at)
         return min((moment for moment in (wake_at, replay_at) if moment is not None), default=None)
 
-    async def is_empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Return whether all deliveries that may be attempted now were attempted."""
-        ends = await self._store.last_sequences()
-        queue, now = self._queue, self._now()
+        ends, queue, now = self._outbox.ends, self._queue, self._now()
         wake_at = queue.wake_at(now)
         is_read = all(
             queue.frontier(feed) >= ends.get(feed, 0) and queue.backfill_from(feed) is None for feed in queue.feeds

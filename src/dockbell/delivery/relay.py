@@ -24,7 +24,7 @@ from dockbell.core.model import Delivery, Event, Feed, Outcome, OutcomeKind
 from dockbell.core.publishing.delivery_queue import DeliveryQueue
 from dockbell.core.publishing.filters import Filter
 from dockbell.core.publishing.rendering import Rendering
-from dockbell.core.publishing.settlement import Place, Settlement, StartOffset
+from dockbell.core.publishing.settlement import RecordId, Settlement, StartOffset
 from dockbell.delivery.checkpoints import Checkpoints
 from dockbell.delivery.clock_watch import ClockWatch
 from dockbell.delivery.delivery_report import DeliveryReport
@@ -48,13 +48,7 @@ class Relay:
     """Delivers to one sink.
 
     Args:
-        sink: Where to.
-        settings: As configured.
-        store: Where the events are.
-        telemetry: Where deliveries are reported.
-        now: The time.
         jitter: Returns a number from 0 to 1, which spreads attempts.
-        name: The name of this dockbell.
         state_url: Where stored records can be read; empty where they cannot.
         unordered: Feeds whose records have arrays without an order.
         max_owed: How old an event may be that is attempted again; None: as old as it comes.
@@ -105,7 +99,8 @@ class Relay:
         self._clock = ClockWatch(now, steady)
         self._hurried = self._decided = 0
         self._purges = store.purges
-        self._origins: Mapping[Feed, int] = {}
+        self._starts: Mapping[Feed, StartOffset] = {}
+        self._starts_seen = 0
         self._queue = self._make_queue()
         self._outbox_reader = self._make_outbox_reader()
         if sink.keeps_state:
@@ -139,24 +134,19 @@ class Relay:
         turns, failures_most = 0, self._failures + _FAILURES_MOST
         async with anyio.create_task_group() as group:
             group.start_soon(self.run)
-            while not await self._is_done():
+            while not self._is_done():
                 with anyio.move_on_after(patience.total_seconds()) as scope:
                     turns = await self._turns.wait(turns)
                 if scope.cancelled_caught or self._failures >= failures_most:
                     break
             self.stop()
-        is_settled = self._has_turned and await self._outbox_reader.is_empty()
+        is_settled = self._has_turned and self._outbox_reader.is_empty()
         return is_settled and not self._queue.owed and self._outbox_reader.replay_at is None
 
-    async def _is_done(self) -> bool:
-        """Return whether nothing more can be delivered now."""
+    def _is_done(self) -> bool:
         if not self._has_turned:
             return False
-        return self._queue.breaker.is_open or self._is_paused or await self._outbox_reader.is_empty()
-
-    @property
-    def _is_paused(self) -> bool:
-        return self._paused is not None
+        return self._queue.breaker.is_open or self._paused is not None or self._outbox_reader.is_empty()
 
     @property
     def _is_outdated(self) -> bool:
@@ -193,11 +183,11 @@ class Relay:
         knows_receiver = self._is_outdated and not self._must_begin_again
         before, self._must_begin_again = self._queue, False
         self._purges = self._store.purges
-        starts = await self._sink_store.load_starts()
+        self._starts_seen = self._sink_store.starts
+        starts = self._starts = await self._sink_store.load_starts()
         controls = await self._sink_store.load_controls()  # first: a later change is noticed by _look()
         self._hurried, self._decided = controls.hurried, controls.decided
         positions, blocked = await self._sink_store.load_queue()
-        self._origins = {feed: start.origin for feed, start in starts.items()}
         self._queue = self._make_queue()
         if knows_receiver:
             self._queue.inherit_blame(before)
@@ -210,12 +200,11 @@ class Relay:
             self._report.report_down("its receiver has asked for a pause", probe_at - now)
 
     def _make_queue(self) -> DeliveryQueue:
-        settings = self._settings
-        per_minute = settings.requests_per_minute
+        per_minute = self._settings.requests_per_minute
         return DeliveryQueue(
             self._sink.window,
-            holds=settings.on_dead == "hold",
-            schedule=settings.retry,
+            holds=self._settings.on_dead == "hold",
+            schedule=self._settings.retry,
             max_owed=self._max_owed,
             spacing=timedelta(minutes=1) / per_minute if per_minute else timedelta(0),
         )
@@ -238,9 +227,8 @@ class Relay:
         self, send: MemoryObjectSendStream[Delivery], receive: MemoryObjectReceiveStream[Delivery]
     ) -> None:
         await self._sink.run(receive, self._note)
-        if not send.statistics().open_send_streams:
-            return
-        raise RuntimeError("its run() returned before its deliveries ended")
+        if send.statistics().open_send_streams:
+            raise RuntimeError("its run() returned before its deliveries ended")
 
     async def _pump(self, send: MemoryObjectSendStream[Delivery]) -> None:
         queue = self._queue
@@ -250,20 +238,20 @@ class Relay:
                 self._bell.ring()
             if queue.closed:
                 await self._close(queue.closed)
-            if not self._is_paused:
+            if self._paused is None:
                 await self._resume()
             if queue.must_save:
                 await self._checkpoint()
             if self._is_outdated:
                 break  # begin again
-            if not self._is_paused:
+            if self._paused is None:
                 taken = queue.take(self._now())
                 if taken:
                     await self._hand_over(taken, send)
                 await self._replay(send)
             self._has_turned = True
             self._turns.ring()
-            wake_at = None if self._is_paused else self._outbox_reader.wake_at()
+            wake_at = None if self._paused is not None else self._outbox_reader.wake_at()
             pause = inf if wake_at is None else max(0.0, (wake_at - self._now()).total_seconds())
             with anyio.move_on_after(pause):
                 await self._bell.wait(rings)
@@ -337,7 +325,7 @@ class Relay:
 
     async def _close(self, reason: str) -> None:
         """Pause the sink: its receiver wants no more events."""
-        if not self._is_paused:
+        if self._paused is None:
             await self._sink_store.pause(reason)
             self._paused = reason
             self._telemetry.emit(SinkPaused(self._sink.name, reason))
@@ -360,9 +348,7 @@ class Relay:
         """Apply what operators have decided since the last look."""
         paused, held = self._paused, set(self._queue.held)
         controls = await self._sink_store.load_controls()
-        if any(controls.origins.get(feed, origin) != origin for feed, origin in self._origins.items()):
-            self._begin_again()
-        elif controls.origins.keys() - self._origins.keys():
+        if self._sink_store.starts != self._starts_seen:
             await self._take_in()
         if controls.paused != paused and self._paused == paused and not self._queue.closed:  # else it was just paused
             self._paused = controls.paused
@@ -386,7 +372,7 @@ class Relay:
         if controls.held < len(held):
             await self._release(held)
 
-    async def _release(self, held: AbstractSet[Place]) -> None:
+    async def _release(self, held: AbstractSet[RecordId]) -> None:
         """Let keys go on that an operator has released."""
         await self._checkpoint()  # else their stored entries may be from before they were held
         _, blocked = await self._sink_store.load_queue()
@@ -396,12 +382,16 @@ class Relay:
         self._bell.ring()
 
     async def _take_in(self) -> None:
-        """Begin with the feeds that are new since the session began; the others go on."""
+        """Begin with the feeds that are new since the session began; begin all again if the sink was overrun in one."""
+        self._starts_seen = self._sink_store.starts
         starts = await self._sink_store.load_starts()
+        if any(starts[feed].origin != known.origin for feed, known in self._starts.items()):
+            self._begin_again()
+            return
         positions, _ = await self._sink_store.load_queue()
         self._queue.add_feeds(positions, starts)
         self._outbox_reader.add_feeds(starts)
-        self._origins = {feed: start.origin for feed, start in starts.items()} | dict(self._origins)
+        self._starts = starts
         self._bell.ring()
 
     def _begin_again(self) -> None:

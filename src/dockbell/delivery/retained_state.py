@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, Final
 
 from dockbell.core.model import Feed
-from dockbell.core.publishing.settlement import Place
+from dockbell.core.publishing.settlement import RecordId
 from dockbell.ports import Extent, Store, StoredState
 
 _AT_ONCE: Final = 200
@@ -37,22 +37,19 @@ class StoredRetainedState:
 
     @property
     def epoch(self) -> str:
-        """The epoch of the store."""
         return self._store.epoch
 
     async def feeds(self) -> Sequence[Feed]:
-        """Return the feeds whose states the sink keeps."""
         return [feed for feed in sorted(await self._store.find_extents()) if self._wants(feed)]
 
-    async def count_held(self, feed: Feed) -> int | None:
+    async def count_stored(self, feed: Feed) -> int | None:
         """Return how many records of a feed are stored; None before its first complete pass."""
         if not (await self._store.find_extents())[feed].is_complete:
             return None
         return sum([kept.body is not None async for portion in self._read_all(feed) for kept in portion])
 
-    async def find_held(self, places: Sequence[Place]) -> AbstractSet[Place]:
-        """Return the places with a stored record."""
-        return set(await self._store.read_states([place for place in places if self._wants(place[0])]))
+    async def find_stored(self, record_ids: Sequence[RecordId]) -> AbstractSet[RecordId]:
+        return set(await self._store.read_states([each for each in record_ids if self._wants(each[0])]))
 
     async def mark(self, since: str) -> tuple[str, bool]:
         """Return the mark of the settled events, and whether states since another mark must be read."""

@@ -1,7 +1,6 @@
-"""``dockbell demo``: the whole of dockbell on this machine, against an API that moves, for everybody to see.
+"""``dockbell demo``: the whole of dockbell on this machine, against an API that moves.
 
-- ``stage``: it put together. ``witness``: who sees everything, counts it and speaks.
-- ``plan``: the configuration. ``broker``, ``subscriber``, ``receiver``: the world outside. ``arrival``: what came.
-- ``account``: the sandbox's changes against the events. ``figures``: what is counted.
-- ``pairing``, ``lines``, ``summary``, ``screen``: how it is shown.
+- ``stage``: it put together, with its configuration. ``witness``: takes in all that happens, and shows it.
+- ``receivers``: the world outside. ``arrival``: what came, paired and counted.
+- ``account``: the sandbox's changes against the events. ``lines``: how it is shown.
 """

@@ -1,9 +1,9 @@
 """The account at the end: every change that the sandbox made, set against the events that arrived.
 
 The sandbox's log is the truth, and the promise is checked as it is worded: *no change that stayed visible is missed,
-none is invented*. A change was visible from its making to the next change of the same record. Where a complete reading
-of the feed lies wholly within that time (for a deletion two passes, ``confirm_after`` apart) and no event shows the
-change, it is lost. Nothing here asks the daemon what it has noticed: only what arrived counts.
+none is invented*. A change is visible until the next change of the same record. Where a complete reading of the feed
+lies wholly within that time (for a deletion two passes, ``confirm_after`` apart) and no event shows the change, it is
+lost. Only what arrived counts, not what the daemon says that it has noticed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import blake2b
+from itertools import takewhile
 from typing import Final
 
 from dockbell.core.model import JSON
@@ -22,7 +23,7 @@ from dockbell.core.model import JSON
 _GONE: Final = b""
 _TIMESTAMP: Final = "updated_at"
 _SLACK: Final = timedelta(seconds=0.1)
-"""The daemon reads its clock a moment before or after we read ours; only a suspicion of loss waits for it."""
+"""The daemon reads its clock a moment before or after the demo does; only the proof of a loss waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,6 @@ class Version:
 
     @property
     def is_gone(self) -> bool:
-        """Whether there is no record any more."""
         return self.content == _GONE
 
     @classmethod
@@ -49,7 +49,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A complete poll or pass, by our clock; what was there when it began, at the latest, it shows."""
+    """A complete poll or pass, by the demo's clock; it shows what was there when it began."""
 
     began: datetime
     ended: datetime
@@ -58,28 +58,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """What became of each change; the first five add up to ``made``.
-
-    Attributes:
-        arrived: Shown by an event of its own.
-        overtaken: Changed again, or changed back, before a reading could show it.
-        underway: No complete reading has begun since (for deletions: no second one).
-        held: Deletions that the breaker holds back.
-        lost: Visible throughout a complete reading, and not shown.
-        invented: Events that no change stands behind.
-    """
+    """What became of each change; the first five add up to ``made``."""
 
     made: int = 0
-    arrived: int = 0
-    overtaken: int = 0
-    underway: int = 0
-    held: int = 0
-    lost: int = 0
-    invented: int = 0
-
-    def __add__(self, other: Balance) -> Balance:
-        """Return the sums."""
-        return Balance(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+    arrived: int = 0  # shown by an event of its own
+    overtaken: int = 0  # changed again, or changed back, before a reading could show it
+    underway: int = 0  # no complete reading has begun since (for deletions: no second one)
+    held: int = 0  # deletions that the breaker holds back
+    lost: int = 0  # visible throughout a complete reading, and not shown
+    invented: int = 0  # events that no change stands behind
 
 
 @dataclass(slots=True)
@@ -96,9 +83,7 @@ class _History:
         matched: set[int] = set()
         invented = 0
         for detected_at, version in self.told:
-            number = numbers.get(version)
-            if version.is_gone:
-                number = self._find_deletion(detected_at)
+            number = self._find_deletion(detected_at) if version.is_gone else numbers.get(version)
             if number is None or number in matched:
                 invented += 1
             else:
@@ -111,11 +96,7 @@ class _History:
 
 
 class Account:
-    """Takes in changes, events and runs as they come; :meth:`close` strikes the balance.
-
-    Args:
-        confirm_after: How far apart the two passes are that make a deletion.
-    """
+    """Takes in changes, events and runs as they come; :meth:`close` strikes the balance."""
 
     def __init__(self, confirm_after: timedelta) -> None:
         self._confirm_after = confirm_after + _SLACK
@@ -138,7 +119,6 @@ class Account:
         self._answered.setdefault(resource, at)
 
     def note_run(self, resource: str, run: Run) -> None:
-        """Take in a complete run."""
         self._runs[resource].append(run)
 
     def deleted_at(self, resource: str, key: str) -> datetime | None:
@@ -147,25 +127,19 @@ class Account:
         return next((at for at, version in reversed(history.made) if version.is_gone), None)
 
     def close(self, until: datetime, held: Collection[str] = ()) -> Balance:
-        """Return what became of every change.
+        """Return what became of every change; ``held`` are the resources whose deletions the breaker holds back.
 
-        Args:
-            until: Runs that ended later prove no loss.
-            held: The resources whose deletions the breaker holds back.
+        Runs that ended after ``until`` prove no loss.
         """
         for runs in self._runs.values():
             runs.sort(key=lambda run: run.began)
-        return sum(
-            (
-                self._judge(resource, history, until, holds=resource in held)
-                for (resource, _), history in self._histories.items()
-            ),
-            Balance(),
-        )
+        histories = self._histories.items()
+        fates = (self._judge(resource, each, until, holds=resource in held) for (resource, _), each in histories)
+        return Balance(**sum(fates, Counter()))
 
-    def _judge(self, resource: str, history: _History, until: datetime, *, holds: bool) -> Balance:
+    def _judge(self, resource: str, history: _History, until: datetime, *, holds: bool) -> Counter[str]:
         matched, invented = history.match()
-        fates: Counter[str] = Counter()
+        fates = Counter(made=len(history.made), invented=invented)
         told = history.start
         for number, (at, version) in enumerate(history.made):
             latest = number == len(history.made) - 1
@@ -177,32 +151,22 @@ class Account:
                 fates["overtaken"] += 1
             elif not self._was_readable(resource, at, end, gone=version.is_gone):
                 fates["underway" if latest else "overtaken"] += 1
-            elif self._was_before(resource, at) or (version.is_gone and self._was_unknown(resource, at)):
-                fates["overtaken"] += 1
+            elif at < self._answered.get(resource, at) or (version.is_gone and self._was_unknown(resource, at)):
+                fates["overtaken"] += 1  # made before the first answer, it may be part of the baseline
             else:
                 fates["held" if version.is_gone and holds else "lost"] += 1
-        return Balance(made=len(history.made), invented=invented, **fates)
+        return fates
 
     def _was_readable(self, resource: str, at: datetime, end: datetime, *, gone: bool) -> bool:
         """Return whether a complete reading within this time had to show the change."""
-        runs = self._runs_within(resource, at, end)
+        runs = self._runs[resource]
+        later = takewhile(lambda run: run.began < end, runs[bisect_right(runs, at, key=lambda run: run.began) :])
+        within = (run for run in later if run.ended <= end)
         if not gone:
-            return next(runs, None) is not None
-        passes = [run for run in runs if run.is_pass]
+            return any(within)
+        passes = [run for run in within if run.is_pass]
         return any(second.began >= passes[0].ended + self._confirm_after for second in passes[1:])
 
-    def _was_before(self, resource: str, at: datetime) -> bool:
-        """Return whether a change may be part of the baseline: it was made before the first answer was there."""
-        return at < self._answered.get(resource, at)
-
     def _was_unknown(self, resource: str, at: datetime) -> bool:
-        """Return whether nobody can know if dockbell had seen a record by then: its first pass was not over."""
+        """Return whether dockbell may not have seen a record by then: its first pass was not over."""
         return not any(run.is_pass and run.ended <= at for run in self._runs[resource])
-
-    def _runs_within(self, resource: str, at: datetime, end: datetime) -> Iterator[Run]:
-        runs = self._runs[resource]
-        for run in runs[bisect_right(runs, at, key=lambda run: run.began) :]:
-            if run.began >= end:
-                return
-            if run.ended <= end:
-                yield run

@@ -1,36 +1,34 @@
-"""How the demo looks: every line as text with styles, for any width; nothing is printed here."""
+"""How the demo looks: every line as text with styles, for any width, the last page, and the screen."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from functools import partial
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Final, Self
 
 from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.rule import Rule
+from rich.table import Table
 from rich.text import Text
 
 from dockbell.core.model import RESOURCES, ChangeKind
 from dockbell.core.publishing.narrate import narrate
-from dockbell.demo.arrival import HOOK, MQTT, Arrival
-from dockbell.demo.figures import CHANGES, Figures, Spread
-from dockbell.demo.pairing import Sighting
+from dockbell.demo.account import Balance
+from dockbell.demo.arrival import HOOK, MQTT, Arrival, Figures, Sighting, Spread
 
-WIDE: Final = 100
-"""From here on there is room for words; below, a sign stands for each kind of change."""
+WIDE: Final = 100  # from here on there is room for words; below, a sign stands for each kind of change
 
-SIGNS: Final = {
-    ChangeKind.CREATED: "+",
-    ChangeKind.UPDATED: "~",
-    ChangeKind.DELETED: "-",
-    ChangeKind.RESTORED: "*",
-}
-CHANGE_STYLES: Final = {
-    ChangeKind.CREATED: "green",
-    ChangeKind.UPDATED: "yellow",
-    ChangeKind.DELETED: "red",
-    ChangeKind.RESTORED: "cyan",
-}
+CHANGES: Final = (ChangeKind.CREATED, ChangeKind.UPDATED, ChangeKind.DELETED, ChangeKind.RESTORED)
+SIGNS: Final = dict(zip(CHANGES, "+~-*", strict=True))
+CHANGE_STYLES: Final = dict(zip(CHANGES, ("green", "yellow", "red", "cyan"), strict=True))
 SINK_STYLES: Final = {MQTT: "magenta", HOOK: "blue"}
 
 _KEY_WIDTH: Final = 7
@@ -38,12 +36,10 @@ _DELAY_WIDTH: Final = 5
 _BAR_WIDTH: Final = 24
 _NARROWEST: Final = 12
 _DIGITS: Final = ((10, 2), (100, 1))
-_PROMPT: Final = 2.0
-"""Seconds up to which an arrival is shown as quick."""
+_PROMPT: Final = 2.0  # seconds up to which an arrival is shown as quick
 
 
 def style_of(change: str) -> str:
-    """Return the colour of a kind of change."""
     return CHANGE_STYLES.get(ChangeKind(change), "")
 
 
@@ -54,31 +50,24 @@ def show_delay(seconds: float, unit: str = " s") -> str:
 
 
 class EventLines:
-    """Writes events as lines whose columns stand one below the other.
-
-    Args:
-        sinks: The columns of the sinks, in order.
-    """
+    """Writes events as lines whose columns stand one below the other."""
 
     def __init__(self, sinks: Sequence[str]) -> None:
         self._sinks = sinks
         self._key_width = _KEY_WIDTH
 
     def heading(self, width: int) -> Text:
-        """Return the names of the columns."""
         sinks = f"{'reached':<{self._sinks_width}}"
         type_ = f"{'event':<{self._type_width(width)}}"
         line = f"{'time':<8} {sinks} {type_} {'record':<{self._key_width}} what changed"
-        return Text(_spread(line, "delay", width), "dim")
+        return Text(f"{line}{'delay':>{max(_DELAY_WIDTH + 1, width - len(line))}}", "dim")
 
     def event(self, sighting: Sighting, delay: float, width: int) -> Text:
         """Return the line of an event: time, sinks, type, key, what changed from what to what, delay."""
         data = sighting.event["data"]
         self._key_width = max(self._key_width, cell_len(data["key"]))
-        line = Text(f"{sighting.complete_at.astimezone():%H:%M:%S} ", "dim")
-        line.append_text(self._name_sinks(sighting.arrived)).append(" ")
-        line.append(f"{self._name_type(data, width):<{self._type_width(width)}} ", style_of(data["change"]))
-        line.append(f"{data['key']:<{self._key_width}} ", "bold")
+        kind = Text(self._name_type(data, width), style_of(data["change"]))
+        line = self._begin(sighting.complete_at, sighting.arrived, kind, data["key"], width)
         room = max(_NARROWEST, width - line.cell_len - _DELAY_WIDTH - 1)
         told = Text("the same event, later" if sighting.is_late else narrate(sighting.event, width=room))
         told.truncate(room, overflow="ellipsis", pad=True)  # by cells: some letters take two
@@ -91,13 +80,11 @@ class EventLines:
     def statement(self, arrival: Arrival, width: int) -> Text:
         """Return the line of a statement about a feed: time, sink, type, resource, what is said."""
         data = arrival.event["data"]
-        line = Text(f"{arrival.at.astimezone():%H:%M:%S} ", "dim")
-        line.append_text(self._name_sinks({arrival.sink: arrival.at})).append(" ")
-        kind = f"feed.{data['statement']}" if width >= WIDE else "!feed"
-        line.append(f"{kind:<{self._type_width(width)}} ", "yellow")
-        line.append(f"{data['resource']:<{self._key_width}} ", "bold")
-        told = Text(narrate(arrival.event, width=max(_NARROWEST, width - line.cell_len)))
-        told.truncate(max(_NARROWEST, width - line.cell_len), overflow="ellipsis")
+        kind = Text(f"feed.{data['statement']}" if width >= WIDE else "!feed", "yellow")
+        line = self._begin(arrival.at, {arrival.sink: arrival.at}, kind, data["resource"], width)
+        room = max(_NARROWEST, width - line.cell_len)
+        told = Text(narrate(arrival.event, width=room))
+        told.truncate(room, overflow="ellipsis")
         return line.append_text(told)
 
     @property
@@ -111,12 +98,13 @@ class EventLines:
         singular = RESOURCES[data["resource"]].singular
         return f"{singular}.{data['change']}" if width >= WIDE else f"{SIGNS[ChangeKind(data['change'])]}{singular}"
 
-    def _name_sinks(self, arrived: Mapping[str, datetime]) -> Text:
-        names = Text(" ").join(
-            Text(sink if sink in arrived else " " * len(sink), SINK_STYLES.get(sink, "")) for sink in self._sinks
-        )
-        names.pad_right(self._sinks_width - names.cell_len)
-        return names
+    def _begin(self, at: datetime, arrived: Mapping[str, datetime], kind: Text, subject: str, width: int) -> Text:
+        line = Text(f"{at.astimezone():%H:%M:%S} ", "dim")
+        for sink in self._sinks:
+            line.append(f"{sink if sink in arrived else '':<{len(sink)}} ", SINK_STYLES.get(sink, ""))
+        line.pad_right(self._sinks_width - len(" ".join(self._sinks)))
+        kind.pad_right(self._type_width(width) + 1 - kind.cell_len)
+        return line.append_text(kind).append(f"{subject:<{self._key_width}} ", "bold")
 
 
 def note(text: str, at: datetime, level: int) -> Text:
@@ -127,15 +115,13 @@ def note(text: str, at: datetime, level: int) -> Text:
 def header(figures: Figures, now: float, elapsed: float, limit: int, width: int) -> list[Text]:
     """Return the live header: budget, events, delay.
 
-    Args:
-        figures: What is counted.
-        now: Monotonic seconds.
-        elapsed: Seconds since the start.
-        limit: Requests that the API allows in a minute.
-        width: Columns.
+    ``now`` is monotonic seconds, ``elapsed`` those since the start, ``limit`` the requests allowed in a minute.
     """
     minutes, seconds = divmod(int(elapsed), 60)
-    bar = _draw_bar(figures.requests.within_a_minute(now) / limit)
+    share = figures.requests.within_a_minute(now) / limit
+    filled = min(_BAR_WIDTH, round(share * _BAR_WIDTH))
+    style = "green" if share < 0.8 else "yellow" if share < 1 else "red"  # noqa: PLR2004  # near the limit, at it
+    bar = Text("━" * filled, style).append("━" * (_BAR_WIDTH - filled), "bright_black")
     title = f"── dockbell demo ── {minutes}:{seconds:02} ── Ctrl-C ends it "
     return [
         Text(title + "─" * (width - len(title)), "dim"),
@@ -156,14 +142,12 @@ def status(figures: Figures, now: float, elapsed: float, limit: int) -> list[Tex
 
 
 def show_requests(figures: Figures, now: float, limit: int) -> Text:
-    """Return how much of the budget is used."""
     text = Text(f"{figures.requests.within_a_minute(now)} of {limit}", "bold").append(" in the last minute")
     refused = figures.requests.refused
     return text.append(f", refused {refused}", "bold red" if refused else "dim")
 
 
 def show_events(figures: Figures, *, words: bool) -> Text:
-    """Return how many events there were, by change and by sink."""
     text = Text(f"{figures.count():,}", "bold").append(": ")
     for change in CHANGES:
         number = f"{figures.count(change):,}"
@@ -177,24 +161,186 @@ def show_events(figures: Figures, *, words: bool) -> Text:
 
 def show_delays(spread: Spread, records: Mapping[str, int]) -> Text:
     """Return how old the news of the last minute was, and how many records are watched for it."""
-    text = Text("mean ")
-    if spread.count:
-        text.append(show_delay(spread.mean), "bold").append(f"  p95 {show_delay(spread.p95)}")
-    else:
-        text.append("-")
+    text = Text("mean ").append(show_delay(spread.mean) if spread.count else "-", "bold" if spread.count else "")
+    text.append(f"  p95 {show_delay(spread.p95)}" if spread.count else "")
     return text.append(f"  watching {sum(records.values()):,} records", "dim")
 
 
-def _draw_bar(share: float) -> Text:
-    filled = min(_BAR_WIDTH, round(share * _BAR_WIDTH))
-    style = "green" if share < 0.8 else "yellow" if share < 1 else "red"  # noqa: PLR2004  # near the limit, at it
-    return Text("━" * filled, style).append("━" * (_BAR_WIDTH - filled), "bright_black")
-
-
 def _delay_style(change: str, delay: float) -> str:
-    # A deletion is believed at the second look: it is never quick, and that is no fault.
+    # A deletion is believed at the second look: it is never quick, and that is as it should be.
     return "dim" if change == ChangeKind.DELETED else "green" if delay < _PROMPT else "yellow"
 
 
-def _spread(left: str, right: str, width: int) -> str:
-    return f"{left}{right:>{max(len(right) + 1, width - len(left))}}"
+_LABEL_WIDTH: Final = 10
+_NEXT_STEPS: Final = (
+    ("dockbell init", "asks for your API, broker or webhook"),
+    ("dockbell check && dockbell run", "what would fail, and then the daemon"),
+    ("docs/guarantees.md", "what is promised, and when"),
+)
+
+
+def is_clean(figures: Figures, balance: Balance) -> bool:
+    """Return whether nothing was lost, invented, forged, missing, nor asked too often."""
+    gaps = sum(inbox.gaps for inbox in figures.inboxes.values())
+    return not (balance.lost or balance.invented or figures.forged or figures.requests.refused or gaps)
+
+
+def write_summary(
+    figures: Figures, balance: Balance, elapsed: float, limit: int, kept: Path | None
+) -> Iterator[RenderableType]:
+    """Yield the parts of the last page; ``kept`` is the folder that stays, if one does."""
+    yield Text()
+    yield Rule(f"summary of {elapsed:.0f} s", style="dim", align="left")
+    yield _tabulate(figures)
+    yield Text()
+    for number, text in enumerate(_describe_inboxes(figures)):
+        yield _label("" if number else "arrived", text)
+    yield _label("delay", _describe(figures.delays(), "since updated_at"))
+    if figures.delays(deletions=True).count:
+        yield _label("deletions", _describe(figures.delays(deletions=True), "take two passes"))
+    requests = figures.requests
+    refused = Text(f"{requests.refused} refused (429)", "bold red" if requests.refused else "")
+    busiest = f"{requests.total:,}, at most {requests.busiest} of {limit} in a minute, "
+    yield _label("requests", Text(busiest).append_text(refused))
+    yield Text()
+    yield from _show_balance(balance)
+    yield Text()
+    if kept is not None:
+        yield Text("look at what is kept", "bold")
+        yield Text(f"  dockbell status --config {kept / 'dockbell.toml'}")
+        yield Text(f"  dockbell events --config {kept / 'dockbell.toml'}")
+    yield Text("next", "bold")
+    for what, meaning in _NEXT_STEPS:
+        yield Text(f"  {what:<38} ").append(meaning, "dim")
+
+
+def _tabulate(figures: Figures) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("", min_width=_LABEL_WIDTH)
+    for change in CHANGES:
+        table.add_column(change, justify="right", style=style_of(change))
+    table.add_column("mean delay", justify="right")
+    table.add_column("when deleted", justify="right")
+    for resource in RESOURCES:
+        counts = [figures.events[resource, change] for change in CHANGES]
+        spreads = (figures.delays(resource), figures.delays(resource, deletions=True))
+        delays = [show_delay(spread.mean) if spread.count else "-" for spread in spreads]
+        table.add_row(resource, *(f"{count:,}" for count in counts), *delays)
+    return table
+
+
+def _label(label: str, text: Text) -> Text:
+    return Text(f"{label:<{_LABEL_WIDTH}} ", "bold").append_text(text)
+
+
+def _describe_inboxes(figures: Figures) -> Iterator[Text]:
+    for sink, inbox in figures.inboxes.items():
+        text = Text(f"{sink} {inbox.events:,}", SINK_STYLES.get(sink, ""))
+        if sink == "hook" and not figures.forged:
+            text.append(", every signature genuine", "")
+        if inbox.repeated:
+            text.append(f", {inbox.repeated} repeated and known by their revision")
+        if inbox.gaps:
+            text.append(f", {inbox.gaps} gaps", "bold red")
+        if owed := figures.count() - inbox.events:
+            text.append(f", {owed:,} not yet", "bold yellow")
+        yield text
+    if figures.forged:
+        yield Text(f"{figures.forged} refused for their signature", "bold red")
+
+
+def _describe(spread: Spread, meaning: str) -> Text:
+    if not spread.count:
+        return Text("-")
+    shown = {"mean": spread.mean, "p50": spread.median, "p95": spread.p95, "max": spread.longest}
+    text = Text("  ").join(Text(f"{name} ").append(show_delay(value), "bold") for name, value in shown.items())
+    return text.append(f"  {meaning}", "dim")
+
+
+def _show_balance(balance: Balance) -> Iterator[Text]:
+    parts = [
+        ("arrived", balance.arrived, "", "each shown by an event of its own"),
+        ("overtaken", balance.overtaken, "", "changed again, or back, before it could be read"),
+        ("on its way", balance.underway, "", "made since the last complete reading"),
+        ("lost", balance.lost, "bold red", "stayed visible and was not shown"),
+    ]
+    if balance.held:
+        parts.insert(3, ("held", balance.held, "yellow", "deletions that the breaker against mass deletion holds back"))
+    width = len(f"{balance.made:,}")
+    yield _label("account", Text(f"{balance.made:>{width},} changes made in the sandbox, by its own log"))
+    for sign, (name, number, alarm, meaning) in zip("=" + "+" * len(parts), parts, strict=False):
+        yield _label(
+            f"{sign:>{_LABEL_WIDTH}}",
+            Text(f"{number:>{width},} {name:<10}  ", alarm if number else "").append(meaning, "dim"),
+        )
+    events = balance.arrived + balance.invented
+    text = Text(f"{events:>{width},} events arrived, ")
+    yield _label("", text.append(f"{balance.invented} of them invented", "bold red" if balance.invented else ""))
+
+
+_PIPED_WIDTH: Final = 100
+
+
+class _Outlet(Console):
+    """A console that raises at a closed pipe as at any other error."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+class Screen:
+    """Standard output: on a terminal lines scroll above a live header, elsewhere they are plain lines.
+
+    ``on_lost`` is called when the pipe or terminal is closed.
+    """
+
+    def __init__(self, on_lost: Callable[[], None]) -> None:
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # an arrow must not end the demo
+        self._console = _Outlet(highlight=False)
+        self._on_lost = on_lost
+        self._live: Live | None = None
+        if sys.stdout.isatty() and not self._console.is_dumb_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+        elif "COLUMNS" not in os.environ:
+            self._console.width = _PIPED_WIDTH
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._try(self._live.start)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._try(self._live.stop)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether there is a header that can be renewed."""
+        return self._live is not None
+
+    @property
+    def width(self) -> int:
+        return self._console.width
+
+    def show(self, *things: RenderableType) -> None:
+        """Print lines; the header stays below them."""
+        for thing in things:
+            # Text has its length already; what else there is, such as tables, is fitted.
+            self._try(partial(self._console.print, thing, soft_wrap=isinstance(thing, Text)))
+
+    def renew(self, header: Sequence[Text]) -> None:
+        if self._live:
+            for line in header:
+                line.no_wrap, line.overflow = True, "crop"
+            self._live.update(Group(*header))
+            self._try(self._live.refresh)
+
+    def _try(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except OSError:
+            # What is printed from now on, and what the interpreter flushes at its end, goes nowhere.
+            with Path(os.devnull).open("wb") as nowhere:
+                os.dup2(nowhere.fileno(), sys.stdout.fileno())
+            self._on_lost()

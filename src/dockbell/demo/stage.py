@@ -1,14 +1,15 @@
-"""The demo, put together: an API that moves, a dockbell, a broker, two receivers, and who watches them."""
+"""The demo, put together: an API that moves, a dockbell, a broker, two receivers, and a witness of them all."""
 
 from __future__ import annotations
 
 import logging
 import secrets
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -20,21 +21,20 @@ from dockbell import app
 from dockbell.app.process import run
 from dockbell.config import Config
 from dockbell.core.publishing.signature import mint
-from dockbell.demo import lines, plan
+from dockbell.demo import lines
 from dockbell.demo.arrival import HOOK, MQTT
-from dockbell.demo.broker import Broker, start_broker
-from dockbell.demo.receiver import receive
-from dockbell.demo.screen import Screen
-from dockbell.demo.subscriber import subscribe
-from dockbell.demo.summary import is_clean, write_summary
+from dockbell.demo.lines import Screen, is_clean, write_summary
+from dockbell.demo.receivers import Broker, receive, start_broker, subscribe
 from dockbell.demo.witness import Witness
 from dockbell.errors import ConfigError
 from dockbell.host.ownership import PRIVATE, find_intruder, write_draft
 from dockbell.sandbox import Sandbox, SandboxOptions, serve
 from dockbell.telemetry import Telemetry
 
-LIMIT: Final = 300
-"""Requests that the API allows in a minute (api-spec.md, "Limits"); the sandbox enforces them."""
+CONFIRM_AFTER: Final = timedelta(seconds=5)
+"""Between the two passes that make a deletion, and as long as an answer may be old: the sandbox answers anew."""
+
+LIMIT: Final = 300  # requests that the API allows in a minute (api-spec.md, "Limits"); the sandbox enforces them
 
 _KEY: Final = "dockbell"
 _VISITOR_KEY: Final = "visitor"
@@ -43,27 +43,74 @@ _RENEW_TICKS: Final = 3
 _STATUS_EVERY: Final = 10.0
 _LINGER_MOST: Final = 1.2
 _CALM_FOR: Final = 0.3
+# ``timeout`` and others signal a process and its group at once: two signals this close are one.
+_ONE_SIGNAL_SECONDS: Final = 1
 _TRANSIT: Final = timedelta(seconds=1)
-"""A reading that ended this shortly before the end proves no loss: what it found may not have arrived yet."""
+"""A reading that ended so shortly before the end proves no loss: its events may not have arrived yet."""
+_PAGE: Final = 200
+_POLLED_EVERY: Final = {"shipments": 1, "packages": 1, "items": 5}
+
+_HEAD: Final = """\
+# Written by "dockbell demo": much quicker than the defaults, so that there is something to see.
+name = "demo"
+
+[store]
+url = "sqlite:///dockbell.db"
+
+[sources.main]
+base_url = "{base_url}"
+api_key = "{api_key}"
+"""
+_RESOURCE: Final = """
+[resources.{name}]
+every = "{every}s"
+{polled}confirm_after = "{confirm}s"
+stale_window = "{confirm}s"
+"""
+_POLLED: Final = """\
+lookback = "10s"
+reconcile = "{reconcile}s"
+"""
+_MQTT: Final = """
+[sinks.mqtt]
+type = "mqtt"
+url = "{url}"
+"""
+_HOOK: Final = """
+[sinks.hook]
+type = "webhook"
+url = "{url}"
+secret = "{secret}"
+"""
+
+
+def write_config(
+    base_url: str, api_key: str, *, counts: Mapping[str, int], broker_url: str | None, hook_url: str, secret: str
+) -> str:
+    """Return the TOML of a dockbell that reads a sandbox and publishes to the demo's receivers.
+
+    It is as quick as the budget allows. Of 300 requests a minute it plans at most 226: polls take 132 and warehouses 4,
+    whatever the number of records; passes over stock take 60 at most, those over the polled feeds, each confirmed by a
+    second, 30. ``counts`` says how many records each resource has: long lists are passed over less often.
+    """
+    pages = {resource: ceil(count / _PAGE) + 1 for resource, count in counts.items()}  # + 1: they grow
+    reconcile = max(30, 4 * sum(pages[resource] for resource in _POLLED_EVERY))
+    text = _HEAD.format(base_url=base_url, api_key=api_key)
+    for name, every in (_POLLED_EVERY | {"stock": max(5, pages["stock"]), "warehouses": 15}).items():
+        polled = _POLLED.format(reconcile=reconcile) if name in _POLLED_EVERY else ""
+        text += _RESOURCE.format(name=name, every=every, polled=polled, confirm=int(CONFIRM_AFTER.total_seconds()))
+    if broker_url is not None:
+        text += _MQTT.format(url=broker_url)
+    return text + _HOOK.format(url=hook_url, secret=secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """What can be chosen.
-
-    Attributes:
-        seconds: When it ends by itself; None for never.
-        activity: Changes a second.
-        records: Records at the start.
-        seed: The same seed makes the same records and the same activity.
-        keep: A folder for configuration and store that stays; None for a temporary one.
-    """
-
-    seconds: float | None
-    activity: float
+    seconds: float | None  # when it ends by itself; None for never
+    activity: float  # changes a second
     records: int
     seed: int
-    keep: Path | None
+    keep: Path | None  # a folder for configuration and store that stays; None for a temporary one
 
 
 async def play(options: DemoOptions) -> bool:
@@ -77,7 +124,7 @@ async def play(options: DemoOptions) -> bool:
         seed=options.seed, records=options.records, activity=options.activity, api_keys=(_KEY, _VISITOR_KEY)
     )
     stop = anyio.Event()
-    clean = False  # who interrupts the end as well will not know
+    clean = False  # a second signal cancels the end, which would know
     async with anyio.create_task_group() as group:
         group.start_soon(_watch_signals, stop, group.cancel_scope)
         async with AsyncExitStack() as stack:
@@ -97,7 +144,7 @@ class _Stage:
         self._broker = broker
         self._screen = screen
         sinks = (MQTT, HOOK) if isinstance(broker, Broker) else (HOOK,)
-        self._witness = Witness(sinks, sandbox.changes, plan.CONFIRM_AFTER, screen, anyio.current_time)
+        self._witness = Witness(sinks, sandbox.changes, CONFIRM_AFTER, screen, anyio.current_time)
         self._began = anyio.current_time()
         sandbox.activity.rate = 0
 
@@ -106,7 +153,6 @@ class _Stage:
         return anyio.current_time() - self._began
 
     async def run(self, home: Path, counts: dict[str, int], stop: anyio.Event) -> bool:
-        """Play, and show the summary."""
         witness, secret = self._witness, mint(secrets.token_bytes(32))
         async with AsyncExitStack() as stack:
             base_url = await stack.enter_async_context(serve(self._sandbox))
@@ -116,10 +162,8 @@ class _Stage:
                 await stack.enter_async_context(subscribe(self._broker, witness.take))
                 broker_url = self._broker.url
             path = home / "dockbell.toml"
-            text = plan.write_config(
-                base_url, _KEY, counts=counts, broker_url=broker_url, hook_url=hook_url, secret=secret
-            )
-            write_draft(path, text, PRIVATE).replace(path)  # follows no link that others may have put there
+            text = write_config(base_url, _KEY, counts=counts, broker_url=broker_url, hook_url=hook_url, secret=secret)
+            write_draft(path, text, PRIVATE).replace(path)  # follows no link that another user may have put there
             self._introduce(base_url, hook_url, sum(counts.values()))
             stack.enter_context(_log_to(witness))
             stack.enter_context(self._screen)
@@ -146,7 +190,7 @@ class _Stage:
         return until
 
     async def _start_activity(self) -> None:
-        """Let the sandbox live as soon as dockbell has begun to read everything: what came before is no news."""
+        """Start the activity when dockbell has begun to read every resource: changes before that are no events."""
         await self._witness.has_begun.wait()
         self._sandbox.activity.rate = self._options.activity
 
@@ -164,16 +208,15 @@ class _Stage:
                 self._screen.show(*lines.status(figures, now, self._elapsed, LIMIT))
 
     async def _linger(self) -> None:
-        """Give what is in flight the time to arrive."""
+        """Wait for what is in flight."""
         with anyio.move_on_after(_LINGER_MOST):
             while not self._witness.is_calm(_CALM_FOR):  # noqa: ASYNC110  # nothing happens when it is calm
                 await anyio.sleep(_TICK)
 
     def _introduce(self, base_url: str, hook_url: str, records: int) -> None:
-        """Show what there is, and how to look at it from another terminal."""
+        """Show the addresses, and how to look at them from another terminal."""
         address, broker = base_url.removeprefix("http://"), self._broker
-        activity = f"about {self._options.activity:g} changes a second"
-        self._tell("API", f"{base_url}  {records:,} records, {activity}")
+        self._tell("API", f"{base_url}  {records:,} records, about {self._options.activity:g} changes a second")
         self._tell("", f"curl -H 'Authorization: Bearer {_VISITOR_KEY}' {address}/v1/items", "dim")
         self._tell("dockbell", f"reads it within {LIMIT} requests a minute, and publishes each change")
         if isinstance(broker, Broker):
@@ -189,7 +232,7 @@ class _Stage:
 
 
 def _prepare(folder: Path) -> Path:
-    """Return a folder to keep, made if need be.
+    """Return a folder to keep, after making it if need be.
 
     Raises:
         ConfigError: It cannot be made, others could replace what is in it, or it has the store of another demo, whose
@@ -205,10 +248,6 @@ def _prepare(folder: Path) -> Path:
     if (folder / "dockbell.db").exists():
         raise ConfigError(f"--keep {folder}: holds dockbell.db already; choose another folder, or remove it")
     return folder
-
-
-_ONE_SIGNAL_SECONDS: Final = 1
-"""Who ends a program by its process and its group, as timeout does, sends one wish in two signals."""
 
 
 async def _watch_signals(stop: anyio.Event, scope: anyio.CancelScope) -> None:

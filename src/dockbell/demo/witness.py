@@ -1,4 +1,4 @@
-"""Sees what arrives and what the sandbox did, counts it, keeps the account of it, and shows it."""
+"""The witness: takes in what arrives and what the sandbox did, counts it, keeps the account, and shows it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from dockbell.core.moment import parse_moment
 from dockbell.core.publishing.statement import HoldReason
 from dockbell.demo import lines
 from dockbell.demo.account import Account, Balance, Run
-from dockbell.demo.arrival import Arrival, Inbox, Novelty
-from dockbell.demo.figures import Figures
-from dockbell.demo.pairing import Pairing, Sighting
-from dockbell.demo.screen import Screen
+from dockbell.demo.arrival import Arrival, Figures, Inbox, Pairing, Sighting
+from dockbell.demo.lines import Screen
 from dockbell.sandbox import LoggedChange
 from dockbell.telemetry import Fact, PageRead, RequestSent, RunEnded, Stated
 
@@ -27,14 +25,9 @@ _QUIET_FOR: Final = timedelta(minutes=1)
 
 
 class Witness:
-    """Everything that the demo knows, and the only one who speaks.
+    """Everything that the demo knows; it alone writes lines.
 
-    Args:
-        sinks: The names of the sinks that have a receiver.
-        changes: Returns the sandbox's logged changes after a sequence.
-        confirm_after: As configured.
-        screen: Where lines are shown.
-        clock: Monotonic seconds.
+    ``changes`` returns the sandbox's logged changes after a sequence; ``clock`` returns monotonic seconds.
     """
 
     def __init__(
@@ -46,8 +39,7 @@ class Witness:
         clock: Callable[[], float],
     ) -> None:
         self.figures = Figures(sinks)
-        self.has_begun = anyio.Event()
-        """Set when the daemon has begun to read every resource."""
+        self.has_begun = anyio.Event()  # the daemon has begun to read every resource
         self._asked: set[str] = set()
         self._changes = changes
         self._sequence = 0
@@ -63,11 +55,11 @@ class Witness:
         self._last_arrival = clock()
 
     def is_calm(self, seconds: float) -> bool:
-        """Return whether what one receiver got has reached the others, and nothing has arrived for so long."""
+        """Return whether all receivers have the same events, and none has arrived for so many seconds."""
         return self._pairing.is_settled and self._clock() - self._last_arrival >= seconds
 
     def hear(self, fact: Fact) -> None:
-        """Take in a fact of the daemon; what is wrong is shown."""
+        """Take in a fact of the daemon; a problem is shown."""
         match fact:
             case RequestSent():
                 self.figures.requests.add(self._clock(), fact.status)
@@ -78,10 +70,9 @@ class Witness:
             case PageRead(pages=1):
                 self._account.note_answer(fact.feed.resource, datetime.now(UTC))
             case RunEnded(problem=""):
-                ended = datetime.now(UTC)
-                run = Run(fact.sent_at or ended - fact.elapsed, ended, fact.kind is RunKind.PASS)
-                self._account.note_run(fact.feed.resource, run)
-                if run.is_pass:
+                ended, is_pass = datetime.now(UTC), fact.kind is RunKind.PASS
+                self._account.note_run(fact.feed.resource, Run(fact.sent_at or ended - fact.elapsed, ended, is_pass))
+                if is_pass:
                     self.figures.records[fact.feed.resource] = fact.records
             case Stated(Statement(feed=feed, kind=StatementKind.HELD, details={"reason": HoldReason.DELETIONS})):
                 self._held.add(feed.resource)
@@ -90,34 +81,32 @@ class Witness:
             self.warn(f"{type(fact).__name__} {subject}", str(fact), fact.level)
 
     def take(self, arrival: Arrival) -> None:
-        """Take in what a receiver got; statements about a feed are shown, but count as no news of a record."""
+        """Take in what a receiver got.
+
+        Statements about a feed count as no news of a record. Each is shown once, but not that a pass is complete: in
+        the demo that comes every few seconds.
+        """
         if arrival.is_statement:
-            self._take_statement(arrival)
+            event = arrival.event
+            if event["data"]["statement"] != StatementKind.RECONCILED and event["id"] not in self._statements:
+                self._statements.add(event["id"])
+                self._screen.show(self._lines.statement(arrival, self._screen.width))
             return
-        if self.figures.inboxes[arrival.sink].take(arrival) is Novelty.REPEATED:
+        if not self.figures.inboxes[arrival.sink].take(arrival):
             return
         self._last_arrival = self._clock()
         resource, key = arrival.place
-        if self._inbox.take(arrival) is not Novelty.REPEATED:
+        if self._inbox.take(arrival):
             data = arrival.event["data"]
             self.figures.events[resource, arrival.change] += 1
             self._account.note_event(resource, key, _parse(data["detected_at"]), data["after"])
         delay = self._delay(arrival.event, arrival.at)
-        deletion = arrival.change == ChangeKind.DELETED
-        self.figures.add_delay(self._clock(), resource, delay, deletion=deletion)
-        sighting = self._pairing.add(arrival)
-        if sighting is not None:
+        self.figures.add_delay(self._clock(), resource, delay, deletion=arrival.change == ChangeKind.DELETED)
+        if sighting := self._pairing.add(arrival):
             self._show(sighting)
 
-    def _take_statement(self, arrival: Arrival) -> None:
-        """Show a statement once, unless it says that a pass is complete: here that is so every few seconds."""
-        event = arrival.event
-        if event["data"]["statement"] != StatementKind.RECONCILED and event["id"] not in self._statements:
-            self._statements.add(event["id"])
-            self._screen.show(self._lines.statement(arrival, self._screen.width))
-
     def refuse(self, reason: str) -> None:
-        """Take in that the receiver was sent something that it does not believe."""
+        """Take in that the receiver was sent a webhook that is not genuine."""
         self.figures.forged += 1
         self.warn(f"forged {reason}", f"receiver: refused a webhook, {reason}", logging.ERROR)
 
@@ -130,7 +119,6 @@ class Witness:
             self._screen.show(lines.note(text, now, level))
 
     def show_heading(self) -> None:
-        """Show the names of the columns."""
         self._screen.show(Text(), self._lines.heading(self._screen.width))
 
     def tick(self) -> None:
@@ -147,9 +135,8 @@ class Witness:
     def _read_log(self) -> None:
         for change in self._changes(self._sequence):
             self._sequence = change.sequence
-            self._account.note_change(
-                change.resource, change.identity, change.at, _decode(change.before), _decode(change.after)
-            )
+            before, after = (msgspec.json.decode(raw or b"null") for raw in (change.before, change.after))
+            self._account.note_change(change.resource, change.identity, change.at, before, after)
 
     def _show(self, sighting: Sighting) -> None:
         delay = self._delay(sighting.event, sighting.complete_at)
@@ -167,10 +154,6 @@ class Witness:
             self._read_log()
             made_at = self._account.deleted_at(data["resource"], data["key"]) or _parse(data["detected_at"])
         return (at - made_at).total_seconds()
-
-
-def _decode(raw: bytes | None) -> object:
-    return None if raw is None else msgspec.json.decode(raw)
 
 
 def _parse(text: str) -> datetime:

@@ -4,12 +4,12 @@
   time (``pass_timer``) and decides which absent records are deleted (``deletions``). ``absence_check``: asks for absent
   shipments one by one. ``detail_fetcher``: asks for what a list does not show.
 - One run. ``reading``: reads it to its end. ``run``: its requests, ``anomalies``: what ends it before, ``run_summary``:
-  what it found, ``run_checkpoint``: how far it came. ``turn``: which run of a feed may read and commit next.
+  what it found, ``run_checkpoint``: how far it came.
 - One feed. ``feed``: its stored state, and the commit of its pages with their ``read_context``. ``profile``: what was
   learned of its listing and clocks. ``record_shape``: how its records are told apart. ``first_request``: where its
-  baseline ends. ``schedule``, ``gaps``, ``problems``, ``clocks``: when it is read, and when and why it was not.
-  ``sightings``: what its runs need to know of each other's pages.
-- Requests. ``page_fetcher``: asks for pages and records. ``lone_cursor``: cursors that an API takes alone only.
+  baseline ends. ``schedule``, ``gaps``, ``problems``: when it is read, and when and why it was not.
+- Requests. ``page_fetcher``: asks for pages and records, in the turn of the feed. ``lone_cursor``: cursors that an
+  API takes alone only.
 - ``guarded``: runs an agent, reports what goes wrong, and keeps the other feeds out of it. ``scrub``: removes what must
   no longer be stored.
 """

@@ -21,7 +21,7 @@ from typing import Final
 
 import anyio
 
-from dockbell.core.comparing.deletion import NotDeleted, decide_deletion
+from dockbell.core.comparing.deletion_rules import NotDeleted, decide_deletion
 from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.model import ChangeKind, DeletionReason, Urgency
 from dockbell.detection.feed import TrackedFeed
@@ -40,30 +40,18 @@ _LOOK_SECONDS: Final = 5
 
 @dataclass(eq=False)
 class Suspects:
-    """The absent records that a complete pass leaves to be asked for.
+    """The absent records that a complete pass leaves to be asked for."""
 
-    Attributes:
-        feed_id: The feed.
-        rows: Absent records that are to be asked for; each leaves when its answers are in.
-        confirmed: Those whose absence a second pass has confirmed already: one answer decides.
-        may_delete: They may be deleted; otherwise they are too many, and the answers only tell whether they are there.
-        control: A record that the pass showed: it must be found in the same way.
-        until: The service's time of the pass's last answer.
-        is_all: Nothing else but these is to be confirmed by another pass.
-    """
-
-    feed_id: int
-    rows: list[int]
-    confirmed: Collection[int]
+    rows: list[int]  # absent records that are to be asked for; each leaves when its answers are in
+    confirmed: Collection[int]  # those whose absence a second pass has confirmed already: one answer decides
     may_delete: bool
-    control: bytes
-    until: datetime
-    is_all: bool = True
+    """They may be deleted; otherwise they are too many, and the answers only tell whether they are there."""
+    control: bytes  # a record that the pass showed: it must be found in the same way
+    until: datetime  # the service's time of the pass's last answer
+    is_all: bool = True  # nothing else but these is to be confirmed by another pass
 
 
 class AbsenceCheck:
-    """Asks for the absent records of one feed."""
-
     def __init__(self, feed: TrackedFeed, decided: Callable[[], None]) -> None:
         """Set for which feed; ``decided`` is called when nothing is left to be confirmed by another pass."""
         self._feed = feed
@@ -76,7 +64,7 @@ class AbsenceCheck:
         """Ask whenever there is something to ask for, until cancelled."""
         while True:
             seen = self._news.rings
-            await self._feed.store.health.recovered()
+            await self._feed.health.recovered()
             pause = _RETRY_SECONDS
             try:
                 if not await self.run_once():
@@ -102,14 +90,14 @@ class AbsenceCheck:
             answers = await self.ask(some, suspects.control, Urgency.TRAILING)
             if suspects is not self._suspects:
                 return False  # another pass has ended meanwhile, and decided on all of them anew
-            await self.settle(suspects, answers)
+            await self.decide(suspects, answers)
             if failed := len(answers) < len(some):
                 break
         suspected = await store.find_missing(suspects.rows)
         suspects.rows = [row for row in suspects.rows if row in suspected]
         if not suspects.rows and suspects is self._suspects:
             self._suspects = None
-            if suspects.is_all and await store.end_suspicion(suspects.feed_id):
+            if suspects.is_all and await store.end_suspicion():
                 await self._feed.reload()
                 self._decided()
         return failed
@@ -147,7 +135,7 @@ class AbsenceCheck:
                 there[row] = await feed.fetcher.is_there(feed.detector, bodies[row], urgency)
         return there
 
-    async def settle(self, suspects: Suspects, answers: dict[int, bool | None]) -> int:
+    async def decide(self, suspects: Suspects, answers: dict[int, bool | None]) -> int:
         """Store what answers came to; return how many records were deleted."""
         feed = self._feed
         missing = await feed.store.find_missing([*answers])
@@ -171,7 +159,7 @@ class AbsenceCheck:
                 not_found.append(row)
             elif answer and not under_query:
                 found.append(row)
-        await feed.store.keep(suspects.feed_id, there, Finding.THERE, ignored_until_seen=True)
+        await feed.store.keep(there, Finding.THERE, ignored_until_seen=True)
         if found:
             await feed.store.note_found(found)
         await feed.store.note_missing(not_found)
@@ -186,7 +174,7 @@ class AbsenceCheck:
         for start in range(0, len(rows), _DELETED_AT_ONCE):
             some = rows[start : start + _DELETED_AT_ONCE]
             detector = partial(feed.detector.deletion, until=suspects.until, now=feed.clocks.now(), reason=reason)
-            deleted += await feed.store.delete_records(suspects.feed_id, some, detector, feed.compose)
+            deleted += await feed.store.delete_records(some, detector, feed.compose)
         left = {*rows}
         suspects.rows = [row for row in suspects.rows if row not in left]
         if deleted:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from dockbell.core.comparing.deletion import Census, assess_absences, choose_sample
+from dockbell.core.comparing.deletion_rules import Census, assess_absences, choose_sample, passes_needed
 from dockbell.core.model import DeletionReason
 from dockbell.detection.absence_check import AbsenceCheck, Suspects
 from dockbell.detection.feed import TrackedFeed
@@ -15,39 +15,27 @@ from dockbell.detection.run_summary import RunSummary
 from dockbell.ports import Absentees, FeedState, RunRecord
 
 _DAY: Final = timedelta(hours=24)
-_ABSENCES_UNSTEADY: Final = 4
-"""So many passes must have missed a record before one that showed as many twice confirms its absence."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """What becomes of the records that a complete pass did not show.
+class AbsenceDecision:
+    """What becomes of the records that a complete pass did not show."""
 
-    Attributes:
-        suspended: Too many to be believed: an operator decides.
-        waiting: Still to be confirmed.
-        deleted: Deleted.
-        goes_forward: Some of those that waited before do no more, and others of them still do.
-        suspects: What is to be asked for beside the next runs.
-    """
-
-    suspended: int = 0
-    waiting: int = 0
-    deleted: int = 0
-    goes_forward: bool = False
-    suspects: Suspects | None = None
+    suspended: int = 0  # too many to be believed: an operator decides
+    waiting: int = 0  # still to be confirmed
+    deleted: int = 0  # deleted
+    goes_forward: bool = False  # some of those that waited before do no more, and others of them still do
+    suspects: Suspects | None = None  # what is to be asked for beside the next runs
 
 
 class DeletionDecider:
-    """Decides on the absent records of one feed."""
-
     def __init__(self, feed: TrackedFeed, absence_check: AbsenceCheck) -> None:
         self._feed = feed
         self._check = absence_check
 
-    async def settle(
+    async def decide(
         self, state: FeedState, absentees: Absentees, found: RunSummary, run: RunRecord, *, approve: bool
-    ) -> Settled:
+    ) -> AbsenceDecision:
         """Delete what is confirmed to be gone; return what becomes of the other absent records.
 
         A sample of absent shipments is asked for first. Where one of them is there, the list shows only some of the
@@ -68,9 +56,8 @@ class DeletionDecider:
         confirmed: Collection[int] = self._confirm(state, absentees, found, run, approve=approve)
         if found.tally.keyless and not approve:
             # A bad record without a key may be an absent one, which has lost its key.
-            confirmed = {*await self._tell_apart(state, confirmed, found)}
+            confirmed = {*await self._tell_apart(confirmed, found)}
         suspects = Suspects(
-            state.id,
             rows,
             confirmed=confirmed,
             may_delete=True,
@@ -85,20 +72,20 @@ class DeletionDecider:
             stored=absentees.stored - there,
             absent=len(rows) - there,
             shown=run.records,
-            deleted_lately=await feed.store.count_deleted(state.id, feed.clocks.now() - _DAY),
+            deleted_lately=await feed.store.count_deleted(feed.clocks.now() - _DAY),
         )
         suspects.may_delete = approve or not assess_absences(census).is_suspended
         if feed.is_provisional:
-            return Settled(waiting=len(rows)) if suspects.may_delete else Settled(suspended=len(rows))
-        deleted = await self._check.settle(suspects, answers)
+            return AbsenceDecision(waiting=len(rows)) if suspects.may_delete else AbsenceDecision(suspended=len(rows))
+        deleted = await self._check.decide(suspects, answers)
         if not suspects.may_delete and not there:
-            return Settled(suspended=len(rows))
+            return AbsenceDecision(suspended=len(rows))
         if suspects.may_delete:
             each = there > 0 or absentees.is_partial or bool(feed.settings.query and answers)
             deleted += await self._delete_confirmed(suspects, absentees, each=can_ask and each, approve=approve)
         before = {row for row, since, _ in absentees.rows if since is not None}
         unlisted = 0 if feed.settings.query else sum(answers.get(row) is True for row in confirmed)
-        return Settled(
+        return AbsenceDecision(
             waiting=len(rows) - unlisted - deleted,
             deleted=deleted,
             goes_forward=there + deleted > 0 and not before.isdisjoint(suspects.rows),
@@ -122,7 +109,7 @@ class DeletionDecider:
             return {row for row, since, _ in absentees.rows if since is not None}
         if found.is_unsteady:
             return set()
-        least = 1 if found.tally.repeated < len(absentees.rows) else _ABSENCES_UNSTEADY
+        least = passes_needed(len(absentees.rows), repeated=found.tally.repeated)
         is_known = feed.clocks.knows(began_at)
         return {
             row
@@ -132,12 +119,12 @@ class DeletionDecider:
             and pause + found.age <= (feed.gaps.age_of_suspicion(since) - age if is_known else lapse)
         }
 
-    async def _tell_apart(self, state: FeedState, rows: Collection[int], found: RunSummary) -> Sequence[int]:
+    async def _tell_apart(self, rows: Collection[int], found: RunSummary) -> Sequence[int]:
         """Return those of absent rows that are none of the bad records which a pass has met."""
         if found.began_at is None:
             return ()
         return await self._feed.store.find_told_apart(
-            state.id, [*rows], keyless=found.tally.keyless, met_since=found.began_at, offset=found.offset
+            [*rows], keyless=found.tally.keyless, met_since=found.began_at, offset=found.offset
         )
 
     async def _sample(self, suspects: Suspects, absentees: Absentees) -> dict[int, bool | None]:
@@ -154,7 +141,7 @@ class DeletionDecider:
         """Delete what passes alone confirm to be gone; where each must be asked for, only an operator waits for it."""
         check, rows = self._check, [row for row in suspects.rows if row in suspects.confirmed]
         if each:
-            return await check.settle(suspects, await check.ask(rows, suspects.control)) if approve else 0
+            return await check.decide(suspects, await check.ask(rows, suspects.control)) if approve else 0
         not_found = [row for row in rows if row in absentees.missing]
         absent = [row for row in rows if row not in absentees.missing]
         deleted = await check.delete_records(suspects, not_found, DeletionReason.NOT_FOUND)

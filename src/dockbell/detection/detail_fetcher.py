@@ -31,8 +31,6 @@ _LOOK_SECONDS: Final = 30
 
 
 class DetailFetcher:
-    """Completes the changes of one feed."""
-
     def __init__(self, feed: TrackedFeed) -> None:
         self._feed = feed
 
@@ -40,7 +38,7 @@ class DetailFetcher:
         """Complete changes as they come, until cancelled."""
         while True:
             seen = self._feed.awaited.rings
-            await self._feed.store.health.recovered()  # else details would be asked for in vain
+            await self._feed.health.recovered()  # else details would be asked for in vain
             try:
                 waits = await self.run_once()
             except Exception as error:  # noqa: BLE001  # whatever it is, the queue is kept, and is tried again
@@ -60,8 +58,8 @@ class DetailFetcher:
             return False  # the feed is read differently from now on, and has not met a record yet
         failed: set[int] = set()  # each is asked for once a round: what fails must not eat up the budget
         failures = 0
-        while (oldest := await self._complete_overdue(state.id)) is not None:
-            awaited = await self._find_next(state.id, failed)
+        while (oldest := await self._complete_overdue()) is not None:
+            awaited = await self._find_next(failed)
             if awaited is None or failures == _FAILURES_MOST:
                 return True
             detail = await self._ask_for(awaited.pending.raw, within=feed.settings.detail_timeout - oldest)
@@ -73,26 +71,26 @@ class DetailFetcher:
             failures = 0
             completed: list[Change] = []
             detector, listed = self._complete_with(detail, completed), awaited.pending.raw
-            await feed.store.complete(state.id, awaited.row, detector, feed.compose, listed=listed)
+            await feed.store.complete(awaited.row, detector, feed.compose, listed=listed)
             self._report(completed, feed.clocks.age(awaited.queued_at))
         return False
 
-    async def _find_next(self, feed_id: int, failed: Collection[int]) -> Awaited | None:
+    async def _find_next(self, failed: Collection[int]) -> Awaited | None:
         """Return the next change to complete, apart from those whose details did not come; None when there is none."""
-        awaited = await self._feed.store.load_awaited(feed_id, 1 + len(failed))
+        awaited = await self._feed.store.load_awaited(1 + len(failed))
         return next((each for each in awaited if each.row not in failed), None)
 
-    async def _complete_overdue(self, feed_id: int) -> timedelta | None:
+    async def _complete_overdue(self) -> timedelta | None:
         """Publish what has waited too long as it is; return how long the oldest waits that is left, if any is."""
         feed, most = self._feed, self._feed.settings.detail_timeout
         while True:
-            ages = {at: feed.clocks.age(at) for at in await feed.store.load_waits(feed_id)}
+            ages = {at: feed.clocks.age(at) for at in await feed.store.load_waits()}
             overdue = sorted(at for at, age in ages.items() if age >= most)
             if not overdue:
                 return max(ages.values(), default=None)
             completed: list[Change] = []
             await feed.store.complete_overdue(
-                feed_id, overdue, self._complete_with(None, completed), feed.compose, _OVERDUE_AT_ONCE
+                overdue, self._complete_with(None, completed), feed.compose, _OVERDUE_AT_ONCE
             )
             self._report(completed, most)
 
@@ -115,7 +113,6 @@ class DetailFetcher:
     def _complete_with(
         self, detail: bytes | None, completed: list[Change]
     ) -> Callable[[Pending, bytes | None, int], Change | None]:
-        """Return the function that completes a change, and adds it to ``completed``."""
         detector, now = self._feed.detector, self._feed.clocks.now()
 
         def complete(pending: Pending, before: bytes | None, revision: int) -> Change | None:

@@ -17,12 +17,9 @@ from dockbell.core.comparing.page_diff import Collision, PageDiff
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import RESOURCES, Feed, Page, RunKind, Statement
 from dockbell.core.publishing.erasure import Erasure
-from dockbell.core.publishing.event import Composer
-from dockbell.core.publishing.named import read_named
+from dockbell.core.publishing.event import Composer, read_named
 from dockbell.core.publishing.statement import HoldReason, held, rebaselined
-from dockbell.core.reading.read_settings import find_differences, keeps_records, keeps_shape
-from dockbell.core.reading.shape import Shape, is_own_id, learn_times
-from dockbell.detection.clocks import Clocks
+from dockbell.core.reading.shape import Shape, find_differences, is_own_id, keeps_records, keeps_shape, learn_times
 from dockbell.detection.gaps import GapWatch
 from dockbell.detection.page_fetcher import PageFetcher
 from dockbell.detection.problems import Problems
@@ -30,9 +27,8 @@ from dockbell.detection.profile import FeedProfile
 from dockbell.detection.read_context import make_context
 from dockbell.detection.record_shape import check_drop, describe, key_collides, learn_from, make_detector
 from dockbell.detection.run import Run
-from dockbell.detection.run_summary import RunSummary
-from dockbell.detection.schedule import FeedSchedule
-from dockbell.detection.sightings import Sightings
+from dockbell.detection.run_summary import RunSummary, Sightings
+from dockbell.detection.schedule import Clocks, FeedSchedule
 from dockbell.errors import SchemaMismatch
 from dockbell.host.evaluator import SHARED, LimitedEvaluator
 from dockbell.ports import Bell, Committed, FeedState, Source, Store
@@ -40,7 +36,7 @@ from dockbell.telemetry import (
     ChangesStored,
     FeedFails,
     FeedMended,
-    HabitChanged,
+    ListingChanged,
     NamedEventUnanswered,
     Stated,
     Telemetry,
@@ -98,7 +94,8 @@ class TrackedFeed:
         self.feed = feed
         self.settings = settings
         self.resource = RESOURCES[feed.resource]
-        self.store = store
+        self.store = store.feed(feed)
+        self.health, self.privacy = store.health, store.privacy
         self.telemetry = telemetry
         self.compose = Composer(
             feed,
@@ -111,7 +108,7 @@ class TrackedFeed:
         self.erasure = Erasure(settings.drop, store.epoch) if settings.drop else None
         self.clocks = Clocks(now, steady)
         self.schedule = FeedSchedule(settings, next_time, polled=self.resource.polled)
-        self.profile = FeedProfile(feed, settings, store=store, telemetry=telemetry, clocks=self.clocks)
+        self.profile = FeedProfile(feed, settings, store=self.store, telemetry=telemetry, clocks=self.clocks)
         self.fetcher = PageFetcher(feed, settings, source=source, profile=self.profile, erasure=self.erasure)
         self.gaps = GapWatch(feed, settings.schedule, clocks=self.clocks, next_time=next_time)
         self.problems = Problems(settings.every)
@@ -128,7 +125,6 @@ class TrackedFeed:
     # State ------------------------------------------------------------------------------------------------------------
 
     async def state(self) -> FeedState:
-        """Return what is stored about the feed."""
         if self._state is None:
             await self._open()
         assert self._state is not None
@@ -136,7 +132,7 @@ class TrackedFeed:
 
     async def reload(self) -> FeedState:
         """Read the feed's state from the store again, after it was changed there."""
-        self._state = await self.store.open_feed(self.feed)
+        self._state = await self.store.open()
         self.profile.load(self._state)
         if self._state.shape is not None:
             self.profile.use_shape(self._state.shape)
@@ -162,41 +158,43 @@ class TrackedFeed:
         shape = None if self._state is None else self._state.shape
         return self._is_key_doubted or shape is None or not is_own_id(shape.key, self.feed.resource)
 
-    async def _publish(self, state: FeedState, *statements: Statement) -> None:
-        await self.store.publish(state.id, statements, self.compose)
+    async def _publish(self, *statements: Statement) -> None:
+        await self.store.publish(statements, self.compose)
         self.report(*statements)
 
     def report(self, *statements: Statement) -> None:
-        """Report what was stated to telemetry."""
         for statement in statements:
             self.telemetry.emit(Stated(statement))
 
-    async def save_problem(self, problem: str, rest: timedelta | None = None) -> None:
-        """Report and store what stops the feed, and for how long it rests; an empty problem: that it goes on."""
+    def report_problem(self, problem: str, rest: timedelta | None = None) -> None:
+        """Report what stops the feed, and for how long it rests; an empty problem: that it goes on."""
         self.telemetry.emit(FeedFails(self.feed, problem, rest) if problem else FeedMended(self.feed))
-        await self.store.save_problem((await self.state()).id, problem)
+
+    async def save_problem(self, problem: str) -> None:
+        await self.state()
+        await self.store.save_problem(problem)
         await self.reload()
 
     async def _open(self) -> None:
         """Load the state, and begin a new baseline where the feed is read differently now."""
         state = await self.reload()
         if state.blind:
-            await self._publish(state, self.gaps.state_lost_store(state))
+            await self._publish(self.gaps.state_lost_store(state))
             state = await self.reload()
-        if await self.store.mark_dropped(state.id, self.settings.drop):
+        if await self.store.mark_dropped(self.settings.drop):
             state = await self.reload()
         read_settings = describe(self.settings, self._base_url, state.shape)
         if parts := find_differences(state.read_settings, read_settings):
             statement = rebaselined(self.feed, self.clocks.now(), parts)
             kept = read_settings if keeps_shape(parts) else describe(self.settings, self._base_url, None)
-            await self.store.save_read_settings(state.id, kept, rebaseline=statement, compose=self.compose)
+            await self.store.save_read_settings(kept, rebaseline=statement, compose=self.compose)
             if not keeps_records(parts):
                 self._detector = None
                 self.profile.forget_listing()
             self.report(statement)
             await self.reload()
         elif state.read_settings != read_settings:
-            await self.store.save_read_settings(state.id, read_settings)
+            await self.store.save_read_settings(read_settings)
             await self.reload()
 
     # How records are read ---------------------------------------------------------------------------------------------
@@ -222,13 +220,12 @@ class TrackedFeed:
         if learned == shape:
             return state
         state = await self._save_shape(learned, proven=False)
-        self.telemetry.emit(HabitChanged(self.feed, f"records are dated by {learned.updated_at}"))
+        self.telemetry.emit(ListingChanged(self.feed, f"records are dated by {learned.updated_at}"))
         return state
 
     async def _save_shape(self, shape: Shape, *, proven: bool) -> FeedState:
-        state = await self.state()
-        await self.store.save_shape(state.id, shape, proven=proven)
-        await self.store.save_read_settings(state.id, describe(self.settings, self._base_url, shape))
+        await self.store.save_shape(shape, proven=proven)
+        await self.store.save_read_settings(describe(self.settings, self._base_url, shape))
         return await self.reload()
 
     def check_drop(self, state: FeedState) -> None:
@@ -270,7 +267,7 @@ class TrackedFeed:
         else:
             return None
         context = replace(self.make_context(run.kind, state), may_ask_again=run.may_ask_again)
-        committed = await self.store_page(state, page, context)
+        committed = await self.store_page(page, context)
         page_diff = committed.page_diff
         self.sightings.take_page(run.kind, page_diff)
         await self.profile.observe(run.kind, page, page_diff.dates, is_first=run.cursor is None)
@@ -278,7 +275,6 @@ class TrackedFeed:
         return committed
 
     def make_context(self, kind: RunKind, state: FeedState, first_asked_at: datetime | None = None) -> ReadContext:
-        """Return what the comparison of a page of a run is to know."""
         first_asked_at = first_asked_at or state.first_asked_at
         assert first_asked_at is not None
         return make_context(
@@ -292,14 +288,13 @@ class TrackedFeed:
             is_withholding=self.is_withholding,
         )
 
-    async def store_page(self, state: FeedState, page: Page, context: ReadContext) -> Committed:
-        """Compare a page and store what it comes to; the store compares within the transaction that writes it."""
+    async def store_page(self, page: Page, context: ReadContext) -> Committed:
+        """Compare a page with the snapshots, just before the transaction of the only writer, and store the result."""
         committed = await self.store.commit_page(
-            state.id,
             partial(self.detector.detect, page, context),
             self.compose,
             via=context.via,
-            announce=partial(self._announce, self.clocks.now()),
+            find_statement=partial(self._find_statement, self.clocks.now()),
         )
         self._report_changes(page, committed.page_diff)
         if committed.page_diff.pending:
@@ -309,7 +304,7 @@ class TrackedFeed:
             await self.reload()
         return committed
 
-    def _announce(self, now: datetime, page_diff: PageDiff) -> Statement | None:
+    def _find_statement(self, now: datetime, page_diff: PageDiff) -> Statement | None:
         """Return what is to be stated with a page: the drift that it shows for the first time."""
         drift = page_diff.drift
         if drift is None:
@@ -338,10 +333,6 @@ class TrackedFeed:
         self.compose.unanswered.clear()
 
     # Runs -------------------------------------------------------------------------------------------------------------
-
-    async def last_row(self) -> int:
-        """Return the last row of the feed in the store."""
-        return await self.store.last_row((await self.state()).id)
 
     @asynccontextmanager
     async def ending(self, run: Run) -> AsyncIterator[tuple[Statement, ...]]:

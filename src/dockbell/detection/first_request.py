@@ -13,7 +13,7 @@ from typing import Final
 
 from dockbell.core.model import Page, RunKind
 from dockbell.core.reading.anchor import Short, find_boundary, next_since
-from dockbell.core.reading.page_limit import LIMITS
+from dockbell.core.reading.request import LIMITS
 from dockbell.core.reading.shape import find_dates
 from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.record_shape import decode_sound
@@ -25,20 +25,13 @@ _EVER_AFTER: Final = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(slots=True)
 class FirstRequest:
-    """When a feed was first asked for.
+    """When a feed was first asked for."""
 
-    Attributes:
-        asked_at: The service's time of the first request; None before it.
-        answers: What each request told of the records' clock.
-        pages: The page of each request.
-    """
-
-    asked_at: datetime | None = None
-    answers: list[Short] = field(default_factory=list)
-    pages: list[Page] = field(default_factory=list)
+    asked_at: datetime | None = None  # the service's time of the first request; None before it
+    answers: list[Short] = field(default_factory=list)  # what each request told of the records' clock
+    pages: list[Page] = field(default_factory=list)  # the page of each request
 
     def take(self, since: datetime, page: Page, dates: Sequence[datetime]) -> None:
-        """Take in the answer to one request."""
         self.asked_at = self.asked_at or page.asked_at
         is_whole = page.next_cursor is None and len(page.records) < LIMITS[0]
         self.answers.append(Short(since, is_whole, dates))
@@ -89,6 +82,6 @@ async def store_first_request(feed: TrackedFeed, first: FirstRequest, page: Page
             state = await feed.learn_shape(page if page.records else known)
         # All of it was there: no date of it is news.
         context = replace(feed.make_context(RunKind.PASS, state, _EVER_AFTER), boundary=_EVER_AFTER)
-        await feed.store_page(state, known, context)
-    await feed.store.begin_feed(state.id, asked_at, boundary)
+        await feed.store_page(known, context)
+    await feed.store.begin_feed(asked_at, boundary)
     await feed.reload()

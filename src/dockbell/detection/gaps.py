@@ -9,7 +9,7 @@ from typing import Final
 from dockbell.core.model import Feed, Page, Statement
 from dockbell.core.publishing.statement import GapReason, gap
 from dockbell.core.reading.silence import Silences
-from dockbell.detection.clocks import Clocks
+from dockbell.detection.schedule import Clocks
 from dockbell.errors import DockbellError, RateLimited, SourceRefused, StoreError
 from dockbell.ports import FeedState
 
@@ -39,7 +39,6 @@ class GapWatch:
         self._is_stated = False
 
     def blame(self, error: DockbellError) -> None:
-        """Take in why the feed could not be read."""
         if isinstance(error, StoreError):
             self._reason = GapReason.STORE_UNAVAILABLE
         elif isinstance(error, RateLimited):

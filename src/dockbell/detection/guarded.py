@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 
 from dockbell.detection.feed import TrackedFeed
-from dockbell.errors import DockbellError, StoreUnavailable, is_due_to
+from dockbell.errors import DockbellError, LeaseLost, StoreUnavailable, is_due_to
 
 _RETRY_PAUSE: Final = timedelta(seconds=10)
 
@@ -25,7 +25,7 @@ async def run_guarded(feed: TrackedFeed, run_once: Callable[[], Awaitable[object
         pause: Wait for the store, and rest; otherwise the agent is run at once, and nothing is waited for.
     """
     if pause:
-        await feed.store.health.recovered()
+        await feed.health.recovered()
     try:
         rest = await _attempt(feed, run_once)
     except Exception as error:  # noqa: BLE001  # whatever it is, the other feeds go on, and so will this one
@@ -54,7 +54,9 @@ async def _attempt(feed: TrackedFeed, run_once: Callable[[], Awaitable[object]])
 async def _note_problem(feed: TrackedFeed, problem: DockbellError, agent: str) -> timedelta:
     rest, is_due = feed.problems.note(problem, agent, feed.clocks.steady())
     if is_due:
-        await feed.save_problem(str(problem), rest)
+        feed.report_problem(str(problem), rest)
+        if not isinstance(problem, LeaseLost):  # then the store takes nothing of this feed from this process
+            await feed.save_problem(str(problem))
     return rest
 
 
@@ -62,4 +64,5 @@ async def _note_mended(feed: TrackedFeed, agent: str) -> None:
     left = feed.problems.mend(agent)
     if left != (await feed.state()).problem:
         feed.problems.report_all_again()
+        feed.report_problem(left)
         await feed.save_problem(left)

@@ -21,18 +21,10 @@ class AskForPage(Protocol):
 
     async def __call__(self, cursor: str | None, limit: int, *, beside: Beside = Beside.FILTERS) -> Page:
         """Return the page."""
-        ...
 
 
 async def try_alone(ask: AskForPage, cursor: str, limit: int, company: Sequence[Beside]) -> tuple[Page, Beside] | None:
-    """Return the page that a cursor asks for with less beside it, and with what; None where it shows another list.
-
-    Args:
-        ask: Asks for a page of the list that the cursor is of.
-        cursor: It; it was refused.
-        limit: The most records on a page.
-        company: What to try, the first first.
-    """
+    """Return the page that a cursor asks for with less beside it, and with what; None where it shows another list."""
     for beside in company:
         try:
             page = await ask(cursor, limit, beside=beside)

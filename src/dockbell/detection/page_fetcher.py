@@ -5,11 +5,13 @@ Some APIs refuse a cursor beside the filters of its list, or beside the limit to
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import anyio
 
@@ -160,3 +162,40 @@ class PageFetcher:
             f"GET {self._resource.path}: the cursor is refused beside updated_since, and alone it shows records"
             " from before"
         )
+
+
+class Turn(AbstractAsyncContextManager["Turn"]):
+    """The turn of a feed: the right to ask for a page and to commit it; held while it is entered, unless it is lent.
+
+    A page that does not come is asked for up to five times, for up to half a minute each. Between two tries its run
+    lends the turn to the other runs of the feed: the try that succeeds is sent after their pages were committed.
+    """
+
+    def __init__(self, lock: anyio.Lock) -> None:
+        self._lock = lock
+        self._is_held = False
+
+    async def __aenter__(self) -> Self:
+        await self._take()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_held:
+            self._give_back()
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[None]:
+        """Let other runs have the turn meanwhile; after an error it is not taken back, since the page is given up."""
+        self._give_back()
+        yield
+        await self._take()
+
+    async def _take(self) -> None:
+        await self._lock.acquire()
+        self._is_held = True
+
+    def _give_back(self) -> None:
+        self._is_held = False
+        self._lock.release()

@@ -80,11 +80,6 @@ class PassTimer:
         """Pass when it is due by the configuration; sooner, but each time later, while something is left to be done.
 
         Intervals count from start to start: a pass that took longer than its interval is followed by the next at once.
-
-        Args:
-            state: Of the feed, after the pass.
-            began: When the pass began, by the steady clock.
-            goes_forward: The pass has settled some of what was left to be confirmed.
         """
         feed, every = self._feed, self._feed.schedule.passes
         self._failures = 0

@@ -11,13 +11,22 @@ import anyio
 from dockbell.config import ResourceSettings
 from dockbell.core.model import RunKind
 from dockbell.core.reading.ahead import ShortPolls
-from dockbell.core.reading.reach import BEHIND_MOST, BoundWindow, ages_to_try, bound_window
-from dockbell.core.reading.window import Progress, Proof, advance, open_trailing_window, open_window
+from dockbell.core.reading.window import (
+    BEHIND_MOST,
+    BoundWindow,
+    Progress,
+    Proof,
+    advance,
+    ages_to_try,
+    bound_window,
+    open_trailing_window,
+    open_window,
+)
 from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.guarded import run_guarded
+from dockbell.detection.page_fetcher import Turn
 from dockbell.detection.reading import begin_run, read_run
 from dockbell.detection.run import Run
-from dockbell.detection.turn import Turn
 from dockbell.errors import RequestRefused
 from dockbell.ports import Alarm, RunRecord
 
@@ -35,8 +44,6 @@ def trailing_every(settings: ResourceSettings) -> timedelta:
 
 
 class Poller:
-    """Keeps one polled feed fresh."""
-
     def __init__(self, feed: TrackedFeed) -> None:
         self._feed = feed
         self._is_new = True
@@ -46,13 +53,11 @@ class Poller:
         self._is_cut_off = False  # the API refuses to show what was not read yet; a pass was asked for
 
     async def run(self, alarm: Alarm) -> None:
-        """Poll whenever the alarm rings, until cancelled."""
         while True:
             await alarm.wait()
             await run_guarded(self._feed, self.run_once)
 
     async def run_trailing(self, alarm: Alarm) -> None:
-        """Poll from long before whenever the alarm rings, until cancelled."""
         while True:
             await alarm.wait()
             await run_guarded(self._feed, self.trail_once)
@@ -91,14 +96,7 @@ class Poller:
     def _prove(
         self, run: Run, window: BoundWindow, progress: Progress, anchor: tuple[str, datetime] | None
     ) -> Proof | None:
-        """Return what a poll proves about the watermark, and decide whether the next polls may be short.
-
-        Args:
-            run: The poll.
-            window: From when it asked.
-            progress: Where the watermark stood before.
-            anchor: The key and the date of a record that the poll must show.
-        """
+        """Return what a poll proves about the watermark, and decide whether the next polls may be short."""
         proof = run.proof
         if proof is None:
             return None
@@ -118,7 +116,7 @@ class Poller:
         since = open_trailing_window(state.progress, profile.lookback, profile.listing.precision)
         run, record, _ = await self._read(RunKind.TRAILING, since)
         self._trailing_pages = record.pages
-        await feed.store.close_run(state.id, record, lateness=profile.learn_lateness(run))
+        await feed.store.close_run(record, lateness=profile.learn_lateness(run))
         await feed.reload()
         return record
 
@@ -137,12 +135,7 @@ class Poller:
         feed = self._feed
         async with feed.ending(run) as gaps:
             await feed.store.close_run(
-                (await feed.state()).id,
-                record,
-                progress,
-                lateness=feed.profile.learn_lateness(run),
-                statements=gaps,
-                compose=feed.compose,
+                record, progress, lateness=feed.profile.learn_lateness(run), statements=gaps, compose=feed.compose
             )
         feed.report(*gaps)
         await feed.reload()
@@ -181,13 +174,7 @@ class Poller:
     # Windows ----------------------------------------------------------------------------------------------------------
 
     async def _read(self, kind: RunKind, since: datetime, anchor: str = "") -> tuple[Run, RunRecord, BoundWindow]:
-        """Read a run that would start at ``since``; where the API calls that too old, as far back as it allows.
-
-        Args:
-            kind: Poll or trailing poll.
-            since: From when it would ask.
-            anchor: The key of a record that it must show; empty for none.
-        """
+        """Read a run that would start at ``since``; where the API calls that too old, as far back as it allows."""
         window, is_refused = await self._bound(since), False
         while True:
             run = await begin_run(self._feed, kind, window.since, anchor)

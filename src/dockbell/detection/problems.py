@@ -30,11 +30,6 @@ class Problems:
 
         One odd answer costs little more than the run that met it: the rest begins short, and doubles with each failure
         in a row up to a few of the feed's own intervals. A refused key costs no requests: the client probes it.
-
-        Args:
-            problem: What stops it.
-            agent: Its name.
-            now: By the steady clock.
         """
         self._problems[agent] = problem
         self._failures[agent] += 1
@@ -64,11 +59,6 @@ class Problems:
 
 
 def choose_rest(failures: int, every: timedelta | None) -> timedelta:
-    """Return for how long an agent rests after so many failures in a row.
-
-    Args:
-        failures: How many, at least one.
-        every: The interval of its feed; None where a crontab line says when.
-    """
+    """Return for how long an agent rests after so many failures in a row."""
     most = PROBE_PAUSE if every is None else min(PROBE_PAUSE, every * _REST_INTERVALS)
     return min(_REST_FIRST * (1 << min(failures - 1, 10)), most)

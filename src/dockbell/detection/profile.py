@@ -10,14 +10,14 @@ from dockbell.core.model import ClockSource, Feed, Page, RunKind
 from dockbell.core.moment import to_micros
 from dockbell.core.reading.lateness import MOST_LOOKBACK, Lateness
 from dockbell.core.reading.listing_profile import Beside, ListingProfile
-from dockbell.core.reading.page_limit import PageLimit
 from dockbell.core.reading.page_sample import Head, Sampler, Sighting
+from dockbell.core.reading.request import PageLimit
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import choose_lookback, is_narrow
-from dockbell.detection.clocks import Clocks
 from dockbell.detection.run import Run
-from dockbell.ports import FeedState, Store
-from dockbell.telemetry import HabitChanged, LookbackNarrow, Telemetry
+from dockbell.detection.schedule import Clocks
+from dockbell.ports import FeedState, FeedStore
+from dockbell.telemetry import ListingChanged, LookbackNarrow, Telemetry
 
 
 class FeedProfile:
@@ -30,7 +30,7 @@ class FeedProfile:
     """
 
     def __init__(
-        self, feed: Feed, settings: ResourceSettings, *, store: Store, telemetry: Telemetry, clocks: Clocks
+        self, feed: Feed, settings: ResourceSettings, *, store: FeedStore, telemetry: Telemetry, clocks: Clocks
     ) -> None:
         self.listing = ListingProfile()
         self.asked_at: datetime | None = None
@@ -40,7 +40,7 @@ class FeedProfile:
         self._store = store
         self._telemetry = telemetry
         self._clocks = clocks
-        self._feed_id: int | None = None
+        self._is_loaded = False
         self._clock: ClockSource | None = None
         self._ahead: timedelta | None = None  # how far the service's clock is ahead of ours
         self._sampler: Sampler | None = None
@@ -51,8 +51,8 @@ class FeedProfile:
 
     def load(self, state: FeedState) -> None:
         """Begin with what is stored, the first time; what this process has learned since is newer."""
-        if self._feed_id is None:
-            self._feed_id, self._lateness = state.id, state.lateness
+        if not self._is_loaded:
+            self._is_loaded, self._lateness = True, state.lateness
             self.listing = ListingProfile.from_json(state.listing_profile)
 
     def forget_listing(self) -> None:
@@ -60,7 +60,6 @@ class FeedProfile:
         self.listing = ListingProfile()
 
     def use_shape(self, shape: Shape) -> None:
-        """Look for keys and dates where they stand."""
         settings = self._settings
         self._sampler = Sampler(
             key=settings.key or shape.key,
@@ -71,7 +70,6 @@ class FeedProfile:
     # Clocks -----------------------------------------------------------------------------------------------------------
 
     def take_clock(self, page: Page) -> None:
-        """Take in where an answer shows the service's clock."""
         self._clock, self.asked_at = page.clock, page.asked_at
         self._ahead = page.answered_at - page.received_at
 
@@ -126,17 +124,14 @@ class FeedProfile:
     async def adopt(self, listing: ListingProfile, drifts: Sequence[str]) -> None:
         """Store what was learned of the listing, and report where it no longer behaves as it did."""
         if listing is not self.listing:
-            assert self._feed_id is not None
             self.listing = listing
-            await self._store.save_listing_profile(self._feed_id, listing.to_json())
+            await self._store.save_listing_profile(listing.to_json())
         for words in drifts:
-            self._telemetry.emit(HabitChanged(self._feed, words))
+            self._telemetry.emit(ListingChanged(self._feed, words))
 
     async def learn_beside_cursor(self, beside: Beside) -> None:
-        """Take in what the API takes beside a cursor."""
         await self.adopt(*self.listing.turn_beside_cursor(beside))
 
     def shows_before(self, page: Page, since: datetime) -> bool:
-        """Return whether a page shows a record from before a time."""
         sampler = self._sampler
         return sampler is not None and any(updated < to_micros(since) for updated in sampler.updated(page.records))

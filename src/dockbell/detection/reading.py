@@ -19,35 +19,23 @@ from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import Page, RunKind
 from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.first_request import find_first_request, store_first_request
+from dockbell.detection.page_fetcher import Turn
 from dockbell.detection.run import Run
 from dockbell.detection.run_summary import RunSummary
-from dockbell.detection.turn import Turn
 from dockbell.ports import RunRecord
 from dockbell.telemetry import PageRead, RunEnded
 
 
 async def begin_run(feed: TrackedFeed, kind: RunKind, since: datetime | None = None, anchor: str = "") -> Run:
-    """Return a run that has read nothing yet.
-
-    Args:
-        feed: What is read.
-        kind: Poll, trailing poll or pass.
-        since: The ``updated_since`` of a poll.
-        anchor: The key of a record that a poll must show; empty for none.
-    """
+    """Return a run that has read nothing yet."""
     state = await feed.state()
-    rows = SeenRows(await feed.last_row())
+    rows = SeenRows(await feed.store.last_row())
     summary = RunSummary(kind, rows, began_at=feed.clocks.now(), keyless_allowed=state.quarantined, anchor=anchor)
     return Run(summary, since, level=feed.profile.begin_level(kind))
 
 
 async def read_run(feed: TrackedFeed, run: Run, save: Callable[[datetime], Awaitable[None]] | None = None) -> RunRecord:
     """Read a run to its end, and report it; it begins again where the API has lost a cursor or the limit changed.
-
-    Args:
-        feed: What is read.
-        run: It has read nothing yet, or goes on.
-        save: Stores how far a pass has come, by our time.
 
     Raises:
         SourceRefused: The key is not accepted; :class:`RequestRefused`: the request as such is not.
@@ -61,7 +49,7 @@ async def read_run(feed: TrackedFeed, run: Run, save: Callable[[datetime], Await
                 await _commit(feed, run, page)
         if not run.may_restart:
             break
-        run.restart(await feed.last_row())
+        run.restart(await feed.store.last_row())
     if run.summary.is_colliding and not feed.settings.key:
         raise feed.doubt_key(run.summary)
     await feed.profile.end_run(run)

@@ -14,13 +14,13 @@ from typing import Final
 
 import anyio
 
-from dockbell.core.comparing.deletion import allowance
+from dockbell.core.comparing.deletion_rules import allowance
 from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import ChangeKind, RunKind, Statement
 from dockbell.core.publishing.statement import Certificate, HoldReason, PassVerdict, held, rebaselined, reconciled
 from dockbell.core.reading.window import Progress, anchor
 from dockbell.detection.absence_check import AbsenceCheck
-from dockbell.detection.deletions import DeletionDecider, Settled
+from dockbell.detection.deletions import AbsenceDecision, DeletionDecider
 from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.guarded import run_guarded
 from dockbell.detection.pass_timer import PassTimer
@@ -56,7 +56,6 @@ class Reconciler:
         self._deletions = DeletionDecider(feed, self.absence_check)
 
     async def run(self, alarm: Alarm) -> None:
-        """Pass whenever a pass is due, until cancelled."""
         self._timer.alarm = alarm
         self._feed.schedule.wake = lambda: alarm.ring_in(timedelta(0))
         try:
@@ -99,19 +98,18 @@ class Reconciler:
         feed.schedule.is_pass_requested = False
         began = feed.clocks.steady()
         await scrub(feed, rewrite_most=self.rewrite_most)
-        state = await feed.state()
-        checkpoint = await self._load_checkpoint(state)
-        seen = SeenRows(await feed.last_row()) if checkpoint is None else checkpoint.seen
+        checkpoint = await self._load_checkpoint()
+        seen = SeenRows(await feed.store.last_row()) if checkpoint is None else checkpoint.seen
         with feed.sightings.watch(seen):
             run = await begin_run(feed, RunKind.PASS) if checkpoint is None else resume(checkpoint)
             came_from = run.summary.pages
-            record = await self._read(state, run, seen)
+            record = await self._read(run, seen)
             if record.problem:
                 came_further = checkpoint is None or run.summary.pages > came_from
-                await self._give_up(state, run, record, came_further=came_further)
+                await self._give_up(run, record, came_further=came_further)
                 return record
-            record, settled = await self._close(await feed.state(), run, record, seen, approve=approve)
-        self._timer.wait_for_next(await feed.reload(), began, goes_forward=settled.goes_forward)
+            record, decision = await self._close(await feed.state(), run, record, seen, approve=approve)
+        self._timer.wait_for_next(await feed.reload(), began, goes_forward=decision.goes_forward)
         # Records that share a key are in quarantine: what else came twice with other content may be these.
         if feed.is_provisional and not run.summary.is_unambiguous and not record.tally.bad:
             raise feed.doubt_key(run.summary)
@@ -119,9 +117,9 @@ class Reconciler:
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
-    async def _load_checkpoint(self, state: FeedState) -> Checkpoint | None:
+    async def _load_checkpoint(self) -> Checkpoint | None:
         """Return where an interrupted pass goes on; None where there is none, or it is too old to be continued."""
-        checkpoint = await self._feed.store.load_checkpoint(state.id)
+        checkpoint = await self._feed.store.load_checkpoint()
         age = None if checkpoint is None else self._feed.clocks.now() - checkpoint.saved_at
         if checkpoint is None or age is None or not timedelta(0) <= age <= _CHECKPOINT_KEPT:
             return None
@@ -130,11 +128,11 @@ class Reconciler:
             return checkpoint
         return None
 
-    async def _read(self, state: FeedState, run: Run, seen: SeenRows) -> RunRecord:
+    async def _read(self, run: Run, seen: SeenRows) -> RunRecord:
         """Read the list to its end, and save now and then how far the pass has come."""
 
         async def save(now: datetime) -> None:
-            await self._feed.store.save_checkpoint(state.id, replace(make_checkpoint(run, now), seen=seen))
+            await self._feed.store.save_checkpoint(replace(make_checkpoint(run, now), seen=seen))
 
         pages = run.summary.pages
         try:
@@ -146,12 +144,12 @@ class Reconciler:
             self._timer.count_failure(record.pages - pages)
         return record
 
-    async def _give_up(self, state: FeedState, run: Run, record: RunRecord, *, came_further: bool) -> None:
+    async def _give_up(self, run: Run, record: RunRecord, *, came_further: bool) -> None:
         """Store an incomplete pass; one that only found no answer goes on later where it was safe."""
         feed = self._feed
         if run.cause is None or not came_further or run.is_uneven:
-            await feed.store.drop_checkpoint(state.id)
-        await feed.store.close_run(state.id, record, lateness=feed.profile.learn_lateness(run))
+            await feed.store.drop_checkpoint()
+        await feed.store.close_run(record, lateness=feed.profile.learn_lateness(run))
         self._timer.wait_after_failure()
         await feed.reload()
 
@@ -159,29 +157,28 @@ class Reconciler:
 
     async def _close(
         self, state: FeedState, run: Run, record: RunRecord, seen: SeenRows, *, approve: bool
-    ) -> tuple[RunRecord, Settled]:
+    ) -> tuple[RunRecord, AbsenceDecision]:
         """Decide on the records that a complete pass did not show, and store and state its end."""
         feed, found = self._feed, run.summary
-        absentees = await feed.store.find_absent(state.id, seen)
+        absentees = await feed.store.find_absent(seen)
         if absentees.rows:  # after a crash another listing must show that they are absent, not this one again
-            await feed.store.drop_checkpoint(state.id)
+            await feed.store.drop_checkpoint()
         for some in _portions([row for row, _, _ in absentees.rows]):
-            await feed.store.suspect(state.id, some, record.ended_at)
-        settled = await self._deletions.settle(state, absentees, found, record, approve=approve)
-        tally = replace(record.tally, deleted=settled.deleted)
-        record = replace(record, tally=tally, events=record.events + settled.deleted)
+            await feed.store.suspect(some, record.ended_at)
+        decision = await self._deletions.decide(state, absentees, found, record, approve=approve)
+        tally = replace(record.tally, deleted=decision.deleted)
+        record = replace(record, tally=tally, events=record.events + decision.deleted)
         record, is_first = await self._decide(state, record, found, absentees.stored)
         proven = await self._prove(state, found)
-        holds = await feed.store.count_holds(state.id, record.asked_at)
-        is_waiting = settled.waiting or record.tally.held
+        holds = await feed.store.count_holds(record.asked_at)
+        is_waiting = decision.waiting or record.tally.held
         async with feed.ending(run) as gaps:
-            statements = [*gaps, *self._find_statements(state, record, found, absentees, settled, holds=holds)]
+            statements = [*gaps, *self._find_statements(state, record, found, absentees, decision, holds=holds)]
             if is_first:
                 statements.insert(0, rebaselined(feed.feed, feed.clocks.now(), ["first_pass"]))
             await feed.store.close_pass(
-                state.id,
                 record,
-                held=settled.suspended,
+                held=decision.suspended,
                 confirm_at=record.ended_at + feed.settings.confirm_after if is_waiting else None,
                 proven=proven,
                 newest=_find_newest(found),
@@ -193,8 +190,8 @@ class Reconciler:
                 drift_before=found.began_at,
             )
         feed.report(*statements)
-        self.absence_check.take(settled.suspects)
-        return record, settled
+        self.absence_check.take(decision.suspects)
+        return record, decision
 
     async def _decide(
         self, state: FeedState, record: RunRecord, found: RunSummary, stored: int
@@ -220,7 +217,7 @@ class Reconciler:
                 now=feed.clocks.now(),
             )
         decided = 0
-        while count := await feed.store.decide(state.id, detector, feed.compose, _EMITTED_AT_ONCE):
+        while count := await feed.store.decide(detector, feed.compose, _EMITTED_AT_ONCE):
             decided += count
         created = decided if kind is ChangeKind.CREATED else 0
         if created:
@@ -234,41 +231,39 @@ class Reconciler:
         proven = feed.is_provisional and found.is_unambiguous and found.records > 0
         is_due = feed.is_withholding or state.emitted is not None
         if proven and is_due and feed.settings.first_pass == "emit" and not state.rebaselining:
-            await self._emit(state)
+            await self._emit()
         return proven
 
-    async def _emit(self, state: FeedState) -> None:
+    async def _emit(self) -> None:
         """Publish a snapshot of each record, now that the key is proven; polls begin after it."""
         feed = self._feed
-        await feed.store.begin_emitting(state.id)
+        await feed.store.begin_emitting()
         detector = partial(feed.detector.snapshot, now=feed.clocks.now())
-        while await feed.store.emit_snapshots(state.id, detector, feed.compose, _EMITTED_AT_ONCE):
+        while await feed.store.emit_snapshots(detector, feed.compose, _EMITTED_AT_ONCE):
             pass
 
     def _find_statements(
-        self, state: FeedState, run: RunRecord, found: RunSummary, absentees: Absentees, settled: Settled, *, holds: int
+        self,
+        state: FeedState,
+        run: RunRecord,
+        found: RunSummary,
+        absentees: Absentees,
+        decision: AbsenceDecision,
+        *,
+        holds: int,
     ) -> list[Statement]:
-        """Return what the end of a pass states beside a gap: deletions that wait for an operator, its certificate.
-
-        Args:
-            state: Of the feed, before the end.
-            run: The record of the pass.
-            found: What it showed.
-            absentees: What it did not show.
-            settled: What became of these.
-            holds: How many readings are held, whichever run held them.
-        """
+        """Return what the end of a pass states beside a gap: deletions that wait for an operator, its certificate."""
         feed, tally, now = self._feed, run.tally, self._feed.clocks.now()
         statements: list[Statement] = []
-        if settled.suspended and not state.held:
-            statements.append(held(feed.feed, now, reason=HoldReason.DELETIONS, count=settled.suspended, since=now))
+        if decision.suspended and not state.held:
+            statements.append(held(feed.feed, now, reason=HoldReason.DELETIONS, count=decision.suspended, since=now))
         changes = {
             ChangeKind.CREATED: tally.created,
             ChangeKind.UPDATED: tally.updated,
             ChangeKind.DELETED: tally.deleted,
             ChangeKind.RESTORED: tally.restored,
         }
-        if settled.suspended or settled.waiting or tally.drifted or tally.held or tally.bad or holds:
+        if decision.suspended or decision.waiting or tally.drifted or tally.held or tally.bad or holds:
             verdict = PassVerdict.DOUBTFUL
         else:
             verdict = PassVerdict.REPAIRED if any(changes.values()) else PassVerdict.EQUAL

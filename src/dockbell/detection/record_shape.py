@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from dockbell.config import ResourceSettings, find_taken
+from dockbell.config import ResourceSettings
+from dockbell.config.values import find_taken
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.document import decode
 from dockbell.core.model import JSON, RESOURCES, Feed
 from dockbell.core.publishing.erasure import Erasure
-from dockbell.core.reading.read_settings import describe_read_settings
-from dockbell.core.reading.shape import Shape, ShapeUnknown, learn_shape
+from dockbell.core.reading.shape import Shape, ShapeUnknown, describe_read_settings, learn_shape
 from dockbell.errors import SchemaMismatch
 
 
@@ -50,14 +50,7 @@ def check_drop(feed: Feed, settings: ResourceSettings, shape: Shape) -> None:
 
 
 def key_collides(feed: Feed, shape: Shape | None, collision: str, records: str) -> SchemaMismatch:
-    """Return the error of a learned key that stands for different records.
-
-    Args:
-        feed: Which feed.
-        shape: What was learned; None where nothing was.
-        collision: What shows it.
-        records: What the key does not tell apart, in words.
-    """
+    """Return the error of a learned key that stands for different records."""
     key = "the learned key" if shape is None else " with ".join(shape.key)
     return _mismatch(feed, f"{collision}, so {key} does not tell {records} apart; set key in")
 

@@ -19,8 +19,8 @@ from typing import Final, TypeAlias
 import anyio
 
 from dockbell.core.model import Page, RunKind
-from dockbell.core.reading.page_limit import LIMITS
 from dockbell.core.reading.page_sample import RECORDS_LEAST
+from dockbell.core.reading.request import LIMITS
 from dockbell.core.reading.silence import Silences
 from dockbell.core.reading.window import Proof
 from dockbell.core.running.backoff import delay
@@ -53,31 +53,20 @@ class _Request(Enum):
 
 @dataclass
 class Run:
-    """One run of a feed.
+    """One run of a feed."""
 
-    Attributes:
-        summary: What its pages showed.
-        since: The ``updated_since`` of a poll; None for a pass.
-        level: Its limit, as an index of ``LIMITS``.
-        most: No page is asked for with a larger limit; it is less where the list went on only behind a shorter page.
-        cursor: Of the next page; None for the first.
-        page_most: The most records on a page of the feed that had a cursor; 0 while there was none.
-        silences: The times in which none of its pages was answered.
-        needed: The smallest limit that one of its pages needed, as an index of ``LIMITS``.
-        problem: Why it is incomplete; empty where it is not, or not over.
-        cause: The error that made it so.
-    """
-
-    summary: RunSummary
-    since: datetime | None = None
-    level: int = 0
+    summary: RunSummary  # what its pages showed
+    since: datetime | None = None  # the ``updated_since`` of a poll; None for a pass
+    level: int = 0  # its limit, as an index of ``LIMITS``
     most: int = LIMITS[0]
-    cursor: str | None = None
-    page_most: int = 0
-    silences: Silences = field(default_factory=Silences)
+    """No page is asked for with a larger limit; it is less where the list went on only behind a shorter page."""
+    cursor: str | None = None  # of the next page; None for the first
+    page_most: int = 0  # the most records on a page of the feed that had a cursor; 0 while there was none
+    silences: Silences = field(default_factory=Silences)  # the times in which none of its pages was answered
     needed: int = field(default=0, init=False)
-    problem: str = field(default="", init=False)
-    cause: SourceUnavailable | None = field(default=None, init=False)
+    """The smallest limit that one of its pages needed, as an index of ``LIMITS``."""
+    problem: str = field(default="", init=False)  # why it is incomplete; empty where it is not, or not over
+    cause: SourceUnavailable | None = field(default=None, init=False)  # the error that made it so
     _level: int = field(default=0, init=False)  # of the next request
     _request: _Request = field(default=_Request.NEXT, init=False)
     _known: tuple[Page, Committed | None] | None = field(default=None, init=False)  # the page that is asked for again
@@ -98,7 +87,6 @@ class Run:
 
     @property
     def kind(self) -> RunKind:
-        """Poll, trailing poll or pass."""
         return self.summary.kind
 
     @property
@@ -127,11 +115,7 @@ class Run:
         return self.problem == LIMIT_CHANGED or (self._is_cursor_lost and self._restarts < _RESTARTS_MOST and is_new)
 
     def restart(self, last_row: int) -> None:
-        """Return to the first page, with the limit that all pages can be read with; what is committed counts.
-
-        Args:
-            last_row: The last row of the feed in the store.
-        """
+        """Return to the first page, with the limit that all pages can be read with; what is committed counts."""
         self._restarts += self._is_cursor_lost
         self._refused_before.add(self._refused_at)
         self.summary.restart(last_row)
@@ -168,12 +152,7 @@ class Run:
                 await anyio.sleep(pause.total_seconds())
 
     def take(self, page: Page, committed: Committed | None) -> None:
-        """Count a page that is committed, and decide what is asked for next.
-
-        Args:
-            page: The page that was yielded last.
-            committed: What it came to; None where the feed has not shown a record yet.
-        """
+        """Count a page that is committed, and decide what is asked for next."""
         known, request = self._known, self._request
         self._known, self._request, self._odd = None, _Request.NEXT, 0
         if request is _Request.END and known is not None:
@@ -192,7 +171,6 @@ class Run:
         self._odd += 1
 
     def report(self, ended_at: datetime) -> RunRecord:
-        """Return the record of the run, as it is stored."""
         summary = self.summary
         return RunRecord(
             self.kind,

@@ -8,7 +8,7 @@ import msgspec
 
 from dockbell.core.model import RunKind
 from dockbell.core.moment import from_micros, to_micros
-from dockbell.core.reading.page_limit import LIMITS
+from dockbell.core.reading.request import LIMITS
 from dockbell.core.reading.silence import Silence, Silences
 from dockbell.detection.run import Run
 from dockbell.detection.run_summary import RunSummary
@@ -66,7 +66,7 @@ def resume(checkpoint: Checkpoint) -> Run:
     Raises:
         ValueError: The checkpoint is another version's.
     """
-    kept = msgspec.json.decode(checkpoint.walk, type=_Kept)
+    kept = msgspec.json.decode(checkpoint.run, type=_Kept)
     if not kept.tally.keys() <= set(Tally.__slots__) or not 0 <= kept.level < len(LIMITS):
         raise ValueError("checkpoint: counts what this dockbell does not know")
     answered_at = checkpoint.saved_at if kept.answered_at is None else from_micros(kept.answered_at)

@@ -1,9 +1,10 @@
-"""What the pages of one run showed, counted page by page."""
+"""What the pages of one run showed, counted page by page, and what the runs of a feed know of each other's pages."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -24,56 +25,37 @@ _COLLISIONS_SHARE: Final = 0.25
 
 @dataclass
 class RunSummary:
-    """What a run found so far.
+    """What a run found so far."""
 
-    Attributes:
-        kind: Poll, trailing poll or pass.
-        rows: The rows that the run itself showed.
-        began_at: Our time when it began; None where that is not known.
-        asked_at: The service's time of its first request; None before it.
-        answered_at: The service's time of its last answer.
-        offset: How far our clock was ahead of the service's at its last answer.
-        collisions: Records that it showed a second time with other content, which no later date explains.
-        keyless_allowed: A poll that meets no more records without a key proves something all the same: as many were in
-            quarantine before, and their text may be another each time.
-        bad: What is wrong with the records that keep it from being complete.
-        age: For how long a cache has kept one of its pages, the oldest of them.
-        lag: The least by which the newest date of a page was behind the answer; None where no record was dated.
-        oldest_unseen: The oldest date of a record or version that was not stored before; None while there is none.
-        newest: The newest date that is not ahead of the service's clock; None while there is none.
-        newest_key: The key of a record with that date.
-        last_record: The last record that can be read.
-        anchor: The key of a record that a poll must show, because its window covers the date that it had.
-        has_anchor: It showed it.
-        ahead: How many records were dated ahead of the service's clock, by a day at the most.
-        latest_ahead: The newest date of these; None while there is none.
-    """
-
-    kind: RunKind
-    rows: SeenRows
-    began_at: datetime | None = None
-    asked_at: datetime | None = None
-    answered_at: datetime | None = None
-    offset: timedelta = timedelta(0)
+    kind: RunKind  # poll, trailing poll or pass
+    rows: SeenRows  # the rows that the run itself showed
+    began_at: datetime | None = None  # our time when it began; None where that is not known
+    asked_at: datetime | None = None  # the service's time of its first request; None before it
+    answered_at: datetime | None = None  # the service's time of its last answer
+    offset: timedelta = timedelta(0)  # how far our clock was ahead of the service's at its last answer
     pages: int = 0
     records: int = 0
     events: int = 0
-    collisions: int = 0
+    collisions: int = 0  # records that it showed a second time with other content, which no later date explains
     tally: Tally = field(default_factory=Tally)
     lateness: list[timedelta] = field(default_factory=list)
     on_time: int = 0
     oldest_unseen: datetime | None = None
-    newest: datetime | None = None
-    newest_key: str = ""
+    """The oldest date of a record or version that was not stored before; None while there is none."""
+    newest: datetime | None = None  # the newest date that is not ahead of the service's clock; None while there is none
+    newest_key: str = ""  # the key of a record with that date
     lag: timedelta | None = None
-    last_record: bytes | None = None
-    age: timedelta = timedelta(0)
+    """The least by which the newest date of a page was behind the answer; None where no record was dated."""
+    last_record: bytes | None = None  # the last record that can be read
+    age: timedelta = timedelta(0)  # for how long a cache has kept one of its pages, the oldest of them
     keyless_allowed: int = 0
-    bad: list[str] = field(default_factory=list)
-    anchor: str = ""
-    has_anchor: bool = False
-    ahead: int = 0
-    latest_ahead: datetime | None = None
+    """A poll that meets no more records without a key proves something all the same: as many were in quarantine before,
+    and their text may be another each time."""
+    bad: list[str] = field(default_factory=list)  # what is wrong with the records that keep it from being complete
+    anchor: str = ""  # the key of a record that a poll must show, because its window covers the date that it had
+    has_anchor: bool = False  # it showed it
+    ahead: int = 0  # how many records were dated ahead of the service's clock, by a day at the most
+    latest_ahead: datetime | None = None  # the newest date of these; None while there is none
     _ticks: Counter[int] = field(default_factory=Counter, init=False)
     _keyless: dict[bytes, str] = field(default_factory=dict, init=False)
     _page_rows: set[int] = field(default_factory=set, init=False)  # of the last page
@@ -108,11 +90,7 @@ class RunSummary:
         return Proof(self.asked_at, self.pages, complete, self.oldest_unseen, self.newest, heavy, self.answered_at)
 
     def restart(self, last_row: int) -> None:
-        """Forget the list, which is read again from its first page; what is committed counts.
-
-        Args:
-            last_row: The last row of the feed in the store.
-        """
+        """Forget the list, which is read again from its first page; what is committed counts."""
         self.rows = SeenRows(last_row)
         self.asked_at = None
         self.pages = self.records = self.collisions = self.ahead = 0
@@ -239,3 +217,37 @@ class RunSummary:
 
 def _count_keyless(bad: Sequence[Bad]) -> int:
     return sum(not each.key for each in bad)
+
+
+class Sightings:
+    """What the pages of one feed showed, whichever run read them.
+
+    Attributes:
+        oldest_aside: The oldest date that was not stored before and that other runs than polls met, since
+            :meth:`take_oldest_aside`; None while there is none.
+    """
+
+    def __init__(self) -> None:
+        self.oldest_aside: datetime | None = None
+        self._watched: list[SeenRows] = []
+
+    @contextmanager
+    def watch(self, seen: SeenRows) -> Iterator[None]:
+        """Add to ``seen`` every stored row that a page shows meanwhile: a pass does not miss what a poll shows."""
+        self._watched.append(seen)
+        try:
+            yield
+        finally:
+            self._watched.remove(seen)
+
+    def take_page(self, kind: RunKind, page_diff: PageDiff) -> None:
+        for seen in self._watched:
+            seen.add(page_diff.seen)
+        unseen = page_diff.oldest_unseen
+        if kind is not RunKind.POLL and unseen is not None:
+            self.oldest_aside = min(self.oldest_aside or unseen, unseen)
+
+    def take_oldest_aside(self) -> datetime | None:
+        """Return the oldest date that other runs met since this was called: a poll counts it as if it had met it."""
+        oldest, self.oldest_aside = self.oldest_aside, None
+        return oldest

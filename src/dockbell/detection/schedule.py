@@ -1,4 +1,4 @@
-"""When the runs of one feed are due."""
+"""The clocks of this process, and when the runs of one feed are due."""
 
 from __future__ import annotations
 
@@ -8,9 +8,37 @@ from typing import Final
 
 from dockbell.config import ResourceSettings
 from dockbell.core.model import RunKind
+from dockbell.core.running.timeline import Timeline
 
 _UNPUNCTUAL: Final = timedelta(seconds=2)
 """The service tells its time in whole seconds: a run that seems late by less may be in time."""
+
+
+class Clocks:
+    """Our clock, which may be set, the steady one, which only goes forward, and the age of times noted by ours.
+
+    Attributes:
+        now: Returns our time.
+        steady: Returns the time since some origin.
+    """
+
+    def __init__(self, now: Callable[[], datetime], steady: Callable[[], timedelta]) -> None:
+        self.now = now
+        self.steady = steady
+        self._timeline = Timeline.begin(now(), steady())
+
+    def compare(self) -> None:
+        """Notice whether our clock was set; the timeline needs this often, so each page does it."""
+        self._timeline.look(self.now(), self.steady())
+
+    def age(self, noted: datetime) -> timedelta:
+        """Return how long ago our clock showed a time, whatever it was set to meanwhile."""
+        self.compare()
+        return self._timeline.age(noted)
+
+    def knows(self, noted: datetime) -> bool:
+        """Return whether a time of our clock is of this process, so that :meth:`age` is right."""
+        return self._timeline.knows(noted)
 
 
 class FeedSchedule:
@@ -23,11 +51,7 @@ class FeedSchedule:
     """
 
     def __init__(
-        self,
-        settings: ResourceSettings,
-        next_time: Callable[[timedelta | str, datetime], datetime],
-        *,
-        polled: bool,
+        self, settings: ResourceSettings, next_time: Callable[[timedelta | str, datetime], datetime], *, polled: bool
     ) -> None:
         self.passes = settings.reconcile or settings.schedule
         self.is_pass_requested = False
@@ -38,11 +62,9 @@ class FeedSchedule:
         self._due_at: datetime | None = None  # when the next run should ask, by the service's clock
 
     def next_pass(self, after: datetime) -> datetime:
-        """Return when a pass is due after one that was made at a given time."""
         return self._next_time(self.passes, after)
 
     def request_pass(self) -> None:
-        """Let a pass be made at once."""
         self.is_pass_requested = True
         if self.wake is not None:
             self.wake()

@@ -26,10 +26,10 @@ async def scrub(feed: TrackedFeed, *, rewrite_most: int | None) -> None:
         return
     records = events = 0
     fingerprint = None if state.shape is None else feed.detector.fingerprint
-    while (found := await feed.store.clean(state.id, feed.erasure, fingerprint, _AT_ONCE)) is not None:
+    while (found := await feed.store.clean(feed.erasure, fingerprint, _AT_ONCE)) is not None:
         records, events = records + found[0], events + found[1]
-    problem = await feed.store.privacy.wipe(rewrite_most=rewrite_most)
+    problem = await feed.privacy.wipe(rewrite_most=rewrite_most)
     if not problem:
-        await feed.store.end_cleaning(state.id)
+        await feed.store.end_cleaning()
     feed.telemetry.emit(FeedCleaned(feed.feed, state.cleaning, records, events, problem))
     await feed.reload()

@@ -19,7 +19,7 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
-from typing import Final
+from typing import IO, Final
 
 import anyio.lowlevel
 import anyio.to_thread
@@ -67,13 +67,10 @@ class Evaluator(ABC):
 
 
 class ProcessEvaluator(Evaluator):
-    """Evaluates costly conditions in a child process, one at a time.
+    """Evaluates costly conditions in a child process, one at a time; after ``deadline`` they are :attr:`Answer.COSTLY`.
 
     The process is started when it is first needed, and again after it was killed. It gets one expression and the values
     of its variables, but no environment, files or secrets. It ends with this process, however that ends.
-
-    Args:
-        deadline: How long a condition may take for one change; beyond that it is :attr:`Answer.COSTLY`.
     """
 
     def __init__(self, deadline: timedelta = DEADLINE) -> None:
@@ -84,7 +81,6 @@ class ProcessEvaluator(Evaluator):
         """Answers of the process, since each attempt to deliver an event evaluates its filters again."""
 
     def evaluate_costly(self, expression: Expression, facts: Facts) -> Answer:
-        """Return the answer of the process; it may be busy with other conditions first."""
         try:
             values = facts.encode()
         except (ValueError, RecursionError):  # what is no JSON that can be read
@@ -99,7 +95,6 @@ class ProcessEvaluator(Evaluator):
         return answer
 
     def close(self) -> None:
-        """End the process; the next costly condition starts another."""
         with self._turn:
             self._end()
 
@@ -107,18 +102,14 @@ class ProcessEvaluator(Evaluator):
         """Return the answer of the process; COSTLY where it gives none in time, or dies."""
         with suppress(OSError, RuntimeError):  # no more processes, or threads, can be had
             process = self._start()
-            answer = _timed(process, self.deadline, lambda: _exchange(process, self.deadline, text, values))
-            if answer:
+            seconds = self.deadline.total_seconds()
+            if answer := _talk(process, seconds, lambda stdin: write_request(stdin, seconds, text, values)):
                 return Answer[answer]
         self._end()
         return Answer.COSTLY
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """Return the running process.
-
-        Raises:
-            OSError: It cannot be started now.
-        """
+        """Return the running process; OSError where it cannot be started now."""
         if self._process is not None and self._process.poll() is None:
             return self._process
         self._end()
@@ -132,7 +123,7 @@ class ProcessEvaluator(Evaluator):
         )
         atexit.unregister(self.close)
         atexit.register(self.close)
-        _timed(process, _START, lambda: _read_line(process))
+        _talk(process, _START.total_seconds())
         return process
 
     def _end(self) -> None:
@@ -147,12 +138,7 @@ class LimitedEvaluator(Evaluator):
     """Limits the time of costly conditions where other work waits for them: in the store's writer, or a sink's relay.
 
     They may take five seconds in a burst, and a fifth of the time in the long run; beyond that they are
-    :attr:`Answer.COSTLY` at once.
-
-    Args:
-        evaluator: Evaluates them.
-        free: Conditions that take no longer are not counted.
-        steady: A monotonic clock, in seconds.
+    :attr:`Answer.COSTLY` at once. Those that take no longer than ``free`` are not counted.
     """
 
     def __init__(
@@ -169,7 +155,6 @@ class LimitedEvaluator(Evaluator):
         self._at = steady()
 
     def evaluate_costly(self, expression: Expression, facts: Facts) -> Answer:
-        """Return the answer of the evaluator; COSTLY where no time is left."""
         began_at = self._steady()
         self._left = min(_BURST.total_seconds(), self._left + _SHARE * (began_at - self._at))
         self._at = began_at
@@ -182,24 +167,16 @@ class LimitedEvaluator(Evaluator):
         return answer
 
 
-def _exchange(process: subprocess.Popen[bytes], within: timedelta, text: str, values: bytes) -> str:
+def _talk(process: subprocess.Popen[bytes], seconds: float, write: Callable[[IO[bytes]], None] = lambda _: None) -> str:
+    """Write to a process, and return the line that it answers; kill it at the deadline."""
     assert process.stdin is not None
-    write_request(process.stdin, within.total_seconds(), text, values)
-    return _read_line(process)
-
-
-def _read_line(process: subprocess.Popen[bytes]) -> str:
     assert process.stdout is not None
-    return process.stdout.readline().decode().strip()
-
-
-def _timed(process: subprocess.Popen[bytes], within: timedelta, talk: Callable[[], str]) -> str:
-    """Talk with a process; kill it at the deadline."""
-    late = threading.Timer(within.total_seconds(), process.kill)
+    late = threading.Timer(seconds, process.kill)
     late.daemon = True
     late.start()
     try:
-        return talk()
+        write(process.stdin)
+        return process.stdout.readline().decode().strip()
     finally:
         late.cancel()
         late.join()  # else it might kill the process while the next condition is evaluated

@@ -35,8 +35,7 @@ _CAREFULLY: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 def open_own(path: Path) -> int:
     """Open a file to read and to write, making it, for its owner alone, where there is none; return its descriptor.
 
-    Raises:
-        OSError: It cannot be opened; PermissionError with the reason where it is a link, no file, or not ours.
+    PermissionError says why it is refused: it is a link, no file, or not ours.
     """
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | _CAREFULLY, PRIVATE)
@@ -54,8 +53,7 @@ def open_own(path: Path) -> int:
 def make_own_folder(path: Path) -> None:
     """Make a folder that no other user can enter; one of ours that exists already is kept.
 
-    Raises:
-        OSError: It cannot be made; PermissionError with the reason where something else is in its place.
+    PermissionError says what else is in its place.
     """
     try:
         path.mkdir(_PRIVATE_FOLDER)
@@ -70,30 +68,18 @@ def make_own_folder(path: Path) -> None:
 
 
 def look_into(path: Path) -> int:
-    """Open a file to read it, without following a link or waiting for a pipe; return its descriptor.
-
-    Raises:
-        OSError: It cannot be opened.
-    """
+    """Open a file to read it, without following a link or waiting for a pipe; return its descriptor."""
     return os.open(path, os.O_RDONLY | _CAREFULLY)
 
 
 def check_own(path: Path) -> None:
-    """Look whether what stands at a path is a file of ours; that nothing does is well.
-
-    Raises:
-        PermissionError: It is a link, no file, or not ours.
-    """
+    """Raise PermissionError where what stands at a path is a link, no file, or not ours; that nothing does is well."""
     with suppress(FileNotFoundError):
         _judge(path, path.lstat())
 
 
 def check_owner(path: Path) -> None:
-    """Look whether a file is ours, and so is the link that may lead to it; that there is none is well.
-
-    Raises:
-        PermissionError: One of them is not.
-    """
+    """Raise PermissionError where a file is not ours, or a link that leads to it; that there is none is well."""
     for place in dict.fromkeys((path, Path(os.path.realpath(path)))):
         with suppress(FileNotFoundError):
             _judge_owner(place, place.lstat(), place.parent.stat())
@@ -102,14 +88,8 @@ def check_owner(path: Path) -> None:
 def find_intruder(folder: Path, *trusted: int) -> str:
     """Return which other users could replace files in a folder, and what to do; empty where none could.
 
-    Who can replace a folder that it stands in could, too. Members of a group are others, unless it has no others.
-
-    Args:
-        folder: Which is there.
-        trusted: Ids of users who may, besides root and the one that we run as.
-
-    Raises:
-        OSError: It cannot be looked at.
+    A user who can replace a folder that it stands in could, too. Members of a group are others, unless it has none.
+    The ``trusted`` users may, besides root and the one that we run as.
     """
     known = {_ROOT, os.geteuid(), *trusted}
     place = Path(os.path.realpath(folder))
@@ -126,27 +106,18 @@ def find_intruder(folder: Path, *trusted: int) -> str:
 def write_draft(path: Path, text: str, mode: int) -> Path:
     """Write a new file beside another, which it is to become by a rename; return where it is.
 
-    Args:
-        path: What it is to become.
-        text: Its content.
-        mode: Its mode, from which :data:`OPEN_TO_ALL` alone loses what the process's mask takes.
-
-    Raises:
-        OSError: It cannot be written.
+    The process's mask is taken from the mode :data:`OPEN_TO_ALL`, and from no other.
     """
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
-        os.fchmod(file.fileno(), mode & ~_umask() if mode == OPEN_TO_ALL else mode)
+        if mode == OPEN_TO_ALL:
+            os.umask(mask := os.umask(0o077))
+            mode &= ~mask
+        os.fchmod(file.fileno(), mode)
         os.fsync(file.fileno())
     return Path(name)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def _judge(path: Path, found: os.stat_result) -> None:

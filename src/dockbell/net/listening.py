@@ -15,7 +15,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from dockbell.host.descriptors import find_limit
+from dockbell.host.system import find_limit
 
 _AT_ONCE: Final = 8
 """How many connections are accepted before the event loop runs other tasks."""
@@ -33,17 +33,12 @@ async def listening(
     turned_away: Callable[[str, str], None] = lambda _peer, _reason: None,
     **settings: Any,
 ) -> AsyncIterator[None]:
-    """Answer on a listening socket until the block is left; answers under way have a second to finish then.
+    """Answer on a listening socket until the block is left, which closes it; answers under way have a second to finish.
 
-    Signals are left alone, and so is what the environment says to servers of this kind.
-
-    Args:
-        app: The application; it has no lifespan and no web sockets.
-        listener: The socket, which is closed in the end.
-        most: How many connections there may be; half of the file descriptors by default. Others are reset.
-        turned_away: Is called with the address of each connection that is reset and no reason; or with no address
-            and the reason why none can be accepted now.
-        settings: For uvicorn.
+    Signals are left alone, and so is what the environment says to servers of this kind. The application has no lifespan
+    and no web sockets. Above ``most`` connections, by default half of the file descriptors, others are reset.
+    ``turned_away`` is called with the address of each of them and no reason; or with no address and the reason why none
+    can be accepted now. ``settings`` are uvicorn's.
     """
     settings = {"http": Connection} | settings
     config = uvicorn.Config(
@@ -58,7 +53,7 @@ async def listening(
         timeout_graceful_shutdown=2 * _FINISHING_SECONDS,
         **settings,
     )
-    server = _Server(config, find_limit() // 2 if most is None else most, turned_away)
+    server = _Server(config, listener, find_limit() // 2 if most is None else most, turned_away)
     async with anyio.create_task_group() as group:
         group.start_soon(_run, server, listener)
         try:
@@ -93,7 +88,6 @@ class Connection(H11Protocol):
         self.transport.close()
 
     def describe_bad_request(self, msg: str) -> tuple[Mapping[bytes, bytes], bytes]:
-        """Return the headers and the body of the answer to what is no request."""
         body = msg.encode()
         headers = {b"content-type": b"text/plain; charset=utf-8", b"content-length": b"%d" % len(body)}
         return headers | {b"connection": b"close"}, body
@@ -103,31 +97,38 @@ class Connection(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Leaves the signals to the process, and resets connections above the limit."""
+    """Leaves the signals to the process, accepts connections some at a time, and resets those above the limit.
 
-    def __init__(self, config: uvicorn.Config, most: int, turned_away: Callable[[str, str], None]) -> None:
+    asyncio's own server tries on when no file descriptor is left, and logs a line for each try.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, listener: socket.socket, most: int, turned_away: Callable[[str, str], None]
+    ) -> None:
         super().__init__(config)
+        self._listener = listener
         self._most = most
         self._turned_away = turned_away
-        self._doors: list[_Door] = []
+        self._loop = asyncio.get_running_loop()
+        self._entering: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        listener.settimeout(0)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
         yield
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept connections."""
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002  # it is the listener
         self.servers = []
-        self._doors = [_Door(each, self._make_connection, self._has_room, self._turned_away) for each in sockets or ()]
+        self._open()
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more connections, and let the answers under way finish."""
-        for door in self._doors:
-            door.close()
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._listener)
         # Else uvicorn cancels each answer to a client that does not read, with a traceback in the log.
-        end = asyncio.get_running_loop().call_later(_FINISHING_SECONDS, self._hang_up)
+        end = self._loop.call_later(_FINISHING_SECONDS, self._hang_up)
         await super().shutdown(sockets)
         end.cancel()
 
@@ -141,50 +142,11 @@ class _Server(uvicorn.Server):
         )
         return protocol
 
-    def _has_room(self, entering: int) -> bool:
-        return len(self.server_state.connections) + entering < self._most
-
-
-class _Door:
-    """Accepts connections, some at a time.
-
-    asyncio's own server tries on when no file descriptor is left, and logs a line for each try.
-
-    Args:
-        listener: The socket.
-        make_connection: Returns the protocol of one connection.
-        has_room: Whether there is room for one more beside so many that are just entering.
-        turned_away: See :func:`listening`.
-    """
-
-    def __init__(
-        self,
-        listener: socket.socket,
-        make_connection: Callable[[], asyncio.Protocol],
-        has_room: Callable[[int], bool],
-        turned_away: Callable[[str, str], None],
-    ) -> None:
-        self._listener = listener
-        self._make_connection = make_connection
-        self._has_room = has_room
-        self._turned_away = turned_away
-        self._loop = asyncio.get_running_loop()
-        self._entering: set[asyncio.Task[None]] = set()
-        self._pause: asyncio.TimerHandle | None = None
-        listener.settimeout(0)
-        self._open()
-
-    def close(self) -> None:
-        """Accept no more connections."""
-        if self._pause is not None:
-            self._pause.cancel()
-        self._loop.remove_reader(self._listener)
-
     def _open(self) -> None:
         self._pause = None
-        self._loop.add_reader(self._listener, self._answer)
+        self._loop.add_reader(self._listener, self._accept)
 
-    def _answer(self) -> None:
+    def _accept(self) -> None:
         for _ in range(_AT_ONCE):
             try:
                 caller, address = self._listener.accept()
@@ -195,7 +157,7 @@ class _Door:
                 self._loop.remove_reader(self._listener)
                 self._pause = self._loop.call_later(_PAUSE_SECONDS, self._open)
                 return
-            if self._has_room(len(self._entering)):
+            if len(self.server_state.connections) + len(self._entering) < self._most:
                 task = self._loop.create_task(self._let_in(caller))
                 self._entering.add(task)
                 task.add_done_callback(self._entering.discard)

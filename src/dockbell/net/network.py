@@ -6,12 +6,9 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Callable, Collection
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
 
-from dockbell.config.values import redact_url, show
 from dockbell.errors import ConfigError
 
 _QUOTED: Final = re.compile(r": (?:bytearray\()?b['\"].*", re.DOTALL)
@@ -21,45 +18,15 @@ _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 _UNKNOWN_ISSUER: Final = (2, 18, 19, 20, 21)  # OpenSSL's X509_V_ERR_… of chains that end with an unknown issuer
 
 
-def split_url(
-    url: str, *, schemes: Collection[str], example: str, show_url: Callable[[str], str] = redact_url
-) -> SplitResult:
-    """Return the parts of the URL of a receiver.
-
-    Args:
-        url: The URL.
-        schemes: Which it may have.
-        example: One that would do.
-        show_url: Returns what an error may show of it.
-
-    Raises:
-        ValueError: It has another scheme, no host, or an impossible port; what the text shows of it is no secret.
-    """
-    wanted = f"must be a URL such as {example}, got {show(show_url(url))}"
-    try:
-        parts = urlsplit(url)
-        has_host = bool((parts.hostname or "").encode("idna"))
-        has_port = parts.port != 0
-    except ValueError:
-        raise ValueError(wanted) from None
-    if parts.scheme not in schemes or not has_host or not has_port or re.search(r"\s", url):
-        raise ValueError(wanted)
-    return parts
-
-
 def make_trust(
     subject: str, *, ca_file: str | None, cert_file: str | None = None, key_file: str | None = None
 ) -> ssl.SSLContext:
-    """Return a context that verifies servers by ``ca_file``, else by the system's authorities.
+    """Return a context that verifies servers by ``ca_file``, else by the system's authorities; all files are PEM.
 
-    Args:
-        subject: What the text of an error begins with.
-        ca_file: PEM certificates of the authorities to trust instead of the system's.
-        cert_file: PEM certificate to show as a client.
-        key_file: Its private key, where ``cert_file`` does not hold it.
+    The client certificate is ``cert_file``, its private key ``key_file`` where that does not hold it.
 
     Raises:
-        ConfigError: A file cannot be used.
+        ConfigError: A file cannot be used; the text begins with ``subject``.
     """
     try:
         context = ssl.create_default_context(cafile=ca_file)

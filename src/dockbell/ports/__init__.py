@@ -1,15 +1,15 @@
 """What the agents need of the world outside, as protocols, with their nouns.
 
 - ``source``: an API account that is read. ``sink``: where events go.
-- ``store``: where snapshots, events and progress are kept, by handles: ``feed_store``, ``sink_store``, ``upkeep``
-  (retention, privacy, health, commands); ``runs`` and ``delivery`` are their nouns.
+- ``store``: where snapshots, events and progress are kept, by handles: of a sink, of retention, privacy, health and
+  commands; ``feed_store`` is that of a feed. ``runs`` and ``delivery`` are their nouns.
 - ``read_store``: a look at a store from beside. ``command_store``: what operators ask of a daemon, by way of its store.
 - ``bell``: who waits, and what wakes them.
 """
 
 from __future__ import annotations
 
-from dockbell.ports.bell import Alarm, Bell
+from dockbell.ports.bell import Alarm, Bell, OutboxBell
 from dockbell.ports.command_store import (
     Candidate,
     Command,
@@ -30,8 +30,8 @@ from dockbell.ports.delivery import (
     Extent,
     Footprint,
     Found,
+    KeyStatus,
     SinkState,
-    Standing,
     StoredState,
 )
 from dockbell.ports.feed_store import Compose, FeedStore
@@ -48,11 +48,9 @@ from dockbell.ports.runs import (
     RunRecord,
     Tally,
 )
-from dockbell.ports.sink import RetainedState, Sink, StateKeeper
-from dockbell.ports.sink_store import SinkStore
+from dockbell.ports.sink import Deliveries, RetainedState, Settle, Sink, StateKeeper
 from dockbell.ports.source import BetweenTries, Source
-from dockbell.ports.store import Store
-from dockbell.ports.upkeep import REWRITE_MOST, CommandInbox, Health, Privacy, Retention
+from dockbell.ports.store import REWRITE_MOST, CommandInbox, Health, Privacy, Retention, SinkStore, Store
 
 __all__ = [
     "REWRITE_MOST",
@@ -74,6 +72,7 @@ __all__ = [
     "Condition",
     "Controls",
     "DeadGroup",
+    "Deliveries",
     "Extent",
     "Failing",
     "FeedState",
@@ -82,8 +81,10 @@ __all__ = [
     "Found",
     "Health",
     "Hurried",
+    "KeyStatus",
     "Noted",
     "Offered",
+    "OutboxBell",
     "Privacy",
     "Purged",
     "Quarantined",
@@ -94,11 +95,11 @@ __all__ = [
     "Retention",
     "RunRecord",
     "Selection",
+    "Settle",
     "Sink",
     "SinkState",
     "SinkStore",
     "Source",
-    "Standing",
     "StateKeeper",
     "Store",
     "StoredRecord",

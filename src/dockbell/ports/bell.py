@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from datetime import timedelta
+from itertools import takewhile
 from typing import Protocol
 
 import anyio
+
+from dockbell.core.model import Feed
 
 
 class Bell:
@@ -26,6 +30,41 @@ class Bell:
         while self.rings <= rings:
             await self._event.wait()
         return self.rings
+
+
+class OutboxBell(Bell):
+    """Tells which feeds have new events.
+
+    Args:
+        ends: The sequence of the last event of each feed.
+
+    Attributes:
+        ends: The same as of now.
+    """
+
+    def __init__(self, ends: Mapping[Feed, int]) -> None:
+        super().__init__()
+        self.ends = dict(ends)
+        self._moves: dict[Feed, int] = {}  # the ring that told of each feed; the latest stand last
+
+    def announce(self, feed: Feed, end: int) -> None:
+        """Ring when a feed has events that were not told yet."""
+        if end <= self.ends.get(feed, 0):  # read before a commit that was told meanwhile
+            return
+        self.ends[feed] = end
+        self._moves.pop(feed, None)
+        self._moves[feed] = self.rings + 1
+        self.ring()
+
+    def find_moved(self, rings: int) -> Collection[Feed]:
+        """Return the feeds that had new events since the bell had rung so often; this costs nothing for the others."""
+        latest = takewhile(lambda move: move[1] > rings, reversed(self._moves.items()))
+        return [feed for feed, _ in latest]
+
+    async def wait_beyond(self, feed: Feed, sequence: int) -> None:
+        """Return as soon as a feed has an event after a sequence."""
+        while self.ends.get(feed, 0) <= sequence:
+            await self.wait(self.rings)
 
 
 class Alarm(Protocol):

@@ -201,25 +201,20 @@ class CommandStore(Protocol):
 
     async def make_command(self, feed: Feed | None, kind: CommandKind, now: datetime, key: str = "") -> int:
         """Leave a command, about a record where a key is given; return its number."""
-        ...
 
     async def load_command(self, number: int) -> Command:
         """Return a command, and its outcome once it has one."""
-        ...
 
     async def find_command(self, number: int) -> Command | None:
         """Return a command as :meth:`load_command`; None where none has this number."""
-        ...
 
     async def load_reaches(self, sink: str, start: Literal["now", "beginning", "state"]) -> Mapping[Feed, Reach]:
         """Return how far a sink has come in each feed; where it has not begun, where it would begin now."""
-        ...
 
     async def read_candidates(
         self, sink: str, feed: Feed, reach: Reach, selection: Selection, *, within: tuple[int, int], limit: int
     ) -> Sequence[Candidate]:
         """Return the chosen events of a feed after one sequence and up to another, in order."""
-        ...
 
     async def offer(self, sink: str, feed: Feed, events: Sequence[tuple[int, str]], now: datetime) -> Offered:
         """Have a sink offered events of a feed again, each a sequence and a key; they are dead letters no longer.
@@ -227,41 +222,32 @@ class CommandStore(Protocol):
         A replay waits for each, but a key on hold goes on with its dead letter. A dead letter whose event is not kept
         any more stays.
         """
-        ...
 
     async def forget_replays(self, sink: str, limit: int) -> int:
         """Delete replays of a sink that wait; return how many."""
-        ...
 
     async def count_dead(self, sink: str | None, selection: Selection) -> Sequence[DeadGroup]:
         """Return what dead letters there are, of one sink or of all, by sink, most first."""
-        ...
 
     async def read_dead(
         self, sink: str | None, selection: Selection, limit: int, after: Undelivered | None = None
     ) -> Sequence[Undelivered]:
         """Return dead letters by sink, feed and sequence, after one of them."""
-        ...
 
     async def discard(self, sink: str, feed: Feed, events: Sequence[tuple[int, str]], now: datetime) -> int:
         """Delete dead letters of a feed, each a sequence and a key; return how many keys on hold go on without them."""
-        ...
 
     async def pause(self, sink: str, reason: str, now: datetime) -> bool:
         """Have a sink take nothing until :meth:`resume`; return whether it was not paused already."""
-        ...
 
     async def resume(self, sink: str, now: datetime) -> bool:
         """Have a paused sink take events again, all that waits at once; return whether it was paused."""
-        ...
 
     async def hurry(self, sink: str, now: datetime) -> Hurried:
         """Have a sink attempt at once what waits for its next attempt, whatever pause its receiver has asked for.
 
         Keys that are on hold wait on.
         """
-        ...
 
     async def aclose(self) -> None:
         """Close it."""
-        ...

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from dockbell.core.model import (
-    Feed,
-    Key,
-)
+from dockbell.core.model import Feed, Key
 from dockbell.core.publishing.settlement import Blocked, DeadLetter, Pause
 
 
@@ -132,7 +128,6 @@ class Controls:
         paused: Why it takes nothing; None while it is not paused.
         held: How many of its keys wait for an operator.
         replay_at: When the next replay is due; None where none waits.
-        origins: Where it began in each feed.
         pause: The last pause that its receiver has asked for; it may be over.
         hurried: How often an operator had what waits for its next attempt sent at once.
         decided: How often an operator decided what becomes of dead letters.
@@ -141,7 +136,6 @@ class Controls:
     paused: str | None
     held: int
     replay_at: datetime | None
-    origins: Mapping[Feed, int]
     pause: Pause | None = None
     hurried: int = 0
     decided: int = 0
@@ -165,7 +159,7 @@ class Footprint:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class KeyStatus:
     """How far a sink has come with the events of one key.
 
     Attributes:

@@ -8,12 +8,8 @@ from datetime import datetime
 from typing import Protocol
 
 from dockbell.core.comparing.page_diff import PURGED, Finding
-from dockbell.core.model import (
-    Event,
-    Feed,
-    Via,
-)
-from dockbell.ports.delivery import Extent, Footprint, SinkState, Standing, StoredState
+from dockbell.core.model import Event, Feed, Via
+from dockbell.ports.delivery import Extent, Footprint, KeyStatus, SinkState, StoredState
 from dockbell.ports.runs import FeedState, Reached, RunRecord
 
 
@@ -96,23 +92,18 @@ class ReadStore(Protocol):
 
     async def load_feeds(self) -> Sequence[FeedState]:
         """Return every feed's state."""
-        ...
 
     async def load_reached(self) -> Mapping[Feed, Reached]:
         """Return how far the passes have come that go on, where they have been saved meanwhile."""
-        ...
 
     async def load_sinks(self) -> Sequence[SinkState]:
         """Return how far every sink has come."""
-        ...
 
     async def count_records(self) -> Mapping[Feed, int]:
         """Return how many records are stored per feed, tombstones left out."""
-        ...
 
     async def read_latest(self, after: int, limit: int) -> Sequence[tuple[int, Event]]:
         """Return events of all feeds as they were recorded, each with its place; negative ``after`` is from the end."""
-        ...
 
     async def read_earlier(
         self,
@@ -129,55 +120,42 @@ class ReadStore(Protocol):
         Looks through a bounded number, so that it may return fewer, or none, although there are more. None for
         ``before`` begins at the end; None where there are no more.
         """
-        ...
 
     async def find_event(self, feed: Feed, sequence: int) -> tuple[datetime, Event] | None:
         """Return an event that is kept, and when it was recorded."""
-        ...
 
     async def find_last_changes(self) -> Mapping[Feed, datetime]:
         """Return when the last change of a record was recorded, by feed, where one is kept."""
-        ...
 
     async def find_extent(self, feed: Feed) -> Extent | None:
         """Return which events of a feed there are; None where nothing is known of the feed."""
-        ...
 
     async def read_events(self, feed: Feed, after: int, limit: int) -> Sequence[Event]:
         """Return events of a feed after a sequence, in order."""
-        ...
 
     async def measure_events(self, feed: Feed, after: int, limit: int) -> Sequence[tuple[int, int]]:
         """Return the sequences of a feed's events after a sequence, in order, each with the bytes of its body."""
-        ...
 
     async def read_records(self, feed: Feed, after: int, limit: int) -> tuple[int, Sequence[StoredState]]:
         """Return records that are there, by place, after a place; and the number of the feed's last event by then."""
-        ...
 
     async def measure_records(self, feed: Feed, after: int, limit: int) -> Sequence[int]:
         """Return the bytes of each of the records that :meth:`read_records` would return."""
-        ...
 
     async def read_record(self, feed: Feed, key: str) -> tuple[int, StoredState | None]:
         """Return one record, if anything was ever stored of it, and the number of the feed's last event by then."""
-        ...
 
     async def find_record(self, feed_id: int, key: str) -> StoredRecord | None:
         """Return what is stored of a record; None where nothing is."""
-        ...
 
     async def find_suspected(self, feed_id: int, limit: int) -> Sequence[StoredRecord]:
         """Return records that are suspected to be gone, those that were suspected first before the others."""
-        ...
 
     async def find_quarantined(self, feed_id: int, limit: int, *, key: str | None = None) -> Sequence[Quarantined]:
         """Return records in quarantine, the last met before the others; those of one key where it is given."""
-        ...
 
     async def read_notes(self, feed_id: int, key: str, limit: int) -> Sequence[Noted]:
         """Return the last findings about a record, oldest first."""
-        ...
 
     async def read_covering_runs(
         self, feed_id: int, modified: datetime | None, after: datetime, limit: int
@@ -186,29 +164,23 @@ class ReadStore(Protocol):
 
         Without a date there are passes only.
         """
-        ...
 
     async def read_readings(self, after: datetime) -> Mapping[Feed, Sequence[tuple[datetime, datetime]]]:
         """Return the begin and the end, by our clock, of each complete poll and pass that ended after a time, by feed.
 
         The oldest come first.
         """
-        ...
 
     async def read_events_of(
         self, feed_id: int, key: str, limit: int, *, change: str | None = None
     ) -> Sequence[tuple[datetime, Event]]:
         """Return the last events of a key, oldest first, each with when it was recorded; the empty key is the feed."""
-        ...
 
-    async def load_standings(self, feed_id: int, key: str) -> Sequence[Standing]:
+    async def load_key_statuses(self, feed_id: int, key: str) -> Sequence[KeyStatus]:
         """Return how far each sink has come with the events of a key, by name."""
-        ...
 
     async def measure(self) -> Footprint:
         """Return how much of its disk the store uses, and what is left of it."""
-        ...
 
     async def aclose(self) -> None:
         """Close it."""
-        ...

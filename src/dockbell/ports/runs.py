@@ -9,13 +9,7 @@ from datetime import datetime, timedelta
 from dockbell.core.comparing.drift import Drift
 from dockbell.core.comparing.page_diff import PageDiff, Pending
 from dockbell.core.comparing.seen_rows import SeenRows
-from dockbell.core.model import (
-    JSON,
-    Change,
-    Feed,
-    RunKind,
-    Statement,
-)
+from dockbell.core.model import JSON, Change, Feed, RunKind, Statement
 from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
@@ -97,14 +91,14 @@ class Checkpoint:
 
     Attributes:
         cursor: Of the page to read next.
-        walk: Its bounds and counts, as JSON.
+        run: Its bounds and counts, as JSON.
         seen: The rows that any request showed since the pass began.
         rows: Those that the pass itself showed.
         saved_at: Our time.
     """
 
     cursor: str
-    walk: bytes
+    run: bytes
     seen: SeenRows
     rows: SeenRows
     saved_at: datetime

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from dockbell.core.model import (
-    Delivery,
-    Feed,
-    Outcome,
-)
-from dockbell.core.publishing.settlement import Place
+from dockbell.core.model import Delivery, Feed, Outcome
+from dockbell.core.publishing.settlement import RecordId
 from dockbell.ports.delivery import StoredState
+
+Deliveries: TypeAlias = MemoryObjectReceiveStream[Delivery]
+Settle: TypeAlias = Callable[[Delivery, Outcome], None]
 
 
 class RetainedState(Protocol):
@@ -23,19 +22,15 @@ class RetainedState(Protocol):
     @property
     def epoch(self) -> str:
         """The life of the store: marks of another life mean nothing."""
-        ...
 
     async def feeds(self) -> Sequence[Feed]:
         """Return the feeds that the sink takes now."""
-        ...
 
-    async def count_held(self, feed: Feed) -> int | None:
+    async def count_stored(self, feed: Feed) -> int | None:
         """Return how many records of a feed there are for the sink; None while it is being read whole."""
-        ...
 
-    async def find_held(self, places: Sequence[Place]) -> AbstractSet[Place]:
+    async def find_stored(self, record_ids: Sequence[RecordId]) -> AbstractSet[RecordId]:
         """Return those among some keys that have a record, in feeds that the sink takes."""
-        ...
 
     async def mark(self, since: str) -> tuple[str, bool]:
         """Return how far the sink has settled, as is saved: a line to be left with the receiver.
@@ -47,7 +42,6 @@ class RetainedState(Protocol):
             The mark, and whether the receiver must be given what :meth:`read_since` yields before it is left at it:
             records have been stored since without events that would tell of them.
         """
-        ...
 
     def read_since(self, mark: str) -> AsyncIterator[Sequence[StoredState]]:
         """Yield in portions what a receiver lacks that was left at a mark, each as it is stored when it is yielded.
@@ -57,7 +51,6 @@ class RetainedState(Protocol):
         than a change of how the feed is read. A feed that is being read whole for the first time comes later. A record
         may come more than once.
         """
-        ...
 
 
 class StateKeeper(Protocol):
@@ -65,7 +58,6 @@ class StateKeeper(Protocol):
 
     def attach(self, retained_state: RetainedState) -> None:
         """Take the stored records, before :meth:`Sink.run`."""
-        ...
 
 
 class Sink(Protocol):
@@ -77,22 +69,18 @@ class Sink(Protocol):
     keeps_state: bool
     """Whether deliveries must carry the latest committed record; such a sink is a :class:`StateKeeper` too."""
 
-    async def run(
-        self, deliveries: MemoryObjectReceiveStream[Delivery], settle: Callable[[Delivery, Outcome], None]
-    ) -> None:
+    async def run(self, deliveries: Deliveries, settle: Settle) -> None:
         """Attempt each delivery once and settle it exactly once, in any order, until the stream ends.
 
         A sink with a connection goes on trying to connect while its receiver is away, and keeps what it has taken. A
         failure of a delivery is an outcome, never an exception. At the end of the stream it settles what it has taken,
         says goodbye where the protocol has a word for it, and returns.
         """
-        ...
 
     async def probe(self) -> str:
         """Connect without delivering; say in a few words what was found.
 
         Raises:
-            SinkUnavailable: Nobody answers, or not in the protocol.
+            SinkUnavailable: The receiver does not answer, or not in the protocol.
             SinkRejected: The other side refuses us: credentials, certificate, client id.
         """
-        ...

@@ -7,10 +7,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
-from dockbell.core.model import (
-    Page,
-    Urgency,
-)
+from dockbell.core.model import Page, Urgency
 
 BetweenTries: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
 """Makes the context in which the next try of a request is waited for."""
@@ -45,15 +42,9 @@ class Source(Protocol):
             PageUnreadable: An answer came that is not whole and sound JSON; a smaller page may be.
             SchemaMismatch: The answer has no array of records, or several.
         """
-        ...
 
     async def read_shipment(
-        self,
-        shipment_id: str,
-        *,
-        expand: tuple[str, ...] = (),
-        urgency: Urgency = Urgency.DETAIL,
-        patient: bool = True,
+        self, shipment_id: str, *, expand: tuple[str, ...] = (), urgency: Urgency = Urgency.DETAIL, patient: bool = True
     ) -> bytes | None:
         """Read the object that answers for one shipment, as raw JSON; None when there is none (404, 410).
 
@@ -68,8 +59,6 @@ class Source(Protocol):
         Raises:
             SourceError: As :meth:`read_page`.
         """
-        ...
 
     async def aclose(self) -> None:
         """Close its connections."""
-        ...

@@ -1,21 +1,64 @@
-"""How records are written: which fields hold id and timestamp, in which form, and what the timestamp says."""
+"""How records are written: as compact JSON, with which fields for id and timestamp, and what the timestamp says."""
 
 from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from random import Random
 from re import Match
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from dockbell.errors import ConfigError
-from dockbell.sandbox.catalog import RESOURCES, Resource
-from dockbell.sandbox.encoding import encode
-from dockbell.sandbox.moments import TICKS, to_micros, write_stamp
-from dockbell.sandbox.records import Record
-from dockbell.sandbox.settings import Settings
-from dockbell.sandbox.table import Row
+from dockbell.sandbox.options import SandboxOptions, Settings
+from dockbell.sandbox.table import RESOURCES, Resource, Row
+
+Record: TypeAlias = dict[str, Any]
+"""A record without its id and its timestamp."""
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def encode(value: object) -> bytes:
+    return _ENCODER.encode(value).encode()
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+TICKS: Final = {"us": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000}
+"""Microseconds of each precision that timestamps can have."""
+_DIGITS: Final = {"us": "microseconds", "ms": "milliseconds", "s": "seconds", "min": "seconds"}
+_OFFSETS: Final = {"Z": 0, "none": 0, "+00:00": 0, "+02:00": 7_200_000_000, "-09:30": -34_200_000_000}
+
+
+def to_micros(moment: datetime) -> int:
+    """Return the microseconds since 1970 of an aware time."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def from_micros(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def format_micros(micros: int) -> str:
+    return from_micros(micros).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def write_stamp(micros: int, options: SandboxOptions) -> str | int | None:
+    """Return a record's timestamp in the chosen form; it is already cut to its precision."""
+    form, precision, offset = options.timestamp_form, options.timestamp_precision, options.timestamp_offset
+    if (form, precision, offset) == ("iso", "us", "Z"):
+        return format_micros(micros)
+    if form == "epoch":
+        return micros // min(TICKS[precision], TICKS["s"])
+    if form == "null":
+        return None
+    if form == "ctime":
+        return from_micros(micros).ctime()
+    local = from_micros(micros + _OFFSETS[offset]).replace(tzinfo=None).isoformat(timespec=_DIGITS[precision])
+    if form == "date":
+        return local[:10]
+    return local if offset == "none" else local + offset
+
 
 _FUTURE: Final = to_micros(datetime(2099, 1, 1, tzinfo=UTC))
 _YEAR: Final = 365 * 86_400_000_000
@@ -25,17 +68,10 @@ _INTEGER_REFERENCE: Final = re.compile(rb'"(shipment|item|warehouse)_id":(\d+)')
 
 
 class Form:
-    """How records are written: which fields hold id and timestamp, and which time the timestamp says.
-
-    Attributes:
-        latest: The latest time of any record, whatever its timestamp says.
-        extras: Fields that every record has besides its own, at its end.
-    """
-
     def __init__(self, settings: Settings, dice: Random) -> None:
         options = settings.options
-        self.latest = 0
-        self.extras: Record = {}
+        self.latest = 0  # time of any record, whatever its timestamp says
+        self.extras: Record = {}  # fields that every record has at its end, besides its own
         self._settings = settings
         self._dice = dice
         self._id_field = options.id_field
@@ -49,13 +85,7 @@ class Form:
     ) -> Row:
         """Return the row of a record written at a time: id first, timestamp last.
 
-        Args:
-            resource: What it is one of.
-            number: Which one.
-            record: What it says, without id and timestamp.
-            at: Microseconds since 1970.
-            old: The row that it replaces.
-            is_new: It was made just now, and its ``created_at`` is the true one.
+        ``old`` is the row that it replaces; ``is_new`` says that its ``created_at`` is the true one.
 
         Raises:
             ConfigError: The record has a field of its own with the name of the id or timestamp field.
@@ -76,8 +106,7 @@ class Form:
             body[self._timestamp_field] = write_stamp(stamp, self._settings.options)
         body |= self.extras
         terms = tuple(record[name] for name in (*kind.filters, *kind.links))
-        raw = encode(body)
-        return Row(number, identity, stamp, record.get("status"), terms, self.refer(raw))
+        return Row(number, identity, stamp, record.get("status"), terms, self.refer(encode(body)))
 
     def decode(self, row: Row) -> Record:
         """Return a row's record without id, timestamp and extras; the caller may change it."""
@@ -94,7 +123,7 @@ class Form:
             start = body.rindex(self._marker) + len(self._marker)
             end = body.find(b",", start)
             body = body[:start] + encode(write_stamp(stamp, self._settings.options)) + body[end if end > 0 else -1 :]
-        return Row(row.number, row.identity, stamp, row.status, row.terms, body)
+        return row._replace(stamp=stamp, body=body)
 
     def name(self, row: Row) -> str:
         """Return a record's identity as clients see it: the id as text, or its parts joined by a comma."""
@@ -103,22 +132,19 @@ class Form:
         return row.identity.replace("whs_", "") if "," in row.identity else str(row.number + 1)
 
     def identity(self, resource: Resource, name: str) -> str:
-        """Return the identity of a record by its id as clients write it."""
         return f"{resource.prefix}{name}" if self._integers else name
 
     def refer(self, body: bytes) -> bytes:
-        """Return JSON with the references to other records as clients see them."""
+        """Return JSON with references to other records as clients see them."""
         return _STRING_REFERENCE.sub(rb'"\1_id":\2', body) if self._integers else body
 
     def _tell_creation(self, record: Record) -> Record:
-        """Return a new record whose time of creation is said as its timestamp is, or not at all."""
         options = self._settings.options
         at = to_micros(datetime.fromisoformat(record["created_at"]))
         told = {} if options.created_at == "missing" else {"created_at": write_stamp(self._cut(at), options)}
         return {name: value for name, value in record.items() if name != "created_at"} | told
 
     def _date(self, at: int, old: Row | None) -> int:
-        """Return the timestamp of a record written at a time."""
         options = self._settings.options
         self.latest = max(self.latest, at)
         if old is not None and options.silent_share and self._dice.random() < options.silent_share:

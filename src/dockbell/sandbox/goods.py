@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dockbell.sandbox import words
-from dockbell.sandbox.records import Author, Record, decimal, units_of
+from dockbell.sandbox.form import Record
+from dockbell.sandbox.records import Author, decimal, units_of
 from dockbell.sandbox.table import Row
 from dockbell.sandbox.world import Step, World
 
@@ -13,12 +14,11 @@ _PLENTY = 200
 
 
 def reserve(level: Record, quantity: int) -> None:
-    """Promise goods to an order, as far as they are there."""
+    """Promise goods to an order, as far as there are any."""
     _set_level(level, level["on_hand"], level["reserved"] + min(quantity, level["available"]))
 
 
 def release(level: Record, quantity: int) -> None:
-    """Take back a promise."""
     _set_level(level, level["on_hand"], level["reserved"] - quantity)
 
 
@@ -35,7 +35,6 @@ def ship(level: Record, quantity: int, time: str) -> None:
 
 
 def receive(level: Record, lot: Record, time: str) -> None:
-    """Add a lot."""
     level["lots"].append(lot)
     level["last_received_at"] = time
     _set_level(level, level["on_hand"] + lot["quantity"], level["reserved"])
@@ -67,41 +66,32 @@ class Goods:
         self._world = world
         self._author = author
 
-    def receive(self) -> int:
-        """Goods come in at some level."""
-        row = self._any("stock")
+    def change(self, resource: str, act: Callable[[Step, Row, Record], None]) -> int:
+        """Let one of the methods below change any record of a resource."""
+        row = self._any(resource)
         if row is None:
             return 0
         step = self._world.step()
-        level = step.open("stock", row.number)
+        act(step, row, step.open(resource, row.number))
+        return step.commit()
+
+    def receive(self, step: Step, _: Row, level: Record) -> None:
         item = self._world.tables["items"].find(level["item_id"])
         known = self._world.form.decode(item) if item else {}
         quantity = self._author.between(1, max(12, _PLENTY - level["on_hand"]))
         receive(level, self._author.lot(known, quantity, step.at), step.time)
-        return step.commit()
 
-    def count(self) -> int:
-        """Somebody counts a level and finds it more or less as it should be."""
-        row = self._any("stock")
-        if row is None:
-            return 0
-        step = self._world.step()
-        level = step.open("stock", row.number)
+    def count(self, step: Step, _: Row, level: Record) -> None:
+        """Count a level and find it more or less as it should be."""
         found = max(0, level["on_hand"] + self._author.between(-3, 2)) if level["lots"] else 0
         count(level, found, self._author.pick(words.FIRST_NAMES), step.time)
-        return step.commit()
 
-    def move(self) -> int:
-        """Goods move from one warehouse to another that keeps the item."""
-        row = self._any("stock")
-        if row is None:
-            return 0
-        step = self._world.step()
-        source = step.open("stock", row.number)
+    def move(self, step: Step, row: Row, source: Record) -> None:
+        """Move goods to another warehouse that keeps the item."""
         levels = self._world.tables["stock"].linked("item_id", source["item_id"])
         others = [other for other in levels if other.number != row.number]
         if not others or not source["available"]:
-            return 0
+            return
         target = step.open("stock", self._author.pick(others).number)
         lot = dict(source["lots"][0])
         lot["quantity"] = self._author.between(1, min(lot["quantity"], source["available"]))
@@ -109,15 +99,8 @@ class Goods:
         ship(source, lot["quantity"], step.time)
         _set_level(source, source["on_hand"], reserved)
         receive(target, lot, step.time)
-        return step.commit()
 
-    def edit_item(self) -> int:
-        """Somebody edits an item: its price, its tags, its picture or its reorder point."""
-        row = self._any("items")
-        if row is None:
-            return 0
-        step = self._world.step()
-        item = step.open("items", row.number)
+    def edit_item(self, _: Step, __: Row, item: Record) -> None:
         match self._author.between(0, 3):
             case 0:
                 price = units_of(item["price"]["amount"]) * self._author.between(85, 120) // 100
@@ -128,10 +111,15 @@ class Goods:
                 item["image"] = self._author.code("https://img.example.com/new/########.webp")
             case _:
                 item["reorder_point"] = self._author.between(2, 40) * 5
-        return step.commit()
+
+    def edit_warehouse(self, _: Step, __: Row, warehouse: Record) -> None:
+        capacity = warehouse["capacity"]
+        capacity["used"] = capacity["pallet_positions"] * self._author.between(40, 95) // 100
+        if self._author.chance(0.2):
+            warehouse["shift_lead"] = self._author.name()
 
     def change_item_status(self) -> int:
-        """An item is discontinued, or sold again."""
+        """Discontinue an item, or sell it again."""
         inactive = self._any("items", "inactive")
         row = inactive if inactive and self._author.chance(0.3) else self._any("items", "active")
         if row is None:
@@ -145,7 +133,7 @@ class Goods:
         return step.commit()
 
     def introduce_item(self) -> int:
-        """A new item is listed, and stocked where there is a warehouse."""
+        """List a new item, and stock it where there is a warehouse."""
         step = self._world.step()
         number = self._world.next_number("items")
         item = self._author.item(number, step.at)
@@ -156,32 +144,16 @@ class Goods:
             step.add("stock", self._author.stock(item_id, item, warehouse.identity, on_hand, step.at))
         return step.commit()
 
-    def edit_warehouse(self) -> int:
-        """A warehouse fills or empties, or hands over its shift."""
-        row = self._any("warehouses")
-        if row is None:
-            return 0
-        step = self._world.step()
-        warehouse = step.open("warehouses", row.number)
-        capacity = warehouse["capacity"]
-        capacity["used"] = capacity["pallet_positions"] * self._author.between(40, 95) // 100
-        if self._author.chance(0.2):
-            warehouse["shift_lead"] = f"{self._author.pick(words.FIRST_NAMES)} {self._author.pick(words.LAST_NAMES)}"
-        return step.commit()
-
     def delete_item(self) -> int:
-        """A discontinued item is deleted, with its stock."""
+        """Delete a discontinued item, with its stock."""
         row = self._any("items", "inactive")
         if row is None:
             return 0
-        return delete_with(
-            self._world.step(), row, "items", "stock", self._world.tables["stock"].linked("item_id", row.identity)
-        )
+        levels = self._world.tables["stock"].linked("item_id", row.identity)
+        return delete_with(self._world.step(), row, "items", "stock", levels)
 
     def _any(self, resource: str, status: str | None = None) -> Row | None:
-        table = self._world.tables[resource]
-        places = table.places(changed=False, status=status)
-        return table.rows[self._author.pick(places)[-1]] if places else None
+        return self._author.pick_row(self._world.tables[resource], status)
 
 
 def delete_with(step: Step, row: Row, resource: str, part_resource: str, parts: Sequence[Row]) -> int:

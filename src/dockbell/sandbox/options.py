@@ -1,29 +1,51 @@
-"""What can be chosen about a sandbox, each field with its default and its meaning in ``metadata["help"]``."""
+"""What can be chosen about a sandbox, and what is chosen now.
+
+Each option is a field with its default, and its meaning in ``metadata["help"]``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from difflib import get_close_matches
 from math import inf
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from dockbell.errors import ConfigError
-from dockbell.sandbox.catalog import RESOURCES
+from dockbell.sandbox.table import RESOURCES
 
 T = TypeVar("T")
+ResourceName: TypeAlias = Literal["shipments", "packages", "items", "stock", "warehouses"]
+BrokenBody: TypeAlias = Literal[
+    "html", "truncated", "nan", "duplicate_members", "duplicate_fields", "invalid_utf8", "deep"
+]
+NoPageBody: TypeAlias = Literal["null", "empty", "error_200"]
+HeavyBody: TypeAlias = Literal["gzip_bomb", "endless", "drip"]
+ListBody: TypeAlias = Literal["cut_list", "empty_list", "full_list", "null_list", "doubled_list"]
+OddBody: TypeAlias = Literal["byte_order_mark", "mislabelled", "message"]
 
 WAREHOUSES_MOST = 15
 PAGE_MOST = 200
-_LARGEST = 10_000_000
-_SHARE = (0, 1)
-_SIZE = (0, _LARGEST)
-_YEARS = (-1e9, 1e9)
+_SIZE = (0, 10_000_000)
+_ANY = (-inf, inf)
 
 
 def _option(default: T, meaning: str, *, within: tuple[float, float] = (0, inf), fixed: bool = False) -> T:
     """Return a field; a number lies within two limits, and what is fixed can only be chosen at the start."""
     return field(default=default, metadata={"help": meaning, "within": within, "fixed": fixed})
+
+
+def _flag(meaning: str) -> bool:
+    return _option(default=False, meaning=meaning)
+
+
+def _share(meaning: str, default: float = 0.0) -> float:
+    return _option(default, meaning, within=(0, 1))
+
+
+def _number_of(what: str) -> int | None:
+    return _option(None, f"how many {what} instead of a share of the records", within=_SIZE, fixed=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,21 +59,13 @@ class SandboxOptions:
         ConfigError: A value cannot be used; it holds one complete sentence for each.
     """
 
-    seed: int = _option(1, "the same seed makes the same records and the same activity", within=(-inf, inf), fixed=True)
+    seed: int = _option(1, "the same seed makes the same records and the same activity", within=_ANY, fixed=True)
     records: int = _option(2000, "how many records at the start, over all five resources", within=_SIZE, fixed=True)
-    shipments: int | None = _option(
-        None, "how many shipments instead of a share of the records", within=_SIZE, fixed=True
-    )
-    packages: int | None = _option(
-        None, "how many packages instead of a share of the records", within=_SIZE, fixed=True
-    )
-    items: int | None = _option(None, "how many items instead of a share of the records", within=_SIZE, fixed=True)
-    stock: int | None = _option(
-        None, "how many stock levels instead of a share of the records", within=_SIZE, fixed=True
-    )
-    warehouses: int | None = _option(
-        None, "how many warehouses instead of a share of the records", within=_SIZE, fixed=True
-    )
+    shipments: int | None = _number_of("shipments")
+    packages: int | None = _number_of("packages")
+    items: int | None = _number_of("items")
+    stock: int | None = _number_of("stock levels")
+    warehouses: int | None = _number_of("warehouses")
 
     activity: float = _option(0.0, "changes a second over all resources; 0 for none", fixed=True)
     keep_changes: int = _option(100_000, "how many changes its own log keeps", within=_SIZE, fixed=True)
@@ -66,15 +80,13 @@ class SandboxOptions:
     )
     wrapper: str = _option("", "field of a listing's answer that holds all of it; empty: none")
     end_of_list: Literal["null", "absent", "empty"] = _option("null", "next_cursor on the last page")
-    trailing_page: bool = _option(
-        default=False, meaning="a full last page has a cursor still, which leads to an empty page"
-    )
+    trailing_page: bool = _flag("a full last page has a cursor still, which leads to an empty page")
     page_cap: int = _option(
         PAGE_MOST, "most records on a page; a higher limit is accepted and ignored", within=(1, PAGE_MOST)
     )
-    short_pages: float = _option(0.0, "share of pages with fewer records than asked, and a cursor", within=_SHARE)
-    empty_pages: float = _option(0.0, "share of pages with no record, and a cursor", within=_SHARE)
-    repeated_pages: float = _option(0.0, "share of pages whose cursor leads to the same page again", within=_SHARE)
+    short_pages: float = _share("share of pages with fewer records than asked, and a cursor")
+    empty_pages: float = _share("share of pages with no record, and a cursor")
+    repeated_pages: float = _share("share of pages whose cursor leads to the same page again")
     cursors: Literal["keyset", "offset", "page"] = _option(
         "keyset",
         "keyset cursors stay; pages of offset cursors drift; page: a page's number, so another limit shows others",
@@ -100,7 +112,7 @@ class SandboxOptions:
         "creation",
         "order of a listing; shuffled: each page in itself; random: the whole anew for every request",
     )
-    descending: bool = _option(default=False, meaning="the order the other way round")
+    descending: bool = _flag("the order the other way round")
     unknown_parameters: Literal["refuse", "ignore"] = _option("refuse", "what is done about a parameter not known here")
     unknown_expand: Literal["refuse", "ignore"] = _option("refuse", "what is done about a relation that does not exist")
 
@@ -124,18 +136,18 @@ class SandboxOptions:
         "Z", "how an ISO 8601 timestamp says its offset; none: UTC that does not say so"
     )
     timestamp_skew: float = _option(
-        0.0, "seconds that timestamps are ahead of the sandbox's clock; negative: behind", within=(-inf, inf)
+        0.0, "seconds that timestamps are ahead of the sandbox's clock; negative: behind", within=_ANY
     )
     created_at: Literal["true", "as_timestamp", "missing"] = _option(
         "true",
         "what created_at says: UTC by the sandbox's clock, or as the timestamp does; or it is missing",
         fixed=True,
     )
-    future_share: float = _option(0.0, "share of writes that are dated 2099", within=_SHARE)
-    silent_share: float = _option(0.0, "share of updates that do not move the timestamp", within=_SHARE)
+    future_share: float = _share("share of writes that are dated 2099")
+    silent_share: float = _share("share of updates that do not move the timestamp")
 
-    shuffle_arrays: bool = _option(default=False, meaning="arrays inside records are in another order each time")
-    shuffle_members: bool = _option(default=False, meaning="fields of records are in another order each time")
+    shuffle_arrays: bool = _flag("arrays inside records are in another order each time")
+    shuffle_members: bool = _flag("fields of records are in another order each time")
     numbers: Literal["plain", "float", "mixed"] = _option(
         "plain", "how whole numbers are written: 1, 1.0, or either by chance"
     )
@@ -150,7 +162,7 @@ class SandboxOptions:
     )
 
     late_visibility: float = _option(0.0, "seconds from a change's timestamp until it can be read")
-    late_share: float = _option(1.0, "share of the business steps that late_visibility holds back", within=_SHARE)
+    late_share: float = _share("share of the business steps that late_visibility holds back", default=1.0)
     replicas: int = _option(1, "servers that answer in turn, the last of them behind the others", within=(1, 100))
     replica_lag: float = _option(0.0, "seconds that the last replica is behind")
     replica_for: Literal["turns", "poll", "pass", "single"] = _option(
@@ -159,17 +171,15 @@ class SandboxOptions:
     )
 
     clock_skew: float = _option(
-        0.0, "seconds that the whole service's clock is ahead of the sandbox's; negative: behind", within=_YEARS
+        0.0, "seconds that the whole service's clock is ahead of the sandbox's; negative: behind", within=(-1e9, 1e9)
     )
     date: Literal["true", "missing"] = _option("true", "whether responses carry Date")
-    date_skew: float = _option(
-        0.0, "seconds that Date is ahead of the sandbox's clock; negative: behind", within=(-inf, inf)
-    )
+    date_skew: float = _option(0.0, "seconds that Date is ahead of the sandbox's clock; negative: behind", within=_ANY)
     rate_headers: Literal["true", "missing"] = _option("true", "whether responses carry x-ratelimit-…")
     etag: Literal["none", "strong", "weak"] = _option(
         "none", "kind of ETag on answers, with 304 for a matching If-None-Match"
     )
-    gzip: bool = _option(default=False, meaning="compress answers for clients that accept it")
+    gzip: bool = _flag("compress answers for clients that accept it")
     unknown_shipment: Literal["json", "html", "empty", "410", "null"] = _option(
         "json", "answer for an unknown shipment: 404 with JSON, HTML or nothing, 410, or 200 with null"
     )
@@ -177,48 +187,23 @@ class SandboxOptions:
     refuse_with: Literal[0, 401, 403, 503] = _option(0, "status that answers every request for a while; 0 for none")
     refuse_after: float = _option(0.0, "seconds until that begins, from the start or from when it was set")
     refuse_for: float = _option(0.0, "seconds that it goes on; 0 for no end")
-    refuse_resource: Literal["all", "shipments", "packages", "items", "stock", "warehouses"] = _option(
-        "all", "the resource that is refused; the others answer"
-    )
+    refuse_resource: Literal["all", ResourceName] = _option("all", "the resource that is refused; the others answer")
     retry_after: int | None = _option(
         None, "seconds that Retry-After says on 429 and 503; none: the right ones on a 429", within=_SIZE
     )
     retry_after_form: Literal["seconds", "date"] = _option("seconds", "how Retry-After is written")
 
     latency: float = _option(0.0, "seconds that each answer takes longer")
-    error_rate: float = _option(0.0, "share of requests answered with an error", within=_SHARE)
+    error_rate: float = _share("share of requests answered with an error")
     error_with: Literal[0, 400, 401, 403, 404, 410, 422, 429, 500, 502, 503, 504] = _option(
         0, "status of these errors; 0 for 500, 502, 503 or 504 by chance"
     )
-    reset_rate: float = _option(
-        0.0, "share of requests whose connection breaks, before or within the answer", within=_SHARE
+    reset_rate: float = _share("share of requests whose connection breaks, before or within the answer")
+    bad_body_rate: float = _share("share of requests answered with a bad body")
+    bad_body: Literal["any", BrokenBody, NoPageBody, HeavyBody, ListBody, OddBody] = _option(
+        "any", "which bad body; any: one that is no page, by chance"
     )
-    bad_body_rate: float = _option(0.0, "share of requests answered with a bad body", within=_SHARE)
-    bad_body: Literal[
-        "any",
-        "html",
-        "truncated",
-        "nan",
-        "duplicate_members",
-        "duplicate_fields",
-        "invalid_utf8",
-        "deep",
-        "null",
-        "empty",
-        "error_200",
-        "gzip_bomb",
-        "endless",
-        "drip",
-        "cut_list",
-        "empty_list",
-        "full_list",
-        "null_list",
-        "doubled_list",
-        "byte_order_mark",
-        "mislabelled",
-        "message",
-    ] = _option("any", "which bad body; any: one that is no page, by chance")
-    fault_resource: Literal["all", "shipments", "packages", "items", "stock", "warehouses"] = _option(
+    fault_resource: Literal["all", ResourceName] = _option(
         "all", "the resource that latency, errors, resets and bad bodies are for"
     )
     fault_kind: Literal["all", "poll", "pass", "single"] = _option(
@@ -229,7 +214,6 @@ class SandboxOptions:
     fault_most: int | None = _option(None, "how many requests of it they hit before they end; none: no end")
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be used."""
         problems = [*self._bad_values()] or [*self._bad_counts(), *self._bad_choices()]
         if problems:
             raise ConfigError(*problems)
@@ -237,24 +221,17 @@ class SandboxOptions:
     def counts(self) -> dict[str, int]:
         """Return how many records each resource has at the start: its own number, or its share of ``records``."""
         total = self.records
-        warehouses = _first(self.warehouses, min(WAREHOUSES_MOST, _share(total, 10)))
-        items = _first(self.items, _share(total, 15))
+        warehouses = _first(self.warehouses, min(WAREHOUSES_MOST, _percent(total, 10)))
+        items = _first(self.items, _percent(total, 15))
         stock = _first(self.stock, min(total * 35 // 100, items * warehouses))
         left = max(0, total - warehouses - items - stock)
-        shipments = _first(self.shipments, min(left, _share(total, 23)))
+        shipments = _first(self.shipments, min(left, _percent(total, 23)))
         packages = _first(self.packages, max(0, left - shipments) if shipments else 0)
-        return {
-            "warehouses": warehouses,
-            "items": items,
-            "stock": stock,
-            "shipments": shipments,
-            "packages": packages,
-        }
+        return {"warehouses": warehouses, "items": items, "stock": stock, "shipments": shipments, "packages": packages}
 
     def _bad_values(self) -> Iterator[str]:
-        hints = _hints()
         for option in fields(self):
-            value, hint = getattr(self, option.name), hints[option.name]
+            value, hint = getattr(self, option.name), HINTS[option.name]
             least, most = option.metadata["within"]
             if get_origin(hint) is Literal:
                 if value not in get_args(hint):
@@ -298,14 +275,94 @@ class SandboxOptions:
                 yield f"sandbox: {name} must be RESOURCE/ID, got {value!r}"
 
 
-@cache
-def _hints() -> dict[str, Any]:
-    return get_type_hints(SandboxOptions)
+HINTS: Final[dict[str, Any]] = get_type_hints(SandboxOptions)
 
 
 def _first(given: int | None, otherwise: int) -> int:
     return otherwise if given is None else given
 
 
-def _share(total: int, percent: int) -> int:
+def _percent(total: int, percent: int) -> int:
     return -(-total * percent // 100)
+
+
+Clock: TypeAlias = Callable[[], datetime]
+
+CHANGEABLE: Final = tuple(option.name for option in fields(SandboxOptions) if not option.metadata["fixed"])
+_TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
+
+
+class Settings:
+    """Holds the options in force for all parts of a sandbox; each part reads them anew for each request.
+
+    ``listeners`` are called with the options after each change.
+    """
+
+    def __init__(self, options: SandboxOptions, clock: Clock) -> None:
+        self.options = options
+        self.listeners: list[Callable[[SandboxOptions], None]] = []
+        self._clock = clock
+        self._started = clock()
+        self._set_at: dict[str, datetime] = {}
+
+    def change(self, **values: Any) -> None:
+        """Set some options; a ConfigError changes nothing."""
+        _check_changeable(values)
+        self.options = replace(self.options, **values)
+        self._set_at |= dict.fromkeys(values, self._clock())
+        for listen in self.listeners:
+            listen(self.options)
+
+    def seconds_since(self, name: str) -> float:
+        """Return for how many seconds an option has had its value."""
+        return (self._clock() - self._set_at.get(name, self._started)).total_seconds()
+
+    def count_down(self, name: str) -> None:
+        """Take one from an option that counts; one without a number goes on without end."""
+        if left := getattr(self.options, name):
+            self.options = replace(self.options, **{name: left - 1})
+
+
+def parse(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return options from their texts, as a query has them.
+
+    Several API keys are separated by commas; nothing stands for none.
+
+    Raises:
+        ConfigError: One is unknown, or its text is not of its type.
+    """
+    _check_changeable(texts)
+    return {name: _parse(name, text) for name, text in texts.items()}
+
+
+def _check_changeable(names: Iterable[str]) -> None:
+    problems = [
+        f"sandbox: {name} can only be chosen at the start"
+        if name in HINTS
+        else f"sandbox: there is no option {name!r}{suggest(name, CHANGEABLE)}"
+        for name in names
+        if name not in CHANGEABLE
+    ]
+    if problems:
+        raise ConfigError(*problems)
+
+
+def _parse(name: str, text: str) -> Any:
+    hint = HINTS[name]
+    if get_origin(hint) is Literal:
+        return next((choice for choice in get_args(hint) if str(choice) == text), text)
+    if get_origin(hint) is tuple:
+        return tuple(text.split(","))
+    kinds = get_args(hint) or (hint,)
+    if not text and type(None) in kinds:
+        return None
+    try:
+        return _TRUTH[text.lower()] if bool in kinds else kinds[0](text)
+    except (KeyError, ValueError):
+        raise ConfigError(f"sandbox: {name} must be a {kinds[0].__name__}, got {text!r}") from None
+
+
+def suggest(given: str, known: tuple[str, ...]) -> str:
+    """Return ``; did you mean …?`` where a known word is close, otherwise which words there are."""
+    close = get_close_matches(given, known, 1)
+    return f"; did you mean {close[0]}?" if close else f"; accepted here: {', '.join(known) or 'none'}"

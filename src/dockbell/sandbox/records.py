@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 from dockbell.sandbox import words
-from dockbell.sandbox.moments import format_micros
+from dockbell.sandbox.form import Record, format_micros
+from dockbell.sandbox.table import Row, Table
 
 T = TypeVar("T")
-Record: TypeAlias = dict[str, Any]
-"""A record without its id and its timestamp."""
 
 HOUR: Final = 3_600_000_000
 DAY: Final = 24 * HOUR
@@ -30,40 +30,55 @@ def units_of(amount: str) -> int:
 
 
 def order_line(item_id: str, item: Record, quantity: int) -> Record:
-    """Return one ordered item of a shipment, at the item's price of today."""
-    return {
-        "item_id": item_id,
-        "sku": item["sku"],
-        "quantity": quantity,
-        "picked": 0,
-        "unit_price": item["price"]["amount"],
-    }
+    price = item["price"]["amount"]
+    return {"item_id": item_id, "sku": item["sku"], "quantity": quantity, "picked": 0, "unit_price": price}
 
 
 def total_weight(packages: Iterable[Record]) -> Record:
-    """Return the weight of packages together."""
     return {"value": decimal(sum(units_of(package["weight"]["value"]) for package in packages), 3), "unit": "kg"}
 
 
-class Author:
-    """Writes new records, all by one source of chance.
+def _more(found: re.Match[bytes]) -> bytes:
+    return b"%s%d" % (found[1], int(found[2]) + 1)
 
-    Times are microseconds since 1970.
-    """
+
+def _other_priority(found: re.Match[bytes]) -> bytes:
+    return found[1] + (b'"standard"' if found[2] == b'"express"' else b'"express"')
+
+
+_EDITS: Final[dict[str, tuple[re.Pattern[bytes], Callable[[re.Match[bytes]], bytes]]]] = {
+    "shipments": (re.compile(rb'("priority":)("[a-z]+")'), _other_priority),
+    "packages": (re.compile(rb'("scan_count":)(\d+)'), _more),
+    "items": (re.compile(rb'("reorder_point":)(\d+)'), _more),
+    "stock": (re.compile(rb'("safety_stock":)(\d+)'), _more),
+    "warehouses": (re.compile(rb'("used":)(\d+)'), _more),
+}
+
+
+def edit_body(resource: str, body: bytes) -> bytes:
+    """Return a record's JSON with one small field changed."""
+    pattern, turn = _EDITS[resource]
+    return pattern.sub(turn, body, count=1)
+
+
+class Author:
+    """Writes new records, all by one source of chance; times are microseconds since 1970."""
 
     def __init__(self, dice: Random) -> None:
         self.dice = dice
 
     def pick(self, choices: Sequence[T]) -> T:
-        """Return one of several."""
         return choices[int(self.dice.random() * len(choices))]
+
+    def pick_row(self, table: Table, status: str | None = None) -> Row | None:
+        places = table.places(changed=False, status=status)
+        return table.rows[self.pick(places)[-1]] if places else None
 
     def chance(self, share: float) -> bool:
         """Return True in this share of the cases."""
         return self.dice.random() < share
 
     def perhaps(self, share: float, value: T) -> T | None:
-        """Return the value in this share of the cases, otherwise None."""
         return value if self.chance(share) else None
 
     def between(self, least: int, most: int) -> int:
@@ -86,14 +101,14 @@ class Author:
             "address": self._address(city),
             "geo": {"latitude": city.latitude, "longitude": city.longitude},
             "timezone": city.zone,
-            "contact": {"name": self._name(), "phone": self._phone(city), "email": f"dock{number + 1}@example.com"},
+            "contact": {"name": self.name(), "phone": self._phone(city), "email": f"dock{number + 1}@example.com"},
             "opening_hours": dict.fromkeys(("mon", "tue", "wed", "thu", "fri"), weekday)
             | {"sat": self.perhaps(0.5, ["08:00", "14:00"]), "sun": None},
             "capacity": {"pallet_positions": positions, "used": positions * self.between(40, 95) // 100},
             "carriers": [carrier.code for carrier in words.CARRIERS if self.chance(0.7)],
             "temperature_zones": self.perhaps(_SOME, [{"name": "chilled", "min": "2.0", "max": "8.0", "unit": "C"}]),
             "cutoff": self.pick(("14:00", "15:30", "17:00")),
-            "shift_lead": self._name(),
+            "shift_lead": self.name(),
             "created_at": format_micros(at),
         }
 
@@ -109,12 +124,8 @@ class Author:
             "manufacturer_sku": f"{brand[:3].upper()}-{product.code}/{number % 40 + 11}",
             "status": "active",
             "name": f"{brand} {product.english}, {english}",
-            "names": {
-                "de": f"{product.german}, {german}",
-                "fr": product.french,
-                "pl": product.polish,
-                "ja": product.japanese,
-            },
+            "names": {"de": f"{product.german}, {german}"}
+            | {"fr": product.french, "pl": product.polish, "ja": product.japanese},
             "brand": brand,
             "category": list(product.category),
             "barcode": {"type": "EAN13", "value": self.code("40#########") + "00"},
@@ -163,7 +174,6 @@ class Author:
         }
 
     def lot(self, item: Record, quantity: int, at: int) -> Record:
-        """Return goods of one delivery."""
         days = item.get("shelf_life_days")
         return {
             "lot": self.code("L######"),
@@ -173,10 +183,10 @@ class Author:
         }
 
     def party(self) -> Record:
-        """Return somebody who gets goods."""
+        """Return a recipient."""
         city = self.pick(words.CITIES)
         return {
-            "name": self._name(),
+            "name": self.name(),
             "company": self.perhaps(_SOME, self.pick(words.COMPANIES)),
             **self._address(city),
             "phone": self.perhaps(0.7, self._phone(city)),
@@ -204,16 +214,12 @@ class Author:
             "tags": self._tags(words.SHIPMENT_TAGS),
             "picker": None,
             "promised_on": format_micros(at + self.between(2, 6) * DAY)[:10],
-            "picking_at": None,
-            "packed_at": None,
-            "shipped_at": None,
-            "delivered_at": None,
-            "cancelled": None,
+            **dict.fromkeys(("picking_at", "packed_at", "shipped_at", "delivered_at", "cancelled")),
             "created_at": format_micros(at),
         }
 
-    def package(self, shipment_id: str, shipment: Record, contents: list[Record], at: int) -> Record:
-        """Return a packed package without a label."""
+    def package(self, shipment_id: str, shipment: Record, lines: list[Record], at: int) -> Record:
+        """Return a packed package without a label, with all of some lines of a shipment."""
         return {
             "shipment_id": shipment_id,
             "order_reference": shipment["order_reference"],
@@ -223,7 +229,7 @@ class Author:
             "type": self.pick(("carton", "carton", "polybag", "pallet", "tube")),
             "dimensions": self._dimensions(150, 1200),
             "weight": {"value": decimal(self.between(150, 24_000), 3), "unit": "kg"},
-            "contents": contents,
+            "contents": [{"sku": line["sku"], "quantity": line["quantity"]} for line in lines],
             "sscc": self.code("0034012345########"),
             "label": None,
             "seal": self.perhaps(_SOME, self.code("SEAL-####")),
@@ -231,7 +237,7 @@ class Author:
             "customs": self.perhaps(0.1, {"incoterm": "DAP", "contents_type": "merchandise", "eori": "NL000099998B57"}),
             "last_scan": None,
             "scan_count": 0,
-            "packed_by": self._name(),
+            "packed_by": self.name(),
             "packed_at": format_micros(at),
             "delivered_to": None,
             "created_at": format_micros(at),
@@ -248,7 +254,7 @@ class Author:
             code, note = self.pick(words.SCANS)
         return {"code": code, "note": note, "location": self.pick(words.CITIES).name, "at": format_micros(at)}
 
-    def _name(self) -> str:
+    def name(self) -> str:
         return f"{self.pick(words.FIRST_NAMES)} {self.pick(words.LAST_NAMES)}"
 
     def _phone(self, city: words.City) -> str:

@@ -1,25 +1,27 @@
-"""The sandbox, put together: records, activity and the API over them."""
+"""The sandbox, put together: records, activity and the API over them; and on a port of the running event loop."""
 
 from __future__ import annotations
 
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import anyio
 from starlette.types import ASGIApp
 
+from dockbell.net.listening import Connection, listening
 from dockbell.sandbox.activity import Activity
-from dockbell.sandbox.api import Api
-from dockbell.sandbox.control import Control
-from dockbell.sandbox.edits import Edits
-from dockbell.sandbox.faults import Faults
+from dockbell.sandbox.api import Api, Transfer
+from dockbell.sandbox.faults import HANG_UP, Faults
 from dockbell.sandbox.form import Form
 from dockbell.sandbox.gate import Gate
-from dockbell.sandbox.options import SandboxOptions
+from dockbell.sandbox.options import Clock, SandboxOptions, Settings
 from dockbell.sandbox.records import Author
 from dockbell.sandbox.seed import seed_tables
-from dockbell.sandbox.settings import Clock, Settings
-from dockbell.sandbox.transfer import Transfer
 from dockbell.sandbox.world import LoggedChange, World
 
 
@@ -28,9 +30,10 @@ def _utc_now() -> datetime:
 
 
 class Sandbox:
-    """An implementation of the API with records that move.
+    """An implementation of the API with records that move; it builds about 20,000 records a second.
 
-    The records are built at once: about 20,000 a second.
+    Methods that change records return how many they have changed. Each change is stamped later than the one before, by
+    a microsecond where the clock stands still. An identity without a record is a LookupError.
 
     Args:
         options: How much it holds and how it behaves.
@@ -49,16 +52,14 @@ class Sandbox:
         form = Form(self._settings, _dice(options, "stamps"))
         tables = seed_tables(options, Author(_dice(options, "records")), form)
         self._world = World(self._settings, form, tables, now, _dice(options, "visibility"))
-        self._edits = Edits(self._world)
         self.activity = Activity(self._world, Author(_dice(options, "activity")), options.activity)
-        control = Control(self._world, self.activity, self._edits, self._settings)
-        api = Api(self._world, self.activity.orders, self._settings, now, _dice(options, "pages")).application(control)
+        api = Api(self._world, self.activity, self._settings, now, _dice(options, "pages")).application()
         faults = Faults(Transfer(api, self._settings), api, self._settings, _dice(options, "faults"))
         self.app = Gate(faults, self._settings, now)
 
     @property
     def options(self) -> SandboxOptions:
-        """Return the options in force."""
+        """The options in force."""
         return self._settings.options
 
     def set(self, **options: Any) -> None:
@@ -74,66 +75,32 @@ class Sandbox:
         await self.activity.live()
 
     def step(self, n: int = 1) -> int:
-        """Make business steps at once, at the clock's now, until ``n`` records have changed or a few more.
-
-        Returns:
-            How many records have changed. Each change is stamped later than the one before, a microsecond where the
-            clock stands still.
-        """
+        """Make business steps at once, at the clock's now, until ``n`` records have changed or a few more."""
         return self.activity.step(n)
 
     def edit(self, resource: str, n: int = 1, *, identity: str | None = None) -> int:
-        """Change one field of the oldest ``n`` records of a resource on one tick, or of one record.
-
-        Returns:
-            How many records have changed.
-
-        Raises:
-            LookupError: There is no record with this identity.
-        """
-        return self._edits.edit(resource, n, identity)
+        """Change one field of the oldest ``n`` records of a resource on one tick, or of one record."""
+        return self._world.edit(resource, n, identity)
 
     def touch(self, resource: str, n: int = 1, *, identity: str | None = None) -> int:
-        """Move the timestamp of the oldest ``n`` records of a resource on one tick, or of one, and nothing else.
-
-        Returns:
-            How many records were touched; each is logged as updated.
-
-        Raises:
-            LookupError: There is no record with this identity.
-        """
-        return self._edits.touch(resource, n, identity)
+        """Move the timestamp alone of the oldest ``n`` records on one tick, or of one; each is logged as updated."""
+        return self._world.touch(resource, n, identity)
 
     def delete(self, resource: str, n: int = 1, *, identity: str | None = None) -> int:
-        """Delete the oldest ``n`` records of a resource on one tick, or one record, and nothing that belongs to them.
-
-        Returns:
-            How many records were deleted.
-
-        Raises:
-            LookupError: There is no record with this identity.
-        """
-        return self._edits.delete(resource, n, identity)
+        """Delete the oldest ``n`` records on one tick, or one record, and nothing that belongs to them."""
+        return self._world.delete(resource, n, identity)
 
     def restore(self) -> int:
-        """Undo the last deletion, whoever made it, and return how many records came back."""
+        """Undo the last deletion, made by a method or by the activity."""
         return self._world.restore()
 
     def deploy(self, field: str, value: object = None, *, dated: bool = False) -> int:
-        """Give every record of every resource a new field with this value, those to come too.
-
-        Args:
-            field: Its name.
-            value: A string, a number, a flag or None.
-            dated: Whether the records' timestamps move.
-
-        Returns:
-            How many records have changed.
+        """Give every record of every resource, now and later, a new field at its end; ``dated`` moves timestamps.
 
         Raises:
-            ConfigError: Records have such a field, or the value is of another kind.
+            ConfigError: Records have such a field, or the value is no string, number, flag or None.
         """
-        return self._edits.deploy(field, value, dated=dated)
+        return self._world.deploy(field, value, dated=dated)
 
     def changes(self, after: int = 0) -> list[LoggedChange]:
         """Return the logged changes with a sequence above ``after``, oldest first.
@@ -154,3 +121,76 @@ class Sandbox:
 
 def _dice(options: SandboxOptions, purpose: str) -> Random:
     return Random(f"{options.seed} {purpose}")  # noqa: S311  # repeatable, not secret
+
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from starlette.types import Receive, Scope, Send
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens: connections wait in it for :func:`serve`.
+
+    Raises:
+        OSError: The address cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=1024)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio leaves it off for sockets made by others
+    return listener
+
+
+@asynccontextmanager
+async def serve(
+    sandbox: Sandbox, host: str = "127.0.0.1", port: int = 0, *, listener: socket.socket | None = None
+) -> AsyncIterator[str]:
+    """Serve the sandbox and let it live until the block is left; the value is its base URL.
+
+    Signals are left alone. On leaving, open connections are closed; answers under way have a second to finish.
+
+    Args:
+        sandbox: What to serve.
+        host: The address to listen on.
+        port: The port, 0 for any free one.
+        listener: What :func:`bind` has returned, instead of a port.
+
+    Raises:
+        OSError: The address cannot be listened on.
+    """
+    listener = listener or bind(host, port)
+    shown_host = f"[{host}]" if ":" in host else host
+    async with (
+        listening(sandbox.app, listener, http=_Connection, date_header=False, server_header=False),
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(sandbox.live)
+        try:
+            yield f"http://{shown_host}:{listener.getsockname()[1]}"
+        finally:
+            group.cancel_scope.cancel()
+
+
+class _Connection(Connection):
+    """Lets the application break the connection, as an ASGI extension."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn narrows it too
+        super().connection_made(transport)
+        app = self.app
+
+        async def app_with_hang_up(scope: Scope, receive: Receive, send: Send) -> None:
+            async def hang_up(*, reset: bool) -> None:
+                if reset:
+                    endpoint = transport.get_extra_info("socket")
+                    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    transport.abort()
+                else:
+                    transport.close()
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+
+            extensions: dict[str, Any] = scope.setdefault("extensions", {})
+            extensions[HANG_UP] = hang_up
+            await app(scope, receive, send)
+
+        self.app = app_with_hang_up

@@ -7,12 +7,10 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from dockbell.sandbox import words
-from dockbell.sandbox.catalog import RESOURCES
-from dockbell.sandbox.form import Form
-from dockbell.sandbox.moments import format_micros, to_micros
+from dockbell.sandbox.form import Form, Record, format_micros, to_micros
 from dockbell.sandbox.options import SandboxOptions
-from dockbell.sandbox.records import DAY, HOUR, Author, Record, order_line, total_weight
-from dockbell.sandbox.table import Row, Table
+from dockbell.sandbox.records import DAY, HOUR, Author, order_line, total_weight
+from dockbell.sandbox.table import RESOURCES, Row, Table
 
 SEEDED_UNTIL: Final = to_micros(datetime(2026, 1, 1, tzinfo=UTC))
 """No seeded record is younger, so that the same seed makes the same records on any day."""
@@ -34,7 +32,7 @@ class _Life(NamedTuple):
 
     @property
     def stamp(self) -> int:
-        """Return the time of the last change."""
+        """The time of the last change."""
         return max(time for time in self[1:] if time is not None)
 
 
@@ -52,7 +50,6 @@ class _Seed:
         self._stocked: dict[int, list[int]] = {}
 
     def rows(self) -> dict[str, list[Row]]:
-        """Return all rows by resource."""
         rows = {
             "warehouses": list(self._warehouses()),
             "items": list(self._make_items()),
@@ -68,9 +65,8 @@ class _Seed:
     def _warehouses(self) -> Iterator[Row]:
         for number in range(self._counts["warehouses"]):
             at = SEEDED_UNTIL - (900 - number) * DAY
-            yield self._form.encode(
-                "warehouses", number, self._author.warehouse(number, at), at + 400 * DAY, is_new=True
-            )
+            record = self._author.warehouse(number, at)
+            yield self._form.encode("warehouses", number, record, at + 400 * DAY, is_new=True)
 
     def _make_items(self) -> Iterator[Row]:
         count = self._counts["items"]
@@ -105,13 +101,12 @@ class _Seed:
         next_package = 0
         for number in range(count):
             created = _spread(number, count, days=90)
-            life = self._life(created, number / len(package_counts) if number < len(package_counts) else None)
+            has_packages = number < len(package_counts)
+            life = self._life(created, number / len(package_counts) if has_packages else None)
             lines, warehouse_id = self._lines()
             record = author.shipment(number, warehouse_id, lines, author.pick(parties), created)
-            packages = [
-                self._package(_id("shipments", number), record, life)
-                for _ in range(package_counts[number] if number < len(package_counts) else 0)
-            ]
+            numbers = range(package_counts[number] if has_packages else 0)
+            packages = [self._package(_id("shipments", number), record, life) for _ in numbers]
             self._tell(record, life, [package for package, _ in packages])
             rows = [
                 self._form.encode("packages", next_package + place, package, stamp, is_new=True)
@@ -138,12 +133,12 @@ class _Seed:
         delivered = shipped + author.between(20, 100) * HOUR
         end = SEEDED_UNTIL
         if age is None:
-            status = author.pick(("pending", "pending", "picking", "picking", "cancelled"))
-            if status == "pending":
-                return _Life("pending", created)
-            if status == "picking":
-                return _Life("picking", created, min(picking, end))
-            return _Life("cancelled", created, cancelled=min(picking, end))
+            lives = {
+                "pending": _Life("pending", created),
+                "picking": _Life("picking", created, min(picking, end)),
+                "cancelled": _Life("cancelled", created, cancelled=min(picking, end)),
+            }
+            return lives[author.pick(("pending", "pending", "picking", "picking", "cancelled"))]
         if age >= _SHIPPED or shipped > end:
             return _Life("packed", created, min(picking, end), min(packed, end))
         if age >= _DELIVERED or delivered > end:
@@ -151,7 +146,7 @@ class _Seed:
         return _Life("delivered", created, picking, packed, shipped, delivered)
 
     def _lines(self) -> tuple[list[Record], str]:
-        """Return what somebody ordered, and the warehouse that has it."""
+        """Return the lines of an order, and the warehouse that has the items."""
         author = self._author
         warehouse = author.between(0, self._counts["warehouses"] - 1)
         stocked = self._stocked.get(warehouse) or range(len(self._items))
@@ -163,8 +158,7 @@ class _Seed:
         """Return a package of a shipment, and the time of its last change."""
         author = self._author
         assert life.packed is not None
-        contents = [{"sku": line["sku"], "quantity": line["quantity"]} for line in shipment["lines"]]
-        record = author.package(shipment_id, shipment, contents, life.packed)
+        record = author.package(shipment_id, shipment, shipment["lines"], life.packed)
         stamp = life.packed
         if life.shipped:
             stamp = life.shipped
@@ -181,7 +175,6 @@ class _Seed:
         return record, stamp
 
     def _tell(self, record: Record, life: _Life, packages: list[Record]) -> None:
-        """Write a life into its shipment."""
         times = {"picking": life.picking, "packed": life.packed, "shipped": life.shipped, "delivered": life.delivered}
         record["status"] = life.status
         record["package_count"] = len(packages)

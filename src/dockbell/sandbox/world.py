@@ -7,22 +7,20 @@ are shown follow the true ones.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from random import Random
 from typing import Final, Literal, TypeAlias
 
-from dockbell.sandbox.catalog import RESOURCES
-from dockbell.sandbox.form import Form
-from dockbell.sandbox.moments import format_micros, from_micros, to_micros
-from dockbell.sandbox.options import SandboxOptions
-from dockbell.sandbox.records import Record
-from dockbell.sandbox.replica import Replica
-from dockbell.sandbox.settings import Clock, Settings
-from dockbell.sandbox.table import Row, Table
+from dockbell.errors import ConfigError
+from dockbell.sandbox.form import Form, Record, encode, format_micros, from_micros, to_micros
+from dockbell.sandbox.options import Clock, SandboxOptions, Settings
+from dockbell.sandbox.records import edit_body
+from dockbell.sandbox.table import RESOURCES, Replica, Row, Table
 
 Kind: TypeAlias = Literal["created", "updated", "deleted", "restored"]
 
@@ -31,43 +29,27 @@ _KEPT_DELETIONS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class LoggedChange:
-    """One change of one record, as it was made.
+    """One change of one record, as it was made."""
 
-    Attributes:
-        sequence: Counts the changes from 1, without gaps.
-        at: True time of the business step, by the sandbox's clock; what the record's timestamp says unless options
-            have it otherwise. It can be read ``late_visibility`` later.
-        resource: ``shipments`` and so on.
-        identity: The id as text; for composite keys its parts joined by a comma.
-        kind: ``restored`` is the return of a deleted record.
-        before: The record's raw JSON before, None where there was none.
-        after: The record's raw JSON after, None where there is none.
-    """
-
-    sequence: int
+    sequence: int  # counts the changes from 1, without gaps
+    # True time of the business step, by the sandbox's clock; what the record's timestamp says unless options have it
+    # otherwise. It can be read ``late_visibility`` later.
     at: datetime
-    resource: str
-    identity: str
-    kind: Kind
-    before: bytes | None
-    after: bytes | None
+    resource: str  # ``shipments`` and so on
+    identity: str  # the id as text; for composite keys its parts joined by a comma
+    kind: Kind  # ``restored`` is the return of a deleted record
+    before: bytes | None  # the record's raw JSON before, None where there was none
+    after: bytes | None  # the record's raw JSON after, None where there is none
 
 
 class World:
-    """All records and the log of their changes.
-
-    Attributes:
-        form: How records are written.
-        tables: The true state, by resource.
-        log: The latest changes, oldest first.
-        sequence: The number of the last change, 0 before the first.
-    """
+    """All records and the log of their changes; its methods return how many records they have changed."""
 
     def __init__(self, settings: Settings, form: Form, tables: dict[str, Table], clock: Clock, dice: Random) -> None:
         self.form = form
-        self.tables = tables
-        self.log: deque[LoggedChange] = deque(maxlen=settings.options.keep_changes)
-        self.sequence = 0
+        self.tables = tables  # the true state, by resource
+        self.sequence = 0  # the number of the last change
+        self._log: deque[LoggedChange] = deque(maxlen=settings.options.keep_changes)
         self._settings = settings
         self._clock = clock
         self._dice = dice
@@ -81,32 +63,27 @@ class World:
         settings.listeners.append(self._follow)
 
     def shown(self, kind: str) -> dict[str, Table]:
-        """Return the tables as the next request, of a kind as in :mod:`~dockbell.sandbox.aim`, reads them."""
-        options = self._settings.options
+        """Return the tables as the next request of this :data:`~dockbell.sandbox.requests.Kind` reads them."""
         if self._visible is None and self._lagging is None:
             return self.tables
-        now = to_micros(self._clock())
+        options, now = self._settings.options, to_micros(self._clock())
         self._asked += 1
         lagging = self._lagging and self._lagging.at(now - round(options.replica_lag * 1_000_000))
         visible = self._visible.at(now) if self._visible else self.tables
-        is_its_turn = (
-            self._asked % options.replicas == 0 if options.replica_for == "turns" else kind == options.replica_for
-        )
-        return lagging if lagging and options.replicas > 1 and is_its_turn else visible
+        is_turn = self._asked % options.replicas == 0 if options.replica_for == "turns" else kind == options.replica_for
+        return lagging if lagging and options.replicas > 1 and is_turn else visible
 
     def _follow(self, options: SandboxOptions) -> None:
-        """Begin to keep what is shown apart from what is true, where the options ask for it."""
         if options.late_visibility and self._visible is None:
             self._visible = Replica(self.tables)
         if options.replicas > 1 and self._lagging is None:
             self._lagging = self._visible.copy() if self._visible else Replica(self.tables)
 
     def step(self) -> Step:
-        """Begin a business step at the clock's time, or just after the last one where the clock has not moved on."""
         return Step(self, self.next_time())
 
     def next_time(self) -> int:
-        """Return the time of the next business step, microseconds since 1970."""
+        """Return the time of the next business step, microseconds since 1970, later than the one before."""
         self._last = max(to_micros(self._clock()), self._last + 1)
         return self._last
 
@@ -116,22 +93,81 @@ class World:
         return self._next_numbers[resource] - 1
 
     def apply(self, at: int, writes: Iterable[tuple[str, int, Row | None]], kind: Kind | None = None) -> int:
-        """Write the rows of a business step, log each change, and return how many there were."""
         deleted = []
         written: defaultdict[str, dict[int, Row | None]] = defaultdict(dict)
         for resource, number, row in writes:
             before = self.tables[resource].rows.get(number)
-            self._note(at, resource, kind or _kind(before, row), before, row)
+            known = row or before
+            assert known is not None
+            self.sequence += 1
+            change = LoggedChange(
+                sequence=self.sequence,
+                at=from_micros(at),
+                resource=resource,
+                identity=self.form.name(known),
+                kind=kind or ("updated" if row and before else "created" if row else "deleted"),
+                before=before and before.body,
+                after=row and row.body,
+            )
+            self._log.append(change)
             written[resource][number] = row
             if before and not row:
                 deleted.append((resource, before))
         if deleted:
             self._deleted.append(deleted)
-        self._write(at, written)
+        for resource, rows in written.items():
+            self.tables[resource].write(rows)
+        self._show_later(at, written)
         return sum(map(len, written.values()))
 
+    def edit(self, resource: str, count: int = 1, identity: str | None = None) -> int:
+        return self._rewrite(resource, count, identity, edit_body)
+
+    def touch(self, resource: str, count: int = 1, identity: str | None = None) -> int:
+        return self._rewrite(resource, count, identity, lambda _, body: body)
+
+    def _rewrite(self, resource: str, count: int, identity: str | None, change: Callable[[str, bytes], bytes]) -> int:
+        at = self.next_time()
+        rows = self._find(resource, count, identity)
+        return self.apply(
+            at, ((resource, row.number, self.form.redate(row, change(resource, row.body), at)) for row in rows)
+        )
+
+    def delete(self, resource: str, count: int = 1, identity: str | None = None) -> int:
+        rows = self._find(resource, count, identity)
+        return self.apply(self.next_time(), [(resource, row.number, None) for row in rows])
+
+    def _find(self, resource: str, count: int, identity: str | None) -> list[Row]:
+        """Return the oldest records of a resource, or the one with an identity."""
+        table = self.tables[resource]
+        if identity is None:
+            return [table.rows[place[-1]] for place in table.places(changed=False)[:count]]
+        found = next((row for row in table.rows.values() if self.form.name(row) == identity), None)
+        if found is None:
+            raise LookupError(f"there is no {identity!r} in {resource}")
+        return [found]
+
+    def deploy(self, field: str, value: object = None, *, dated: bool = False) -> int:
+        """Give every record a new field; see :meth:`Sandbox.deploy`."""
+        if isinstance(value, dict | list):
+            raise ConfigError("sandbox: the value of a new field must not be an object or an array")
+        added = b",%s:%s}" % (encode(field), encode(value))
+        if any(
+            field in json.loads(row.body) for table in self.tables.values() for row in islice(table.rows.values(), 1)
+        ):
+            raise ConfigError(f"sandbox: records have a field {field!r} of their own; choose another name")
+        at = self.next_time()
+        rows = [
+            (resource, row.number, self.form.redate(row, body, at) if dated else row._replace(body=body))
+            for resource, table in self.tables.items()
+            for row in table.rows.values()
+            for body in (row.body[:-1] + added,)
+        ]
+        self.form.extras[field] = value
+        return self.apply(at, rows)
+
     def restore(self) -> int:
-        """Undo the last deletion that is still known, all its records at a time; return how many came back."""
+        """Undo the last deletion that is still known, all its records at a time."""
         if not self._deleted:
             return 0
         at = self.next_time()
@@ -143,55 +179,26 @@ class World:
         return self.apply(at, rows, "restored")
 
     def changes(self, after: int = 0) -> list[LoggedChange]:
-        """Return the changes with a sequence above ``after``, oldest first.
-
-        Raises:
-            LookupError: Some of them are no longer kept.
-        """
-        missing = self.sequence - after - len(self.log)
+        missing = self.sequence - after - len(self._log)
         if missing > 0:
             raise LookupError(f"{missing} changes after {after} are no longer kept; ask more often or set keep_changes")
-        return list(islice(self.log, -missing, None))
+        return list(islice(self._log, -missing, None))
 
-    def _write(self, at: int, written: Mapping[str, Mapping[int, Row | None]]) -> None:
-        for resource, rows in written.items():
-            self.tables[resource].write(rows)
+    def _show_later(self, at: int, written: Mapping[str, Mapping[int, Row | None]]) -> None:
         replicas = [replica for replica in (self._visible, self._lagging) if replica]
-        if replicas:
-            visible = min(at, to_micros(self._clock())) + self._delay()
-            for replica in replicas:
-                for resource, rows in written.items():
-                    for number, row in rows.items():
-                        replica.put(visible, resource, number, row)
-
-    def _delay(self) -> int:
+        if not (replicas and written):
+            return
         options = self._settings.options
-        late = options.late_share == 1 or self._dice.random() < options.late_share
-        return round(options.late_visibility * 1_000_000) if late else 0
-
-    def _note(self, at: int, resource: str, kind: Kind, before: Row | None, after: Row | None) -> None:
-        self.sequence += 1
-        row = after or before
-        assert row is not None
-        self.log.append(
-            LoggedChange(
-                self.sequence,
-                from_micros(at),
-                resource,
-                self.form.name(row),
-                kind,
-                before and before.body,
-                after and after.body,
-            )
-        )
+        is_late = options.late_share == 1 or self._dice.random() < options.late_share
+        visible = min(at, to_micros(self._clock())) + round(options.late_visibility * 1_000_000 * is_late)
+        for replica in replicas:
+            for resource, rows in written.items():
+                for number, row in rows.items():
+                    replica.put(visible, resource, number, row)
 
 
 class Step:
-    """One business step: reads and changes records; nothing counts before :meth:`commit`.
-
-    Attributes:
-        at: Its time, microseconds since 1970; the timestamp of all it writes.
-    """
+    """One business step: reads and changes records, all with its time; nothing counts before :meth:`commit`."""
 
     def __init__(self, world: World, at: int) -> None:
         self.at = at
@@ -200,15 +207,14 @@ class Step:
 
     @property
     def time(self) -> str:
-        """Return the step's time as records state it."""
         return format_micros(self.at)
 
     def open(self, resource: str, number: int) -> Record:
-        """Return a record to change in place."""
+        """Return a record, to be changed in place."""
         draft = self._drafts.get((resource, number))
         if draft is None:
-            draft = self._world.form.decode(self._world.tables[resource].rows[number])
-            self._drafts[resource, number] = draft
+            row = self._world.tables[resource].rows[number]
+            draft = self._drafts[resource, number] = self._world.form.decode(row)
         return draft
 
     def add(self, resource: str, record: Record, number: int | None = None) -> str:
@@ -218,22 +224,17 @@ class Step:
         return f"{RESOURCES[resource].prefix}{number + 1}"
 
     def delete(self, resource: str, number: int) -> None:
-        """Delete a record."""
         self._drafts[resource, number] = None
 
     def commit(self) -> int:
         """Write all that differs from before and return how many records changed."""
-        return self._world.apply(self.at, list(self._differing()))
-
-    def _differing(self) -> Iterable[tuple[str, int, Row | None]]:
         form = self._world.form
+        writes: list[tuple[str, int, Row | None]] = []
         for (resource, number), draft in self._drafts.items():
             old = self._world.tables[resource].rows.get(number)
             if draft is None:
-                yield resource, number, None
+                writes.append((resource, number, None))
             elif old is None or form.decode(old) != draft:
-                yield resource, number, form.encode(resource, number, draft, self.at, old, is_new=old is None)
-
-
-def _kind(before: Row | None, after: Row | None) -> Kind:
-    return "updated" if after and before else "created" if after else "deleted"
+                row = form.encode(resource, number, draft, self.at, old, is_new=old is None)
+                writes.append((resource, number, row))
+        return self._world.apply(self.at, writes)

@@ -19,16 +19,7 @@ class SinkType(Protocol):
         """The model of ``[sinks.NAME]``."""
 
     def __call__(self, name: str, settings: Any, telemetry: Telemetry) -> Sink:
-        """Return the sink ``[sinks.NAME]``, not yet connected.
-
-        Args:
-            name: As in the configuration.
-            settings: An instance of ``Settings``.
-            telemetry: Where connections and failures are reported.
-
-        Raises:
-            ConfigError: A secret is missing, a file cannot be read.
-        """
+        """Return the sink ``[sinks.NAME]``, not yet connected; ConfigError where a secret or a file cannot be used."""
         ...
 
 
@@ -38,11 +29,7 @@ def find_sink_types() -> dict[str, EntryPoint]:
 
 
 def load_sink_type(name: str) -> SinkType:
-    """Import one kind of sink.
-
-    Raises:
-        ConfigError: There is none of that name, or it cannot be imported.
-    """
+    """Import one kind of sink; ConfigError where there is none of that name, or it cannot be imported."""
     known = find_sink_types()
     if name not in known:
         raise ConfigError(f'sink type "{name}": unknown; {suggest(name, sorted(known))}')

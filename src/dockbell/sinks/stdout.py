@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from anyio import to_thread
-from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dockbell.config import SinkSettings
-from dockbell.core.model import DELIVERED, Delivery, Outcome, OutcomeKind
+from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
 from dockbell.core.printable import escape_json
 from dockbell.errors import SinkUnavailable
 from dockbell.net.network import explain
+from dockbell.ports import Deliveries, Settle
 from dockbell.telemetry import Telemetry
 
 
@@ -34,19 +33,12 @@ class StdoutSink:
     def __init__(self, name: str, settings: StdoutSettings, telemetry: Telemetry) -> None:  # noqa: ARG002  # as all
         self.name = name
 
-    async def run(
-        self, deliveries: MemoryObjectReceiveStream[Delivery], settle: Callable[[Delivery, Outcome], None]
-    ) -> None:
-        """Write each event once, as one line."""
+    async def run(self, deliveries: Deliveries, settle: Settle) -> None:
         async for delivery in deliveries:
             settle(delivery, await to_thread.run_sync(_write_event, delivery.event.body, abandon_on_cancel=True))
 
     async def probe(self) -> str:
-        """Look whether standard output is open.
-
-        Raises:
-            SinkUnavailable: It is closed.
-        """
+        """Look whether standard output is open; SinkUnavailable where it is closed."""
         try:
             os.fstat(sys.stdout.fileno())
         except OSError as error:

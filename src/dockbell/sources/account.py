@@ -1,57 +1,108 @@
-"""One API account: its key, its budgets, and what the API refuses it."""
+"""One API account: its key, its budgets, what the API refuses it, and what is asked again."""
 
 from __future__ import annotations
 
 import random
+from base64 import b64encode
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import timedelta
-from typing import Final
+from http import HTTPStatus
+from typing import Final, TypeVar
 
 import anyio
+import httpx
 
+from dockbell._version import __version__
 from dockbell.config import Revealed, RevealedBytes
-from dockbell.core.model import Allowance, Urgency
-from dockbell.core.reading.allowance import WindowClock
+from dockbell.core.model import Urgency
+from dockbell.core.reading.clock import WindowClock
 from dockbell.core.reading.request import Request
-from dockbell.core.reading.response import NOT_FOUND, Response
-from dockbell.core.reading.response_headers import read_retry_after
-from dockbell.core.reading.response_status import check_status
+from dockbell.core.reading.response import NOT_FOUND, Response, check_status, read_retry_after
 from dockbell.core.running.backoff import delay
 from dockbell.core.running.budget import Budget
 from dockbell.core.running.key_gate import KeyGate
-from dockbell.errors import ConfigError, RateLimited, SourceError, SourceRefused
-from dockbell.sources.connection_pool import ConnectionPool
-from dockbell.sources.redactor import Redactor
+from dockbell.errors import (
+    ConfigError,
+    PageUnreadable,
+    RateLimited,
+    SchemaMismatch,
+    SourceError,
+    SourceRefused,
+    SourceUnavailable,
+)
+from dockbell.ports import BetweenTries
+from dockbell.sources.connection_pool import ConnectionPool, Unreached
+from dockbell.sources.etag_cache import EtagCache
 from dockbell.sources.request_queue import RequestQueue, now
-from dockbell.telemetry import RequestSent, Telemetry
+from dockbell.telemetry import RequestSent, SourceWaits, Telemetry
+
+T = TypeVar("T")
 
 PAUSE_MOST: Final = timedelta(minutes=2)
 """The longest pause that is obeyed for the whole key and waited for: the API counts by the minute."""
 THROTTLED_PROBE_EVERY: Final = timedelta(minutes=5)
 """Where the API asks for a longer pause, one request in this time finds out whether it still wants it."""
 
+TRIES: Final = 5
+# An answer that cannot be read is mended by a smaller page rather than by patience.
+_UNREADABLE_TRIES: Final = 2
+# One that is JSON of another shape is mostly one of its kind: {"data": null}, or a message. The next is a page again.
+_ODD_TRIES: Final = 4
+# An odd answer is mostly a moment's: patience mends it no better.
+_ODD_WAIT_MOST: Final = timedelta(seconds=1.5)
 _CONCURRENT_MOST: Final = 8
 _SHORTEST_WAIT: Final = timedelta(seconds=0.5)
 _LONGEST_WAIT: Final = timedelta(seconds=60)
-_TOO_MANY: Final = 429
-_UNAUTHORIZED: Final = 401
-_FORBIDDEN: Final = 403
-_ERRORS: Final = 400
+_SHORTEST_SECRET: Final = 8  # shorter texts may be ordinary words
+
+
+class Redactor:
+    """Redacts the API key and the proxy password of an account: some servers echo them in errors."""
+
+    def __init__(self) -> None:
+        self._key = ""
+        self._proxy_words: tuple[str, ...] = ()
+
+    def show(self, key: str) -> None:
+        self._key = key
+
+    def show_proxy(self, url: str) -> None:
+        """Note the URL of the proxy that is about to be dialled: its password is sent as it is, and in base64."""
+        try:
+            auth = httpx.Proxy(url).raw_auth
+        except (httpx.InvalidURL, ValueError):  # it will not be dialled
+            auth = None
+        words = () if auth is None else (b64encode(b":".join(auth)).decode(), auth[1].decode())
+        self._proxy_words = tuple(filter(None, words))
+
+    def redact(self, words: str) -> str:
+        """Return a text about an answer without the secrets, also where one is cut short."""
+        for secret in self._secrets:
+            for end in range(len(secret), _SHORTEST_SECRET - 1, -1):
+                words = words.replace(secret[:end], "***")
+        return words
+
+    def redact_answer(self, response: Response) -> Response:
+        headers, body = {name: self.redact(value) for name, value in response.headers.items()}, response.body
+        for secret in self._secrets:
+            if (
+                len(secret) >= _SHORTEST_SECRET or response.status >= HTTPStatus.BAD_REQUEST
+            ):  # records may hold short texts
+                body = body.replace(secret.encode(), b"***")
+        return replace(response, headers=headers, body=body)
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self._key, *self._proxy_words)))
 
 
 class Account:
     """Exchanges requests for answers with one key: in turn, within its budgets, and probing what the API refuses.
 
-    Args:
-        name: What logs and facts call this account.
-        reveal: Returns the key; called before the first request, and again after a 401.
-        budget: Of all requests of the key.
-        orders: Of those that create sales orders, which count in both.
-        pool: The connections to the API.
-        headers: What every request says beside the key.
-        redactor: Keeps the key out of errors.
-        forget: Called when another key may be shown other records.
-        telemetry: Hears of every request.
+    ``reveal`` returns the key: it is called before the first request, and again after a 401. ``budget`` is that of all
+    requests of the key, ``orders`` that of those that create sales orders, which count in both.
     """
 
     def __init__(
@@ -62,20 +113,24 @@ class Account:
         budget: Budget,
         orders: Budget,
         pool: ConnectionPool,
-        headers: tuple[tuple[bytes, bytes], ...],
+        user_agent: str | None,
         redactor: Redactor,
-        forget: Callable[[], None],
         telemetry: Telemetry,
     ) -> None:
         self.budget = budget
         self.orders = orders
+        self.etags = EtagCache()  # another key may be shown other records: with it, each page is asked for anew
         self._name = name
         self._reveal = reveal
         self._key: str | None = None
         self._pool = pool
-        self._fixed_headers = headers
+        self._fixed_headers = (
+            (b"accept", b"application/json"),
+            (b"accept-encoding", b"gzip"),
+            (b"cache-control", b"no-cache"),
+            (b"user-agent", (user_agent or f"dockbell/{__version__}").encode()),
+        )
         self._redactor = redactor
-        self._forget = forget
         self._telemetry = telemetry
         self._queue = RequestQueue(_CONCURRENT_MOST)
         self._window = WindowClock()
@@ -85,16 +140,50 @@ class Account:
         self._probes: dict[tuple[KeyGate, str], anyio.Event] = {}  # under way; each is set when it comes to an end
 
     async def send_once(self, request: Request) -> Response:
-        """Return the answer to a request, whatever is refused, as urgent as an operator; conclude nothing from it.
-
-        Raises:
-            SourceRefused: There is no key to ask with.
-            SourceUnavailable: No complete answer came.
-        """
+        """Return the answer to a request, whatever is refused, as urgent as an operator; conclude nothing from it."""
         response, _ = await self._send(request, Urgency.OPERATOR, self._current_key(), gated=False)
-        return response
+        return self._redactor.redact_answer(response)
 
-    async def exchange(self, request: Request, urgency: Urgency) -> Response:
+    async def ask(
+        self,
+        request: Request,
+        urgency: Urgency,
+        read: Callable[[Response], T],
+        *,
+        tries: int = TRIES,
+        between_tries: BetweenTries = nullcontext,
+    ) -> T:
+        """Ask until ``read`` finds the answer usable; what passes by itself is asked again, ``tries`` times in all."""
+        attempt, unreadable, odd = 1, 0, 0
+        while True:
+            try:
+                return self._understand(await self._exchange(request, urgency), read)
+            except (SourceUnavailable, SchemaMismatch) as error:
+                wait = wait_before(attempt)
+                if isinstance(error, RateLimited):
+                    wait = max(wait, error.retry_after or wait)
+                unreadable += isinstance(error, PageUnreadable)
+                if isinstance(error, SchemaMismatch):
+                    odd, wait = odd + 1, min(wait, _ODD_WAIT_MOST)
+                # An order is sent again only if it was certainly not carried out.
+                may_repeat = request.method == "GET" or isinstance(error, RateLimited | Unreached)
+                given_up = attempt == tries or unreadable == _UNREADABLE_TRIES or odd == _ODD_TRIES
+                if given_up or wait > PAUSE_MOST or not may_repeat:
+                    raise
+                self._telemetry.emit(SourceWaits(self._name, str(error), wait))
+            async with between_tries():
+                await anyio.sleep(wait.total_seconds())
+            attempt += 1
+
+    def _understand(self, response: Response, read: Callable[[Response], T]) -> T:
+        """Return what ``read`` finds in an answer; errors do not quote what the API or a proxy was shown."""
+        try:
+            return read(response)
+        except SourceError as error:
+            error.args = (self._redactor.redact(str(error)),)
+            raise
+
+    async def _exchange(self, request: Request, urgency: Urgency) -> Response:
         """Return the answer to a request, unless what it asks for is known to be refused and this is not the probe."""
         while (gate := self._closed_gate(request)) is not None:
             refusals, place = gate
@@ -111,7 +200,7 @@ class Account:
         except _ClosedMeanwhile:
             if self._key_gate.is_closed(request.collection):
                 raise self._turned_away(request, self._key_gate) from None
-            return await self.exchange(request, urgency)
+            return await self._exchange(request, urgency)
 
     async def _exchange_as_probe(self, request: Request, refusals: KeyGate, place: str) -> Response:
         """Return the answer to a request that finds out whether it is still refused, ahead of all others."""
@@ -119,7 +208,7 @@ class Account:
         refusals.probing(request.collection, now())
         if refusals is self._key_gate:
             self._key = None  # it may have been replaced meanwhile
-            self._forget()
+            self.etags.clear()
         try:
             return await self._exchange_with_key(request, Urgency.OPERATOR, probe=True)
         finally:
@@ -128,7 +217,6 @@ class Account:
             probe.set()
 
     def _closed_gate(self, request: Request) -> tuple[KeyGate, str] | None:
-        """Return what keeps a request back, and where; None where nothing does."""
         for refusals in (self._key_gate, self._throttles):
             if (place := refusals.place(request.collection)) is not None:
                 return refusals, place
@@ -144,8 +232,8 @@ class Account:
         """Return the answer to a request; after a 401 the key is read again, and a new one tried."""
         key = self._current_key()
         response, sent_at = await self._send(request, urgency, key, gated=not probe)
-        if response.status == _UNAUTHORIZED and (renewed := self._current_key()) != key:
-            self._forget()
+        if response.status == HTTPStatus.UNAUTHORIZED and (renewed := self._current_key()) != key:
+            self.etags.clear()
             if request.method != "GET":
                 return response
             response, sent_at = await self._send(request, urgency, renewed, gated=False)
@@ -153,25 +241,21 @@ class Account:
         return response
 
     def _conclude(self, request: Request, response: Response, sent_at: timedelta) -> None:
-        """Take in what an answer says of the key and of the collection.
-
-        Raises:
-            SourceRefused: It refuses the key or the request (401, 403).
-        """
+        """Note what an answer says of the key and the collection; SourceRefused where it refuses them (401, 403)."""
         collection = request.collection
-        if response.status in {_UNAUTHORIZED, _FORBIDDEN}:
+        if response.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
             self._throttles.accepted(collection, now(), asked_at=sent_at)
             try:
                 check_status(request, response)
             except SourceRefused as error:
                 # An order may be forbidden for what stands in it.
-                if response.status == _UNAUTHORIZED or request.method == "GET":
+                if response.status == HTTPStatus.UNAUTHORIZED or request.method == "GET":
                     self._key_gate.refused(collection, str(error), now(), asked_at=sent_at)
                 raise
-        elif response.status == _TOO_MANY:
+        elif response.status == HTTPStatus.TOO_MANY_REQUESTS:
             self._key_gate.accepted(collection, now(), asked_at=sent_at)
             self._throttle(request, response, sent_at)
-        elif response.status < _ERRORS or response.status in NOT_FOUND:
+        elif response.status < HTTPStatus.BAD_REQUEST or response.status in NOT_FOUND:
             self._throttled = 0
             for refusals in (self._key_gate, self._throttles):
                 refusals.accepted(collection, now(), asked_at=sent_at)
@@ -198,11 +282,7 @@ class Account:
     async def _send(self, request: Request, urgency: Urgency, key: str, *, gated: bool) -> tuple[Response, timedelta]:
         """Wait for a turn, send, and tell the budget and the listeners; return also when it was sent.
 
-        Args:
-            request: What is sent.
-            urgency: Whose turn it is.
-            key: The key that it shows.
-            gated: Unless it is known to be refused by then.
+        ``gated`` is not sent if it is known to be refused by then.
         """
         budgets = self._charged(request)
         async with self._queue.turn(urgency, *budgets):
@@ -214,21 +294,17 @@ class Account:
                 response = await self._pool.exchange(request, self._headers(request, key))
                 status, allowance = response.status, self._window.read(response)
             finally:
-                self._report(request, urgency, status, now() - started, allowance)
+                left = (allowance.remaining, allowance.limit, allowance.resets_in) if allowance else (None, None, None)
+                remaining, limit, resets_in = left
+                place, took, method = request.path, now() - started, request.method
+                self._telemetry.emit(
+                    RequestSent(self._name, urgency, place, status, took, remaining, method, limit, resets_in)
+                )
             if allowance:
                 budgets[-1].learned(allowance, now())
-        if status == _UNAUTHORIZED and self._key == key:
+        if status == HTTPStatus.UNAUTHORIZED and self._key == key:
             self._key = None  # it is looked up again before the next request
-        return (response if status < _ERRORS else self._redactor.redact_answer(response)), started
-
-    def _report(
-        self, request: Request, urgency: Urgency, status: int | None, took: timedelta, allowance: Allowance | None
-    ) -> None:
-        told = (allowance.remaining, allowance.limit, allowance.resets_in) if allowance else (None, None, None)
-        remaining, limit, resets_in = told
-        self._telemetry.emit(
-            RequestSent(self._name, urgency, request.path, status, took, remaining, request.method, limit, resets_in)
-        )
+        return (response if status < HTTPStatus.BAD_REQUEST else self._redactor.redact_answer(response)), started
 
     def _charged(self, request: Request) -> tuple[Budget, ...]:
         """Return the budgets that a request counts in, the narrowest last: that is the one an answer speaks of."""
@@ -249,9 +325,8 @@ class Account:
             except ConfigError as error:
                 raise SourceRefused(f'source "{self._name}": {error}') from error
             if not (key and key.isascii() and key.isprintable()):
-                raise SourceRefused(
-                    f'source "{self._name}": the API key is empty or not plain text; check what api_key names'
-                )
+                fact = "the API key is empty or not plain text; check what api_key names"
+                raise SourceRefused(f'source "{self._name}": {fact}')
             self._key = key
         return self._key
 

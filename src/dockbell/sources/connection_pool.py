@@ -22,8 +22,7 @@ import anyio
 import httpx
 
 from dockbell.core.reading.request import Request
-from dockbell.core.reading.response import Response
-from dockbell.core.reading.response_words import clean
+from dockbell.core.reading.response import Response, clean
 from dockbell.errors import ConfigError, PageUnreadable, SourceUnavailable
 from dockbell.net.network import explain, make_trust
 
@@ -37,7 +36,14 @@ class Unreached(SourceUnavailable):
 
 
 class ConnectionPool:
-    """The connections to one base URL, made when needed and kept for later requests."""
+    """The connections to one base URL, made when needed and kept for later requests.
+
+    No exchange takes longer than ``timeout``, and no answer has more than ``max_body`` bytes. ``proxy`` returns the URL
+    of the proxy, if there is one: it is asked for each lane, as it may change. ``transport`` replaces connections.
+
+    Raises:
+        ConfigError: ``base_url``, ``proxy`` or ``ca_file`` cannot be used.
+    """
 
     def __init__(
         self,
@@ -49,19 +55,6 @@ class ConnectionPool:
         ca_file: str | None,
         transport: httpx.AsyncBaseTransport | None,
     ) -> None:
-        """Check the settings; nothing is connected yet.
-
-        Args:
-            base_url: Where the API is.
-            timeout: The most that one exchange takes.
-            max_body: The most bytes of an answer.
-            proxy: Returns the URL of the proxy, if there is one: asked for each lane, as it may change.
-            ca_file: The authorities to trust.
-            transport: In the place of connections.
-
-        Raises:
-            ConfigError: ``base_url``, ``proxy`` or ``ca_file`` cannot be used.
-        """
         url = _parse_url("base_url", base_url)
         if url.userinfo or url.query or url.fragment:
             raise ConfigError(f"base_url: must hold no user, query or fragment, got one for {url.host}; remove it")
@@ -92,7 +85,9 @@ class ConnectionPool:
         try:
             with anyio.fail_after(limit):
                 sent_at, started = datetime.now(UTC), time.monotonic()
-                answer = await lane.handle_async_request(self._outgoing(request, headers))
+                url = self._base_url + request.target
+                outgoing = httpx.Request(request.method, url, headers=[*headers], content=request.body)
+                answer = await lane.handle_async_request(outgoing)
                 answered = time.monotonic()
                 body = await self._read(request, answer)
             intact = answer.status_code != HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
@@ -128,13 +123,8 @@ class ConnectionPool:
         )
 
     async def aclose(self) -> None:
-        """Close the connections that are not in use."""
         while self._free:
             await self._close(self._free.pop())
-
-    def _outgoing(self, request: Request, headers: Iterable[tuple[bytes, bytes]]) -> httpx.Request:
-        url = self._base_url + request.target
-        return httpx.Request(request.method, url, headers=[*headers], content=request.body)
 
     async def _read(self, request: Request, answer: httpx.Response) -> bytes:
         """Return the decoded body, and let the connection go."""

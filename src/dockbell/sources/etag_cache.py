@@ -28,8 +28,8 @@ class _Entry:
 class EtagCache:
     """A bounded number of pages under what was asked for.
 
-    What is there stays until it is too old, and what does not fit any more is not remembered: passes ask for the same
-    pages in the same order, so that throwing out the oldest would leave nothing to be asked for again.
+    What does not fit any more is not remembered: passes ask for the same pages in the same order, so that throwing out
+    the oldest would leave nothing to be asked for again.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,6 @@ class EtagCache:
             self._size += size
 
     def clear(self) -> None:
-        """Forget everything."""
         self._entries.clear()
         self._size = 0
 

@@ -6,53 +6,37 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import nullcontext
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Self, TypedDict, Unpack
 
-import anyio
 import httpx
 
-from dockbell._version import __version__
 from dockbell.config import SourceSettings
 from dockbell.core.document import decode
 from dockbell.core.model import JSON, Page, Urgency
-from dockbell.core.reading.request import (
-    MAX_LIMIT,
-    Request,
-    list_request,
-    order_request,
-    shipment_request,
-)
-from dockbell.core.reading.response import NOT_FOUND, Response
+from dockbell.core.reading.request import MAX_LIMIT, Request, list_request, order_request, shipment_request
+from dockbell.core.reading.response import NOT_FOUND, Response, check_status
 from dockbell.core.reading.response_json import read_object
-from dockbell.core.reading.response_status import check_status
 from dockbell.core.running.budget import Budget, Usage
-from dockbell.errors import (
-    PageUnreadable,
-    RateLimited,
-    SchemaMismatch,
-    SourceError,
-    SourceUnavailable,
-)
+from dockbell.errors import RateLimited, SchemaMismatch, SourceUnavailable
 from dockbell.ports import BetweenTries
-from dockbell.sources.account import PAUSE_MOST, Account, wait_before
+from dockbell.sources.account import TRIES, Account, Redactor
 from dockbell.sources.connection_pool import ConnectionPool, Unreached
 from dockbell.sources.listings import Listings
-from dockbell.sources.redactor import Redactor
 from dockbell.sources.request_queue import now
-from dockbell.telemetry import SourceWaits, Telemetry
-
-T = TypeVar("T")
+from dockbell.telemetry import Telemetry
 
 MAX_BODY: Final = 16 * 1024 * 1024
 """The most bytes of an answer: 80 kB for each record of a full page, and one record of a page of one."""
 
-_TRIES: Final = 5
-# An answer that cannot be read is mended by a smaller page rather than by patience.
-_UNREADABLE_TRIES: Final = 2
-# One that is JSON of another shape is mostly one of its kind: {"data": null}, or a message. The next is a page again.
-_ODD_TRIES: Final = 4
-# An odd answer is mostly a moment's: patience mends it no better.
-_ODD_WAIT_MOST: Final = timedelta(seconds=1.5)
+
+class ListingOptions(TypedDict, total=False):
+    """What a listing may be asked for; see :meth:`InventoryClient.read_page`."""
+
+    updated_since: datetime | None
+    limit: int
+    query: Mapping[str, str | int | bool] | None
+    expand: tuple[str, ...]
+    urgency: Urgency
 
 
 class InventoryClient:
@@ -80,7 +64,7 @@ class InventoryClient:
         ca_file: A PEM file with the authorities to trust instead of the usual ones.
         user_agent: Instead of ``dockbell/<version>``.
         max_body: The most bytes that an answer may have, decoded.
-        telemetry: Who hears of every request and every retry.
+        telemetry: Gets the fact of every request and every retry.
         transport: Instead of real connections, for tests.
 
     Raises:
@@ -105,38 +89,31 @@ class InventoryClient:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.name = name
-        self._telemetry = telemetry or Telemetry()
-        self._redactor = Redactor()
-        self._proxy = proxy
+        redactor = Redactor()
+
+        def look_up_proxy() -> str | None:
+            url = proxy() if callable(proxy) else proxy
+            if url is not None:
+                redactor.show_proxy(url)
+            return url
+
         self._pool = ConnectionPool(
-            base_url,
-            timeout=timeout,
-            max_body=max_body,
-            proxy=self._look_up_proxy,
-            ca_file=ca_file,
-            transport=transport,
+            base_url, timeout=timeout, max_body=max_body, proxy=look_up_proxy, ca_file=ca_file, transport=transport
         )
-        self._listings = Listings(self._ask)
         self._account = Account(
             name=name,
             reveal=api_key if callable(api_key) else lambda: api_key,
             budget=Budget(requests_per_minute, share),
             orders=Budget(orders_per_minute, share),
             pool=self._pool,
-            headers=(
-                (b"accept", b"application/json"),
-                (b"accept-encoding", b"gzip"),
-                (b"cache-control", b"no-cache"),
-                (b"user-agent", (user_agent or f"dockbell/{__version__}").encode()),
-            ),
-            redactor=self._redactor,
-            forget=self._listings.forget_pages,
-            telemetry=self._telemetry,
+            user_agent=user_agent,
+            redactor=redactor,
+            telemetry=telemetry or Telemetry(),
         )
+        self._listings = Listings(self._account)
 
     @classmethod
     def from_settings(cls, name: str, settings: SourceSettings, telemetry: Telemetry | None = None) -> Self:
-        """Return the client of ``[sources.NAME]``."""
         return cls(
             settings.base_url,
             settings.api_key.reveal,
@@ -151,17 +128,14 @@ class InventoryClient:
         )
 
     async def __aenter__(self) -> Self:
-        """Return the client; connections are made when needed."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the connections."""
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._pool.aclose()
 
     def inherit(self, before: InventoryClient) -> None:
@@ -171,36 +145,14 @@ class InventoryClient:
 
     @property
     def budget(self) -> Usage:
-        """How the key's budget stands now."""
         return self._account.budget.usage(now())
 
-    async def pages(
-        self,
-        resource: str,
-        *,
-        updated_since: datetime | None = None,
-        limit: int = MAX_LIMIT,
-        query: Mapping[str, str | int | bool] | None = None,
-        expand: tuple[str, ...] = (),
-        urgency: Urgency = Urgency.POLL,
-    ) -> AsyncIterator[Page]:
-        """Read a listing page by page, to its end.
-
-        Raises:
-            SchemaMismatch: Beside what :meth:`read_page` raises: a cursor came back, the listing would never end.
-        """
+    async def pages(self, resource: str, **options: Unpack[ListingOptions]) -> AsyncIterator[Page]:
+        """Read a listing page by page, to its end; SchemaMismatch too where a cursor comes back: it would never end."""
         cursor: str | None = None
         seen: set[str] = set()
         while True:
-            page = await self.read_page(
-                resource,
-                cursor=cursor,
-                updated_since=updated_since,
-                limit=limit,
-                query=query,
-                expand=expand,
-                urgency=urgency,
-            )
+            page = await self.read_page(resource, cursor=cursor, **options)
             yield page
             cursor = page.next_cursor
             if cursor is None:
@@ -209,20 +161,9 @@ class InventoryClient:
                 raise SchemaMismatch(f'resource "{resource}": the cursor of page {len(seen) + 1} was given before')
             seen.add(cursor)
 
-    async def records(
-        self,
-        resource: str,
-        *,
-        updated_since: datetime | None = None,
-        limit: int = MAX_LIMIT,
-        query: Mapping[str, str | int | bool] | None = None,
-        expand: tuple[str, ...] = (),
-        urgency: Urgency = Urgency.POLL,
-    ) -> AsyncIterator[dict[str, JSON]]:
+    async def records(self, resource: str, **options: Unpack[ListingOptions]) -> AsyncIterator[dict[str, JSON]]:
         """Read a listing record by record, to its end; numbers are exact (:class:`int`, :class:`decimal.Decimal`)."""
-        async for page in self.pages(
-            resource, updated_since=updated_since, limit=limit, query=query, expand=expand, urgency=urgency
-        ):
+        async for page in self.pages(resource, **options):
             for record in page.records:
                 try:
                     yield decode(record)
@@ -243,13 +184,9 @@ class InventoryClient:
     ) -> Page:
         """Read one page of a listing; ``between_tries`` is entered while the next try is waited for.
 
-        Raises:
-            ValueError: The API would not accept the request.
-            CursorExpired: The API no longer knows the cursor.
-            SourceRefused: The key or the request is not accepted.
-            PageUnreadable: Twice an answer that is not whole and sound JSON, or too large: ask for a smaller page.
-            SourceUnavailable: No answer after five tries; :class:`RateLimited` when the budget is used up.
-            SchemaMismatch: Four times an answer that holds no array of records, or several.
+        Raises as :meth:`dockbell.ports.Source.read_page` says, and ValueError where the API would not accept the
+        request: PageUnreadable after two answers that cannot be read, SchemaMismatch after four that hold no array of
+        records, or several, SourceUnavailable after five tries, and :class:`RateLimited` when the budget is used up.
         """
         request = list_request(
             resource, limit=limit, cursor=cursor, updated_since=updated_since, query=query, expand=expand
@@ -257,23 +194,11 @@ class InventoryClient:
         return await self._listings.read_page(resource, request, urgency, between_tries)
 
     async def read_shipment(
-        self,
-        shipment_id: str,
-        *,
-        expand: tuple[str, ...] = (),
-        urgency: Urgency = Urgency.DETAIL,
-        patient: bool = True,
+        self, shipment_id: str, *, expand: tuple[str, ...] = (), urgency: Urgency = Urgency.DETAIL, patient: bool = True
     ) -> bytes | None:
         """Read one shipment's raw JSON; None when the API answers that there is none (404, 410).
 
-        Args:
-            shipment_id: Its id.
-            expand: Relations to embed.
-            urgency: Whose turn it is when requests are scarce.
-            patient: Ask again when no usable answer comes; otherwise once only, for callers that come back later.
-
-        Raises:
-            SourceError: As :meth:`read_page`.
+        A caller that comes back later is not ``patient``: it asks once only. Raises as :meth:`read_page`.
         """
         request = shipment_request(shipment_id, expand=expand)
 
@@ -283,17 +208,13 @@ class InventoryClient:
             check_status(request, response)
             return read_object(str(request), response)
 
-        return await self._ask(request, urgency, read, tries=_TRIES if patient else 1)
+        return await self._account.ask(request, urgency, read, tries=TRIES if patient else 1)
 
     async def create_sales_order(self, payload: JSON, *, urgency: Urgency = Urgency.OPERATOR) -> JSON:
         """Create a sales order and return the API's answer, decoded; text when it is no JSON, None when empty.
 
         The API's description shows neither payload nor answer, so both are passed through as they are. Waits for both
         budgets. Asked again only where the request cannot have been carried out: no connection came about, or 429.
-
-        Args:
-            payload: What :func:`json.dumps` takes, NaN excepted.
-            urgency: Whose turn it is when requests are scarce.
 
         Raises:
             SourceUnavailable: No answer came: the order may have been created or not.
@@ -303,10 +224,13 @@ class InventoryClient:
 
         def read(response: Response) -> JSON:
             check_status(request, response)
-            return _decode_opaque(response.body)
+            try:
+                return decode(response.body) if response.body.strip() else None
+            except ValueError:
+                return response.body.decode(errors="replace")
 
         try:
-            return await self._ask(request, urgency, read)
+            return await self._account.ask(request, urgency, read)
         except (RateLimited, Unreached):
             raise
         except SourceUnavailable as error:
@@ -318,66 +242,5 @@ class InventoryClient:
         It has its turn by the budget, as urgent as an operator. It is sent once, also where the key is known to be
         refused, and nothing is concluded from its answer but how the budget stands. Where it quotes the key or the
         proxy's password, ``***`` stands in their place.
-
-        Raises:
-            SourceRefused: There is no key to ask with.
-            SourceUnavailable: No complete answer came.
         """
-        return self._redactor.redact_answer(await self._account.send_once(request))
-
-    async def _ask(
-        self,
-        request: Request,
-        urgency: Urgency,
-        read: Callable[[Response], T],
-        *,
-        tries: int = _TRIES,
-        between_tries: BetweenTries = nullcontext,
-    ) -> T:
-        """Ask until ``read`` finds the answer usable; what passes by itself is asked again, ``tries`` times in all."""
-        attempt, unreadable, odd = 1, 0, 0
-        while True:
-            try:
-                return self._understand(await self._account.exchange(request, urgency), read)
-            except (SourceUnavailable, SchemaMismatch) as error:
-                wait = wait_before(attempt)
-                if isinstance(error, RateLimited):
-                    wait = max(wait, error.retry_after or wait)
-                unreadable += isinstance(error, PageUnreadable)
-                if isinstance(error, SchemaMismatch):
-                    odd, wait = odd + 1, min(wait, _ODD_WAIT_MOST)
-                given_up = attempt == tries or unreadable == _UNREADABLE_TRIES or odd == _ODD_TRIES
-                if given_up or wait > PAUSE_MOST or not _may_repeat(request, error):
-                    raise
-                self._telemetry.emit(SourceWaits(self.name, str(error), wait))
-            async with between_tries():
-                await anyio.sleep(wait.total_seconds())
-            attempt += 1
-
-    def _look_up_proxy(self) -> str | None:
-        url = self._proxy() if callable(self._proxy) else self._proxy
-        if url is not None:
-            self._redactor.show_proxy(url)
-        return url
-
-    def _understand(self, response: Response, read: Callable[[Response], T]) -> T:
-        """Return what ``read`` finds in an answer; errors do not quote what the API or a proxy was shown."""
-        try:
-            return read(response)
-        except SourceError as error:
-            error.args = (self._redactor.redact(str(error)),)
-            raise
-
-
-def _may_repeat(request: Request, error: SourceError) -> bool:
-    """Tell whether a request can be sent again: an order only if it was certainly not carried out."""
-    return request.method == "GET" or isinstance(error, RateLimited | Unreached)
-
-
-def _decode_opaque(body: bytes) -> JSON:
-    if not body.strip():
-        return None
-    try:
-        return decode(body)
-    except ValueError:
-        return body.decode(errors="replace")
+        return await self._account.send_once(request)

@@ -2,56 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 from dockbell.core.model import Page, Urgency
 from dockbell.core.reading.clock import ServiceClock
 from dockbell.core.reading.request import Request, whole_list
-from dockbell.core.reading.response import NOT_MODIFIED, Response
+from dockbell.core.reading.response import NOT_MODIFIED, Response, check_status
 from dockbell.core.reading.response_json import are_alike
 from dockbell.core.reading.response_page import EnvelopeMissing, read_page
-from dockbell.core.reading.response_status import check_status
 from dockbell.errors import CursorExpired, SourceError
 from dockbell.ports import BetweenTries
-from dockbell.sources.etag_cache import EtagCache
+from dockbell.sources.account import Account
 from dockbell.sources.request_queue import now
 
 # While a service is deployed, old and new answers come in turn.
 _ENVELOPES_MOST: Final = 2
 
 
-class Ask(Protocol):
-    """Asks until the answer is usable; see ``InventoryClient``."""
-
-    def __call__(
-        self,
-        request: Request,
-        urgency: Urgency,
-        read: Callable[[Response], Page],
-        *,
-        between_tries: BetweenTries = nullcontext,
-    ) -> Awaitable[Page]:
-        """Return what ``read`` makes of the answer."""
-        ...
-
-
 class Listings:
-    """Reads the pages of an account's listings."""
-
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
+    def __init__(self, account: Account) -> None:
+        self._account = account
         self._envelopes: dict[str, tuple[str, ...]] = {}  # what held the records, the name learned last first
         self._samples: dict[str, bytes] = {}  # a record of each resource, as it was read last
         self._clock = ServiceClock()
         self._asked_the_time_again = False
-        self._etags = EtagCache()
-
-    def forget_pages(self) -> None:
-        """Ask for each page anew: another key may be shown other records."""
-        self._etags.clear()
 
     async def read_page(self, resource: str, request: Request, urgency: Urgency, between_tries: BetweenTries) -> Page:
         """Return a page; once more where its records have another name now, or its time is doubtful."""
@@ -66,7 +42,7 @@ class Listings:
                 self._asked_the_time_again = True
                 page = await self._ask_for_page(resource, request, urgency, between_tries)
         except CursorExpired:
-            self.forget_pages()  # a remembered page may have given the cursor
+            self._account.etags.clear()  # a remembered page may have given the cursor
             raise
         if page.records:
             self._envelopes.setdefault(resource, (page.envelope,))
@@ -86,14 +62,14 @@ class Listings:
             return read_page(resource, response)
 
         try:
-            page = await self._ask(first, urgency, read)
+            page = await self._account.ask(first, urgency, read)
         except SourceError:
             return False
         known = self._envelopes[resource]
         if page.envelope in known or not page.records or not are_alike(self._samples[resource], page.records[0]):
             return False
         self._envelopes[resource] = (page.envelope, *known)[:_ENVELOPES_MOST]
-        self.forget_pages()
+        self._account.etags.clear()
         return True
 
     def _read_page(self, resource: str, response: Response) -> Page:
@@ -112,7 +88,7 @@ class Listings:
     ) -> Page:
         """Ask for a page, not to be sent again where it is remembered: the pages of passes are, polls always differ."""
         repeats = not request.narrows
-        remembered = self._etags.recall(request.target, now()) if repeats else None
+        remembered = self._account.etags.recall(request.target, now()) if repeats else None
 
         def read(response: Response) -> Page:
             if response.status == NOT_MODIFIED and remembered is not None:
@@ -121,7 +97,7 @@ class Listings:
                 check_status(request, response)
                 page = self._read_page(resource, response)
                 if repeats:
-                    self._etags.remember(request.target, response.headers.get("etag"), page, now())
+                    self._account.etags.remember(request.target, response.headers.get("etag"), page, now())
             time = self._clock.time_of(response)
             return replace(
                 page,
@@ -132,4 +108,4 @@ class Listings:
             )
 
         request = replace(request, etag=remembered[0]) if remembered else request
-        return await self._ask(request, urgency, read, between_tries=between_tries)
+        return await self._account.ask(request, urgency, read, between_tries=between_tries)

@@ -1,4 +1,4 @@
-"""For those who receive events: verify, read, drop what was seen, keep a copy of the records, notice what is missing.
+"""For receivers of events: verify, read, drop what was seen, keep a copy of the records, notice what is missing.
 
 Nothing of the daemon is imported, nor needs to run here; each part works without the others:
 
@@ -36,13 +36,11 @@ from dockbell.subscriber.events import (
     Statement,
     Test,
     Unknown,
+    Verifier,
     parse,
     parse_batch,
 )
-from dockbell.subscriber.gaps import Missing, RevisionGaps, SequenceGaps
-from dockbell.subscriber.seen import Seen, SeenIds
-from dockbell.subscriber.state import Copy, Effect, State, Taken
-from dockbell.subscriber.webhook import Verifier
+from dockbell.subscriber.state import Copy, Effect, Missing, RevisionGaps, Seen, SeenIds, SequenceGaps, State, Taken
 
 __all__ = [
     "Change",

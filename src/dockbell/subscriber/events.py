@@ -1,4 +1,4 @@
-"""Events as typed values.
+"""Events as typed values, from webhooks that are verified (Standard Webhooks 1.0.0, symmetric) or any other way.
 
 They are msgspec structs: decoded and checked by the library that dockbell has already, at a tenth of the import time of
 pydantic, and they pass over members that they do not know. What later versions add is in :attr:`Event.members`.
@@ -6,14 +6,17 @@ pydantic, and they pass over members that they do not know. What later versions 
 
 from __future__ import annotations
 
-from datetime import datetime
+import time
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import ClassVar, Final, TypeAlias
 
 import msgspec
 
 from dockbell.core.document import decode
 from dockbell.core.model import JSON
-from dockbell.subscriber.errors import NotAnEvent
+from dockbell.core.publishing.signature import TOLERANCE, Finding, parse_secret, verify
+from dockbell.subscriber.errors import NotAnEvent, NotGenuine
 
 SNAPSHOT: Final = "snapshot"
 DELETED: Final = "deleted"
@@ -23,184 +26,113 @@ VIA_STATE: Final = "state"
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one record.
+    """What became of one record."""
 
-    Attributes:
-        resource: ``shipments``, ``packages``, ``items``, ``stock`` or ``warehouses``.
-        key: The record's key string.
-        id: The key as the API wrote it: a string, an integer, or a list of them.
-        change: ``created``, ``updated``, ``deleted``, ``restored`` or ``snapshot``; perhaps more in later versions.
-        revision: The record's change count.
-        before: The record before; None where there was none, or where ``omitted`` says that it was left out.
-        after: The record after; None where there is none (``deleted``), or where ``omitted`` says so.
-        patch: RFC 6902 operations from ``before`` to ``after``, of ``updated``.
-        changed: The pointers to what changed, of ``updated``.
-        changed_between: The API's time: the start of the last complete run that would have shown it, and this reading.
-        modified_at: The record's own timestamp, where it has one.
-        detected_at: When dockbell saw it.
-        via: Which kind of reading showed it, ``poll``, ``pass`` …; ``state`` where a sink is told how records are.
-        late: An earlier complete run covered it and did not show it.
-        reason: Of ``deleted``: ``absent``, ``not_found``, ``left``; ``purged``: erase what you have of the record.
-        detail_missing: The record's detail was wanted and did not come.
-        omitted: Which of ``before``, ``after``, ``patch``, ``changed`` were left out on the way to this sink.
-        purged: They were erased, because the operator had the record's content erased afterwards.
-    """
-
-    resource: str
-    key: str
-    id: JSON
-    change: str
-    revision: int
+    resource: str  # ``shipments``, ``packages``, ``items``, ``stock`` or ``warehouses``
+    key: str  # the record's key string
+    id: JSON  # the key as the API wrote it: a string, an integer, or a list of them
+    change: str  # ``created``, ``updated``, ``deleted``, ``restored`` or ``snapshot``; perhaps more in later versions
+    revision: int  # the record's change count
+    # The record before; None where there was none, or where ``omitted`` says that it was left out.
     before: dict[str, JSON] | None = None
+    # The record after; None where there is none (``deleted``), or where ``omitted`` says so.
     after: dict[str, JSON] | None = None
-    patch: list[dict[str, JSON]] | None = None
-    changed: list[str] | None = None
+    patch: list[dict[str, JSON]] | None = None  # RFC 6902 operations from ``before`` to ``after``, of ``updated``
+    changed: list[str] | None = None  # the pointers to what changed, of ``updated``
+    # The API's time: the start of the last complete run that would have shown it, and this reading.
     changed_between: tuple[datetime | None, datetime | None] | None = None
-    modified_at: datetime | None = None
-    detected_at: datetime
+    modified_at: datetime | None = None  # the record's own timestamp, where it has one
+    detected_at: datetime  # when dockbell saw it
+    # Which kind of reading showed it, ``poll``, ``pass`` …; ``state`` where a sink is told how records are.
     via: str = ""
-    late: bool = False
+    late: bool = False  # an earlier complete run covered it and did not show it
+    # Of ``deleted``: ``absent``, ``not_found``, ``left``; ``purged``: erase what you have of the record.
     reason: str | None = None
-    detail_missing: bool = False
+    detail_missing: bool = False  # the record's detail was wanted and did not come
+    # Which of ``before``, ``after``, ``patch``, ``changed`` were left out on the way to this sink.
     omitted: tuple[str, ...] = ()
-    purged: bool = False
+    purged: bool = False  # these were erased, because the operator had the record's content erased afterwards
 
 
 class Named(Change, frozen=True, kw_only=True):
-    """What the operator calls a change that matters; it repeats the change that it follows, revision included.
+    """What the operator calls a change that matters; it repeats the change that it follows, revision included."""
 
-    Attributes:
-        name: The last part of the event's type.
-        unjudged: Its condition took too long to judge, so that it may not hold.
-    """
-
-    name: str
-    unjudged: bool = False
+    name: str  # the last part of the event's type
+    unjudged: bool = False  # its condition took too long to judge, so that it may not hold
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
-    """Something said about a feed as a whole; of a kind that has no class here, unless it is a subclass.
+    """Something said about a feed as a whole; of a kind that has no class here, unless it is a subclass."""
 
-    Attributes:
-        resource: Of the feed.
-        statement: The last part of the event's type.
-        through_sequence: It holds for all events of the feed up to this one.
-        detected_at: When it became known.
-    """
-
-    resource: str
-    statement: str
-    through_sequence: int
-    detected_at: datetime
+    resource: str  # of the feed
+    statement: str  # the last part of the event's type
+    through_sequence: int  # it holds for all events of the feed up to this one
+    detected_at: datetime  # when it became known
 
 
 class Reconciled(Statement, frozen=True, kw_only=True):
-    """A pass over the whole list is complete.
+    """A pass over the whole list is complete."""
 
-    Attributes:
-        began_at: The API's time of its first request.
-        ended_at: The API's time of its last answer.
-        pages: How many pages it read.
-        records: How many records they held.
-        created: How many changes of this kind it found.
-        updated: As ``created``.
-        deleted: As ``created``.
-        restored: As ``created``.
-        missed: How many of these changes the polls should have shown.
-        held: How many readings of the feed's records are held, as older than what is stored, or as drift.
-        quarantined: How many records could not be read or told apart.
-        digest: Hash of all keys and contents: the same one later means that nothing changed between.
-        verdict: ``equal``, ``repaired`` or ``doubtful``.
-    """
-
-    began_at: datetime = msgspec.field(name="from")
-    ended_at: datetime = msgspec.field(name="to")
+    began_at: datetime = msgspec.field(name="from")  # the API's time of its first request
+    ended_at: datetime = msgspec.field(name="to")  # the API's time of its last answer
     pages: int
-    records: int
-    created: int = 0
+    records: int  # how many records its pages held
+    created: int = 0  # how many changes of this kind it found; ``updated``, ``deleted`` and ``restored`` likewise
     updated: int = 0
     deleted: int = 0
     restored: int = 0
-    missed: int = 0
-    held: int = 0
-    quarantined: int = 0
-    digest: str = ""
-    verdict: str
+    missed: int = 0  # how many of these changes the polls should have shown
+    held: int = 0  # how many readings of the feed's records are held, as older than what is stored, or as drift
+    quarantined: int = 0  # how many records could not be read or told apart
+    digest: str = ""  # hash of all keys and contents: the same one later means that nothing changed between
+    verdict: str  # ``equal``, ``repaired`` or ``doubtful``
 
 
 class Gap(Statement, frozen=True, kw_only=True):
-    """Dockbell was blind for a while: versions that came and went meanwhile have no event.
+    """Dockbell was blind for a while: versions that came and went meanwhile have no event."""
 
-    Attributes:
-        began_at: Until when it had seen everything; None where that is unknown.
-        ended_at: From when on it sees again.
-        reason: ``down``, ``refused``, ``unavailable``, ``no_budget``, ``store_unavailable``; ``store_lost``: revisions
-            begin anew; ``overrun``: this sink alone has lost events, and is told of each record as it is.
-    """
-
+    # Until when it had seen everything; None where that is unknown.
     began_at: datetime | None = msgspec.field(name="from")
-    ended_at: datetime = msgspec.field(name="to")
+    ended_at: datetime = msgspec.field(name="to")  # from when on it sees again
+    # ``down``, ``refused``, ``unavailable``, ``no_budget``, ``store_unavailable``; ``store_lost``: revisions begin
+    # anew; ``overrun``: this sink alone has lost events, and is told of each record as it is.
     reason: str
 
 
 class Rebaselined(Statement, frozen=True, kw_only=True):
-    """The feed is read differently from now on; what differs only for that has no event.
+    """The feed is read differently from now on; what differs only for that has no event."""
 
-    Attributes:
-        parts: What differs, by its names in the configuration.
-    """
-
-    parts: tuple[str, ...]
+    parts: tuple[str, ...]  # what differs, by its names in the configuration
 
 
 class Held(Statement, frozen=True, kw_only=True):
-    """Changes wait for an operator.
+    """Changes wait for an operator."""
 
-    Attributes:
-        reason: ``deletions`` or ``drift``.
-        count: How many records wait.
-        paths: The pointers that changed, of ``drift``.
-        since: When the first of them began to.
-    """
-
-    reason: str
-    count: int
-    paths: tuple[str, ...] = ()
-    since: datetime
+    reason: str  # ``deletions`` or ``drift``
+    count: int  # how many records wait
+    paths: tuple[str, ...] = ()  # the pointers that changed, of ``drift``
+    since: datetime  # when the first of them began to
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """Something about dockbell itself, for its operator; ``resources`` of the sink must name ``notices``.
+    """Something about dockbell itself, for its operator; ``resources`` of the sink must name ``notices``."""
 
-    Attributes:
-        notice: The last part of the event's type: ``dead_letter``, ``overrun``, ``unreachable``, …
-        sink: About which sink; None where it is about something else.
-        feed: About which feed, ``SOURCE/RESOURCE``; None where it is about something else.
-        server: ``web`` where it is about the web server.
-        reason: In words.
-        count: How often, since the last notice of the kind about it.
-        detected_at: When it became known.
-    """
-
+    # The last part of the event's type: ``dead_letter``, ``overrun``, ``unreachable``, …
     notice: str = msgspec.field(name="statement")
-    sink: str | None = None
-    feed: str | None = None
-    server: str | None = None
-    reason: str = ""
-    count: int = 1
-    detected_at: datetime
+    sink: str | None = None  # about which sink; None where it is about something else
+    feed: str | None = None  # about which feed, ``SOURCE/RESOURCE``; None where it is about something else
+    server: str | None = None  # ``web`` where it is about the web server
+    reason: str = ""  # in words
+    count: int = 1  # how often, since the last notice of the kind about it
+    detected_at: datetime  # when it became known
 
 
 class Test(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``dockbell test`` sends; no record stands behind it.
-
-    Attributes:
-        after: A note.
-    """
+    """What ``dockbell test`` sends; no record stands behind it."""
 
     __test__: ClassVar = False  # pytest takes it for none of its own
 
-    after: dict[str, JSON] | None = None
+    after: dict[str, JSON] | None = None  # a note
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -219,31 +151,18 @@ _STATEMENTS: Final[dict[str, type[Statement]]] = {
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One event.
+    """One event."""
 
-    Attributes:
-        id: The same however often it comes, and on whatever way.
-        source: ``dockbell://NAME/SOURCE/RESOURCE``.
-        type: ``dockbell.shipment.updated`` and so on.
-        time: When dockbell saw what it tells.
-        partitionkey: ``SOURCE/RESOURCE/KEY``, or ``SOURCE/RESOURCE`` where it is about no record.
-        sequence: Its number in its feed, contiguous from 1; 0 for a test.
-        subject: The record's key; None where it is about none.
-        dataref: Where the record can be read, when the event was too large to carry it.
-        data: What it says.
-        members: All of it as it came, also what this version does not know.
-    """
-
-    id: str
-    source: str
-    type: str
-    time: datetime
-    partitionkey: str
-    sequence: int
-    subject: str | None = None
-    dataref: str | None = None
-    data: Data
-    members: dict[str, JSON]
+    id: str  # the same however often it comes, and on whatever way
+    source: str  # ``dockbell://NAME/SOURCE/RESOURCE``
+    type: str  # ``dockbell.shipment.updated`` and so on
+    time: datetime  # when dockbell saw what it tells
+    partitionkey: str  # ``SOURCE/RESOURCE/KEY``, or ``SOURCE/RESOURCE`` where it is about no record
+    sequence: int  # its number in its feed, contiguous from 1; 0 for a test
+    subject: str | None = None  # the record's key; None where it is about none
+    dataref: str | None = None  # where the record can be read, when the event was too large to carry it
+    data: Data  # what it says
+    members: dict[str, JSON]  # all of it as it came, also what this version does not know
 
     @property
     def feed(self) -> str:
@@ -298,18 +217,8 @@ def parse_batch(body: bytes) -> list[Event]:
 def _read(document: JSON) -> Event:
     try:
         envelope = msgspec.convert(document, _Envelope)
-        return Event(
-            id=envelope.id,
-            source=envelope.source,
-            type=envelope.type,
-            time=envelope.time,
-            partitionkey=envelope.partitionkey,
-            sequence=int(envelope.sequence),
-            subject=envelope.subject,
-            dataref=envelope.dataref,
-            data=_read_data(envelope.type, envelope.data),
-            members=document,
-        )
+        typed = {"sequence": int(envelope.sequence), "data": _read_data(envelope.type, envelope.data)}
+        return Event(**msgspec.structs.asdict(envelope) | typed, members=document)
     except ValueError as error:  # msgspec's own is one
         raise NotAnEvent(f"event: {error}; is this a structured CloudEvent of dockbell?") from error
 
@@ -327,3 +236,60 @@ def _read_data(kind: str, data: dict[str, JSON]) -> Data:
     if {"key", "change", "revision"} <= data.keys():
         return msgspec.convert(data, Named if "name" in data else Change)
     return Unknown()
+
+
+class Verifier:
+    """Verifies webhooks.
+
+    Args:
+        secrets: The ``whsec_`` texts that the sender may sign with; two while one replaces the other.
+        tolerance: How far from now ``webhook-timestamp`` may lie, against replay of recorded requests.
+
+    Raises:
+        ValueError: There is no secret, or one of them is none.
+    """
+
+    def __init__(self, *secrets: str, tolerance: timedelta = TOLERANCE) -> None:
+        if not secrets:
+            raise ValueError("secrets: at least one is needed, got none; make one with `dockbell secret`")
+        self._secrets = [parse_secret(secret) for secret in secrets]
+        self._tolerance = tolerance
+
+    def verify(self, headers: Mapping[str, str], body: bytes, *, now: float | None = None) -> None:
+        """Return if a webhook is genuine.
+
+        Args:
+            headers: Of the request, names in any case.
+            body: As received, byte for byte.
+            now: Unix seconds; the system's clock where left out.
+
+        Raises:
+            NotGenuine: It is not; the text says why and holds no secret.
+        """
+        given = {name.lower(): value for name, value in headers.items()}
+        missing = [name for name in ("webhook-id", "webhook-timestamp", "webhook-signature") if not given.get(name)]
+        if missing:
+            raise NotGenuine(f"webhook: has no header {missing[0]}; it must be signed by Standard Webhooks")
+        if not given["webhook-id"].isascii():  # what a framework made of bytes that dockbell has not written
+            raise NotGenuine(f"webhook {given['webhook-id'][:80]!r}: the id is not ASCII")
+        finding = verify(
+            self._secrets,
+            given["webhook-id"],
+            given["webhook-timestamp"],
+            given["webhook-signature"],
+            body,
+            now=int(time.time() if now is None else now),
+            tolerance=self._tolerance,
+        )
+        if finding is not Finding.GENUINE:
+            raise NotGenuine(f"webhook {given['webhook-id'][:80]!r}: {finding}")
+
+    def open(self, headers: Mapping[str, str], body: bytes, *, now: float | None = None) -> Event:
+        """Return the event in a webhook, verified.
+
+        Raises:
+            NotGenuine: See :meth:`verify`.
+            NotAnEvent: It is genuine, but no event of dockbell.
+        """
+        self.verify(headers, body, now=now)
+        return parse(body)

@@ -18,8 +18,7 @@ from dockbell.core.document import decode
 from dockbell.core.model import JSON
 from dockbell.subscriber.errors import NotAnEvent, PositionLost, PullRefused, PullUnavailable
 from dockbell.subscriber.events import Event, parse_batch
-from dockbell.subscriber.gaps import SequenceGaps
-from dockbell.subscriber.state import State
+from dockbell.subscriber.state import SequenceGaps, State
 
 LIMIT: Final = 500
 TIMEOUT: Final = timedelta(seconds=20)
@@ -29,19 +28,14 @@ _PROBLEM: Final = "urn:dockbell:problem:"
 
 
 class Batch(NamedTuple):
-    """Some events of a feed.
-
-    Attributes:
-        events: In order, none left out.
-        position: Behind the last of them; where to go on.
-    """
+    """Some events of a feed, in order, none left out, and the position behind the last of them."""
 
     events: list[Event]
     position: str
 
 
 class PullFeeds:
-    """Reads the pull feeds of one dockbell; to be entered with ``async with``.
+    """Reads the pull feeds of one dockbell; to be entered with ``async with``. Feeds are ``SOURCE/RESOURCE``.
 
     Every method raises :class:`PullUnavailable` when there is no usable answer for now, and :class:`PullRefused` when
     dockbell does not accept the token, or knows no such feed. Nothing is tried again here.
@@ -49,7 +43,7 @@ class PullFeeds:
     Args:
         url: Where its ``[web]`` listens, ``http://127.0.0.1:8470``.
         token: That of ``[web]``, where it has one.
-        timeout: How long an answer may take; waiting for events comes on top.
+        timeout: How long an answer may take, waiting for events left out.
         transport: For tests and proxies.
     """
 
@@ -81,13 +75,10 @@ class PullFeeds:
     async def read(
         self, feed: str, after: str | None = None, *, limit: int = LIMIT, wait: timedelta = _NO_WAIT
     ) -> Batch:
-        """Return the events after a position; none at the end of the feed.
+        """Return the events after a position, or from the oldest that is kept; none at the end of the feed.
 
-        Args:
-            feed: ``SOURCE/RESOURCE``.
-            after: The position; the oldest kept event comes first where it is left out.
-            limit: At most so many, up to 1000.
-            wait: How long dockbell may wait for an event where there is none yet, up to a minute.
+        They are ``limit`` at most, up to 1000. ``wait`` is how long, up to a minute, dockbell may wait for an event
+        where there is none yet.
 
         Raises:
             PositionLost: Events behind it are no longer kept, or it is of another life of the store.
@@ -96,9 +87,8 @@ class PullFeeds:
         if after is not None:
             parameters["after"] = after
         if wait:
-            parameters["wait"] = (
-                f"{-(-wait // _MILLISECOND)}ms"  # rounded up: not to wait at all would be asking in circles
-            )
+            # Rounded up: not to wait at all would be asking in circles.
+            parameters["wait"] = f"{-(-wait // _MILLISECOND)}ms"
         answer = await self._get(f"/feeds/{_quote(feed)}", parameters, wait=wait)
         position = answer.headers.get("dockbell-position", "")
         try:
@@ -108,8 +98,7 @@ class PullFeeds:
             raise PullUnavailable(f"feed {feed}: the answer is no batch of events, {error}") from error
         if events:
             gaps = SequenceGaps(events[0].sequence - 1 if after is None else read_position(after)[1])
-            missing = next(filter(None, map(gaps.find, events)), None)
-            if missing is not None:
+            if missing := next(filter(None, map(gaps.find, events)), None):
                 left_out = f"{missing.first} to {missing.last}"
                 raise PullUnavailable(f"feed {feed}: the answer leaves out events {left_out}; ask without a cache")
         return Batch(events, position)
@@ -164,12 +153,7 @@ class PullFeeds:
             parameters = dict(httpx.QueryParams(following.removeprefix("?")))
 
     async def refetch(self, state: State, place: str) -> None:
-        """Read one stored record into a state.
-
-        Args:
-            state: Of the subscriber.
-            place: The record's ``partitionkey``.
-        """
+        """Read one stored record, named by its ``partitionkey``, into a state."""
         source, resource, key = place.split("/", 2)
         answer = await self._ask(f"/state/{_quote(f'{source}/{resource}')}/{quote(key, safe='')}", {})
         kind = _read_problem(answer).get("type")
@@ -195,11 +179,8 @@ class PullFeeds:
     async def catch_up(self, state: State, feed: str, after: str | None) -> str:
         """Bring a state up to date with all of a feed; return the position to catch up from the next time.
 
-        Args:
-            state: Of the subscriber.
-            feed: ``SOURCE/RESOURCE``.
-            after: The position up to which the state has everything; None when there is none. Where dockbell cannot go
-                on from it, all stored records are read.
+        The state has everything up to the position ``after``. All stored records are read where that is None, or
+        dockbell cannot go on from it.
         """
         if after is None:
             return await self.load(state, feed)
@@ -255,12 +236,9 @@ def _check(answer: httpx.Response) -> None:
     text = f"{answer.request.url.path}: HTTP {status}, {problem.get('detail') or answer.reason_phrase}"
     if status == HTTPStatus.GONE:
         raise PositionLost(text, problem.get("oldest"))
-    if (
-        status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
-        or status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    ):
-        raise PullUnavailable(text)
-    raise PullRefused(text)
+    is_refusal = status < HTTPStatus.INTERNAL_SERVER_ERROR
+    passes = not is_refusal or status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+    raise PullUnavailable(text) if passes else PullRefused(text)
 
 
 def _read_problem(answer: httpx.Response) -> dict[str, JSON]:

@@ -1,35 +1,144 @@
-"""A copy of the records, made of their events."""
+"""What a subscriber remembers: ids that it has seen, what did not arrive, and a copy of the records.
+
+A record's revisions count up by one, so a subscriber that gets every change of it sees what is missing as soon as the
+next one comes. A feed's sequence does the same for a reader in order, which only pull feeds promise.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, MutableMapping
+from collections.abc import Container, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from dockbell.core.diff import apply
 from dockbell.core.model import JSON
-from dockbell.subscriber.events import DELETED, RESTORED, STORE_LOST, Change, Event, Gap, Rebaselined
-from dockbell.subscriber.gaps import Missing, RevisionGaps
+from dockbell.subscriber.errors import GapsUnknowable
+from dockbell.subscriber.events import (
+    DELETED,
+    RESTORED,
+    SNAPSHOT,
+    STORE_LOST,
+    VIA_STATE,
+    Change,
+    Event,
+    Gap,
+    Rebaselined,
+)
+
+
+class SeenIds(Protocol):
+    """A memory of ids, since some events come twice. Ask, do what the event wants, then add it.
+
+    A durable one adds the id in the transaction in which it does what the event wants; then a crash repeats nothing.
+    """
+
+    def __contains__(self, event_id: object, /) -> bool: ...
+
+    def add(self, event_id: str, /) -> None: ...
+
+
+class Seen:
+    """The latest ids, in memory.
+
+    Args:
+        limit: How many; about 150 bytes each. Repetitions come within seconds of each other but for retries (three
+            days) and replays; a :class:`State` drops those that are forgotten here by their revision.
+    """
+
+    def __init__(self, limit: int = 100_000) -> None:
+        if limit < 1:
+            raise ValueError(f"limit: must be 1 or more, got {limit}")
+        self._limit = limit
+        self._ids: dict[str, None] = {}
+
+    def __contains__(self, event_id: object) -> bool:
+        return event_id in self._ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, event_id: str) -> None:
+        """Remember an id; the one that was added first is forgotten when there are too many."""
+        self._ids[event_id] = None
+        if len(self._ids) > self._limit:
+            del self._ids[next(iter(self._ids))]
+
+
+class Missing(NamedTuple):
+    """Changes or events that were made and did not arrive, or not yet."""
+
+    where: str  # the ``partitionkey`` of a record, when they are revisions; of a feed, when they are sequence numbers
+    first: int
+    last: int
+
+
+class RevisionGaps:
+    """Finds missing changes of records by their revisions, for subscribers of a sink that holds no change back.
+
+    Args:
+        changes: As in the sink's table of the configuration; also when an MQTT topic filter names a change.
+        where: As in the sink's table.
+        from_beginning: This subscriber has had every event since dockbell's first: a record that it never heard of
+            has had no change. Otherwise such a record's chain begins with the first event that comes.
+
+    Raises:
+        GapsUnknowable: The sink holds changes back: what is filtered looks the same as what was lost.
+    """
+
+    def __init__(
+        self, *, changes: Sequence[str] | None = None, where: str | None = None, from_beginning: bool = False
+    ) -> None:
+        for name, value in {"changes": changes, "where": where}.items():
+            if value is not None:
+                raise GapsUnknowable(
+                    f"gaps: the sink has a filter, {name} = {value!r}, and what it holds back looks the same as what "
+                    "was lost; subscribe without it, or read the pull feed"
+                )
+        self._from_beginning = from_beginning
+
+    def find(self, event: Event, seen: int | None) -> Missing | None:
+        """Return what is missing before an event that is not applied yet.
+
+        ``seen`` is the record's highest revision so far. Nothing is missing before a snapshot, or what a sink is told
+        when it begins: they say how a record is. Named events and statements have no revision of their own.
+        """
+        data = event.data
+        if seen is None and self._from_beginning:
+            seen = 0
+        if type(data) is not Change or data.change == SNAPSHOT or data.via == VIA_STATE or seen is None:
+            return None
+        return Missing(event.partitionkey, seen + 1, data.revision - 1) if data.revision > seen + 1 else None
+
+
+class SequenceGaps:
+    """Finds missing events of one feed by their sequence, for those who read all of it in order: pull feeds only.
+
+    Webhooks and MQTT keep the order of each record, not that of a feed, so there a number that is missing may be on
+    its way.
+
+    Args:
+        after: The sequence of the position from which on the feed is read.
+    """
+
+    def __init__(self, after: int) -> None:
+        self._last = after
+
+    def find(self, event: Event) -> Missing | None:
+        last, self._last = self._last, max(self._last, event.sequence)
+        return Missing(event.feed, last + 1, event.sequence - 1) if event.sequence > last + 1 else None
 
 
 class Copy(msgspec.Struct, frozen=True):
-    """What is known of one record.
+    """What is known of one record."""
 
-    Attributes:
-        revision: The highest that was seen; None where revisions begin anew.
-        sequence: Of the event that told it, or the one up to which it was read; 0 where that is unknown.
-        record: Its content; None when it is gone.
-        is_current: Whether ``record`` is that of ``revision``; if not, an event told only that it changed.
-        is_exact: Whether ``revision`` is known to be the latest; it is not where a reading showed the record gone.
-    """
-
-    revision: int | None
-    sequence: int
-    record: dict[str, JSON] | None
-    is_current: bool = True
+    revision: int | None  # the highest that was seen; None where revisions begin anew
+    sequence: int  # of the event that told it, or the one up to which it was read; 0 where that is unknown
+    record: dict[str, JSON] | None  # its content; None when it is gone
+    is_current: bool = True  # whether ``record`` is that of ``revision``; if not, an event told only that it changed
+    # Whether ``revision`` is known to be the latest; it is not where a reading showed the record gone.
     is_exact: bool = True
 
 
@@ -44,15 +153,10 @@ class Effect(StrEnum):
 
 
 class Taken(NamedTuple):
-    """What an event came to.
+    """What an event came to."""
 
-    Attributes:
-        effect: What it did to the copy.
-        missing: Changes of the record that did not arrive before it; always None without ``gaps``.
-    """
-
-    effect: Effect
-    missing: Missing | None = None
+    effect: Effect  # what it did to the copy
+    missing: Missing | None = None  # changes of the record that did not arrive before it; always None without ``gaps``
 
 
 class State(Mapping[str, JSON]):
@@ -61,20 +165,17 @@ class State(Mapping[str, JSON]):
     Repetitions, late ones included, and any order among records leave it the same. It is for one dockbell and one
     thread at a time. A record that is gone leaves its revision behind, so that what comes late cannot bring it back.
 
-    Attributes:
-        copies: What is known of each record, those that are gone included; to be changed by the methods only.
-        stale: The ``partitionkey`` of each record whose latest change no event told in full: read it from dockbell.
-        unread: The feeds of which all stored records must be read from dockbell.
-
     Args:
         copies: Where the copies are kept: any mapping, such as one on disk; a dict where left out.
         gaps: Looks for missing changes; None to look for none.
     """
 
     def __init__(self, copies: MutableMapping[str, Copy] | None = None, *, gaps: RevisionGaps | None = None) -> None:
+        # What is known of each record, those that are gone included; to be changed by the methods only.
         self.copies: MutableMapping[str, Copy] = {} if copies is None else copies
+        # The ``partitionkey`` of each record whose latest change no event told in full: read it from dockbell.
         self.stale = {place for place, copy in self.copies.items() if not copy.is_current}
-        self.unread: set[str] = set()
+        self.unread: set[str] = set()  # the feeds of which all stored records must be read from dockbell
         self._gaps = gaps
         self._loaded: dict[str, int] = {}
 
@@ -110,14 +211,12 @@ class State(Mapping[str, JSON]):
         return Taken(Effect.APPLIED if copy.is_current else Effect.INCOMPLETE, missing)
 
     def _hear(self, event: Event) -> Effect:
-        """Take in what is no change of a record."""
         if isinstance(event.data, Gap) and event.data.reason == STORE_LOST:
             self.forget(event.feed)
         elif isinstance(event.data, Rebaselined) and event.sequence > self._loaded.get(event.feed, -1):
             for place in self._places(event.feed):
-                self._set(
-                    place, msgspec.structs.replace(self.copies[place], is_current=self.copies[place].record is None)
-                )
+                copy = self.copies[place]
+                self._set(place, msgspec.structs.replace(copy, is_current=copy.record is None))
             self.unread.add(event.feed)
         else:
             return Effect.ASIDE
@@ -136,11 +235,7 @@ class State(Mapping[str, JSON]):
     def put(self, place: str, *, revision: int, sequence: int, record: dict[str, JSON] | None) -> None:
         """Take in a record as dockbell has it stored, unless a later revision of it was seen meanwhile.
 
-        Args:
-            place: Its ``partitionkey``.
-            revision: Its change count.
-            sequence: The last event of the feed that is in it for certain; the position that came with it.
-            record: Its content; None when it is gone.
+        ``place`` is its ``partitionkey``, ``sequence`` that of the position that came with it.
         """
         known = self.copies.get(place)
         if known is None or known.revision is None or known.revision <= revision:
@@ -154,10 +249,8 @@ class State(Mapping[str, JSON]):
     def close(self, feed: str, listed: Container[str], sequence: int) -> None:
         """End the reading of all stored records of a feed: what was not listed, and not told of since, is gone.
 
-        Args:
-            feed: ``SOURCE/RESOURCE``.
-            listed: The ``partitionkey`` of each record that there is.
-            sequence: The last event of the feed when the reading began.
+        ``listed`` has the ``partitionkey`` of each record that there is; ``sequence`` is that of the feed's last event
+        when the reading began.
         """
         for place in self._places(feed):
             copy = self.copies[place]
@@ -185,9 +278,9 @@ class State(Mapping[str, JSON]):
         return [place for place in self.copies if place.startswith(f"{feed}/")]
 
     def _find_missing(self, event: Event, data: Change, known: Copy | None) -> Missing | None:
-        if self._gaps is None or (known is not None and (known.revision is None or not known.is_exact)):
-            return None
         seen = None if known is None else known.revision
+        if self._gaps is None or (known is not None and (seen is None or not known.is_exact)):
+            return None
         if seen is None and event.feed in self._loaded:
             if data.change == RESTORED:
                 return None  # all that there was is known, but not what had been deleted

@@ -1,6 +1,6 @@
 """Facts: agents and adapters emit each once; the log, the metrics and the page listen.
 
-A fact is a frozen dataclass whose ``str()`` is its line in the log and whose fields are the structured form of it.
+A fact is a frozen struct whose ``str()`` is its line in the log and whose fields are the structured form of it.
 Nothing secret may enter a fact.
 """
 
@@ -9,92 +9,44 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dockbell.errors import StoreUnavailable, is_due_to
-from dockbell.telemetry.facts import Fact
-from dockbell.telemetry.facts.delivering import (
-    DeliverySettled,
-    EventDied,
-    EventsSifted,
-    EventsTakenBack,
-    FilterUnanswered,
-    LettersForgotten,
-    SinkConnected,
-    SinkFails,
-    SinkLeft,
-    SinkOmits,
-    SinkOverrun,
-    SinkPaused,
-    SinkResumed,
-    StateRepaired,
-)
-from dockbell.telemetry.facts.reading import (
-    ChangesStored,
-    FeedCleaned,
-    FeedFails,
-    FeedMended,
-    HabitChanged,
-    LookbackNarrow,
-    NamedEventUnanswered,
-    PageRead,
-    RequestSent,
-    RunEnded,
-    SourceWaits,
-    Stated,
-)
-from dockbell.telemetry.facts.running import (
-    AgentFails,
-    CommandFinished,
-    Crowded,
-    FileExposed,
-    Reloaded,
-    ReloadRefused,
-    Started,
-    Stopping,
-    StoreFails,
-    StoreMended,
-    StoreUpgraded,
-)
-
-__all__ = [
-    "AgentFails",
-    "ChangesStored",
-    "CommandFinished",
-    "Crowded",
-    "DeliverySettled",
-    "EventDied",
-    "EventsSifted",
-    "EventsTakenBack",
-    "Fact",
-    "FeedCleaned",
-    "FeedFails",
-    "FeedMended",
-    "FileExposed",
-    "FilterUnanswered",
-    "HabitChanged",
-    "LettersForgotten",
-    "LookbackNarrow",
-    "NamedEventUnanswered",
-    "PageRead",
-    "ReloadRefused",
-    "Reloaded",
-    "RequestSent",
-    "RunEnded",
-    "SinkConnected",
-    "SinkFails",
-    "SinkLeft",
-    "SinkOmits",
-    "SinkOverrun",
-    "SinkPaused",
-    "SinkResumed",
-    "SourceWaits",
-    "Started",
-    "StateRepaired",
-    "Stated",
-    "Stopping",
-    "StoreFails",
-    "StoreMended",
-    "StoreUpgraded",
-    "Telemetry",
-]
+from dockbell.telemetry.facts import AgentFails as AgentFails
+from dockbell.telemetry.facts import CommandFinished as CommandFinished
+from dockbell.telemetry.facts import Crowded as Crowded
+from dockbell.telemetry.facts import DeliverySettled as DeliverySettled
+from dockbell.telemetry.facts import EventDied as EventDied
+from dockbell.telemetry.facts import EventsSifted as EventsSifted
+from dockbell.telemetry.facts import EventsTakenBack as EventsTakenBack
+from dockbell.telemetry.facts import Fact as Fact
+from dockbell.telemetry.facts import FileExposed as FileExposed
+from dockbell.telemetry.facts import FilterUnanswered as FilterUnanswered
+from dockbell.telemetry.facts import LettersForgotten as LettersForgotten
+from dockbell.telemetry.facts import Reloaded as Reloaded
+from dockbell.telemetry.facts import ReloadRefused as ReloadRefused
+from dockbell.telemetry.facts import SinkConnected as SinkConnected
+from dockbell.telemetry.facts import SinkFails as SinkFails
+from dockbell.telemetry.facts import SinkLeft as SinkLeft
+from dockbell.telemetry.facts import SinkOmits as SinkOmits
+from dockbell.telemetry.facts import SinkOverrun as SinkOverrun
+from dockbell.telemetry.facts import SinkPaused as SinkPaused
+from dockbell.telemetry.facts import SinkResumed as SinkResumed
+from dockbell.telemetry.facts import Started as Started
+from dockbell.telemetry.facts import StateRepaired as StateRepaired
+from dockbell.telemetry.facts import Stopping as Stopping
+from dockbell.telemetry.facts import StoreFails as StoreFails
+from dockbell.telemetry.facts import StoreMended as StoreMended
+from dockbell.telemetry.facts import StoreUpgraded as StoreUpgraded
+from dockbell.telemetry.reading_facts import ChangesStored as ChangesStored
+from dockbell.telemetry.reading_facts import FeedCleaned as FeedCleaned
+from dockbell.telemetry.reading_facts import FeedFails as FeedFails
+from dockbell.telemetry.reading_facts import FeedMended as FeedMended
+from dockbell.telemetry.reading_facts import ListingChanged as ListingChanged
+from dockbell.telemetry.reading_facts import LookbackNarrow as LookbackNarrow
+from dockbell.telemetry.reading_facts import NamedEventUnanswered as NamedEventUnanswered
+from dockbell.telemetry.reading_facts import PageRead as PageRead
+from dockbell.telemetry.reading_facts import RequestSent as RequestSent
+from dockbell.telemetry.reading_facts import RunEnded as RunEnded
+from dockbell.telemetry.reading_facts import SourceWaits as SourceWaits
+from dockbell.telemetry.reading_facts import Stated as Stated
 
 
 class Telemetry:
@@ -108,7 +60,6 @@ class Telemetry:
         self._listeners.append(listener)
 
     def emit(self, fact: Fact) -> None:
-        """Tell a fact."""
         for listener in self._listeners:
             listener(fact)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import fields
+from collections import OrderedDict
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TextIO
 
@@ -14,8 +16,10 @@ from dockbell.core.model import Feed
 from dockbell.core.moment import format_moment
 from dockbell.core.printable import escape_json, printable
 from dockbell.telemetry import Fact
-from dockbell.telemetry.repeating import OncePerMinute
 
+_PAUSE_SECONDS: Final = 60
+_KNOWN_MOST: Final = 200
+"""So many different things are told apart; of those, the ones that were said last."""
 _COLOURS: Final = {logging.DEBUG: "bright_black", logging.WARNING: "yellow", logging.ERROR: "red"}
 _ROUTINE: Final = ("apscheduler", "httpx", "httpcore", "asyncio")
 """Libraries that narrate what facts already say; only their warnings are kept."""
@@ -23,6 +27,70 @@ _REPEATING: Final = ("asyncio", "uvicorn.error")
 """Libraries that log each connection, also those of other code in the process."""
 _LONGEST: Final = 4000
 """Characters of a line: keys, and other words that are not ours, may have millions."""
+
+
+@dataclass(slots=True)
+class _Said:
+    """Something that was said."""
+
+    at: float  # Unix time
+    line: str  # its first line
+    level: int
+    unsaid: int = 0  # how often it was not said since
+
+
+class OncePerMinute(logging.Filter):
+    """Keeps back what some loggers say again within a minute; what was kept back is told by its number afterwards.
+
+    It is told before the next line of the log, whatever that is: no timer runs for it.
+
+    Args:
+        handler: Writes the log; the filter is to be added to it.
+        names: Of the loggers whose users are libraries: strangers can make them say much.
+    """
+
+    def __init__(self, handler: logging.Handler, names: Collection[str]) -> None:
+        super().__init__()
+        self._handler = handler
+        self._names = frozenset(names)
+        self._known: OrderedDict[Hashable, _Said] = OrderedDict()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        self._tell_what_was_kept_back(record.created)
+        if record.name not in self._names:
+            return True
+        line = record.getMessage().partition("\n")[0]
+        what = _identify(record, line)
+        said = self._known.get(what)
+        if said is not None and _is_fresh(said, record.created):
+            said.unsaid += 1
+            return False
+        self._known[what] = _Said(record.created, line, record.levelno)
+        self._known.move_to_end(what)
+        if len(self._known) > _KNOWN_MOST:
+            self._known.popitem(last=False)
+        return True
+
+    def _tell_what_was_kept_back(self, now: float) -> None:
+        for said in list(self._known.values()):
+            if said.unsaid and not _is_fresh(said, now):
+                words = f"{said.line} ({said.unsaid} times more within {now - said.at:.0f} s)"
+                said.at, said.unsaid = now, 0
+                self._handler.handle(logging.LogRecord(__name__, said.level, __file__, 0, words, None, None))
+
+
+def _is_fresh(said: _Said, now: float) -> bool:
+    return 0 <= now - said.at < _PAUSE_SECONDS
+
+
+def _identify(record: logging.LogRecord, line: str) -> Hashable:
+    """Return what two records have in common that say the same of different connections."""
+    error = record.exc_info[1] if record.exc_info else None
+    place = error.__traceback__ if error is not None else None
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = (place.tb_frame.f_code.co_filename, place.tb_lineno) if place is not None else None
+    return record.name, record.levelno, line if not record.args else record.msg, type(error), where
 
 
 def start_log(stream: TextIO, *, verbose: bool = False) -> None:
@@ -42,13 +110,8 @@ def log_fact(fact: Fact) -> None:
     logger = logging.getLogger("dockbell")
     if logger.isEnabledFor(fact.level):
         error = getattr(fact, "error", None)
-        logger.log(
-            fact.level,
-            "%s",
-            fact,
-            extra={"fact": fact},
-            exc_info=error if isinstance(error, BaseException) else None,
-        )
+        exc_info = error if isinstance(error, BaseException) else None
+        logger.log(fact.level, "%s", fact, extra={"fact": fact}, exc_info=exc_info)
 
 
 def _cut(text: str) -> str:
@@ -82,9 +145,8 @@ class _Objects(logging.Formatter):
         fact = getattr(record, "fact", None)
         if isinstance(fact, Fact):
             entry["fact"] = type(fact).__name__
-            entry |= {
-                field.name: _plain(value) for field in fields(fact) if _is_plain(value := getattr(fact, field.name))
-            }
+            fields = msgspec.structs.asdict(fact).items()
+            entry |= {name: _plain(value) for name, value in fields if _is_plain(value)}
         if record.exc_info:
             entry["trace"] = self.formatException(record.exc_info)
         return escape_json(msgspec.json.encode(entry).decode())

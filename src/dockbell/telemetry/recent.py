@@ -8,12 +8,13 @@ Minutes are numbered by a clock that is never set. When our own clock is set, on
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
 from dockbell.core.model import Feed, OutcomeKind
-from dockbell.host.clock import elapsed
+from dockbell.host.system import elapsed
 from dockbell.telemetry import (
     AgentFails,
     ChangesStored,
@@ -52,72 +53,62 @@ class Recent:
         self._now = now
         self._steady = steady
         self._began = now() - timedelta(seconds=steady())
-        self._feeds: dict[Feed, FeedSeries] = {}
-        self._sources: dict[str, SourceSeries] = {}
-        self._sinks: dict[str, SinkSeries] = {}
+        self._feeds: defaultdict[Feed, FeedSeries] = defaultdict(FeedSeries)
+        self._sources: defaultdict[str, SourceSeries] = defaultdict(SourceSeries)
+        self._sinks: defaultdict[str, SinkSeries] = defaultdict(SinkSeries)
         self._hearers: Mapping[type[Fact], Callable[..., None]] = {
             DeliverySettled: self._hear_delivery,
-            RequestSent: self._hear_request,
-            PageRead: self._hear_page,
+            RequestSent: lambda fact: self._sources[fact.source].ask(fact, self._time()),
+            PageRead: lambda fact: self._feeds[fact.feed].read_page(fact, self._time()),
             RunEnded: self._hear_run,
             ChangesStored: self._hear_changes,
-            FeedFails: self._hear_failure,
-            AgentFails: self._hear_error,
+            FeedFails: lambda fact: self.forget_progress([fact.feed]),
+            AgentFails: lambda fact: self.forget_progress([feed for feed in self._feeds if fact.agent == str(feed)]),
             StoreFails: lambda _: self.forget_progress(list(self._feeds)),
         }
 
     def hear(self, fact: Fact) -> None:
-        """Record a fact."""
         if (hearer := self._hearers.get(type(fact))) is not None:
             hearer(fact)
 
-    def recall(
-        self,
-        feed: Feed,
-        runs: Iterable[tuple[datetime, datetime]],
-        *,
-        records: int | None = None,
-        changed_at: datetime | None = None,
-    ) -> None:
+    def recall(self, feed: Feed, runs: Iterable[tuple[datetime, datetime]], *, records: int | None = None) -> None:
         """Record what is stored of a feed from before the start.
 
         Args:
             feed: The feed.
             runs: Its complete polls and passes, oldest first: when they began and ended, by our clock.
             records: How many its last complete pass had.
-            changed_at: When a change of it was stored last.
         """
-        known, now, here = self._feed(feed), self._now(), self._time()
+        known, now, here = self._feeds[feed], self._now(), self._time()
         for began_at, ended_at in runs:
             # What was stored before our clock was set back may seem to be ahead.
             known.complete(here - max(now - began_at, _NONE), here - max(now - ended_at, _NONE))
         known.records = records
-        known.changed_at = None if changed_at is None else here - max(now - changed_at, _NONE)
 
     def keep(self, feeds: Iterable[Feed], sinks: Iterable[str]) -> None:
         """Forget all but these, and the sources of these feeds."""
-        feeds, sinks = set(feeds), set(sinks)
-        sources = {feed.source for feed in feeds}
-        self._feeds = {feed: each for feed, each in self._feeds.items() if feed in feeds}
-        self._sources = {name: each for name, each in self._sources.items() if name in sources}
-        self._sinks = {name: each for name, each in self._sinks.items() if name in sinks}
+        feeds = set(feeds)
+        for feed in self._feeds.keys() - feeds:
+            del self._feeds[feed]
+        for source in self._sources.keys() - {feed.source for feed in feeds}:
+            del self._sources[source]
+        for sink in self._sinks.keys() - set(sinks):
+            del self._sinks[sink]
 
     def forget_progress(self, feeds: Iterable[Feed]) -> None:
         """Forget the progress of the runs of these feeds, which were interrupted and begin again."""
         for feed in feeds:
-            self._feed(feed).running.clear()
+            self._feeds[feed].running.clear()
 
     def feed(self, feed: Feed, *, stored: int | None = None) -> FeedLately:
         """Return the measurements of a feed; ``stored`` records are the expected length of a first pass."""
-        return self._feed(feed).look(self._time(), self._find_shift(), stored)
+        return self._feeds[feed].look(self._time(), self._find_shift(), stored)
 
     def budget(self, source: str) -> BudgetLately:
-        """Return the measurements of a source's budget."""
-        return self._source(source).look(self._time(), self._find_shift())
+        return self._sources[source].look(self._time(), self._find_shift())
 
     def sink(self, sink: str) -> SinkLately:
-        """Return the measurements of a sink."""
-        return self._sink(sink).look(self._time(), self._find_shift())
+        return self._sinks[sink].look(self._time(), self._find_shift())
 
     def _time(self) -> datetime:
         """Return what our clock would show if it had not been set since the start."""
@@ -127,43 +118,19 @@ class Recent:
         """Return how far our clock was set ahead since the start, in whole seconds."""
         return timedelta(seconds=round((self._now() - self._time()).total_seconds()))
 
-    def _feed(self, feed: Feed) -> FeedSeries:
-        return self._feeds.get(feed) or self._feeds.setdefault(feed, FeedSeries())
-
-    def _source(self, source: str) -> SourceSeries:
-        return self._sources.get(source) or self._sources.setdefault(source, SourceSeries())
-
-    def _sink(self, sink: str) -> SinkSeries:
-        return self._sinks.get(sink) or self._sinks.setdefault(sink, SinkSeries())
-
-    # Facts ------------------------------------------------------------------------------------------------------------
-
     def _hear_delivery(self, fact: DeliverySettled) -> None:
         if fact.outcome.kind is OutcomeKind.DELIVERED and not fact.delivery.state_only:
             minute = find_minute(self._time())
-            sink = self._sinks.get(fact.sink) or self._sink(fact.sink)
+            sink = self._sinks[fact.sink]
             sink.delivered.add(minute)
             if fact.waited is not None:
                 sink.delays.add(minute, fact.waited.total_seconds())
 
-    def _hear_request(self, fact: RequestSent) -> None:
-        self._source(fact.source).ask(fact, self._time())
-
-    def _hear_page(self, fact: PageRead) -> None:
-        self._feed(fact.feed).read_page(fact, self._time())
-
     def _hear_run(self, fact: RunEnded) -> None:
         age = None if fact.asked_at is None else max(self._now() - (fact.sent_at or fact.asked_at), _NONE)
-        self._feed(fact.feed).end_run(fact, self._time(), age)
+        self._feeds[fact.feed].end_run(fact, self._time(), age)
 
     def _hear_changes(self, fact: ChangesStored) -> None:
-        feed, now = self._feed(fact.feed), self._time()
-        feed.changed_at = now
+        minute = find_minute(self._time())
         for age in fact.ages:
-            feed.delays.add(find_minute(now), (age + fact.took).total_seconds())
-
-    def _hear_failure(self, fact: FeedFails) -> None:
-        self.forget_progress([fact.feed])
-
-    def _hear_error(self, fact: AgentFails) -> None:
-        self.forget_progress([feed for feed in self._feeds if fact.agent == str(feed)])
+            self._feeds[fact.feed].delays.add(minute, (age + fact.took).total_seconds())

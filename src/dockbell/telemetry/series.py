@@ -1,13 +1,15 @@
-"""The series behind :mod:`dockbell.telemetry.recent`: one object for each feed, source and sink, and what it returns.
+"""The series behind :mod:`dockbell.telemetry.recent`: rings of equal steps of time, in a memory that does not grow.
 
 All times that go in are of a clock that is never set; times that come out are shifted to ours.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from math import ceil, exp, log
 from typing import Final
 
 from dockbell.core.model import RunKind, Urgency
@@ -16,14 +18,18 @@ from dockbell.telemetry import (
     RequestSent,
     RunEnded,
 )
-from dockbell.telemetry.rings import Delay, Delays, Ring
 
+_LEAST: Final = 0.001
+_GROWTH: Final = log(1.1)
+"""Each bucket is so much wider than the one before: what is read from them is true to a twentieth."""
+_BUCKETS: Final = 240  # the last one begins after a hundred days
+_HALF: Final = 0.5
+_NEARLY_ALL: Final = 0.99
 STEP: Final = timedelta(minutes=1)
 STEPS: Final = 240
 """How many steps are kept: four hours."""
 OTHERS: Final = "others"
 LEFT: Final = "left"
-
 _MINUTE: Final = 60
 _HOUR: Final = 60
 _NONE: Final = timedelta(0)
@@ -32,103 +38,163 @@ _FIXED: Final = timedelta(seconds=2)
 _SHOWN_FIRST: Final = (RunKind.PASS, RunKind.TRAILING, RunKind.POLL)
 
 
+class Ring:
+    """One number for each of the last steps; None, or 0 for what is counted, where nothing was written.
+
+    Its user numbers the steps by a clock that is never set back; what falls behind by more than the length is left out.
+    """
+
+    def __init__(self, length: int, blank: float | None = None) -> None:
+        self._length = length
+        self._blank = blank
+        self._values: list[float | None] = [blank] * length
+        self._last = -1
+
+    def add(self, step: int, number: float = 1) -> None:
+        if step == self._last or self._reach(step):
+            self._values[step % self._length] = (self._values[step % self._length] or 0) + number
+
+    def put(self, step: int, value: float) -> None:
+        if self._reach(step):
+            self._values[step % self._length] = value
+
+    def lift(self, step: int, value: float) -> None:
+        """Write the highest value of a step."""
+        if self._reach(step):
+            known = self._values[step % self._length]
+            self._values[step % self._length] = value if known is None else max(known, value)
+
+    def read(self, step: int) -> tuple[float | None, ...]:
+        """Return what the steps came to, oldest first; the given one is the last, whatever is known of later ones."""
+        self._reach(step)
+        cut = (self._last + 1) % self._length
+        values = (*self._values[cut:], *self._values[:cut])
+        later = min(self._last - step, self._length)
+        return (self._blank,) * later + values[: self._length - later]
+
+    def _reach(self, step: int) -> bool:
+        """Make room for a step; return whether it is within reach."""
+        for each in range(max(self._last + 1, step - self._length + 1), step + 1):
+            self._values[each % self._length] = self._blank
+        self._last = max(self._last, step)
+        return step > self._last - self._length
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """How long something took: half of it no longer than ``p50``, of a hundred all but one no longer than ``p99``."""
+
+    p50: timedelta
+    p99: timedelta
+    count: int
+
+
+class Delays:
+    """How long things took that ended within the last steps, true to a twentieth."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._steps: dict[int, Counter[int]] = {}
+        self._total: Counter[int] = Counter()
+        self._last = -1
+        self._step: Counter[int] = Counter()
+
+    def add(self, step: int, seconds: float) -> None:
+        """Take in what took so long and ended in a step."""
+        bucket = 0 if seconds <= _LEAST else min(ceil(log(seconds / _LEAST) / _GROWTH), _BUCKETS)
+        if step != self._last:
+            self._reach(step)
+        self._step[bucket] += 1
+        self._total[bucket] += 1
+
+    def read(self, step: int) -> Delay | None:
+        """Return what it came to up to a step; None where nothing has ended."""
+        self._reach(max(step, self._last))
+        count = self._total.total()
+        return Delay(self._find(count * _HALF), self._find(count * _NEARLY_ALL), count) if count else None
+
+    def _reach(self, step: int) -> None:
+        if step == self._last:
+            return
+        self._last = step
+        for each in [each for each in self._steps if not step - self._length < each <= step]:
+            self._total -= self._steps.pop(each)
+        self._step = self._steps.setdefault(step, Counter())
+
+    def _find(self, rank: float) -> timedelta:
+        """Return what the bucket stands for that holds a rank: its middle."""
+        for bucket in sorted(self._total):
+            rank -= self._total[bucket]
+            if rank <= 0:
+                break
+        return timedelta(seconds=_LEAST * exp((bucket - 0.5) * _GROWTH) if bucket else _LEAST)
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come.
-
-    Attributes:
-        kind: Which kind of run.
-        pages: Read so far.
-        records: Read so far.
-        expected: How many records it will probably have; None where nothing tells.
-        began_at: By our clock.
-        ends_at: When it will probably have ended; None where nothing tells.
-    """
+    """How far a run has come."""
 
     kind: RunKind
     pages: int
     records: int
-    expected: int | None
-    began_at: datetime
-    ends_at: datetime | None
+    expected: int | None  # how many records it will probably have; None where nothing tells
+    began_at: datetime  # by our clock
+    ends_at: datetime | None  # when it will probably have ended; None where nothing tells
 
 
 @dataclass(frozen=True, slots=True)
 class FeedLately:
-    """Recent measurements of a feed.
+    """Recent measurements of a feed."""
 
-    Attributes:
-        end: When the last of the steps ends: it is the running one.
-        freshness: The largest age, in seconds, of the last complete run in each step; None before the first such run.
-        kept: Runs of the last hour that asked in time.
-        late: Those that asked later than the schedule says.
-        delay: From the record's own timestamp until the change was stored, within the last hour; None where there were
-            no changes.
-        changed_at: When a change was stored last; None where that is not known.
-        progress: Of the run that goes on; None where none does.
-    """
-
-    end: datetime
+    end: datetime  # when the last of the steps ends: it is the running one
     freshness: tuple[float | None, ...]
-    kept: int
-    late: int
+    """The largest age, in seconds, of the last complete run in each step; None before the first such run."""
+    kept: int  # runs of the last hour that asked in time
+    late: int  # those that asked later than the schedule says
     delay: Delay | None
-    changed_at: datetime | None
-    progress: Progress | None
+    """From the record's own timestamp until the change was stored, within the last hour; None where there were no
+    changes."""
+    progress: Progress | None  # of the run that goes on; None where none does
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetLately:
-    """Recent measurements of a source's budget.
-
-    Attributes:
-        end: When the last of the steps ends: it is the running one.
-        kinds: Requests in each step, by urgency; those of ``others`` are what the service counted beside ours.
-        left: What the service said last in each step was left to all users of the key; None where it said nothing.
-        used: Our own requests within the last minute.
-        limit: The most in a window, by what the service said last; None where it never said.
-        remaining: How much of the service's window is left; None where it did not say, or the window is over.
-    """
+    """Recent measurements of a source's budget."""
 
     end: datetime
     kinds: Mapping[str, tuple[float, ...]]
+    """Requests in each step, by urgency; those of ``others`` are what the service counted beside ours."""
     left: tuple[float | None, ...]
-    used: int
-    limit: int | None
-    remaining: int | None
+    """What the service said last in each step was left to all users of the key; None where it said nothing."""
+    used: int  # our own requests within the last minute
+    limit: int | None  # the most in a window, by what the service said last; None where it never said
+    remaining: int | None  # how much of the service's window is left; None where it did not say, or the window is over
 
 
 @dataclass(frozen=True, slots=True)
 class SinkLately:
-    """Recent measurements of a sink.
-
-    Attributes:
-        end: When the last of the steps ends: it is the running one.
-        delivered: Events that its receiver took in each step.
-        delay: From when an event was stored until it was taken, of the last hour's; None where there were none.
-    """
+    """Recent measurements of a sink."""
 
     end: datetime
-    delivered: tuple[float, ...]
+    delivered: tuple[float, ...]  # events that its receiver took in each step
     delay: Delay | None
+    """From when an event was stored until it was taken, of the last hour's; None where there were none."""
 
 
 class FeedSeries:
-    """The measurements of one feed."""
+    """The measurements of one feed; ``shift`` is how far our clock was set ahead since the start, also below."""
 
     def __init__(self) -> None:
         self.freshness = Ring(STEPS)
         self.kept = Ring(_HOUR, 0)
         self.late = Ring(_HOUR, 0)
         self.delays = Delays(_HOUR)
-        self.changed_at: datetime | None = None
         self.records: int | None = None
         self.running: dict[RunKind, tuple[PageRead, PageRead, datetime, datetime]] = {}
         self._known_at: datetime | None = None  # when the last complete run asked first
         self._written = 0  # the minute up to which freshness is written
 
     def read_page(self, fact: PageRead, now: datetime) -> None:
-        """Record one page of a run."""
         first, _, began, _ = self.running.get(fact.kind) or (fact, fact, now, now)
         if fact.pages <= first.pages or fact.began_at != first.began_at:  # it has begun again
             first, began = fact, now
@@ -152,16 +218,14 @@ class FeedSeries:
         self._write(ended_at)
 
     def look(self, now: datetime, shift: timedelta, stored: int | None) -> FeedLately:
-        """Return the measurements; ``shift`` is how far our clock was set ahead since the start."""
         self._write(now)
         minute = find_minute(now)
         return FeedLately(
             end=_end(minute) + shift,
             freshness=self.freshness.read(minute),
-            kept=_total(self.kept, minute),
-            late=_total(self.late, minute),
+            kept=int(sum(_counted(self.kept, minute))),
+            late=int(sum(_counted(self.late, minute))),
             delay=self.delays.read(minute),
-            changed_at=None if self.changed_at is None else self.changed_at + shift,
             progress=self._look_ahead(shift, stored),
         )
 
@@ -228,7 +292,6 @@ class SourceSeries:
         self._limit = fact.limit
 
     def look(self, now: datetime, shift: timedelta) -> BudgetLately:
-        """Return the measurements; ``shift`` is how far our clock was set ahead since the start."""
         minute, window = find_minute(now), self._window
         kinds = {str(urgency): _counted(ring, minute) for urgency, ring in self.counts.items()}
         kinds[OTHERS] = tuple(max(0, count) for count in _counted(self.others, minute))
@@ -236,7 +299,7 @@ class SourceSeries:
             end=_end(minute) + shift,
             kinds=kinds,
             left=self.left.read(minute),
-            used=_total(self._seconds, int(now.timestamp())),
+            used=int(sum(_counted(self._seconds, int(now.timestamp())))),
             limit=self._limit,
             remaining=None if window is None or window.ends_at <= now else window.remaining,
         )
@@ -253,20 +316,16 @@ class _Window:
 
 
 class SinkSeries:
-    """The measurements of one sink."""
-
     def __init__(self) -> None:
         self.delivered = Ring(STEPS, 0)
         self.delays = Delays(_HOUR)
 
     def look(self, now: datetime, shift: timedelta) -> SinkLately:
-        """Return the measurements; ``shift`` is how far our clock was set ahead since the start."""
         minute = find_minute(now)
         return SinkLately(_end(minute) + shift, _counted(self.delivered, minute), self.delays.read(minute))
 
 
 def find_minute(moment: datetime) -> int:
-    """Return the number of a moment's minute."""
     return int(moment.timestamp()) // _MINUTE
 
 
@@ -276,7 +335,3 @@ def _end(minute: int) -> datetime:
 
 def _counted(ring: Ring, step: int) -> tuple[float, ...]:
     return tuple(count or 0 for count in ring.read(step))
-
-
-def _total(ring: Ring, step: int) -> int:
-    return int(sum(_counted(ring, step)))

@@ -21,11 +21,9 @@ from dockbell.testing.rig import Rig, open_rig, until
 
 _EIGHT: Final = tuple(f"key_{number}" for number in range(8))
 _UNICODE: Final = ("zürich", "日本/倉庫", "a b+c#d", "🚚,🚚", "%2F", "..", "Ω" * 60)
-_GOODBYE: Final = 5.0
-"""So long after the end of its stream, in seconds, the relay cuts a sink off."""
+_GOODBYE: Final = 5.0  # the relay cuts a sink off so many seconds after the end of its stream
 _AT_ONCE: Final = 1.0
-_SAVED_EVERY: Final = 2.0
-"""Saving is due each second; a machine that is busy may be late."""
+_SAVED_EVERY: Final = 2.0  # saving is due each second; a machine that is busy may be late
 
 
 @pytest.mark.anyio
@@ -33,8 +31,8 @@ class SinkConformance:
     """Subclass it in a test module, name the sink and its receiver, and pytest runs all of it.
 
     The sink runs under the real relay on a real store, against your receiver. After each test these must hold too: what
-    arrived is what is in the outbox; the events of a key came in order, repeats apart; never were two of one key in
-    flight; each delivery was settled exactly once.
+    arrived is what is in the outbox; the events of a key came in order, repeats apart; two of one key were never in
+    flight at once; each delivery was settled exactly once.
 
     Attributes:
         sink_type: The class that the entry point names.
@@ -50,7 +48,6 @@ class SinkConformance:
 
     @pytest.fixture
     def anyio_backend(self) -> str:
-        """Run on asyncio, as dockbell does."""
         return "asyncio"
 
     @pytest.fixture

@@ -16,8 +16,7 @@ from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import RESOURCES, ClockSource, Event, Feed, Page, Via
-from dockbell.core.publishing.event import Composer
-from dockbell.core.publishing.named import NamedEvent
+from dockbell.core.publishing.event import Composer, NamedEvent
 from dockbell.core.publishing.statement import GapReason, gap
 from dockbell.stores.sqlite import SqliteStore
 
@@ -28,11 +27,7 @@ _ALL: Final = 1_000_000
 
 
 class Outbox:
-    """A store with two feeds, and what happens to their records.
-
-    Attributes:
-        store: The store.
-    """
+    """A store with two feeds, and what happens to their records."""
 
     def __init__(self, store: SqliteStore, now: Callable[[], datetime]) -> None:
         self.store = store
@@ -43,33 +38,27 @@ class Outbox:
     async def change(self, *keys: str, feed: Feed = SHIPMENTS, size: int = 0, first: int = 0) -> None:
         """Create or update records, all in one transaction; each becomes one event.
 
-        Args:
-            keys: The records' ids, each once; as key strings they are percent-encoded where need be.
-            feed: The feed.
-            size: How many bytes of text each record holds besides.
-            first: The first version of a record that is not known here.
+        ``keys`` are the records' ids, ``size`` the bytes of text that each record holds besides, ``first`` the version
+        of a record that is new.
         """
         records = []
         for key in keys:
             version = self._versions[feed, key] = max(first, self._versions[feed, key] + 1)
-            records.append(
-                json.dumps({"id": key, "n": version, "text": "é" * (size // 2)}, ensure_ascii=False).encode()
-            )
+            record = {"id": key, "n": version, "text": "é" * (size // 2)}
+            records.append(json.dumps(record, ensure_ascii=False).encode())
         now = self._now()
         page = Page(tuple(records), None, feed.resource, now, ClockSource.LOCAL, now, now)
         detector = ChangeDetector(feed, key=("/id",), updated_at=None, created_at=None, canon=Canon())
-        state = await self.store.open_feed(feed)
         detect = partial(detector.detect, page, ReadContext(Via.POLL, now))
-        await self.store.commit_page(state.id, detect, self._composers[feed], via=Via.POLL)
+        await self.store.feed(feed).commit_page(detect, self._composers[feed], via=Via.POLL)
 
     async def state_gap(self, feed: Feed = SHIPMENTS) -> None:
-        """State something about a feed: an event without a key."""
+        """Make an event without a key: a statement about a feed."""
         now = self._now()
         statement = gap(feed, now, began_at=None, ended_at=now, reason=GapReason.DOWN)
-        await self.store.publish((await self.store.open_feed(feed)).id, [statement], self._composers[feed])
+        await self.store.feed(feed).publish([statement], self._composers[feed])
 
     async def events(self) -> list[Event]:
-        """Return all events, feed by feed, in order."""
         return [event for feed in _FEEDS for event in await self.store.read_events(feed, 0, _ALL)]
 
 
@@ -88,9 +77,9 @@ async def open_outbox(folder: Path, *sinks: str, now: Callable[[], datetime] | N
     store = await SqliteStore.open(folder / "dockbell.db", now=now)
     try:
         for feed in _FEEDS:
-            state = await store.open_feed(feed)
+            state = await store.feed(feed).open()
             if not state.passes:
-                await store.end_baseline(state.id, proven=True, newest=None)  # all that there was then: nothing
+                await store.feed(feed).end_baseline(proven=True, newest=None)  # all that there was then: nothing
         for sink in sinks:
             await store.sink(sink).enroll("beginning")
         yield Outbox(store, now)

@@ -25,25 +25,15 @@ class Ability(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One event as a receiver took it.
-
-    Attributes:
-        id: The event's.
-        feed: Its feed, as ``main/shipments``.
-        key: The record's key string; empty for a statement about a feed.
-        sequence: Its number in the feed.
-        revision: The record's change count; 0 for a statement.
-        event: All of the CloudEvent, where the receiver gets it whole; compared with the outbox then.
-        at: When it came, by the monotonic clock, in seconds.
-    """
+    """One event as a receiver took it."""
 
     id: str
-    feed: str
-    key: str
-    sequence: int
-    revision: int
-    event: Any = None
-    at: float = field(default_factory=monotonic)
+    feed: str  # its feed, as ``main/shipments``
+    key: str  # the record's key string; empty for a statement about a feed
+    sequence: int  # its number in the feed
+    revision: int  # the record's change count; 0 for a statement
+    event: Any = None  # all of the CloudEvent, where the receiver gets it whole; compared with the outbox then
+    at: float = field(default_factory=monotonic)  # when it came, by the monotonic clock, in seconds
 
     @classmethod
     def read(cls, body: bytes | str) -> Arrival:
@@ -77,18 +67,12 @@ class Flight:
 
 
 class Arrivals:
-    """What a receiver took, in order; kept while it is stopped and started.
-
-    May be told from another thread.
-
-    Attributes:
-        took: All of it, repeats included.
-        overlaps: The feeds and keys of which a delivery came while another was unanswered, and that one was answered
-            all the same: two were in flight.
-    """
+    """What a receiver took; kept while it is stopped and started. Other threads may add to it."""
 
     def __init__(self) -> None:
-        self.took: list[Arrival] = []
+        self.took: list[Arrival] = []  # in order, repeats included
+        # The feeds and keys of which two deliveries were in flight: one came while another was unanswered, and that one
+        # was answered all the same.
         self.overlaps: list[tuple[str, str]] = []
         self._flights: dict[tuple[str, str], list[Flight]] = {}
 
@@ -166,5 +150,5 @@ class Receiver(ABC):
         raise NotImplementedError(_REMEDY)
 
     async def reject(self) -> None:
-        """Refuse the sink itself from now on: its credentials, its certificate; as an operator must mend it."""
+        """Refuse the sink itself from now on, its credentials or its certificate: an operator must act."""
         raise NotImplementedError(_REMEDY)

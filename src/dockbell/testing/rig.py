@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -26,8 +25,7 @@ from dockbell.telemetry import AgentFails, EventDied, Fact, SinkFails, Telemetry
 from dockbell.testing.outbox import Outbox, open_outbox
 from dockbell.testing.receiver import Arrival, Receiver
 
-SINK: Final = "tried"
-"""The sink's name."""
+SINK: Final = "tried"  # the sink's name
 _PATIENCE: Final = 20.0
 _LOOK_EVERY: Final = 0.005
 
@@ -47,11 +45,9 @@ class Clock:
         self._ahead = timedelta(0)
 
     def __call__(self) -> datetime:
-        """Return it."""
         return datetime.now(UTC) + self._ahead
 
     def pass_(self, time: timedelta) -> None:
-        """Put it forward."""
         self._ahead += time
 
 
@@ -59,75 +55,93 @@ class _Killed(Exception):
     """A process that is dead does nothing more."""
 
 
-class _Process:
-    """What is dead at once when it is killed, and what counts its steps.
+class Life:
+    """One run of the relay, from start to end: a process, as far as sink and store can tell."""
 
-    Attributes:
-        is_dead: Whether it was killed.
-        steps: How often something was begun or done that a crash could fall upon.
-        saves: When each saving began that succeeded, by the monotonic clock.
-    """
+    relay: Relay
 
-    def __init__(self, dies_at: int | None) -> None:
+    def __init__(self, dies_at: int | None = None) -> None:
+        self.handed: list[Delivery] = []  # to the sink, in order
+        self.problems: list[str] = []  # that no sink may cause
+        self.is_ended = False  # the sink returned by itself when its stream ended
         self.is_dead = False
-        self.steps = 0
-        self.saves: list[float] = []
-        self.scope: anyio.CancelScope | None = None
+        self.saves: list[float] = []  # when each successful saving of what was settled began, monotonic seconds
+        self._settled: dict[int, Delivery] = {}  # by identity: one event may be delivered again
+        self._scope: anyio.CancelScope | None = None
+        self._steps = 0
         self._dies_at = dies_at
 
+    def dies_with(self, scope: anyio.CancelScope) -> None:
+        self._scope = scope
+
     def kill(self) -> None:
-        """Do nothing any more from now on."""
+        """End it at once, as SIGKILL would: it says and saves nothing more."""
         self.is_dead = True
-        if self.scope is not None:
-            self.scope.cancel()
+        if self._scope is not None:
+            self._scope.cancel()
 
     def step(self) -> None:
-        """Count a step; it may be the last."""
+        """Count something begun or done that a crash could fall upon; it may be the last."""
         if not self.is_dead:
-            self.steps += 1
-            if self.steps == self._dies_at:
+            self._steps += 1
+            if self._steps == self._dies_at:
                 self.kill()
+
+    @property
+    def unsettled(self) -> int:
+        """How many deliveries the sink has and has not settled."""
+        return len(self.handed) - len(self._settled)
+
+    def note(self, settle: Callable[[Delivery, Outcome], None], delivery: Delivery, outcome: Outcome) -> None:
+        """Pass on what the sink says came of a delivery, unless the process is dead."""
+        self.step()
+        if self.is_dead:
+            return
+        if id(delivery) in self._settled:
+            self.problems.append(f"{delivery.event.id} was settled twice")
+            return
+        if not any(delivery is handed for handed in self.handed[::-1]):
+            self.problems.append(f"{delivery.event.id} was settled as another object than was handed over")
+        self._settled[id(delivery)] = delivery
+        settle(delivery, outcome)
+        self.step()
 
 
 class _MortalStore:
     """The store as one process sees it: dead, it neither reads nor writes any more."""
 
-    def __init__(self, store: Store | SinkStore, process: _Process) -> None:
+    def __init__(self, store: Store | SinkStore, life: Life) -> None:
         self._store = store
-        self._process = process
+        self._life = life
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._store, name)
         if name == "sink":
-            return lambda sink: _MortalStore(attribute(sink), self._process)
+            return lambda sink: _MortalStore(attribute(sink), self._life)
         return partial(self._call, attribute, name) if inspect.iscoroutinefunction(attribute) else attribute
 
     async def _call(self, function: Callable[..., Any], name: str, *args: Any, **more: Any) -> Any:
-        self._process.step()
-        if self._process.is_dead:
+        self._life.step()
+        if self._life.is_dead:
             await anyio.lowlevel.checkpoint()  # ends here, unless it shields itself
             raise _Killed
         since = monotonic()
         answer = await function(*args, **more)
         if name == "settle":
-            self._process.saves.append(since)
-            self._process.step()
+            self._life.saves.append(since)
+            self._life.step()
         return answer
 
 
 class _Tap:
-    """Stands between relay and sink: sees what is handed over and what is settled, and how the sink ends."""
+    """Stands between relay and sink: tells the life what is handed over and settled, and how the sink ends."""
 
-    def __init__(self, sink: Sink, process: _Process) -> None:
+    def __init__(self, sink: Sink, life: Life) -> None:
         self.name = sink.name
         self.window = sink.window
         self.keeps_state = sink.keeps_state
-        self.handed: list[Delivery] = []
-        self.settled: dict[int, Delivery] = {}  # by identity: one event may be delivered again
-        self.problems: list[str] = []
-        self.is_ended = False
         self._sink = sink
-        self._process = process
+        self._life = life
         self._must_end = False
 
     def attach(self, retained_state: RetainedState) -> None:
@@ -136,103 +150,36 @@ class _Tap:
     async def run(
         self, deliveries: MemoryObjectReceiveStream[Delivery], settle: Callable[[Delivery, Outcome], None]
     ) -> None:
-        self.is_ended = self._must_end = False
-        handed, settled = len(self.handed), len(self.settled)
+        life = self._life
+        life.is_ended = self._must_end = False
+        before = life.unsettled
         send, receive = anyio.create_memory_object_stream[Delivery](self.window)
         async with receive, anyio.create_task_group() as forwarding:
             forwarding.start_soon(self._forward, deliveries, send)
-            await self._sink.run(receive, partial(self._note, settle))
-            self.is_ended = True
+            await self._sink.run(receive, partial(life.note, settle))
+            life.is_ended = True
             if not self._must_end:
-                self.problems.append("the sink ended before its stream did")
+                life.problems.append("the sink ended before its stream did")
             forwarding.cancel_scope.cancel()
-        unsettled = len(self.handed) - handed - (len(self.settled) - settled)
-        if unsettled:
-            self.problems.append(f"the sink ended without having settled {unsettled} deliveries")
+        if unsettled := life.unsettled - before:
+            life.problems.append(f"the sink ended without having settled {unsettled} deliveries")
 
     async def _forward(
         self, deliveries: MemoryObjectReceiveStream[Delivery], send: MemoryObjectSendStream[Delivery]
     ) -> None:
         async with send:
             async for delivery in deliveries:
-                self._process.step()
-                self.handed.append(delivery)
+                self._life.step()
+                self._life.handed.append(delivery)
                 await send.send(delivery)
             self._must_end = True
-
-    def _note(self, settle: Callable[[Delivery, Outcome], None], delivery: Delivery, outcome: Outcome) -> None:
-        self._process.step()
-        if self._process.is_dead:
-            return
-        if id(delivery) in self.settled:
-            self.problems.append(f"{delivery.event.id} was settled twice")
-            return
-        if not any(delivery is handed for handed in self.handed[::-1]):
-            self.problems.append(f"{delivery.event.id} was settled as another object than was handed over")
-        self.settled[id(delivery)] = delivery
-        settle(delivery, outcome)
-        self._process.step()
 
     async def probe(self) -> str:
         return await self._sink.probe()
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
-    """One run of the relay, from start to end; a process, as far as sink and store can tell."""
-
-    relay: Relay
-    _tap: _Tap
-    _process: _Process
-
-    def dies_with(self, scope: anyio.CancelScope) -> None:
-        """Take what it runs in."""
-        self._process.scope = scope
-
-    def kill(self) -> None:
-        """End it at once, as SIGKILL would: nothing is said, nothing is saved."""
-        self._process.kill()
-
-    @property
-    def is_dead(self) -> bool:
-        """Whether it was killed."""
-        return self._process.is_dead
-
-    @property
-    def problems(self) -> list[str]:
-        """What the sink did that no sink may do."""
-        return self._tap.problems
-
-    @property
-    def handed(self) -> list[Delivery]:
-        """What the sink was given, in order."""
-        return self._tap.handed
-
-    @property
-    def unsettled(self) -> int:
-        """How many deliveries the sink has and has not settled."""
-        return len(self._tap.handed) - len(self._tap.settled)
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether the sink returned by itself when its stream ended."""
-        return self._tap.is_ended
-
-    @property
-    def saves(self) -> list[float]:
-        """When each saving of what was settled began that succeeded, by the monotonic clock in seconds."""
-        return self._process.saves
-
-
 class Rig:
-    """A sink between a real store and a real receiver.
-
-    Attributes:
-        outbox: Where changes are made.
-        receiver: The receiver.
-        clock: The relay's clock.
-        facts: What the relay and the sink told.
-    """
+    """A sink between a real store and a real receiver; ``facts`` are those of the relay and the sink."""
 
     def __init__(self, outbox: Outbox, receiver: Receiver, sink_type: SinkType, clock: Clock) -> None:
         self.outbox = outbox
@@ -240,10 +187,9 @@ class Rig:
         self.clock = clock
         self.facts: list[Fact] = []
         self._sink_type = sink_type
-        self._taps: list[_Tap] = []
+        self._lives: list[Life] = []
 
     def read_settings(self, **others: Any) -> SinkSettings:
-        """Return the receiver's settings, with some others."""
         return self._sink_type.Settings.model_validate({**self.receiver.settings, **others})
 
     def make_sink(self) -> Sink:
@@ -268,11 +214,7 @@ class Rig:
         assert life.is_dead or not group.cancel_scope.cancelled_caught, "the sink cannot be cut off"
 
     async def drain(self, *, dies_at: int | None = None) -> Life:
-        """Relay until all is delivered.
-
-        Args:
-            dies_at: Killed at this step, the first being 1.
-        """
+        """Relay until all is delivered, or it is killed at a step, the first being 1."""
         life = self._begin(dies_at)
         async with anyio.create_task_group() as group:
             life.dies_with(group.cancel_scope)
@@ -282,24 +224,19 @@ class Rig:
         return life
 
     def _begin(self, dies_at: int | None = None) -> Life:
-        process = _Process(dies_at)
-        tap = _Tap(self.make_sink(), process)
-        self._taps.append(tap)
-        relay = Relay(
-            tap,
+        life = Life(dies_at)
+        self._lives.append(life)
+        life.relay = Relay(
+            _Tap(self.make_sink(), life),
             self.read_settings(),
-            store=cast("Store", _MortalStore(self.outbox.store, process)),
+            store=cast("Store", _MortalStore(self.outbox.store, life)),
             telemetry=Telemetry(self.facts.append),
             now=self.clock,
         )
-        return Life(relay, tap, process)
+        return life
 
     async def until_all_arrived(self, *, but: int = 0) -> None:
-        """Wait until all events have arrived, while time flies: an hour or so in a second.
-
-        Args:
-            but: How many will not come.
-        """
+        """Wait until all events but so many have arrived, while the clock runs an hour or so in a second."""
         expected = len({event.id for event in await self.outbox.events()}) - but
         deadline = monotonic() + _PATIENCE
         while len(arrived := {each.id for each in self.arrivals}) < expected:
@@ -323,7 +260,6 @@ class Rig:
 
     @property
     def repeats(self) -> int:
-        """How many repeats the receiver took."""
         return len(self.arrivals) - len({each.id for each in self.arrivals})
 
     def sequences(self, key: str) -> list[int]:
@@ -332,25 +268,26 @@ class Rig:
 
     @property
     def dead(self) -> list[EventDied]:
-        """The dead letters."""
         return [fact for fact in self.facts if isinstance(fact, EventDied)]
 
     @property
     def troubles(self) -> list[SinkFails]:
-        """What was told of a receiver that does not answer, or refuses the sink."""
+        """What was reported of a receiver that does not answer, or refuses the sink."""
         return [fact for fact in self.facts if isinstance(fact, SinkFails)]
 
     @property
     def crashes(self) -> list[BaseException]:
-        """The unforeseen errors."""
-        failures = [fact.error for fact in self.facts if isinstance(fact, AgentFails)]
-        return [error for failure in failures for error in _leaves(failure) if not isinstance(error, _Killed)]
+        errors: list[BaseException] = [fact.error for fact in self.facts if isinstance(fact, AgentFails)]
+        for error in errors:
+            if isinstance(error, BaseExceptionGroup):
+                errors += error.exceptions  # the loop goes on with them
+        return [error for error in errors if not isinstance(error, BaseExceptionGroup | _Killed)]
 
     async def assert_sound(self) -> None:
-        """Check what must hold at any time, whatever happened."""
+        """Check what must hold at any time."""
         events = {event.id: event for event in await self.outbox.events()}
         assert self.crashes == [], "an error left the sink"
-        assert [problem for tap in self._taps for problem in tap.problems] == []
+        assert [problem for life in self._lives for problem in life.problems] == []
         assert self.receiver.arrivals.overlaps == [], "two deliveries of one key were in flight at once"
         for arrival in list(self.arrivals):
             assert arrival.id in events, f"{arrival} is no event of the outbox"
@@ -362,15 +299,9 @@ class Rig:
             assert sequences == sorted(sequences), f"{place} came out of order"
 
 
-def _leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for each in error.exceptions for leaf in _leaves(each)]
-    return [error]
-
-
 def assert_same(arrival: Arrival, event: Event) -> None:
     """Check that an event arrived as it is in the outbox."""
-    expected: Mapping[str, Any] = json.loads(event.body)
+    expected = json.loads(event.body)
     assert (arrival.feed, arrival.key, arrival.sequence) == (str(event.feed), event.key, event.sequence)
     assert arrival.revision == expected["data"].get("revision", 0)
     assert arrival.event is None or arrival.event == expected

@@ -15,7 +15,7 @@ import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dockbell.web.connection import PROBES
-from dockbell.web.problem import Problem
+from dockbell.web.responses import Problem
 
 BYTES_MOST: Final = 64_000_000
 PIECE: Final = 65_536
@@ -77,19 +77,13 @@ class Allowance:
 
 
 class InPieces:
-    """Sends the answers of an application in pieces, and refuses those for which there is no memory.
-
-    Args:
-        app: The application.
-        allowance: The bytes that answers may hold.
-    """
+    """Sends the answers of an application in pieces, and refuses those for which there is no memory."""
 
     def __init__(self, app: ASGIApp, allowance: Allowance) -> None:
         self._app = app
         self._allowance = allowance
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         with ExitStack() as stack:
             is_refused = False
 

@@ -11,10 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dockbell.config.values import show
-from dockbell.web import params
-from dockbell.web.problem import Problem
-
-PAGE: Final = "index.html"
+from dockbell.web.responses import Problem
 
 _MEDIA_TYPES: Final = {
     ".html": "text/html; charset=utf-8",
@@ -23,11 +20,6 @@ _MEDIA_TYPES: Final = {
     ".svg": "image/svg+xml",
     ".png": "image/png",
 }
-
-
-def wants_page(accept: str) -> bool:
-    """Return whether HTML is accepted by name, as browsers do."""
-    return any(each.partition(";")[0].strip().lower() == "text/html" for each in accept.split(","))
 
 
 class Assets:
@@ -41,21 +33,13 @@ class Assets:
         }
 
     async def answer(self, request: Request) -> Response:
-        """Answer with a file of the page.
-
-        Raises:
-            Problem: 404.
-        """
-        params.read_query(request)
         name = request.path_params["file"]
         if name not in self._files:
             raise Problem(HTTPStatus.NOT_FOUND, "unknown-file", f"file {show(name)}: is no part of the page")
         return self._give(request, name)
 
-    async def answer_page(self, request: Request) -> Response:
-        """Answer with the page."""
-        params.read_query(request)
-        return self._give(request, PAGE)
+    def answer_page(self, request: Request) -> Response:
+        return self._give(request, "index.html")
 
     def _give(self, request: Request, name: str) -> Response:
         content, media_type = self._files[name]

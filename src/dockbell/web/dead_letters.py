@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -11,11 +12,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dockbell.admin.as_json import write_moment
+from dockbell.admin.as_json import Count, Model, Time
 from dockbell.admin.replaying import find_sinks_with_dead
 from dockbell.config import Config
 from dockbell.config.values import show
-from dockbell.core.model import JSON, Feed
+from dockbell.core.model import Feed
+from dockbell.core.moment import format_moment
 from dockbell.core.publishing.settlement import DeadLetter
 from dockbell.ports import CommandStore, Selection, Undelivered
 from dockbell.web import params
@@ -30,7 +32,7 @@ class Letter(msgspec.Struct, forbid_unknown_fields=True):
     """One dead letter of a sink."""
 
     feed: Annotated[str, msgspec.Meta(pattern="^[^/]+/[^/]+$")]
-    sequence: Annotated[int, msgspec.Meta(ge=0, le=10**18 - 1)]
+    sequence: Annotated[int, msgspec.Meta(ge=0, le=params.PLACE_MOST)]
     key: str
 
 
@@ -55,47 +57,53 @@ class Letters(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
             yield Selection((feed,), (letter.key,), first=letter.sequence, last=letter.sequence)
 
 
+class LetterModel(Model):
+    feed: str
+    sequence: Count
+    key: str
+    type: str | None
+    error: str
+    attempts: Count
+    died_at: Time
+    holds: bool
+
+
+class LetterList(Model):
+    letters: list[LetterModel]
+    next: str | None
+    total: Count
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """The endpoint.
+    """The endpoint."""
 
-    Args:
-        command_store: Where they can be read.
-        config: Returns the configuration that is followed.
-    """
-
-    def __init__(self, command_store: CommandStore, config: Callable[[], Config]) -> None:
-        self._command_store = command_store
-        self._config = config
+    command_store: CommandStore
+    config: Callable[[], Config]
 
     async def answer(self, request: Request) -> Response:
-        """Answer with some dead letters of a sink.
-
-        Raises:
-            Problem: 400, 404.
-        """
-        given = params.read_query(request, "limit", "after")
-        sink = params.read_sink(request, [*self._config().sinks, *await find_sinks_with_dead(self._command_store)])
+        given = request.query_params
+        sink = params.read_sink(request, [*self.config().sinks, *await find_sinks_with_dead(self.command_store)])
         limit = params.read_limit(given, default=params.LIST_LIMIT, most=params.LIST_LIMIT_MOST)
         after = params.read("after", given["after"], lambda text: _parse(text, sink)) if "after" in given else None
-        total = sum(group.letters for group in await self._command_store.count_dead(sink, Selection()))
-        found = await self._command_store.read_dead(sink, Selection(), limit + 1, after)
+        total = sum(group.letters for group in await self.command_store.count_dead(sink, Selection()))
+        found = await self.command_store.read_dead(sink, Selection(), limit + 1, after)
         following = _write(found[limit - 1]) if len(found) > limit else None
-        body = {"letters": [_describe(each) for each in found[:limit]], "next": following, "total": total}
-        return json_response(body)
+        return json_response(LetterList([_describe(each) for each in found[:limit]], following, total))
 
 
-def _describe(each: Undelivered) -> dict[str, JSON]:
+def _describe(each: Undelivered) -> LetterModel:
     letter = each.letter
-    return {
-        "feed": str(letter.feed),
-        "sequence": letter.sequence,
-        "key": letter.key,
-        "type": each.type or None,
-        "error": letter.error,
-        "attempts": letter.attempts,
-        "died_at": write_moment(letter.died_at),
-        "holds": each.holds,
-    }
+    return LetterModel(
+        feed=str(letter.feed),
+        sequence=letter.sequence,
+        key=letter.key,
+        type=each.type or None,
+        error=letter.error,
+        attempts=letter.attempts,
+        died_at=format_moment(letter.died_at),
+        holds=each.holds,
+    )
 
 
 def _write(last: Undelivered) -> str:
@@ -113,7 +121,7 @@ def _parse(text: str, sink: str) -> Undelivered:
     try:
         raw = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
         source, resource, sequence, key = msgspec.json.decode(
-            raw, type=tuple[str, str, Annotated[int, msgspec.Meta(ge=0, le=10**18 - 1)], str]
+            raw, type=tuple[str, str, Annotated[int, msgspec.Meta(ge=0, le=params.PLACE_MOST)], str]
         )
     except (ValueError, msgspec.MsgspecError):
         raise ValueError(f"must be a cursor as it was given, got {show(text)}") from None

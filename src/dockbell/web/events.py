@@ -3,31 +3,112 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import islice
-from typing import Final
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dockbell.admin.as_json import describe_traces, write_moment
+from dockbell.admin.as_json import Count, DeliveryModel, Model, Time, describe_traces
 from dockbell.admin.replaying import read_keys
 from dockbell.admin.why import find_event_trace
 from dockbell.config import Config
 from dockbell.core import pointer
+from dockbell.core.diff import Difference, compare_leaves
 from dockbell.core.document import decode
-from dockbell.core.leaves import Difference, compare
 from dockbell.core.model import JSON, Event
+from dockbell.core.moment import format_moment
 from dockbell.ports import ReadStore
 from dockbell.web import params
-from dockbell.web.problem import Problem
-from dockbell.web.summary import summarise
+from dockbell.web.responses import Problem, json_response
 
-PLACE_MOST: Final = 10**18 - 1
+_CHANGED_MOST: Final = 5
 DIFFERENCES_MOST: Final = 1000
-
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+
+
+class Summary(Model):
+    place: Count
+    feed: str
+    source: str
+    resource: str
+    sequence: Count
+    key: str
+    type: str
+    change: str
+    revision: Count
+    at: Time
+    changed: list[str]
+    more: Count
+
+
+class _Data(msgspec.Struct):
+    changed: list[str] | None = None
+
+
+class _Event(msgspec.Struct):
+    time: str
+    data: _Data
+
+
+_DECODER: Final = msgspec.json.Decoder(_Event)
+
+
+def summarise(place: int, event: Event) -> Summary:
+    """Return the summary of an event; ``place`` numbers the events of all feeds."""
+    told = _DECODER.decode(event.body)
+    changed = told.data.changed or []
+    return Summary(
+        place=place,
+        feed=str(event.feed),
+        source=event.feed.source,
+        resource=event.feed.resource,
+        sequence=event.sequence,
+        key=event.key,
+        type=event.type,
+        change=event.change,
+        revision=event.revision,
+        at=told.time,
+        changed=changed[:_CHANGED_MOST],
+        more=max(0, len(changed) - _CHANGED_MOST),
+    )
+
+
+CloudEvent: TypeAlias = Annotated[
+    msgspec.Raw,
+    msgspec.Meta(
+        description="A CloudEvent as every sink gets it; docs/reference/events.md has its schema.",
+        extra_json_schema={
+            "type": "object",
+            "required": ["specversion", "id", "source", "type", "time", "sequence", "data"],
+        },
+    ),
+]
+
+
+class EventList(Model):
+    events: list[Summary]
+    next: Count | None
+
+
+class DifferenceModel(Model, rename={"from_": "from"}):
+    path: str
+    op: Literal["add", "remove", "replace"]
+    from_: Any
+    to: Any
+    from_text: str | None
+    to_text: str | None
+
+
+class EventDetail(Model):
+    event: CloudEvent
+    recorded_at: Time
+    differences: list[DifferenceModel]
+    more: Count
+    deliveries: list[DeliveryModel]
 
 
 class _Number:
@@ -44,67 +125,51 @@ _AS_WRITTEN: Final = msgspec.json.Decoder(float_hook=_Number)
 _WRITER: Final = msgspec.json.Encoder(enc_hook=_Number.write)
 
 
+@dataclass(frozen=True, slots=True)
 class Events:
-    """The endpoints.
+    """The endpoints."""
 
-    Args:
-        read_store: Of the store.
-        config: Returns the configuration that is followed.
-    """
-
-    def __init__(self, read_store: ReadStore, config: Callable[[], Config]) -> None:
-        self._read_store = read_store
-        self._config = config
+    read_store: ReadStore
+    config: Callable[[], Config]
 
     async def answer_list(self, request: Request) -> Response:
-        """Answer with events, newest first.
-
-        Raises:
-            Problem: 400.
-        """
-        given = params.read_query(request, "before", "limit", "source", "resource", "key", "type", "change")
+        given = request.query_params
         limit = params.read_limit(given, default=params.LIST_LIMIT, most=params.LIST_LIMIT_MOST)
-        before = params.read_number("before", given["before"], 0, PLACE_MOST) if "before" in given else None
+        before = params.read_number("before", given["before"], 0, params.PLACE_MOST) if "before" in given else None
         keys = params.read("key", given["key"], lambda key: read_keys([key])) if "key" in given else None
         feeds = None
         if "source" in given or "resource" in given:
             feeds = [
                 state.feed
-                for state in await self._read_store.load_feeds()
+                for state in await self.read_store.load_feeds()
                 if given.get("source") in (None, state.feed.source)
                 and given.get("resource") in (None, state.feed.resource)
             ]
-        found, following = await self._read_store.read_earlier(
+        found, following = await self.read_store.read_earlier(
             before, limit, feeds=feeds, keys=keys, type_=given.get("type"), change=given.get("change")
         )
-        return _answer({"events": [summarise(place, event) for place, event in found], "next": following})
+        return json_response(EventList([summarise(place, event) for place, event in found], following))
 
     async def answer_one(self, request: Request) -> Response:
-        """Answer with one event, its differences, and its deliveries.
-
-        Raises:
-            Problem: 404.
-        """
-        params.read_query(request)
+        """Answer with one event, its differences, and its deliveries."""
         feed = params.read_feed(request)
-        await params.find_extent(self._read_store, feed)
-        sequence = params.read_path_number(request, "sequence", PLACE_MOST)
-        told = await find_event_trace(self._read_store, feed, sequence, sinks=self._config().sinks)
+        await params.find_extent(self.read_store, feed)
+        sequence = params.read_number("sequence", request.path_params["sequence"], 0, params.PLACE_MOST)
+        told = await find_event_trace(self.read_store, feed, sequence, sinks=self.config().sinks)
         if told is None:
             detail = f"event {feed} #{sequence}: is not kept, or was never recorded; /events lists those that are"
             raise Problem(HTTPStatus.NOT_FOUND, "unknown-event", detail)
         differences = find_differences(told.event)
         written = _AS_WRITTEN.decode(told.event.body)["data"]
         shown = [_describe(each, written) for each in islice(differences, DIFFERENCES_MOST)]
-        return _answer(
-            {
-                "event": msgspec.Raw(told.event.body),
-                "recorded_at": write_moment(told.recorded_at),
-                "differences": shown,
-                "more": sum(1 for _ in differences),
-                "deliveries": describe_traces(told.transits),
-            }
+        body = EventDetail(
+            event=msgspec.Raw(told.event.body),
+            recorded_at=format_moment(told.recorded_at),
+            differences=shown,
+            more=sum(1 for _ in differences),
+            deliveries=describe_traces(told.traces),
         )
+        return Response(_ENCODER.encode(body), media_type="application/json")
 
 
 def find_differences(event: Event) -> Iterator[Difference]:
@@ -113,26 +178,15 @@ def find_differences(event: Event) -> Iterator[Difference]:
     if "statement" in data:
         return iter(())
     before, after = (pointer.MISSING if data.get(name) is None else data[name] for name in ("before", "after"))
-    return compare(before, after)
+    return compare_leaves(before, after)
 
 
-def _describe(each: Difference, written: dict[str, JSON]) -> dict[str, JSON]:
+def _describe(each: Difference, written: dict[str, JSON]) -> DifferenceModel:
     texts = {"before": each.op != "add", "after": each.op != "remove"}
     before, after = (_write(written[name], each.path) if is_there else None for name, is_there in texts.items())
-    return {
-        "path": each.path,
-        "op": each.op,
-        "from": each.before,
-        "to": each.after,
-        "from_text": before,
-        "to_text": after,
-    }
+    return DifferenceModel(each.path, each.op, each.before, each.after, before, after)
 
 
 def _write(document: JSON, path: str) -> str:
     """Return the JSON text of a value, its numbers to the digit: JavaScript would round them."""
     return _WRITER.encode(pointer.resolve(document, pointer.parse(path))).decode()
-
-
-def _answer(body: object) -> Response:
-    return Response(_ENCODER.encode(body), media_type="application/json")

@@ -22,13 +22,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dockbell.config import WebSettings
 from dockbell.config.values import show
 from dockbell.config.web import is_loopback, normalise_host
-from dockbell.web.address import Proxies, read_all
-from dockbell.web.assets import wants_page
+from dockbell.web.client import Principal, Proxies, read_all
 from dockbell.web.connection import HEAD_BYTES_MOST
-from dockbell.web.headers import with_headers
-from dockbell.web.params import BODY_BYTES_MOST, too_large
-from dockbell.web.principal import Principal
-from dockbell.web.problem import Problem
+from dockbell.web.params import BODY_BYTES_MOST, accepts, too_large
+from dockbell.web.responses import Problem, with_headers
 from dockbell.web.route import Access, Route, Routes
 from dockbell.web.session import CSRF, Sessions, no_token
 from dockbell.web.tokens import Tokens, refuse
@@ -40,15 +37,7 @@ _ABSOLUTE: Final = re.compile(rb"https?://([^/]*)(/.*)?", re.IGNORECASE)
 
 
 class Gate:
-    """Passes allowed requests on to an application.
-
-    Args:
-        app: The application.
-        settings: The names of the site, and its trusted proxies.
-        routes: With the access that each needs.
-        tokens: Checks tokens.
-        sessions: Verifies cookies.
-    """
+    """Passes allowed requests on to an application."""
 
     def __init__(self, app: ASGIApp, settings: WebSettings, routes: Routes, tokens: Tokens, sessions: Sessions) -> None:
         self._app = app
@@ -82,7 +71,7 @@ class Gate:
         method = scope["method"]
         access = by_method[method].access if method in by_method else Access.READ
         if access is Access.PAGE:
-            access = Access.OPEN if wants_page(headers.get(b"accept", "")) else Access.READ
+            access = Access.OPEN if accepts(headers.get(b"accept", ""), "text/html") else Access.READ
         principal = await self._admit(access, headers, scope)
         _check_method(method, by_method)
         if method in _READING:
@@ -169,11 +158,7 @@ class Gate:
         return stranger
 
     def _check_origin(self, headers: Mapping[bytes, str], host: str) -> None:
-        """Refuse a request that a page of another origin made a browser send.
-
-        Raises:
-            Problem: 403.
-        """
+        """Refuse a request that a page of another origin made a browser send."""
         origin = headers.get(b"origin")
         own = {self._origin, *(_write_origin(f"{scheme}://{host}") for scheme in ("http", "https"))}
         is_ours = origin is None or (_write_origin(origin) or "none") in own
@@ -183,11 +168,7 @@ class Gate:
             raise Problem(HTTPStatus.FORBIDDEN, "origin", detail)
 
     def _check_csrf(self, principal: Principal, headers: Mapping[bytes, str]) -> None:
-        """Refuse an action without the CSRF word of its session, and all actions where no token is configured.
-
-        Raises:
-            Problem: 403.
-        """
+        """Refuse an action without the CSRF word of its session, and all actions where no token is configured."""
         if not self._tokens.is_needed:
             raise no_token()
         if principal.csrf is not None and not hmac.compare_digest(

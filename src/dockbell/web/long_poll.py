@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import Final
 
 import anyio
-from starlette.types import Receive
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from dockbell.core.model import Feed
-from dockbell.ports import Bell, Extent, ReadStore
-from dockbell.web.problem import Problem
+from dockbell.errors import StoreError
+from dockbell.ports import OutboxBell
+from dockbell.web.responses import Problem
 
 READERS_MOST: Final = 200
+EVENT_STREAM: Final = "text/event-stream"
+_GOODBYE_SECONDS: Final = 0.3
 
 
 class LongPolls:
-    """The requests that wait.
+    """The requests that wait: ``most`` at a time."""
 
-    Each time that events were added, the store is asked once per feed, however many requests wait for the feed.
-
-    Args:
-        read_store: Of the store.
-        outbox: Rings when events were added.
-        most: How many requests may wait at a time.
-    """
-
-    def __init__(self, read_store: ReadStore, outbox: Bell, *, most: int = READERS_MOST) -> None:
+    def __init__(self, outbox: OutboxBell, *, most: int = READERS_MOST) -> None:
         self.readers = 0
-        self._read_store = read_store
         self._outbox = outbox
         self._most = most
         self._closing = anyio.Event()
-        self._extents: dict[Feed, tuple[int, Extent | None]] = {}
-        self._turns: defaultdict[Feed, anyio.Lock] = defaultdict(anyio.Lock)
 
     def close(self) -> None:
         """End all requests that wait, and those that come from now on."""
@@ -67,22 +59,7 @@ class LongPolls:
 
     async def wait(self, feed: Feed, after: int) -> None:
         """Return as soon as a feed has an event after a sequence."""
-        while True:
-            rings = self._outbox.rings
-            extent = await self._find_extent(feed)
-            if extent is None or extent.last > after:
-                return
-            await self._outbox.wait(rings)
-
-    async def _find_extent(self, feed: Feed) -> Extent | None:
-        """Return the extent of a feed; read it once for each ring of the bell."""
-        async with self._turns[feed]:
-            rings = self._outbox.rings
-            found_at, extent = self._extents.get(feed, (-1, None))
-            if found_at != rings:
-                extent = await self._read_store.find_extent(feed)
-                self._extents[feed] = rings, extent
-            return extent
+        await self._outbox.wait_beyond(feed, after)
 
     async def _cancel_on_close(self, scope: anyio.CancelScope) -> None:
         await self._closing.wait()
@@ -93,3 +70,41 @@ async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> N
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()
+
+
+class EventStream(Response):
+    """Server-sent events: a response that goes on until the client or the daemon ends it, or the store cannot be read.
+
+    Args:
+        long_polls: Counts it.
+        write: Sends its text with the function that it is given, until it returns.
+        headers: Of the response.
+    """
+
+    def __init__(
+        self,
+        long_polls: LongPolls,
+        write: Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]],
+        headers: Mapping[str, str],
+    ) -> None:
+        super().__init__(headers={"Content-Type": EVENT_STREAM, **headers})
+        del self.headers["content-length"]
+        self._long_polls = long_polls
+        self._write = write
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # ASGI's signature
+        """Stream to one client.
+
+        Raises:
+            Problem: 503, too many requests wait already; nothing was sent.
+        """
+
+        async def send_text(text: bytes) -> None:
+            await send({"type": "http.response.body", "body": text, "more_body": True})
+
+        async with self._long_polls.admit(receive):
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            with suppress(StoreError):
+                await self._write(send_text)
+        with anyio.move_on_after(_GOODBYE_SECONDS):  # does not wait for a client that does not read
+            await send({"type": "http.response.body", "body": b""})

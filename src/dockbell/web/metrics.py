@@ -1,13 +1,15 @@
-"""``GET /metrics``: counters since the start and gauges of the status, for Prometheus."""
+"""``GET /metrics``: counters since the start, and the status as gauges, for Prometheus."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import platform
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 from anyio import to_thread
@@ -18,83 +20,212 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dockbell.admin.status import Status
+from dockbell._version import __version__
+from dockbell.admin.as_json import CONDITIONS, find_condition
+from dockbell.admin.reasons import find_reasons
+from dockbell.admin.status import FeedStatus, Quiet, Status
 from dockbell.config import Config
+from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import Feed
+from dockbell.core.running.budget import Budget
 from dockbell.errors import StoreError
-from dockbell.telemetry.metrics import Description, Metrics
+from dockbell.ports import SinkState
+from dockbell.telemetry.metrics import DESCRIPTIONS, Description, Metrics
 from dockbell.telemetry.recent import Recent
-from dockbell.web import gauges, params
+from dockbell.telemetry.series import OTHERS, BudgetLately, FeedLately
 
+Number: TypeAlias = tuple[str, tuple[str, ...], float]
+"""The name of a gauge without ``dockbell_``, the values of its labels, and its value."""
+
+_FEED: Final = ("source", "resource")
+_SUBJECTS: Final = ("daemon", "store", "feed", "sink")
+
+GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "status_complete": ("1 where what the store tells is among these numbers, 0 where it did not answer.", ()),
+    "build_info": ("Always 1; which dockbell this is.", ("version", "python")),
+    "reasons": ("Reasons for an operator to look, as dockbell status counts them.", ("about",)),
+    "hindrances": ("Those of them that keep dockbell from doing its work now; /readyz says the same.", ("about",)),
+    "store_writable": ("1 where the store takes what is written, 0 where it is full or does not answer.", ()),
+    "store_used_bytes": ("What the store uses of its file.", ()),
+    "store_reusable_bytes": ("What is free in that file, and is used again.", ()),
+    "store_disk_free_bytes": ("What is free on the disk of the store.", ()),
+    "store_disk_size_bytes": ("How large the disk of the store is.", ()),
+    "feed_freshness_seconds": ("How old what is known of a feed is; none before its first complete reading.", _FEED),
+    "feed_read_timestamp_seconds": ("When a feed was read completely last.", _FEED),
+    "feed_read_due_timestamp_seconds": ("When it should have been read completely again at the latest.", _FEED),
+    "feed_pass_timestamp_seconds": ("When a feed was read whole last.", _FEED),
+    "feed_pass_due_timestamp_seconds": (
+        "When a polled feed should have been read whole again at the latest: until then deletions are not seen.",
+        _FEED,
+    ),
+    "feed_failed_passes": ("Passes that ended incomplete since the last complete one.", _FEED),
+    "feed_change_timestamp_seconds": ("When the last change of a feed that is kept was stored.", _FEED),
+    "feed_watermark_timestamp_seconds": ("Up to where polls have proven to have seen all.", _FEED),
+    "feed_records": ("Records that are stored.", _FEED),
+    "feed_last_sequence": ("The number of the last event.", _FEED),
+    "feed_lookback_seconds": ("How far before the watermark polls begin.", _FEED),
+    "feed_lateness_seconds": ("How late records become visible after their timestamps, nearly at the worst.", _FEED),
+    "feed_held_deletions": ("Records too many to believe that they were deleted; an operator decides.", _FEED),
+    "feed_held_readings": ("Readings held because they are older than what is stored.", _FEED),
+    "feed_held_drift": ("1 while fields that came or went in many records wait for an operator.", _FEED),
+    "feed_quarantined_records": ("Records that cannot be told apart or read.", _FEED),
+    "feed_stopped": ("1 while something that an operator must mend stops it.", _FEED),
+    "feed_pass_progress_ratio": ("How far a pass has come, by what the last one read; none while none runs.", _FEED),
+    "feed_silence": ("1 for why nothing is heard of it: quiet source, blind poller, or filters.", (*_FEED, "kind")),
+    "budget_limit_requests": ("Requests a minute that the key allows to all its users.", ("source",)),
+    "budget_allowed_requests": ("Requests a minute that dockbell allows itself.", ("source",)),
+    "budget_used_requests": ("Requests that dockbell has sent within the last minute.", ("source",)),
+    "budget_others_requests": ("Requests of the key's other users in the last full minute.", ("source",)),
+    "budget_remaining_requests": ("Requests left in the API's window, where it says so.", ("source",)),
+    "sink_owed_events": ("Events that a sink has not settled.", ("sink",)),
+    "sink_oldest_owed_age_seconds": ("How long the oldest of them waits; 0 where there is none.", ("sink",)),
+    "sink_blocked_keys": ("Keys that wait for another attempt.", ("sink",)),
+    "sink_held_keys": ("Keys that wait for an operator behind a dead letter.", ("sink",)),
+    "sink_dead_letters": ("Dead letters that an operator has neither retried nor discarded.", ("sink",)),
+    "sink_waiting_replays": ("Events that wait to be sent again on an operator's request.", ("sink",)),
+    "sink_condition": ("1 for how its receiver was found last.", ("sink", "condition")),
+    "sink_silence": ("1 for why nothing is heard from it: quiet feeds, blind feeds, or its filters.", ("sink", "kind")),
+}
+"""What each of them says, and its labels, by its name."""
 _PATIENCE: Final = timedelta(seconds=5)
 _OPENMETRICS: Final = "application/openmetrics-text"
 
 
+def _describe_status(status: Status) -> Iterator[Number]:
+    reasons = find_reasons(status)
+    for about in _SUBJECTS:
+        yield "reasons", (about,), sum(each.kind == about for each in reasons)
+        yield "hindrances", (about,), sum(each.kind == about and each.hinders for each in reasons)
+    if (footprint := status.footprint) is not None:
+        yield "store_used_bytes", (), footprint.used
+        yield "store_reusable_bytes", (), footprint.free
+        yield "store_disk_free_bytes", (), footprint.left
+        yield "store_disk_size_bytes", (), footprint.disk
+    for feed in status.feeds:
+        yield from _describe_feed(feed, status.at)
+    for sink in status.sinks:
+        yield from _describe_sink(sink, status)
+
+
+def _describe_pass(feed: Feed, lately: FeedLately) -> Iterator[Number]:
+    if lately.progress is not None and lately.progress.expected:
+        ratio = min(lately.progress.records / lately.progress.expected, 1)
+        yield "feed_pass_progress_ratio", (feed.source, feed.resource), ratio
+
+
+def _describe_budget(source: str, config: Config, lately: BudgetLately) -> Iterator[Number]:
+    settings = config.sources[source]
+    allowed = Budget(settings.requests_per_minute, settings.share).allowed
+    yield "budget_limit_requests", (source,), lately.limit or settings.requests_per_minute
+    yield "budget_allowed_requests", (source,), allowed
+    yield "budget_used_requests", (source,), lately.used
+    yield "budget_others_requests", (source,), lately.kinds[OTHERS][-2]
+    if lately.remaining is not None:
+        yield "budget_remaining_requests", (source,), lately.remaining
+
+
+def _describe_feed(each: FeedStatus, at: datetime) -> Iterator[Number]:
+    feed, state = (each.feed.source, each.feed.resource), each.state
+    yield "feed_records", feed, each.records
+    yield "feed_last_sequence", feed, state.sequence if state else 0
+    yield "feed_held_deletions", feed, state.held if state else 0
+    yield "feed_held_readings", feed, state.holds if state else 0
+    is_held = state is not None and state.drift is not None and state.drift.decision is Decision.HOLD
+    yield "feed_held_drift", feed, is_held
+    yield "feed_failed_passes", feed, state.failing.count if state and state.failing else 0
+    yield "feed_quarantined_records", feed, state.quarantined if state else 0
+    yield "feed_stopped", feed, bool(state and state.problem)
+    yield from _name("feed_silence", feed, each.silence.kind, [kind for kind in Quiet if kind])
+    if each.lookback is not None:
+        yield "feed_lookback_seconds", feed, each.lookback.total_seconds()
+    moments = {
+        "feed_read_timestamp_seconds": each.read_at,
+        "feed_read_due_timestamp_seconds": each.expected_at,
+        "feed_pass_timestamp_seconds": state.full.ended_at if state and state.full else None,
+        "feed_pass_due_timestamp_seconds": each.pass_expected_at,
+        "feed_change_timestamp_seconds": each.changed_at,
+        "feed_watermark_timestamp_seconds": each.seen_until,
+    }
+    for name, moment in moments.items():
+        if moment is not None:
+            yield name, feed, moment.timestamp()
+    if state is not None:
+        yield "feed_lateness_seconds", feed, state.lateness.quantile(at).total_seconds()
+    if (age := each.find_age(at)) is not None:
+        yield "feed_freshness_seconds", feed, age.total_seconds()
+
+
+def _describe_sink(state: SinkState, status: Status) -> Iterator[Number]:
+    sink, at = (state.name,), status.at
+    yield "sink_owed_events", sink, state.owed
+    age = 0 if state.oldest is None else max((at - state.oldest).total_seconds(), 0)
+    yield "sink_oldest_owed_age_seconds", sink, age
+    yield "sink_blocked_keys", sink, state.blocked
+    yield "sink_held_keys", sink, state.held
+    yield "sink_dead_letters", sink, state.dead
+    yield "sink_waiting_replays", sink, state.replays
+    yield from _name("sink_condition", sink, find_condition(state), CONDITIONS)
+    yield from _name("sink_silence", sink, status.silences[state.name].kind, [kind for kind in Quiet if kind])
+
+
+def _name(gauge: str, labels: tuple[str, ...], word: str, words: Sequence[str]) -> Iterator[Number]:
+    """Yield 1 for a word, and 0 for the others."""
+    for each in words:
+        yield gauge, (*labels, str(each)), each == word
+
+
+@dataclass(frozen=True, slots=True)
 class Scrape:
-    """The endpoint.
+    """The endpoint."""
 
-    Args:
-        metrics: The counters.
-        recent: Recent measurements.
-        load: Returns the status.
-        check_store: Returns after the writer of the store has answered; raises why the store cannot be written.
-        config: Returns the current configuration.
-    """
-
-    def __init__(
-        self,
-        metrics: Metrics,
-        recent: Recent,
-        load: Callable[[], Awaitable[Status]],
-        check_store: Callable[[], Awaitable[None]],
-        config: Callable[[], Config],
-    ) -> None:
-        self._metrics = metrics
-        self._recent = recent
-        self._load = load
-        self._check_store = check_store
-        self._config = config
-        self._turn = anyio.Lock()
+    metrics: Metrics
+    recent: Recent
+    load: Callable[[], Awaitable[Status]]
+    check_store: Callable[[], Awaitable[None]]
+    """Returns after the writer of the store has answered; raises why the store cannot be written."""
+    config: Callable[[], Config]
+    turn: anyio.Lock = field(default_factory=anyio.Lock)
 
     async def answer(self, request: Request) -> Response:
         """Answer with all metrics, in the accepted format; one request after the other.
 
         Gauges of the store are left out if the store does not answer within five seconds.
         """
-        params.read_query(request)
         # https://prometheus.io/docs/instrumenting/content_negotiation/
         accepts_openmetrics = _OPENMETRICS in request.headers.get("accept", "")
-        async with self._turn:
+        async with self.turn:
             numbers = await self._find_numbers()
-            page = _Page(self._metrics.registry, numbers)
+            page = _Page(self.metrics.registry, numbers)
             write = openmetrics.generate_latest if accepts_openmetrics else exposition.generate_latest
             body = await to_thread.run_sync(partial(write, page))
         kind = openmetrics.CONTENT_TYPE_LATEST if accepts_openmetrics else exposition.CONTENT_TYPE_PLAIN_0_0_4
         return Response(body, media_type=kind)
 
-    async def _find_numbers(self) -> Sequence[gauges.Number]:
-        config = self._config()
+    async def _find_numbers(self) -> Sequence[Number]:
+        config = self.config()
         feeds = [Feed(each.source, each.resource) for each in config.feeds()]
-        self._metrics.expect(feeds, config.sinks)
+        self.metrics.expect(feeds, config.sinks)
         status, is_writable = await self._load_status(), await self._can_write()
         return [
-            *gauges.describe_program(is_complete=status is not None, is_writable=is_writable),
-            *(() if status is None else gauges.describe_status(status)),
-            *chain.from_iterable(gauges.describe_pass(feed, self._recent.feed(feed)) for feed in feeds),
+            ("status_complete", (), status is not None),
+            ("store_writable", (), is_writable),
+            ("build_info", (__version__, platform.python_version()), 1),
+            *(() if status is None else _describe_status(status)),
+            *chain.from_iterable(_describe_pass(feed, self.recent.feed(feed)) for feed in feeds),
             *chain.from_iterable(
-                gauges.describe_budget(source, config, self._recent.budget(source)) for source in config.sources
+                _describe_budget(source, config, self.recent.budget(source)) for source in config.sources
             ),
         ]
 
     async def _load_status(self) -> Status | None:
         """Return the status; None where the store does not answer in time."""
         with anyio.move_on_after(_PATIENCE.total_seconds()), suppress(StoreError):
-            return await self._load()
+            return await self.load()
         return None
 
     async def _can_write(self) -> bool:
         with anyio.move_on_after(_PATIENCE.total_seconds()), suppress(Exception):  # each means that it cannot
-            await self._check_store()
+            await self.check_store()
             return True
         return False
 
@@ -102,16 +233,14 @@ class Scrape:
 class _Page(Collector):
     """The counters and the gauges, as one registry."""
 
-    def __init__(self, registry: Collector, numbers: Sequence[gauges.Number]) -> None:
+    def __init__(self, registry: Collector, numbers: Sequence[Number]) -> None:
         self._registry = registry
         self._numbers = numbers
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric with its samples."""
         yield from self._registry.collect()
         families = {
-            name: GaugeMetricFamily(f"dockbell_{name}", text, labels=labels)
-            for name, (text, labels) in gauges.GAUGES.items()
+            name: GaugeMetricFamily(f"dockbell_{name}", text, labels=labels) for name, (text, labels) in GAUGES.items()
         }
         for name, labels, value in self._numbers:
             families[name].add_metric(labels, value)
@@ -120,7 +249,5 @@ class _Page(Collector):
 
 def describe_metrics() -> Sequence[Description]:
     """Return all metrics but those of the process, for the documentation."""
-    described = [
-        Description(f"dockbell_{name}", "gauge", labels, text) for name, (text, labels) in gauges.GAUGES.items()
-    ]
-    return [*Metrics().descriptions, *described]
+    described = [Description(f"dockbell_{name}", "gauge", labels, text) for name, (text, labels) in GAUGES.items()]
+    return [*DESCRIPTIONS, *described]

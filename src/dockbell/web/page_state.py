@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
+
 from dockbell._version import __version__
 from dockbell.admin.as_json import (
     describe_drift,
     describe_gap,
     describe_quarantine,
-    find_condition,
+    describe_sink,
     write_moment,
 )
 from dockbell.admin.reasons import Reason, describe_feed, find_reasons
@@ -21,25 +23,15 @@ from dockbell.config import Config, SourceSettings, format_duration
 from dockbell.core.model import JSON, RESOURCES
 from dockbell.ports import ReadStore, SinkState, StoredRecord
 from dockbell.telemetry.recent import Recent
-from dockbell.telemetry.rings import Delay
-from dockbell.telemetry.series import LEFT, STEP
-from dockbell.web.broadcast import EVENTS_MOST, FIRST_EVENTS, News
-from dockbell.web.summary import summarise
+from dockbell.telemetry.series import LEFT, STEP, Delay
+from dockbell.web.events import summarise
+from dockbell.web.live import EVENTS_MOST, FIRST_EVENTS, News
 
 _DELETIONS_MOST: Final = 10
 
 
 class PageState:
-    """Reads everything that the page shows.
-
-    Args:
-        read_store: Of the store; for the page alone, whose reads may take long.
-        config: Returns the configuration that is followed.
-        recent: What it was like lately.
-        now: Our clock.
-        next_time: When something is due that happens at an interval or by a cron line, and happened at a given time.
-        holder: Who works on the store.
-    """
+    """Reads everything that the page shows; its store is for the page alone, because its reads may take long."""
 
     def __init__(
         self,
@@ -62,20 +54,14 @@ class PageState:
         self._last: int | None = None
 
     async def load(self) -> Status:
-        """Return the status of all feeds and sinks."""
         config = self._config()
+        feeds, sinks, at = config.feeds(), config.sinks, self._now()
         status = await load_status(
-            self._read_store,
-            config.feeds(),
-            config.sinks,
-            at=self._now(),
-            holder=self._holder,
-            next_time=self._next_time,
+            self._read_store, feeds, sinks, at=at, holder=self._holder, next_time=self._next_time
         )
-        return await self._silences.listen(status, config.sinks)
+        return await self._silences.listen(status, sinks)
 
     async def read_parts(self) -> Mapping[str, JSON]:
-        """Return the parts of the page, by name."""
         config = self._config()
         status = await self.load()
         reasons = find_reasons(status)
@@ -103,7 +89,6 @@ class PageState:
         return parts
 
     def reset(self) -> None:
-        """Begin again with past events at the next call of :meth:`read_news`."""
         self._last = None
 
     async def read_news(self) -> News:
@@ -182,28 +167,14 @@ class PageState:
         }
 
     def _describe_sink(self, state: SinkState, kind: str, silence: Silence, reasons: Sequence[str]) -> JSON:
-        lately = self._recent.sink(state.name)
-        found = state.found
-        return {
-            "sink": state.name,
+        lately, found = self._recent.sink(state.name), state.found
+        return msgspec.structs.asdict(describe_sink(state, silence)) | {
             "type": kind,
-            "condition": find_condition(state),
             "reason": state.paused or (found.reason if found else ""),
             "since": write_moment(state.paused_at or (found.since if found else None)),
-            "owed": state.owed,
-            "oldest": write_moment(state.oldest),
-            "blocked": state.blocked,
-            "held": state.held,
-            "dead": state.dead,
-            "replays": state.replays,
-            "paused": state.paused or None,
-            "paused_at": write_moment(state.paused_at),
-            "error": state.error,
             "rate": _describe_series(lately.end, values=list(lately.delivered)),
             "delay": _describe_delay(lately.delay),
             "reasons": list(reasons),
-            "silence": silence.kind,
-            "silence_words": silence.words,
         }
 
 
@@ -212,11 +183,9 @@ def _describe_series(end: datetime, **series: JSON) -> dict[str, JSON]:
 
 
 def _describe_delay(delay: Delay | None) -> JSON:
-    return delay and {
-        "p50": _round(delay.p50.total_seconds()),
-        "p99": _round(delay.p99.total_seconds()),
-        "count": delay.count,
-    }
+    if delay is None:
+        return None
+    return {"p50": _round(delay.p50.total_seconds()), "p99": _round(delay.p99.total_seconds()), "count": delay.count}
 
 
 def _round(seconds: float | None) -> float | None:

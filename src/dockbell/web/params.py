@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 from urllib.parse import unquote
 
 import anyio
@@ -16,10 +18,13 @@ from dockbell.config import Config, format_duration, parse_duration, suggest
 from dockbell.config.values import show
 from dockbell.core.model import Feed
 from dockbell.ports import Extent, ReadStore
-from dockbell.web.position import Position
-from dockbell.web.principal import Principal
-from dockbell.web.problem import Problem
+from dockbell.web.client import Principal
+from dockbell.web.responses import Problem
 
+_FORM: Final = re.compile(r"([A-Za-z0-9_-]{1,64})\.([0-9]{1,18})")
+_CURSOR: Final = re.compile(r"(.+)\.([0-9]{1,18})")
+PLACE_MOST: Final = 10**18 - 1
+"""The largest number of an event or a command."""
 LIMIT: Final = 100
 LIMIT_MOST: Final = 1000
 LIST_LIMIT: Final = 50
@@ -28,6 +33,44 @@ LIST_LIMIT_MOST: Final = 200
 WAIT_MOST: Final = timedelta(seconds=60)
 BODY_BYTES_MOST: Final = 65_536
 _BODY_SECONDS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The event after which a reader goes on; written ``epoch.sequence``."""
+
+    epoch: str  # the random mark of the store; a new store has another
+    sequence: int  # the number of the last event that was seen; 0 before the first
+
+    def __str__(self) -> str:
+        return f"{self.epoch}.{self.sequence}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        match = _FORM.fullmatch(text)
+        if match is None:
+            raise ValueError(f'must be a position, "<epoch>.<sequence>" as it was given, got {show(text)}')
+        return cls(match[1], int(match[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The last record that a reader has seen, by its row; ``position`` is that of the first page."""
+
+    position: Position
+    row: int
+
+    def __str__(self) -> str:
+        return f"{self.position}.{self.row}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        match = _CURSOR.fullmatch(text)
+        if match is None:
+            raise ValueError(f"must be a cursor as it was given, got {show(text)}")
+        return cls(Position.parse(match[1]), int(match[2]))
+
+
 _T = TypeVar("_T")
 
 
@@ -46,24 +89,17 @@ def read_feed(request: Request) -> Feed:
     return Feed(unquote(request.path_params["source"]), unquote(request.path_params["resource"]))
 
 
-def check_configured(feed: Feed, config: Config) -> None:
-    """Refuse a feed that is not configured.
-
-    Raises:
-        Problem: 404.
-    """
-    known = [f"{each.source}/{each.resource}" for each in config.feeds()]
+def read_configured_feed(request: Request, config: Config) -> Feed:
+    """Return the feed that the path names, which must be configured."""
+    feed, known = read_feed(request), [f"{each.source}/{each.resource}" for each in config.feeds()]
     if str(feed) not in known:
         detail = f"feed {show(str(feed))}: is not configured; {suggest(str(feed), known)}"
         raise Problem(HTTPStatus.NOT_FOUND, "unknown-feed", detail)
+    return feed
 
 
-def read_sink(request: Request, known: Sequence[str]) -> str:
-    """Return the sink that the path names.
-
-    Raises:
-        Problem: 404, it is not known.
-    """
+def read_sink(request: Request, known: Collection[str]) -> str:
+    """Return the sink that the path names, which must be known."""
     sink = unquote(request.path_params["sink"])
     if sink not in known:
         hint = suggest(sink, known) if known else "none is configured"
@@ -71,21 +107,7 @@ def read_sink(request: Request, known: Sequence[str]) -> str:
     return sink
 
 
-def read_path_number(request: Request, name: str, most: int) -> int:
-    """Return the number that a part of the path states.
-
-    Raises:
-        Problem: 400, it states none.
-    """
-    return read_number(name, request.path_params[name], 0, most)
-
-
 async def find_extent(read_store: ReadStore, feed: Feed) -> Extent:
-    """Return the extent of a feed.
-
-    Raises:
-        Problem: 404, there is no such feed.
-    """
     extent = await read_store.find_extent(feed)
     if extent is None:
         known = [str(state.feed) for state in await read_store.load_feeds()]
@@ -94,29 +116,24 @@ async def find_extent(read_store: ReadStore, feed: Feed) -> Extent:
     return extent
 
 
-def read_query(request: Request, *known: str) -> Mapping[str, str]:
-    """Return the parameters of a request.
+def accepts(accept: str, media_type: str) -> bool:
+    """Return whether a header ``Accept`` has a media type by name."""
+    return any(each.partition(";")[0].strip().lower() == media_type for each in accept.split(","))
 
-    Raises:
-        Problem: 400, one is not known or is given twice.
-    """
-    given: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
+
+def check_query(request: Request, known: Collection[str]) -> None:
+    """Refuse parameters that are not known, or are given twice."""
+    names = [name for name, _ in request.query_params.multi_items()]
+    for index, name in enumerate(names):
         if name not in known:
             hint = suggest(name, known) if known else "there are none here"
             raise bad_request(f"parameter {show(name)}: is not known; {hint}")
-        if name in given:
+        if name in names[:index]:
             raise bad_request(f"parameter {name}: is given twice; keep one")
-        given[name] = value
-    return given
 
 
 def read(name: str, text: str, parse: Callable[[str], _T]) -> _T:
-    """Return what a parameter or header states.
-
-    Raises:
-        Problem: 400, ``parse`` raised ValueError.
-    """
+    """Return what a parameter or header states; raise a problem where ``parse`` raises ValueError."""
     try:
         return parse(text)
     except ValueError as error:
@@ -153,42 +170,23 @@ async def read_body(request: Request, type_: type[_T]) -> _T:
 
 
 def too_large() -> Problem:
-    """Return the problem of a body that is too large."""
     detail = f"body: has more than {BODY_BYTES_MOST} bytes; ask for less at once"
     return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body", detail, headers={"Connection": "close"})
 
 
 def read_limit(given: Mapping[str, str], *, default: int = LIMIT, most: int = LIMIT_MOST) -> int:
-    """Return the parameter ``limit``, or its default.
-
-    Raises:
-        Problem: 400, it is no number from 1 to ``most``.
-    """
     return read_number("limit", given["limit"], 1, most) if "limit" in given else default
 
 
 def read_number(name: str, text: str, least: int, most: int) -> int:
-    """Return the number that a parameter states.
-
-    Raises:
-        Problem: 400, it states none, or one that is too small or too large.
-    """
-
-    def parse(text: str) -> int:
-        is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
-        if not (is_number and least <= int(text) <= most):
-            raise ValueError(f"must be a whole number from {least} to {most}, got {show(text)}")
-        return int(text)
-
-    return read(name, text, parse)
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    if not (is_number and least <= int(text) <= most):
+        raise bad_request(f"{name}: must be a whole number from {least} to {most}, got {show(text)}")
+    return int(text)
 
 
 def read_wait(given: Mapping[str, str]) -> timedelta:
-    """Return the parameter ``wait``: how long to wait for events.
-
-    Raises:
-        Problem: 400, it is no duration, or so long that a proxy might close the silent connection.
-    """
+    """Return how long to wait for events: at most for so long that no proxy closes the silent connection."""
     return read("wait", given["wait"], _parse_wait) if "wait" in given else timedelta()
 
 
@@ -214,7 +212,6 @@ def check_position(feed: Feed, epoch: str, extent: Extent, position: Position) -
 
 
 def bad_request(detail: str) -> Problem:
-    """Return the problem of a malformed request."""
     return Problem(HTTPStatus.BAD_REQUEST, "bad-request", detail)
 
 

@@ -1,18 +1,23 @@
-"""A route of the site: the endpoint that answers, who may ask, and what the OpenAPI document says of it."""
+"""A route of the site, and ``GET /openapi.json``: all routes in OpenAPI 3.1, https://spec.openapis.org/oas/v3.1.0."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from starlette import routing
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dockbell._version import __version__
 from dockbell.core.model import JSON
+from dockbell.web import params
+from dockbell.web.responses import ProblemModel
+from dockbell.web.session import CSRF
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -29,47 +34,31 @@ class Access(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResponseDoc:
-    """What the OpenAPI document says of one response.
+    """What the OpenAPI document says of one response."""
 
-    Attributes:
-        description: What the response means.
-        schema: The JSON Schema of its body; None where the body is not JSON.
-        media_type: Of its body; empty where it has none.
-    """
-
-    description: str
-    schema: JSON = None
-    media_type: str = "application/json"
+    description: str  # what the response means
+    body: Any = None  # the type of its body, of which the JSON Schema is made; None where the body is not JSON
+    media_type: str = "application/json"  # of its body; empty where it has none
 
 
 def problem_doc(description: str) -> ResponseDoc:
     """Return what the document says of a response that is a problem."""
-    return ResponseDoc(description, {"$ref": "#/components/schemas/Problem"}, "application/problem+json")
+    return ResponseDoc(description, ProblemModel, "application/problem+json")
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A path with one method.
+    """A path with one method."""
 
-    Attributes:
-        path: With the names of its parameters: ``/feeds/{source}/{resource}``.
-        endpoint: What answers.
-        summary: What it is for, in a few words.
-        responses: By status. Every route may answer with a problem, so only the peculiar ones are listed.
-        method: The HTTP method; a route of GET answers HEAD too.
-        access: Who may ask.
-        query: The schemas of its parameters, by name.
-        body: The JSON object that a client must send; None where no body is taken.
-    """
-
-    path: str
-    endpoint: Endpoint
-    summary: str
+    path: str  # with the names of its parameters: ``/feeds/{source}/{resource}``
+    endpoint: Endpoint  # what answers
+    summary: str  # what it is for, in a few words
     responses: Mapping[int, ResponseDoc]
-    method: str = "GET"
-    access: Access = Access.READ
-    query: Mapping[str, JSON] = field(default_factory=dict)
-    body: type[msgspec.Struct] | None = None
+    """By status. Every route may answer with a problem, so only the peculiar ones are listed."""
+    method: str = "GET"  # the HTTP method; a route of GET answers HEAD too
+    access: Access = Access.READ  # who may ask
+    query: Mapping[str, JSON] = field(default_factory=dict)  # the schemas of its parameters, by name
+    body: type[msgspec.Struct] | None = None  # the JSON object that a client must send; None where no body is taken
 
     @property
     def methods(self) -> Sequence[str]:
@@ -77,11 +66,37 @@ class Route:
         return ("GET", "HEAD") if self.method == "GET" else (self.method,)
 
 
-class Routes:
-    """All routes of a site."""
+_PARAMETER: Final = re.compile(r"\{(\w+)\}")
+_COMPONENT: Final = "#/components/schemas/{name}"
+_ANY_PROBLEM: Final[JSON] = {"$ref": "#/components/responses/Problem"}
+_DESCRIPTION: Final = (
+    "What a dockbell serves: its status page and what that lives on, the pull feeds, the stored records, and what an"
+    " operator may do. `Host` must be one of its names. Whatever cannot be answered is a problem (RFC 9457)."
+)
+PLACE: Final[JSON] = {"type": "integer", "minimum": 0, "maximum": params.PLACE_MOST}
+_PART: Final[JSON] = {"type": "string", "minLength": 1}
+_PATH_PARAMETERS: Final[dict[str, JSON]] = {"sequence": PLACE, "number": PLACE}
+_SECURITY: Final[dict[Access, JSON]] = {
+    Access.OPEN: [],
+    Access.EITHER: [{}, {"token": []}, {"session": []}],
+    Access.PAGE: [{}, {"token": []}, {"session": []}],
+    Access.READ: [{"token": []}, {"session": []}],
+    Access.ACT: [{"token": []}, {"session": [], "word": []}],
+}
 
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self.all = tuple(routes)
+
+class Routes:
+    """All routes of a site, and that of the document which describes them.
+
+    Args:
+        routes: All others.
+        cookie: The name of the session's cookie.
+    """
+
+    def __init__(self, routes: Iterable[Route], cookie: str) -> None:
+        responses = {200: ResponseDoc("An OpenAPI document.", dict)}
+        self.all = (*routes, Route("/openapi.json", self._answer_document, "This description.", responses))
+        self._document = msgspec.json.encode(_describe(self.all, cookie))
         found: dict[str, dict[str, Route]] = {}
         for route in self.all:
             found.setdefault(route.path, {}).update(dict.fromkeys(route.methods, route))
@@ -92,5 +107,76 @@ class Routes:
         return next((by_method for pattern, by_method in self._patterns if pattern.match(path)), {})
 
     def for_starlette(self) -> list[routing.Route]:
-        """Return the routes as Starlette takes them."""
-        return [routing.Route(route.path, route.endpoint, methods=[route.method]) for route in self.all]
+        return [routing.Route(route.path, _check_query(route), methods=[route.method]) for route in self.all]
+
+    async def _answer_document(self, _: Request) -> Response:
+        return Response(self._document, media_type="application/json")
+
+
+def _check_query(route: Route) -> Endpoint:
+    """Return the endpoint of a route, which refuses parameters that the route does not know."""
+
+    async def answer(request: Request) -> Response:
+        params.check_query(request, route.query)
+        return await route.endpoint(request)
+
+    return answer
+
+
+def _describe(routes: Collection[Route], cookie: str) -> dict[str, JSON]:
+    """Return the OpenAPI document of some routes."""
+    types = {route.body for route in routes} | {doc.body for route in routes for doc in route.responses.values()}
+    found = sorted((each for each in types | {ProblemModel} if each is not None), key=str)
+    refs, components = msgspec.json.schema_components(found, ref_template=_COMPONENT)
+    schemas = dict(zip(found, refs, strict=True))
+    paths: dict[str, dict[str, JSON]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _describe_route(route, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "dockbell", "version": __version__, "description": _DESCRIPTION},
+        "servers": [{"url": "."}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "responses": {"Problem": _describe_response(problem_doc("Why not."), schemas)},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "The token of `[web]`."},
+                "session": {"type": "apiKey", "in": "cookie", "name": cookie},
+                "word": {"type": "apiKey", "in": "header", "name": CSRF, "description": "As /session answered it."},
+            },
+        },
+    }
+
+
+def _describe_route(route: Route, schemas: dict[Any, JSON]) -> dict[str, JSON]:
+    words = re.findall(r"[a-z]+", route.path)
+    told: dict[str, JSON] = {
+        # Which generated clients use: ``getStateSourceResource``.
+        "operationId": route.method.lower() + "".join(map(str.capitalize, words or ["index"])),
+        "summary": route.summary,
+        "security": _SECURITY[route.access],
+        "parameters": [
+            *(
+                {"name": name, "in": "path", "required": True, "schema": _PATH_PARAMETERS.get(name, _PART)}
+                for name in _PARAMETER.findall(route.path)
+            ),
+            *({"name": name, "in": "query", "schema": schema} for name, schema in route.query.items()),
+        ],
+        "responses": {
+            **{str(status): _describe_response(response, schemas) for status, response in route.responses.items()},
+            "4XX": _ANY_PROBLEM,
+            "5XX": _ANY_PROBLEM,
+        },
+    }
+    if route.body is not None:
+        schema = schemas[route.body]
+        told["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return told
+
+
+def _describe_response(response: ResponseDoc, schemas: Mapping[Any, JSON]) -> dict[str, JSON]:
+    told: dict[str, JSON] = {"description": response.description}
+    if response.media_type:
+        told["content"] = {response.media_type: {} if response.body is None else {"schema": schemas[response.body]}}
+    return told

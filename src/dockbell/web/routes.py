@@ -7,28 +7,48 @@ from typing import Final
 
 import msgspec
 
-from dockbell.web import schemas
-from dockbell.web.actions import Actions, Deletions, Drift, Pause
+from dockbell.admin.as_json import StatusModel, WhyModel
+from dockbell.core.model import JSON
+from dockbell.web.actions import Actions, Deletions, Drift, LeftWish, Outcome, Pause, Wish
 from dockbell.web.assets import Assets
-from dockbell.web.dead_letters import DeadLetters, Letters
-from dockbell.web.events import Events
+from dockbell.web.dead_letters import DeadLetters, LetterList, Letters
+from dockbell.web.events import CloudEvent, EventDetail, EventList, Events
 from dockbell.web.feeds import Feeds
-from dockbell.web.health import Health
-from dockbell.web.index import Index
 from dockbell.web.live import Live
 from dockbell.web.metrics import Scrape
-from dockbell.web.params import LIST_LIMIT, LIST_LIMIT_MOST, Nothing
-from dockbell.web.route import Access, Endpoint, ResponseDoc, Route, problem_doc
-from dockbell.web.session import Session, Token
-from dockbell.web.state import State
-from dockbell.web.status import StatusEndpoints
+from dockbell.web.params import LIMIT, LIMIT_MOST, LIST_LIMIT, LIST_LIMIT_MOST, Nothing
+from dockbell.web.route import PLACE, Access, Endpoint, ResponseDoc, Route, problem_doc
+from dockbell.web.session import BegunSession, Session, SessionModel, Token
+from dockbell.web.state import Index, IndexModel, State, StatePage, StateRecord
+from dockbell.web.status import Alive, Health, Readiness, StatusEndpoints
 
-_LIMIT: Final = schemas.few(LIST_LIMIT_MOST, LIST_LIMIT)
+# JSON Schemas of parameters.
+_TEXT: Final[JSON] = {"type": "string"}
+_POSITION: Final[JSON] = {"type": "string", "pattern": r"^[A-Za-z0-9_-]{1,64}\.[0-9]{1,18}$"}
+_CURSOR: Final[JSON] = {"type": "string", "pattern": r"^[A-Za-z0-9_-]{1,64}\.[0-9]{1,18}\.[0-9]{1,18}$"}
+_LIMIT: Final[JSON] = {"type": "integer", "minimum": 1, "maximum": LIMIT_MOST, "default": LIMIT}
+_LIST_LIMIT: Final[JSON] = {"type": "integer", "minimum": 1, "maximum": LIST_LIMIT_MOST, "default": LIST_LIMIT}
+_DURATION: Final[JSON] = {"type": "string", "pattern": r"^([1-9]?[0-9]s|1m)$", "default": "0s"}
 
 
-def list_page_routes(assets: Assets, live: Live, session: Session) -> Sequence[Route]:
-    """Return what the status page consists of, and lives on."""
+def list_routes(
+    *,
+    actions: Actions,
+    assets: Assets,
+    dead_letters: DeadLetters,
+    events: Events,
+    feeds: Feeds,
+    health: Health,
+    index: Index,
+    live: Live,
+    scrape: Scrape,
+    session: Session,
+    state: State,
+    status: StatusEndpoints,
+) -> Sequence[Route]:
+    readiness = ResponseDoc("The reasons why it does not; for a client without the token, their number.", Readiness)
     return (
+        # What the status page consists of, and lives on.
         Route(
             "/page/{file}",
             assets.answer,
@@ -46,7 +66,7 @@ def list_page_routes(assets: Assets, live: Live, session: Session) -> Sequence[R
             "/session",
             session.answer,
             "Whether the caller has shown the token, and may act.",
-            {200: ResponseDoc("What is known of the caller.", schemas.SESSION)},
+            {200: ResponseDoc("What is known of the caller.", SessionModel)},
             access=Access.EITHER,
         ),
         Route(
@@ -57,7 +77,7 @@ def list_page_routes(assets: Assets, live: Live, session: Session) -> Sequence[R
                 200: ResponseDoc(
                     "It has begun: a cookie, named `dockbell_session_` and eight digits of this dockbell, and the word"
                     " that acts must bear.",
-                    schemas.BEGUN,
+                    BegunSession,
                 ),
                 401: problem_doc("The token is wrong."),
                 403: problem_doc("No token is configured, or a page of another origin asks."),
@@ -77,18 +97,12 @@ def list_page_routes(assets: Assets, live: Live, session: Session) -> Sequence[R
             },
             method="DELETE",
         ),
-    )
-
-
-def list_monitoring_routes(health: Health, scrape: Scrape) -> Sequence[Route]:
-    """Return what watches over the daemon asks."""
-    readiness = ResponseDoc("What hinders it; to whoever has shown no token, how much does.", schemas.READINESS)
-    return (
+        # Monitoring.
         Route(
             "/healthz",
             health.answer_alive,
-            "Whether the daemon is alive; asks nobody who might hang.",
-            {200: ResponseDoc("It is.", schemas.HEALTH)},
+            "Whether the daemon is alive; asks neither the store nor a receiver, which might hang.",
+            {200: ResponseDoc("It is.", Alive)},
             access=Access.OPEN,
         ),
         Route(
@@ -104,24 +118,19 @@ def list_monitoring_routes(health: Health, scrape: Scrape) -> Sequence[Route]:
             "Numbers for Prometheus; as OpenMetrics where that is accepted.",
             {200: ResponseDoc("Every number.", media_type="text/plain")},
         ),
-    )
-
-
-def list_pull_routes(index: Index, assets: Assets, feeds: Feeds, state: State) -> Sequence[Route]:
-    """Return what programs read: the pull feeds, the stored records, and what there is of both."""
-    return (
+        # What programs read.
         Route(
             "/",
-            index.or_page(assets.answer_page),
-            "The status page for whoever accepts `text/html`, which needs no token; else which feeds there are.",
-            {200: ResponseDoc("Which feeds there are, and how far each reaches.", schemas.INDEX)},
+            index.answer_or_page,
+            "The status page for clients that accept `text/html`, which needs no token; else which feeds there are.",
+            {200: ResponseDoc("Which feeds there are, and how far each reaches.", IndexModel)},
             access=Access.PAGE,
         ),
         Route(
             "/feeds",
             index.answer,
             "Which feeds there are, and how far each reaches.",
-            {200: ResponseDoc("The feeds.", schemas.INDEX)},
+            {200: ResponseDoc("The feeds.", IndexModel)},
         ),
         Route(
             "/feeds/{source}/{resource}",
@@ -129,80 +138,68 @@ def list_pull_routes(index: Index, assets: Assets, feeds: Feeds, state: State) -
             "Events of a feed after a position; as server-sent events where these are accepted.",
             {
                 200: ResponseDoc(
-                    "Events, in order, none left out.", schemas.EVENTS_BATCH, "application/cloudevents-batch+json"
+                    "Events, in order, none left out.", list[CloudEvent], "application/cloudevents-batch+json"
                 )
             },
-            query={"after": schemas.POSITION, "limit": schemas.LIMIT, "wait": schemas.DURATION},
+            query={"after": _POSITION, "limit": _LIMIT, "wait": _DURATION},
         ),
         Route(
             "/state/{source}/{resource}",
             state.answer_page,
             "Stored records of a feed, page by page.",
-            {200: ResponseDoc("Some records, and where the next ones are.", schemas.STATE)},
-            query={"cursor": schemas.CURSOR, "limit": schemas.LIMIT},
+            {200: ResponseDoc("Some records, and where the next ones are.", StatePage)},
+            query={"cursor": _CURSOR, "limit": _LIMIT},
         ),
         Route(
             "/state/{source}/{resource}/{key}",
             state.answer_one,
             "One stored record.",
-            {200: ResponseDoc("The record.", schemas.RECORD)},
+            {200: ResponseDoc("The record.", StateRecord)},
         ),
-    )
-
-
-def list_status_routes(
-    status: StatusEndpoints, events: Events, dead_letters: DeadLetters, actions: Actions
-) -> Sequence[Route]:
-    """Return what tells how everything stands, in full where the page tells it in short."""
-    return (
+        # How everything stands.
         Route(
             "/status",
             status.answer_status,
             "How feeds and sinks stand, and the reasons to look closer: `dockbell status --json`.",
-            {200: ResponseDoc("How they stand.", schemas.STATUS)},
+            {200: ResponseDoc("How they stand.", StatusModel)},
         ),
         Route(
             "/why/{source}/{resource}/{key}",
             status.answer_why,
             "Why a record has the events that it has, or none: `dockbell why --json`.",
-            {200: ResponseDoc("All that is known of it.", schemas.WHY)},
+            {200: ResponseDoc("All that is known of it.", WhyModel)},
         ),
         Route(
             "/events",
             events.answer_list,
             "Recorded events, newest first. There may be more where an answer has few, or none: `next` tells.",
-            {200: ResponseDoc("Some of them, and from where to go on.", schemas.EVENTS)},
+            {200: ResponseDoc("Some of them, and from where to go on.", EventList)},
             query={
-                "before": schemas.PLACE,
-                "limit": _LIMIT,
-                **dict.fromkeys(("source", "resource", "key", "type", "change"), schemas.TEXT),
+                "before": PLACE,
+                "limit": _LIST_LIMIT,
+                **dict.fromkeys(("source", "resource", "key", "type", "change"), _TEXT),
             },
         ),
         Route(
             "/events/{source}/{resource}/{sequence}",
             events.answer_one,
             "One event, what it changed, and where it is.",
-            {200: ResponseDoc("The event.", schemas.EVENT)},
+            {200: ResponseDoc("The event.", EventDetail)},
         ),
         Route(
             "/sinks/{sink}/dead",
             dead_letters.answer,
             "Dead letters of a sink, page by page.",
-            {200: ResponseDoc("Some of them, and how many there are.", schemas.LETTERS)},
-            query={"limit": _LIMIT, "after": schemas.TEXT},
+            {200: ResponseDoc("Some of them, and how many there are.", LetterList)},
+            query={"limit": _LIST_LIMIT, "after": _TEXT},
         ),
         Route(
             "/wishes/{number}",
             actions.answer_command,
             "What came of something that was left for the daemon to do.",
-            {200: ResponseDoc("It; `outcome` is null until it is done.", schemas.WISH)},
+            {200: ResponseDoc("It; `outcome` is null until it is done.", Wish)},
         ),
-    )
-
-
-def list_action_routes(actions: Actions) -> Sequence[Route]:
-    """Return what may be done, by whoever has the token."""
-    return (
+        # What a client with the token may do.
         _act("/sinks/{sink}/pause", actions.pause, "Have a sink take nothing until it is resumed.", Pause),
         _act("/sinks/{sink}/resume", actions.resume, "Have a sink take events again.", Nothing),
         _act("/sinks/{sink}/dead/retry", actions.retry, "Have dead letters offered to their sink again.", Letters),
@@ -225,7 +222,7 @@ def list_action_routes(actions: Actions) -> Sequence[Route]:
 
 def _act(path: str, endpoint: Endpoint, words: str, body: type[msgspec.Struct]) -> Route:
     responses = {
-        200: ResponseDoc("What came of it.", schemas.OUTCOME),
-        202: ResponseDoc("The daemon does it soon; /wishes/{number} tells what came of it.", schemas.LEFT),
+        200: ResponseDoc("What came of it.", Outcome),
+        202: ResponseDoc("The daemon does it soon; /wishes/{number} tells what came of it.", LeftWish),
     }
     return Route(path, endpoint, words, responses, method="POST", access=Access.ACT, body=body)

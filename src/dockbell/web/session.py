@@ -11,6 +11,7 @@ import hmac
 import secrets
 import time
 from base64 import urlsafe_b64encode
+from dataclasses import dataclass
 from hashlib import scrypt, sha256
 from http import HTTPStatus
 from typing import Final
@@ -20,10 +21,10 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dockbell.admin.as_json import Model
 from dockbell.web import params
 from dockbell.web.params import Nothing
-from dockbell.web.problem import Problem
-from dockbell.web.responses import json_response
+from dockbell.web.responses import Problem, json_response
 from dockbell.web.tokens import Tokens, refuse
 
 CSRF: Final = "x-dockbell-csrf"
@@ -38,13 +39,19 @@ class Token(msgspec.Struct, forbid_unknown_fields=True):
     token: str
 
 
-class Sessions:
-    """Begins sessions, and verifies cookies.
+class SessionModel(Model):
+    signed_in: bool
+    can_act: bool
+    csrf: str | None
+    needs_token: bool
 
-    Args:
-        tokens: The token.
-        salt: Makes these sessions differ from those of another dockbell with the same token.
-    """
+
+class BegunSession(Model):
+    csrf: str
+
+
+class Sessions:
+    """Begins sessions, and verifies cookies; ``salt`` tells them from those of a dockbell with the same token."""
 
     def __init__(self, tokens: Tokens, salt: str) -> None:
         self._tokens = tokens
@@ -83,30 +90,17 @@ class Sessions:
         return key
 
 
+@dataclass(frozen=True, slots=True)
 class Session:
-    """The endpoints.
+    """The endpoints."""
 
-    Args:
-        tokens: The token.
-        sessions: Of the browsers.
-    """
-
-    def __init__(self, tokens: Tokens, sessions: Sessions) -> None:
-        self._tokens = tokens
-        self._sessions = sessions
+    tokens: Tokens
+    sessions: Sessions
 
     async def answer(self, request: Request) -> Response:
-        """Answer whether the client is signed in, and may act."""
-        params.read_query(request)
         principal = params.read_principal(request)
-        return json_response(
-            {
-                "signed_in": principal.is_known,
-                "can_act": principal.is_known,
-                "csrf": principal.csrf,
-                "needs_token": self._tokens.is_needed,
-            }
-        )
+        known, needed = principal.is_known, self.tokens.is_needed
+        return json_response(SessionModel(signed_in=known, can_act=known, csrf=principal.csrf, needs_token=needed))
 
     async def begin(self, request: Request) -> Response:
         """Begin a session of a client that shows the token.
@@ -114,16 +108,15 @@ class Session:
         Raises:
             Problem: 400; 401, the token is wrong; 403, none is configured; 429, too many wrong ones were sent.
         """
-        params.read_query(request)
         given = await params.read_body(request, Token)
-        if not self._tokens.is_needed:
+        if not self.tokens.is_needed:
             raise no_token()
-        token = await self._tokens.check(given.token.strip().encode(), params.read_principal(request))
-        cookie, csrf = await self._sessions.begin(token, time.time())
-        response = json_response({"csrf": csrf})
+        token = await self.tokens.check(given.token.strip().encode(), params.read_principal(request))
+        cookie, csrf = await self.sessions.begin(token, time.time())
+        response = json_response(BegunSession(csrf))
         origin = request.headers.get("origin", "")
         response.set_cookie(
-            self._sessions.cookie,
+            self.sessions.cookie,
             cookie,
             max_age=_LIFE_SECONDS,
             secure=request.url.scheme == "https" or origin.startswith("https://"),
@@ -133,17 +126,11 @@ class Session:
         return response
 
     async def end(self, request: Request) -> Response:
-        """Have the browser forget its session.
-
-        Raises:
-            Problem: 401, there is none.
-        """
-        params.read_query(request)
         await params.read_body(request, Nothing)
         if not params.read_principal(request).is_known:
             raise refuse()
         response = Response(status_code=HTTPStatus.NO_CONTENT)
-        response.delete_cookie(self._sessions.cookie, httponly=True, samesite="strict")
+        response.delete_cookie(self.sessions.cookie, httponly=True, samesite="strict")
         return response
 
 

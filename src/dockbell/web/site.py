@@ -6,7 +6,6 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -20,43 +19,32 @@ from dockbell.admin.shared_read import SharedRead
 from dockbell.admin.status import Status
 from dockbell.config import Config, WebSettings
 from dockbell.errors import ConfigError, StoreError
-from dockbell.host.descriptors import find_limit
+from dockbell.host.system import find_limit
 from dockbell.net.listening import listening
 from dockbell.net.network import explain
-from dockbell.ports import Bell, CommandStore, ReadStore
+from dockbell.ports import CommandStore, OutboxBell, ReadStore
 from dockbell.telemetry import Crowded, Fact, Telemetry
 from dockbell.telemetry.metrics import Metrics
 from dockbell.telemetry.recent import Recent
 from dockbell.web.actions import Actions
-from dockbell.web.address import Proxies
 from dockbell.web.allowance import Allowance, InPieces
 from dockbell.web.assets import Assets
-from dockbell.web.broadcast import Broadcast
-from dockbell.web.connection import HEAD_BYTES_MOST, Connection
-from dockbell.web.connection_limiter import ConnectionLimiter, count_connections
+from dockbell.web.client import Proxies
+from dockbell.web.connection import HEAD_BYTES_MOST, Connection, ConnectionLimiter, count_connections
 from dockbell.web.dead_letters import DeadLetters
 from dockbell.web.events import Events
 from dockbell.web.feeds import Feeds
 from dockbell.web.gate import Gate
-from dockbell.web.health import Health
-from dockbell.web.index import Index
-from dockbell.web.live import Live
+from dockbell.web.live import Broadcast, Live
 from dockbell.web.long_poll import LongPolls
 from dockbell.web.metrics import Scrape
-from dockbell.web.openapi import Document
 from dockbell.web.page_state import PageState
-from dockbell.web.problem import Problem, answer_fault, answer_problem, answer_store_error, answer_unrouted
+from dockbell.web.responses import Problem, answer_error
 from dockbell.web.route import Routes
-from dockbell.web.routes import (
-    list_action_routes,
-    list_monitoring_routes,
-    list_page_routes,
-    list_pull_routes,
-    list_status_routes,
-)
+from dockbell.web.routes import list_routes
 from dockbell.web.session import Session, Sessions
-from dockbell.web.state import State
-from dockbell.web.status import StatusEndpoints
+from dockbell.web.state import Index, State
+from dockbell.web.status import Health, StatusEndpoints
 from dockbell.web.tokens import Tokens
 
 _PAGES_MOST: Final = 50
@@ -74,15 +62,12 @@ _SILENCE: Final = timedelta(seconds=60)
 """The time after which the kernel drops a client that vanished."""
 
 
-@dataclass(frozen=True, slots=True)
-class SiteOpened(Fact):
+class SiteOpened(Fact, frozen=True):
     """The web server answers."""
 
     url: str
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"web: answers at {self.url}"
+    line = "web: answers at {url}"
 
 
 class Site:
@@ -91,17 +76,17 @@ class Site:
     Args:
         settings: ``[web]``.
         config: Returns the current configuration.
-        read_store: Of the store; for pull feeds and stored records.
+        read_store: For pull feeds and stored records.
         page_read_store: Another one, for the status page, whose reads may take long.
         command_store: Takes an operator's actions.
         recent: Recent measurements.
-        outbox: The store's bell.
+        outbox: Rings when events were added.
         telemetry: Is told the address, and of refused connections.
         now: Our clock.
         next_time: Returns the next time of an interval or a cron line after a given time.
         keep_alive: After how much silence a stream sends a comment.
         listener: A socket that listens already, from :meth:`share`; else one is opened.
-        metrics: The counters; none by default.
+        metrics: The counters.
         check_store: Returns after the writer of the store has answered; raises why the store cannot be written.
 
     Raises:
@@ -117,7 +102,7 @@ class Site:
         page_read_store: ReadStore,
         command_store: CommandStore,
         recent: Recent,
-        outbox: Bell,
+        outbox: OutboxBell,
         telemetry: Telemetry,
         now: Callable[[], datetime],
         next_time: Callable[[timedelta | str, datetime], datetime],
@@ -127,8 +112,8 @@ class Site:
         check_store: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
     ) -> None:
         self._telemetry = telemetry
-        self.long_polls = LongPolls(read_store, outbox)
-        self.page_polls = LongPolls(read_store, outbox, most=_PAGES_MOST)
+        self.long_polls = LongPolls(outbox)
+        self.page_polls = LongPolls(outbox, most=_PAGES_MOST)
         page_state = PageState(
             page_read_store, config, recent, now=now, next_time=next_time, holder=f"process {os.getpid()}"
         )
@@ -148,40 +133,30 @@ class Site:
         allowance = Allowance(drop_stalled=self.limiter.drop_stalled)
         tokens = Tokens(settings.token, telemetry)
         sessions = Sessions(tokens, read_store.epoch)
-        assets, index = Assets(), Index(config, read_store)
-        feeds = Feeds(read_store, self.long_polls, allowance, keep_alive=keep_alive)
+        assets = Assets()
+        feeds = Feeds(read_store, self.long_polls, allowance, keep_alive)
         actions = Actions(command_store, page_read_store, config, telemetry=telemetry, now=now)
-        document = Document()
-        routes = Routes(
-            [
-                *list_page_routes(assets, Live(self.broadcast, self.page_polls), Session(tokens, sessions)),
-                *list_pull_routes(index, assets, feeds, State(read_store, allowance)),
-                *list_status_routes(
-                    StatusEndpoints(page_read_store, config, page_state.load, now),
-                    Events(page_read_store, config),
-                    DeadLetters(command_store, config),
-                    actions,
-                ),
-                *list_action_routes(actions),
-                *list_monitoring_routes(
-                    Health(self.shared_status.ask, is_open=settings.token is None),
-                    Scrape(metrics or Metrics(), recent, page_state.load, check_store, config),
-                ),
-                document.route,
-            ]
+        routes = list_routes(
+            actions=actions,
+            assets=assets,
+            dead_letters=DeadLetters(command_store, config),
+            events=Events(page_read_store, config),
+            feeds=feeds,
+            health=Health(self.shared_status.ask, is_open=settings.token is None),
+            index=Index(config, read_store, assets),
+            live=Live(self.broadcast, self.page_polls),
+            scrape=Scrape(metrics or Metrics(), recent, page_state.load, check_store, config),
+            session=Session(tokens, sessions),
+            state=State(read_store, allowance),
+            status=StatusEndpoints(page_read_store, config, page_state.load, now),
         )
-        document.describe(routes.all, sessions.cookie)
+        table = Routes(routes, sessions.cookie)
         app = Starlette(
-            routes=routes.for_starlette(),
-            exception_handlers={
-                Problem: answer_problem,
-                HTTPException: answer_unrouted,
-                StoreError: answer_store_error,
-                Exception: answer_fault,
-            },
+            routes=table.for_starlette(),
+            exception_handlers=dict.fromkeys((Problem, HTTPException, StoreError, Exception), answer_error),
         )
         app.router.redirect_slashes = False
-        self._app = Gate(InPieces(app, allowance), settings, routes, tokens, sessions)
+        self._app = Gate(InPieces(app, allowance), settings, table, tokens, sessions)
         self._listener = listener or listen(settings)
         self.port: int = self._listener.getsockname()[1]
 
@@ -197,7 +172,8 @@ class Site:
             log_level=logging.WARNING,
             h11_max_incomplete_event_size=HEAD_BYTES_MOST,
         ):
-            self._telemetry.emit(SiteOpened(f"http://{self._shown_host()}:{self.port}"))
+            host = str(self._listener.getsockname()[0])
+            self._telemetry.emit(SiteOpened(f"http://{f'[{host}]' if ':' in host else host}:{self.port}"))
             try:
                 async with anyio.create_task_group() as group:
                     group.start_soon(self.shared_status.run)
@@ -212,7 +188,6 @@ class Site:
         return self._listener.dup()
 
     def close(self) -> None:
-        """Close the socket."""
         self._listener.close()
 
     def _refuse(self, peer: str, shortage: str) -> None:
@@ -234,10 +209,6 @@ class Site:
             self._refused, self._shortage, told = anyio.Event(), "", self.limiter.refusals
             self._telemetry.emit(Crowded(count, self.limiter.limit, self.limiter.last_refused, shortage))
             await anyio.sleep((_REPORT_EVERY - _GATHERING).total_seconds())
-
-    def _shown_host(self) -> str:
-        host = self._listener.getsockname()[0]
-        return f"[{host}]" if ":" in host else str(host)
 
 
 def listen(settings: WebSettings) -> socket.socket:

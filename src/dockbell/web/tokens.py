@@ -7,10 +7,11 @@ import logging
 import math
 import secrets
 import time
+from collections import OrderedDict
 from dataclasses import dataclass
 from hashlib import sha256
 from http import HTTPStatus
-from typing import ClassVar, Final
+from typing import Final, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -18,47 +19,111 @@ from anyio import to_thread
 from dockbell.config import Secret
 from dockbell.errors import ConfigError
 from dockbell.telemetry import Fact, Telemetry
-from dockbell.web.brute_force import BruteForceLimiter
-from dockbell.web.principal import Principal
-from dockbell.web.problem import Problem
+from dockbell.web.client import Principal, find_network
+from dockbell.web.responses import Problem
 
+REMEMBERED_MOST: Final = 2000
+"""Entries of each memory: networks that guessed, networks that were right, wrong tokens; the oldest are dropped."""
+
+_PER_NETWORK: Final = (10, 6.0)
+"""How many tokens a bucket holds, and after how many seconds one is put back."""
+_ALL: Final = (100, 0.6)
 _READERS: Final = 4
 _TOLD_EVERY_SECONDS: Final = 60
+_T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class TokenUnreadable(Fact):
+@dataclass(slots=True)
+class _Bucket:
+    """A token bucket: it held ``held`` at ``at``, by a monotonic clock; one is put back ``every`` seconds."""
+
+    most: int
+    every: float
+    held: float
+    at: float
+
+    def refill(self, now: float) -> float:
+        """Return how many it holds now."""
+        self.held = min(self.most, self.held + max(0.0, now - self.at) / self.every)
+        self.at = now
+        return self.held
+
+    def delay(self, now: float) -> float:
+        """Return the seconds until it holds one."""
+        return max(0.0, 1 - self.refill(now)) * self.every
+
+    def take(self, now: float) -> None:
+        self.held = max(0.0, self.refill(now) - 1)
+
+
+class BruteForceLimiter:
+    """Limits how many wrong tokens one network may send, and all networks together.
+
+    Each network has a token bucket, and one more counts for all: a wrong token takes one out, time refills it. While a
+    bucket is empty, no token is compared. A network that has lately shown the right token is limited only by its own
+    bucket, so that attackers elsewhere cannot lock it out. A wrong token that is sent again does not count: a program
+    with an outdated token cannot lock out others behind the same proxy.
+    """
+
+    def __init__(self) -> None:
+        self._all = _Bucket(*_ALL, held=_ALL[0], at=0)
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._right: OrderedDict[str, None] = OrderedDict()
+        self._wrong: OrderedDict[str, None] = OrderedDict()
+
+    def was_wrong(self, mark: str) -> bool:
+        """Return whether a token was lately found to be wrong; ``mark`` is a keyed digest of it."""
+        return mark in self._wrong
+
+    def delay(self, peer: str, now: float) -> float:
+        """Return the seconds after which a token of a peer may be compared."""
+        network = find_network(peer)
+        bucket = self._buckets.get(network)
+        own = bucket.delay(now) if bucket is not None else 0.0
+        return own if network in self._right else max(own, self._all.delay(now))
+
+    def note_wrong(self, peer: str, mark: str, now: float) -> None:
+        network = find_network(peer)
+        bucket = self._buckets.get(network) or _Bucket(*_PER_NETWORK, held=_PER_NETWORK[0], at=now)
+        bucket.take(now)
+        _remember(self._buckets, network, bucket)
+        self._all.take(now)
+        _remember(self._wrong, mark, None)
+
+    def note_right(self, peer: str) -> None:
+        _remember(self._right, find_network(peer), None)
+
+
+def _remember(memory: OrderedDict[str, _T], name: str, value: _T) -> None:
+    memory[name] = value
+    memory.move_to_end(name)
+    if len(memory) > REMEMBERED_MOST:
+        memory.popitem(last=False)
+
+
+class TokenUnreadable(Fact, frozen=True):
     """The token cannot be read, so that all clients are refused."""
 
-    weight: ClassVar[int] = logging.ERROR
+    weight = logging.ERROR
     reason: str
 
-    def __str__(self) -> str:
-        """Return the log line."""
-        return f"web: [web] token: {self.reason}"
+    line = "web: [web] token: {reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class TokensGuessed(Fact):
+class TokensGuessed(Fact, frozen=True):
     """Too many wrong tokens were sent; for a while none is compared."""
 
-    weight: ClassVar[int] = logging.WARNING
+    weight = logging.WARNING
     peer: str
     proxy: str = ""
 
     def __str__(self) -> str:
-        """Return the log line."""
         last = Principal(self.peer, self.proxy)
         return f"web: too many wrong tokens, the last from {last}; for a while none is looked at"
 
 
 class Tokens:
-    """Checks the tokens that clients show.
-
-    Args:
-        secret: The token of ``[web]``; None where there is none.
-        telemetry: Is told of a token that cannot be read, and of too many wrong ones.
-    """
+    """Checks the tokens that clients show."""
 
     def __init__(self, secret: Secret | None, telemetry: Telemetry) -> None:
         self._secret = secret
@@ -72,7 +137,6 @@ class Tokens:
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is one."""
         return self._secret is not None
 
     async def reveal(self) -> str:

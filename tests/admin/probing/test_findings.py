@@ -350,8 +350,7 @@ def shipments(answer: Any) -> OddLine:
 
 
 @pytest.mark.parametrize(
-    ("status", "state"),
-    [(404, State.OK), (410, State.OK), (200, State.NOTE), (400, State.NOTE), (503, State.UNTOLD)],
+    ("status", "state"), [(404, State.OK), (410, State.OK), (200, State.NOTE), (400, State.NOTE), (503, State.UNTOLD)]
 )
 async def test_the_answer_to_an_unknown_shipment_is_told(status: int, state: State) -> None:
     line = shipments(lambda line, _: line.respond(status, None))

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.comparing.drift import Decision, Drift
-from dockbell.core.comparing.holding import Hold
 from dockbell.core.comparing.page_diff import (
     Collision,
     Finding,
+    Hold,
     PageDiff,
     Stored,
 )

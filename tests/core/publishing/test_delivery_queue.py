@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dockbell.config import SCHEDULE
+from dockbell.config import RETRY_SCHEDULE
 from dockbell.core.model import DELIVERED, Event, Feed, Outcome, OutcomeKind
 from dockbell.core.publishing.delivery_queue import DeliveryQueue
 from dockbell.core.publishing.settlement import Blocked, DeadLetter, Replay, StartOffset
@@ -135,13 +135,13 @@ def test_the_last_failure_of_the_schedule_is_a_dead_letter_and_the_key_goes_on()
     queue.take(NOON)
     now = NOON
     queue.settle(events[0], FAILED, now, 0)
-    for _ in range(len(SCHEDULE) - 1):
+    for _ in range(len(RETRY_SCHEDULE) - 1):
         now += timedelta(days=2)
         (entry,) = queue.due(now, 10)
         queue.resume(entry, events[0], 2, now)
         ((event, attempt),) = queue.take(now)
         queue.settle(event, FAILED, now, 0)
-    assert attempt == len(SCHEDULE)
+    assert attempt == len(RETRY_SCHEDULE)
     assert queue.checkpoint(now).dead == [DeadLetter(FEED, "a", 1, attempt, now, "HTTP 500")]
     (entry,) = queue.due(now, 10)
     assert entry.sequence == 2
@@ -352,7 +352,7 @@ def test_a_replay_that_does_not_arrive_waits_for_another_attempt(outcome: Outcom
     assert queue.checkpoint(NOON).postponed == [Replay(7, FEED, 3, "a", attempts, at(due), outcome.reason)]
 
 
-@pytest.mark.parametrize(("outcome", "attempts"), [(REFUSED, 1), (UNFIT, 1), (FAILED, len(SCHEDULE))])
+@pytest.mark.parametrize(("outcome", "attempts"), [(REFUSED, 1), (UNFIT, 1), (FAILED, len(RETRY_SCHEDULE))])
 def test_a_replay_that_cannot_arrive_is_a_dead_letter_again(outcome: Outcome, attempts: int) -> None:
     queue, event = DeliveryQueue(window=1), make_event(3, "a")
     queue.admit_replay(make_replay(event, attempts - 1), event, NOON)
@@ -402,7 +402,7 @@ def test_what_has_failed_before_takes_half_of_the_window_and_the_rest_goes_on() 
         queue.settle(make_event(sequence, key), DELIVERED, later, 0)
     resume_all(queue, events, later)
     assert sequences(queue.take(later)) == [2]
-    assert queue.in_flight == 2
+    assert len(queue._flights) == 2
     assert queue.wake_at(later) is None  # the other six wait for one of these, although they are due
     queue.settle(events[0], own, later, 0)
     assert queue.wake_at(later) == later

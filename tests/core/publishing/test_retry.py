@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from dockbell.config import SCHEDULE
+from dockbell.config import RETRY_SCHEDULE
 from dockbell.core.model import Event, Feed, Outcome, OutcomeKind
 from dockbell.core.publishing.retry import Breaker, Failure, next_attempt, plan_anew
 
@@ -21,24 +21,24 @@ def event(key: str, sequence: int = 1) -> Event:
 
 
 def test_each_failure_waits_longer_until_the_last_pause_of_the_schedule_was_used() -> None:
-    pauses = [next_attempt(SCHEDULE, attempts, NOW, 0.0) for attempts in range(1, len(SCHEDULE))]
-    assert pauses == [NOW + pause for pause in SCHEDULE[1:]]
-    assert next_attempt(SCHEDULE, len(SCHEDULE), NOW, 0.0) is None
+    pauses = [next_attempt(RETRY_SCHEDULE, attempts, NOW, 0.0) for attempts in range(1, len(RETRY_SCHEDULE))]
+    assert pauses == [NOW + pause for pause in RETRY_SCHEDULE[1:]]
+    assert next_attempt(RETRY_SCHEDULE, len(RETRY_SCHEDULE), NOW, 0.0) is None
 
 
 def test_the_usual_schedule_is_dense_at_the_start_and_lasts_about_three_days() -> None:
-    assert SCHEDULE[:4] == (timedelta(0), timedelta(seconds=5), timedelta(seconds=15), timedelta(seconds=45))
-    assert timedelta(days=2.5) < sum(SCHEDULE, timedelta()) < timedelta(days=3.5)
+    assert RETRY_SCHEDULE[:4] == (timedelta(0), timedelta(seconds=5), timedelta(seconds=15), timedelta(seconds=45))
+    assert timedelta(days=2.5) < sum(RETRY_SCHEDULE, timedelta()) < timedelta(days=3.5)
 
 
 def test_retries_are_spread_over_a_tenth_of_the_pause() -> None:
-    assert next_attempt(SCHEDULE, 1, NOW, 1.0) == after(5.5)
+    assert next_attempt(RETRY_SCHEDULE, 1, NOW, 1.0) == after(5.5)
 
 
 def test_an_event_whose_receiver_asks_to_wait_waits_at_least_so_long_up_to_a_day() -> None:
-    assert next_attempt(SCHEDULE, 1, NOW, 0.0, timedelta(minutes=7)) == after(420)
-    assert next_attempt(SCHEDULE, 1, NOW, 0.0, timedelta(0)) == after(5)
-    assert next_attempt(SCHEDULE, 1, NOW, 0.0, timedelta(days=7)) == NOW + timedelta(days=1)
+    assert next_attempt(RETRY_SCHEDULE, 1, NOW, 0.0, timedelta(minutes=7)) == after(420)
+    assert next_attempt(RETRY_SCHEDULE, 1, NOW, 0.0, timedelta(0)) == after(5)
+    assert next_attempt(RETRY_SCHEDULE, 1, NOW, 0.0, timedelta(days=7)) == NOW + timedelta(days=1)
 
 
 def test_what_was_planned_is_due_as_planned() -> None:

@@ -16,7 +16,7 @@ from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.reading.listing_profile import STEADY_RUNS, Beside, CursorKind, ListingProfile
 from dockbell.core.reading.observations import OBSERVATIONS, Offset
 from dockbell.core.reading.page_sample import RECORDS_LEAST, Head, Sampler, Sighting
-from dockbell.core.reading.trait import TURNS_MOST, Trait
+from dockbell.core.reading.traits import TURNS_MOST, Trait
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NOW = to_micros(NOON)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from dockbell.core.reading.reach import ages_to_try, bound_window
+from dockbell.core.reading.window import ages_to_try, bound_window
 from tests.fakes import NOON
 
 HOUR = timedelta(hours=1)

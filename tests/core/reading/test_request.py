@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.core.model import RESOURCES
-from dockbell.core.reading.request import Request, format_since, list_request, order_request, shipment_request
+from dockbell.core.reading.request import (
+    PageLimit,
+    Request,
+    format_since,
+    list_request,
+    order_request,
+    shipment_request,
+)
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -169,3 +176,30 @@ def test_a_request_knows_its_collection(request_: Request, collection: str) -> N
 def test_a_request_knows_whether_it_asks_for_a_part_of_the_list() -> None:
     assert list_request("items", updated_since=datetime(2026, 11, 21, tzinfo=UTC)).narrows
     assert not list_request("items", cursor="a", query={"sku": "updated_since"}).narrows
+
+
+def test_a_run_begins_with_the_largest_limit_until_one_needed_a_smaller() -> None:
+    assert PageLimit().begins_at == 0
+    assert PageLimit().end_run(0, complete=False) == PageLimit()
+
+
+def test_what_an_incomplete_run_needed_holds_until_a_run_was_complete() -> None:
+    limit = PageLimit().end_run(2, complete=False)
+    assert limit.begins_at == 2
+    assert limit.end_run(2, complete=False).begins_at == 2
+    assert limit.end_run(2, complete=True).begins_at == 0
+
+
+def test_the_largest_limit_is_tried_less_and_less_often_while_it_is_in_vain() -> None:
+    limit, tried = PageLimit(), []
+    for number in range(300):
+        if limit.begins_at == 0:
+            tried.append(number)
+        limit = limit.end_run(1, complete=True)
+    assert tried[:5] == [0, 1, 3, 7, 15]
+    assert tried[-1] - tried[-2] == 64
+
+
+def test_a_run_that_needed_no_smaller_limit_ends_it() -> None:
+    limit = PageLimit().end_run(1, complete=True)
+    assert limit.end_run(0, complete=True) == PageLimit()

@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 
 from dockbell.core.model import RESOURCES, Allowance, ClockSource, Page
 from dockbell.core.reading.request import Request, list_request, shipment_request
-from dockbell.core.reading.response import Response
-from dockbell.core.reading.response_headers import read_allowance, read_retry_after, service_time
+from dockbell.core.reading.response import Response, check_status, clean, read_allowance, read_retry_after, service_time
 from dockbell.core.reading.response_json import UNSOUND_SIZE_MOST, are_alike, read_object
 from dockbell.core.reading.response_page import CURSOR_LONGEST, RECORDS_MOST, read_page
-from dockbell.core.reading.response_status import check_status
-from dockbell.core.reading.response_words import clean
 from dockbell.errors import (
     CursorExpired,
     DockbellError,

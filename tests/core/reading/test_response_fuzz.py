@@ -17,11 +17,9 @@ from hypothesis import strategies as st
 from dockbell.core.model import RESOURCES, Page
 from dockbell.core.reading.clock import ServiceClock
 from dockbell.core.reading.request import list_request, shipment_request
-from dockbell.core.reading.response import Response
-from dockbell.core.reading.response_headers import read_allowance, read_retry_after
+from dockbell.core.reading.response import Response, check_status, read_allowance, read_retry_after
 from dockbell.core.reading.response_json import read_object
 from dockbell.core.reading.response_page import read_page
-from dockbell.core.reading.response_status import check_status
 from dockbell.errors import DockbellError
 
 SENT: Final = datetime(2026, 11, 21, 2, 30, tzinfo=UTC)

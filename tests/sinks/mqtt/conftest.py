@@ -13,9 +13,9 @@ import anyio
 import pytest
 
 from dockbell.core.model import Feed
-from dockbell.core.publishing.settlement import Place
+from dockbell.core.publishing.settlement import RecordId
 from dockbell.ports import StoredState
-from dockbell.sinks.mqtt import MqttSettings, MqttSink, flow, reconnect_backoff, retained_repair
+from dockbell.sinks.mqtt import MqttSettings, MqttSink, connecting, flow, retained_repair
 from tests.brokers import MOSQUITTO, Broker, Iotcore, Mosquitto, started
 from tests.sinks.conftest import Facts
 
@@ -51,8 +51,8 @@ def each_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Brok
 def quick_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dial again within a moment, and soon take a connection for one that lasts."""
     monkeypatch.setattr(flow, "_PROVEN", timedelta(milliseconds=50))
-    monkeypatch.setattr(reconnect_backoff, "_BACKOFF_FIRST", timedelta(milliseconds=20))
-    monkeypatch.setattr(reconnect_backoff, "_BACKOFF_MOST", timedelta(milliseconds=200))
+    monkeypatch.setattr(connecting, "_BACKOFF_FIRST", timedelta(milliseconds=20))
+    monkeypatch.setattr(connecting, "_BACKOFF_MOST", timedelta(milliseconds=200))
 
 
 @pytest.fixture
@@ -99,11 +99,11 @@ class Records:
     async def feeds(self) -> Sequence[Feed]:
         return self.feeds_told
 
-    async def count_held(self, feed: Feed) -> int | None:
+    async def count_stored(self, feed: Feed) -> int | None:
         held = sum(body is not None for body in self.bodies.values()) if feed == FEED else 0
         return held if self.is_complete else None
 
-    async def find_held(self, places: Sequence[Place]) -> set[Place]:
+    async def find_stored(self, places: Sequence[RecordId]) -> set[RecordId]:
         return {(feed, key) for feed, key in places if feed == FEED and self.bodies.get(key) is not None}
 
     async def mark(self, since: str) -> tuple[str, bool]:

@@ -18,11 +18,10 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.errors import SinkRejected, SinkUnavailable
-from dockbell.sinks.mqtt import MqttSettings, MqttSink, connecting, reconnect_backoff
-from dockbell.sinks.mqtt.connack import Protocol, VersionRefused, VersionUnclear
+from dockbell.sinks.mqtt import MqttSettings, MqttSink, connecting
 from dockbell.sinks.mqtt.connecting import Login, connect
 from dockbell.sinks.mqtt.connection import Ack, Connection, Ending
-from dockbell.sinks.mqtt.publication import Publication
+from dockbell.sinks.mqtt.packets import Protocol, Publication, VersionRefused, VersionUnclear
 from dockbell.telemetry import SinkFails
 from tests.brokers import Broker, find_free_port
 from tests.sinks.conftest import Facts, make_delivery, running
@@ -292,7 +291,7 @@ async def test_what_tls_has_decrypted_already_is_read_as_well(certificate: Path)
 async def test_a_delivery_that_was_in_flight_at_a_loss_is_published_again_and_settled_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reconnect_backoff, "_BACKOFF_FIRST", timedelta(milliseconds=10))
+    monkeypatch.setattr(connecting, "_BACKOFF_FIRST", timedelta(milliseconds=10))
     facts, connections = Facts(), 0
 
     def answer(kind: int, packet_id: int) -> bytes:
@@ -324,8 +323,8 @@ async def test_an_attempt_that_the_broker_cannot_take_now_is_a_failure() -> None
 
 
 async def test_the_end_is_noticed_between_two_attempts_to_connect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconnect_backoff, "_BACKOFF_FIRST", timedelta(hours=1))
-    monkeypatch.setattr(reconnect_backoff, "_BACKOFF_MOST", timedelta(hours=1))
+    monkeypatch.setattr(connecting, "_BACKOFF_FIRST", timedelta(hours=1))
+    monkeypatch.setattr(connecting, "_BACKOFF_MOST", timedelta(hours=1))
     facts = Facts()
     settings = MqttSettings(type="mqtt", url=f"mqtt://127.0.0.1:{find_free_port()}")
     with anyio.fail_after(5):

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
+from dockbell.sinks.mqtt.connecting import End, ReconnectBackoff
 from dockbell.sinks.mqtt.connection import Ending
-from dockbell.sinks.mqtt.reconnect_backoff import End, ReconnectBackoff
 
 ABSENT = End("connection refused")
 DELIVERED = End("connection lost", Ending.DROPPED, timedelta(minutes=5), delivered=True)

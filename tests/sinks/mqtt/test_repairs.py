@@ -6,17 +6,17 @@ import anyio
 import pytest
 
 from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
-from dockbell.core.publishing.settlement import Place
-from dockbell.sinks.mqtt.publication import Publication
-from dockbell.sinks.mqtt.repairs import Repairs
+from dockbell.core.publishing.settlement import RecordId
+from dockbell.sinks.mqtt.packets import Publication
+from dockbell.sinks.mqtt.sending import Repairs
 from tests.sinks.mqtt.conftest import FEED
 
 
-def place(key: str) -> Place:
+def place(key: str) -> RecordId:
     return FEED, key
 
 
-def states(*keys: str) -> dict[Place, Publication]:
+def states(*keys: str) -> dict[RecordId, Publication]:
     return {place(key): Publication(key, b"{}", retain=True) for key in keys}
 
 

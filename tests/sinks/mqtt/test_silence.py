@@ -15,7 +15,7 @@ from dockbell.delivery.relay import Relay
 from dockbell.sinks.mqtt import MqttSettings, MqttSink, connection, flow
 from dockbell.sinks.mqtt.connecting import Login, connect
 from dockbell.sinks.mqtt.connection import Ack
-from dockbell.sinks.mqtt.publication import Publication
+from dockbell.sinks.mqtt.packets import Publication
 from dockbell.telemetry import SinkConnected, SinkFails, SinkOmits
 from dockbell.testing.outbox import SHIPMENTS, open_outbox
 from tests.sinks.conftest import Facts, make_delivery, running

@@ -16,7 +16,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from dockbell.core.model import Feed
 from dockbell.sinks.mqtt import retained_repair, sweeper
-from dockbell.sinks.mqtt.sentinel import Sentinel, Tree
+from dockbell.sinks.mqtt.sweeper import Sentinel, Tree
 from dockbell.telemetry import StateRepaired
 from dockbell.testing.outbox import SHIPMENTS, STOCK, open_outbox
 from tests.brokers import Broker, Mosquitto, Subscriber, started

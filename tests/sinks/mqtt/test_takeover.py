@@ -11,7 +11,7 @@ import pytest
 from dockbell.app import open_sink
 from dockbell.config import Config, validate
 from dockbell.core.model import Outcome, OutcomeKind
-from dockbell.sinks.mqtt import MqttSettings, reconnect_backoff
+from dockbell.sinks.mqtt import MqttSettings, connecting
 from dockbell.telemetry import SinkConnected, SinkFails
 from tests.brokers import Subscriber
 from tests.sinks.conftest import Facts, make_delivery, running
@@ -51,7 +51,7 @@ async def test_another_client_with_our_id_is_told_and_left_alone_for_a_minute() 
 
 
 async def test_it_goes_on_when_the_other_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconnect_backoff, "_TAKEOVER_FIRST", timedelta(milliseconds=200))
+    monkeypatch.setattr(connecting, "_TAKEOVER_FIRST", timedelta(milliseconds=200))
     facts = Facts()
     async with listening(HandMade()) as broker, running(make_sink(broker.url, facts)) as run:
         await until(lambda: broker.seen)

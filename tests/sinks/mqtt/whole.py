@@ -51,7 +51,7 @@ class Whole:
         with anyio.fail_after(20):
             while True:
                 positions, blocked = await self.outbox.store.sink("floor").load_queue()
-                if not blocked and positions == await self.outbox.store.last_sequences():
+                if not blocked and positions == self.outbox.store.outbox.ends:
                     return
                 await anyio.sleep(0.02)
 
@@ -65,7 +65,7 @@ class Whole:
 
     async def marked(self) -> None:
         """Wait until the sentinel says that everything is settled."""
-        ends = await self.outbox.store.last_sequences()
+        ends = self.outbox.store.outbox.ends
         with Subscriber(self.broker, SENTINEL) as subscriber:
             text = str(ends[SHIPMENTS])
             await subscriber.until(

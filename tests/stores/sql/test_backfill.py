@@ -31,8 +31,8 @@ steps = st.lists(
 
 async def open_store(path: Path) -> tuple[SqliteStore, FeedState]:
     store = await SqliteStore.open(path / "dockbell.db", now=lambda: NOON, epoch="epoch")
-    state = await store.open_feed(FEED)
-    await store.save_shape(state.id, Shape(("/id",), "/at", None), proven=True)
+    state = await store.feed(FEED).open()
+    await store.feed(state.feed).save_shape(Shape(("/id",), "/at", None), proven=True)
     return store, state
 
 
@@ -91,7 +91,7 @@ def test_the_state_at_a_moment_is_told_for_any_history_since(before: list[Step],
         for each in before:
             await world.step(*each)
         await close_pass(store, state)
-        beginning = StartOffset((await store.last_sequences())[FEED], NOON)
+        beginning = StartOffset(store.outbox.ends[FEED], NOON)
         expected = {key: (revision, record["x"]) for key, (revision, record) in world.records.items()}
         told: Sequence[BackfillRecord] = []
         for number in range(len(after) + 1):
@@ -112,20 +112,17 @@ def test_the_state_at_a_moment_is_told_for_any_history_since(before: list[Step],
 async def test_where_events_were_lost_those_records_are_told_too_that_are_gone_since(tmp_path: Path) -> None:
     moments = [later(hours=hours) for hours in (0, 1, 2)]
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: moments[0], epoch="epoch")
-    state = await store.open_feed(FEED)
-    await store.save_shape(state.id, Shape(("/id",), "/at", None), proven=True)
+    state = await store.feed(FEED).open()
+    await store.feed(state.feed).save_shape(Shape(("/id",), "/at", None), proven=True)
     world = World(store, state)
     for key in KEYS[:3]:
         await world.step("put", key, 1)
     await world.delete("a")
     moments.pop(0)
     await world.delete("b")
-    beginning = StartOffset((await store.last_sequences())[FEED], moments[0], lost_since=moments[0])
+    beginning = StartOffset(store.outbox.ends[FEED], moments[0], lost_since=moments[0])
     told = await read_all(store, beginning, 10)
-    assert [(each.key.text, each.revision, each.body is None) for each in told] == [
-        ("b", 2, True),
-        ("c", 1, False),
-    ]
+    assert [(each.key.text, each.revision, each.body is None) for each in told] == [("b", 2, True), ("c", 1, False)]
     assert await store.sink("erp").find_backfilled(FEED, beginning, "b") == told[0]
     await store.aclose()
 

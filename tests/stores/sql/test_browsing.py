@@ -34,7 +34,7 @@ async def read_store(store: SqliteStore, tmp_path: Path) -> AsyncIterator[Sqlite
 
 
 async def put(store: SqliteStore, feed: Feed, *keys: str, n: int = 0) -> None:
-    await pages.commit(store, await store.open_feed(feed), *({"id": key, "n": n} for key in keys))
+    await pages.commit(store, await store.feed(feed).open(), *({"id": key, "n": n} for key in keys))
 
 
 async def read(
@@ -92,7 +92,7 @@ async def test_an_event_is_found_by_its_number(store: SqliteStore, read_store: S
 
 async def test_the_last_change_of_a_record_is_no_statement(store: SqliteStore, read_store: SqliteReadStore) -> None:
     await put(store, STOCK, "a")
-    state = await store.open_feed(OTHER)
+    state = await store.feed(OTHER).open()
     await pages.close_pass(store, state, statements=[pages.a_statement()])
     assert await read_store.find_last_changes() == {STOCK: NOON}
 

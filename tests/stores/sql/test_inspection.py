@@ -20,7 +20,7 @@ from dockbell.core.model import ClockSource, Feed, Page, RunKind, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.settlement import Blocked, DeadLetter, Settlement
 from dockbell.core.publishing.statement import GapReason, gap
-from dockbell.ports import FeedState, Quarantined, RunRecord, Standing
+from dockbell.ports import FeedState, KeyStatus, Quarantined, RunRecord
 from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 from tests.fakes import NOON
 
@@ -46,14 +46,16 @@ class CommandStore:
         raws = tuple(record if isinstance(record, bytes) else json.dumps(record).encode() for record in records)
         page = Page(raws, None, "shipments", NOON, ClockSource.DATE, NOON, NOON)
         compose = Composer(FEED, name="acme", singular="shipment", epoch="epoch")
-        await self.store.commit_page(self.state.id, partial(self.detect.detect, page, READING), compose, via=Via.POLL)
+        await self.store.feed(self.state.feed).commit_page(
+            partial(self.detect.detect, page, READING), compose, via=Via.POLL
+        )
 
 
 @pytest.fixture
 async def command_store(tmp_path: Path) -> AsyncIterator[CommandStore]:
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON, epoch="epoch")
     read_store = await SqliteReadStore.open(tmp_path / "a.db")
-    yield CommandStore(store, read_store, await store.open_feed(FEED))
+    yield CommandStore(store, read_store, await store.feed(FEED).open())
     await read_store.aclose()
     await store.aclose()
 
@@ -108,12 +110,12 @@ async def test_a_change_that_waits_for_its_detail_shows_at_its_record(command_st
 
 async def test_suspected_records_are_listed_first_missed_first(command_store: CommandStore) -> None:
     await command_store.show(shipment("a"), shipment("b"), shipment("c"))
-    await command_store.store.suspect(command_store.state.id, [3], NOON)
-    await command_store.store.suspect(command_store.state.id, [1], NOON + MINUTE)
+    await command_store.store.feed(command_store.state.feed).suspect([3], NOON)
+    await command_store.store.feed(command_store.state.feed).suspect([1], NOON + MINUTE)
     found = await command_store.read_store.find_suspected(command_store.state.id, 10)
     assert [(record.key, record.suspected_at) for record in found] == [("c", NOON), ("a", NOON + MINUTE)]
     assert [record.key for record in await command_store.read_store.find_suspected(command_store.state.id, 1)] == ["c"]
-    await command_store.store.keep(command_store.state.id, [3], Finding.KEPT, ignored_until_seen=True)
+    await command_store.store.feed(command_store.state.feed).keep([3], Finding.KEPT, ignored_until_seen=True)
     spared = await command_store.read_store.find_record(command_store.state.id, "c")
     assert spared is not None
     assert (spared.is_dormant, spared.suspected_at) == (True, None)
@@ -138,7 +140,7 @@ async def test_runs_that_cover_a_date_are_all_passes_and_the_polls_whose_window_
     before = replace(poll, asked_at=NOON - 9 * MINUTE, since=NOON - 10 * MINUTE)
     after = replace(poll, asked_at=NOON + 9 * MINUTE, since=NOON + 8 * MINUTE, problem="cut short")
     for run in (before, whole, poll, after):
-        await command_store.store.close_run(command_store.state.id, run)
+        await command_store.store.feed(command_store.state.feed).close_run(run)
 
     async def cover(minutes: int, limit: int = 10) -> list[RunRecord]:
         date = NOON + minutes * MINUTE
@@ -163,7 +165,7 @@ async def test_events_of_a_key_come_in_order_with_when_they_were_recorded(comman
 async def test_events_about_the_feed_have_the_empty_key(command_store: CommandStore) -> None:
     compose = Composer(FEED, name="acme", singular="shipment", epoch="epoch")
     stated = gap(FEED, NOON, began_at=None, ended_at=NOON, reason=GapReason.DOWN)
-    await command_store.store.publish(command_store.state.id, [stated], compose)
+    await command_store.store.feed(command_store.state.feed).publish([stated], compose)
     ((_, event),) = await command_store.read_store.read_events_of(command_store.state.id, "", 5, change="gap")
     assert event.type == "dockbell.feed.gap"
     assert await command_store.read_store.read_events_of(command_store.state.id, "", 5, change="held") == []
@@ -177,18 +179,18 @@ async def test_each_sink_stands_somewhere_with_the_events_of_a_key(command_store
     letters = [DeadLetter(FEED, "a", sequence, 9, NOON, "HTTP 400") for sequence in (1, 2)]
     await command_store.store.sink("floor").settle(Settlement({FEED: 2}, {(FEED, "a"): blocked}))
     await command_store.store.sink("erp").settle(Settlement(dead=letters))
-    assert await command_store.read_store.load_standings(command_store.state.id, "a") == [
-        Standing("erp", 0, None, tuple(letters)),
-        Standing("floor", 2, blocked),
+    assert await command_store.read_store.load_key_statuses(command_store.state.id, "a") == [
+        KeyStatus("erp", 0, None, tuple(letters)),
+        KeyStatus("floor", 2, blocked),
     ]
-    assert await command_store.read_store.load_standings(command_store.state.id, "b") == [
-        Standing("erp", 0),
-        Standing("floor", 2),
+    assert await command_store.read_store.load_key_statuses(command_store.state.id, "b") == [
+        KeyStatus("erp", 0),
+        KeyStatus("floor", 2),
     ]
 
 
 async def test_complete_readings_are_told_by_feed_after_a_time(command_store: CommandStore) -> None:
-    stock = await command_store.store.open_feed(Feed("main", "stock"))
+    stock = await command_store.store.feed(Feed("main", "stock")).open()
     for minutes, kind, problem in (
         (0, RunKind.PASS, ""),
         (5, RunKind.POLL, ""),
@@ -199,8 +201,10 @@ async def test_complete_readings_are_told_by_feed_after_a_time(command_store: Co
         at = NOON + minutes * MINUTE
         asked_at = at + 60 * MINUTE  # by the service's clock
         run = RunRecord(kind, asked_at, None, at + MINUTE, pages=1, records=1, events=0, problem=problem, sent_at=at)
-        await command_store.store.close_run(command_store.state.id, run)
-    await command_store.store.close_run(stock.id, RunRecord(RunKind.PASS, NOON, None, NOON + 3 * MINUTE, 1, 1, 0))
+        await command_store.store.feed(command_store.state.feed).close_run(run)
+    await command_store.store.feed(stock.feed).close_run(
+        RunRecord(RunKind.PASS, NOON, None, NOON + 3 * MINUTE, 1, 1, 0)
+    )
     assert await command_store.read_store.read_readings(NOON + MINUTE) == {
         FEED: [(NOON + 5 * MINUTE, NOON + 6 * MINUTE), (NOON + 8 * MINUTE, NOON + 9 * MINUTE)],
         Feed("main", "stock"): [(NOON, NOON + 3 * MINUTE)],

@@ -34,7 +34,7 @@ class Shelf:
 @pytest.fixture
 async def shelf(tmp_path: Path) -> AsyncIterator[Shelf]:
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     read_store = await SqliteReadStore.open(store.path)
     yield Shelf(store, state, read_store)
     await read_store.aclose()
@@ -59,7 +59,7 @@ async def test_the_way_of_a_record_is_written_down_to_its_end(shelf: Shelf) -> N
     await close_pass(store, state, suspected=[1])
     await commit(store, state, {"id": "a", "x": 1}, detector=DETAILED)
     await close_pass(store, state, suspected=[1])
-    await store.keep(state.id, [1], Finding.THERE)
+    await store.feed(state.feed).keep([1], Finding.THERE)
     await close_pass(store, state, suspected=[1])
     await delete_records(store, state, 1)
     assert await told(store) == ["a created 1", "a created 1", "a deleted 2"]

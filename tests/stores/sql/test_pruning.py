@@ -27,9 +27,9 @@ def clock() -> Clock:
 async def store(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteStore]:
     """Return a store with six events, an hour apart, of the keys a, b, c in turn, and a sink that owes them all."""
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock, epoch="epoch")
-    state = await store.open_feed(FEED)
-    await store.open_feed(OTHER)
-    await store.save_shape(state.id, Shape(("/id",), None, None), proven=True)
+    state = await store.feed(FEED).open()
+    await store.feed(OTHER).open()
+    await store.feed(state.feed).save_shape(Shape(("/id",), None, None), proven=True)
     await store.sink("erp").enroll("beginning")
     for number in range(6):
         await commit(store, state, {"id": "abc"[number % 3], "x": number})
@@ -149,9 +149,7 @@ async def test_the_sinks_that_owe_old_events_are_found_the_oldest_first(store: S
     assert await store.retention.find_owing([], later(hours=9)) == []
 
 
-async def test_what_was_settled_of_an_earlier_beginning_is_not_saved_but_for_single_events(
-    store: SqliteStore,
-) -> None:
+async def test_what_was_settled_of_an_earlier_beginning_is_not_saved_but_for_single_events(store: SqliteStore) -> None:
     await store.sink("erp").overrun(later(days=1))
     stale = blocked("a", 1)
     stale.backfilled_to[FEED] = None
@@ -181,9 +179,7 @@ async def test_a_sink_that_was_away_while_its_events_were_pruned_begins_again_wi
 
 @pytest.mark.parametrize(("sequence", "is_lost"), [(1, True), (4, True), (5, False)])
 async def test_a_sink_that_was_away_has_lost_what_its_blocked_keys_owed(
-    store: SqliteStore,
-    sequence: int,
-    is_lost: bool,
+    store: SqliteStore, sequence: int, is_lost: bool
 ) -> None:
     """Its position is behind all events: only its entries tell."""
     await store.sink("erp").settle(blocked("a", sequence))
@@ -210,7 +206,7 @@ async def test_a_sink_that_begins_with_the_kept_events_has_lost_none(store: Sqli
 
 
 async def test_what_is_pruned_is_not_used_any_more(store: SqliteStore) -> None:
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     await commit(store, state, *({"id": str(number), "x": "x" * 1000} for number in range(300)))
     full = await store.retention.measure()
     assert full.disk > full.used > 300_000

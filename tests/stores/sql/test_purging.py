@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import anyio.lowlevel
 import pytest
 from anyio import to_thread
 
-from dockbell.core.comparing.deletion import purge
+from dockbell.core.comparing.deletion_rules import purge
 from dockbell.core.comparing.page_diff import PURGED, Bad, Finding, PageDiff
 from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import Feed, Key, Via
 from dockbell.core.publishing.settlement import StartOffset
 from dockbell.core.reading.shape import Shape
 from dockbell.ports import FeedState, Purged
-from dockbell.stores.sqlite import SqliteReadStore, SqliteStore, wiping
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore, upkeep
 from tests.fakes import NOON
 from tests.stores.pages import COMPOSE, DETAILED, FEED, OTHER, close_pass, commit, delete_records, later
 from tests.stores.standings import read
@@ -40,8 +41,8 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 @pytest.fixture
 async def state(store: SqliteStore) -> FeedState:
-    state = await store.open_feed(FEED)
-    await store.save_shape(state.id, Shape(("/id",), "/at", None), proven=True)
+    state = await store.feed(FEED).open()
+    await store.feed(state.feed).save_shape(Shape(("/id",), "/at", None), proven=True)
     return state
 
 
@@ -95,7 +96,7 @@ async def test_what_is_held_waits_or_cannot_be_read_is_erased_too(store: SqliteS
     def spoil(_: object) -> PageDiff:
         return PageDiff(bad=[Bad(b"1" * 16, "a", "bad", f'{{"mail":"{CANARY}"'.encode())])
 
-    await store.commit_page(state.id, spoil, COMPOSE, via=Via.POLL)
+    await store.feed(state.feed).commit_page(spoil, COMPOSE, via=Via.POLL)
     (counted,) = read(
         store.path,
         "SELECT (SELECT count(*) FROM holds), (SELECT count(*) FROM details), (SELECT count(*) FROM quarantine)",
@@ -104,7 +105,7 @@ async def test_what_is_held_waits_or_cannot_be_read_is_erased_too(store: SqliteS
     await erase(store)
     await store.privacy.wipe()
     assert not is_found(store)
-    assert (await store.open_feed(FEED)).quarantined == 0
+    assert (await store.feed(FEED).open()).quarantined == 0
     assert read(store.path, "SELECT held FROM records") == [(0,)]
 
 
@@ -143,8 +144,8 @@ async def test_a_purge_counts_for_no_deletion_by_the_api(store: SqliteStore, sta
     await close_pass(store, state, suspected=[2])
     await delete_records(store, state, 2)
     await erase(store)
-    assert await store.count_deleted(state.id, later(hours=-1)) == 1
-    assert (await store.find_absent(state.id, SeenRows(10))).rows == []
+    assert await store.feed(state.feed).count_deleted(later(hours=-1)) == 1
+    assert (await store.feed(state.feed).find_absent(SeenRows(10))).rows == []
 
 
 async def test_nobody_is_told_of_a_record_that_was_only_met(store: SqliteStore, state: FeedState) -> None:
@@ -158,7 +159,7 @@ async def test_nobody_is_told_of_a_record_that_was_only_met(store: SqliteStore, 
 async def test_what_was_stored_under_another_key_of_the_feed_is_erased(store: SqliteStore, state: FeedState) -> None:
     await commit(store, state, {"id": "a", "mail": CANARY})
     with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute("UPDATE records SET key = ' ' || id || ' ' || key")
+        connection.execute("UPDATE records SET key = ' ' || row || ' ' || key")
     purged = await erase(store)
     assert (purged.is_known, purged.change) == (True, None)
     await store.privacy.wipe()
@@ -187,18 +188,18 @@ async def test_of_an_unknown_record_nothing_comes(store: SqliteStore, state: Fee
 
 
 async def test_its_key_is_told_as_the_api_writes_it_while_that_is_known(store: SqliteStore) -> None:
-    state = await store.open_feed(FEED)
-    await store.save_shape(state.id, Shape(("/id", "/n"), None, None), proven=True)
+    state = await store.feed(FEED).open()
+    await store.feed(state.feed).save_shape(Shape(("/id", "/n"), None, None), proven=True)
     for body, key in ((b'{"id":"a","n":7}', ["a", 7]), (b"", ["a", "7"])):
         with closing(sqlite3.connect(store.path)) as connection, connection:
             connection.execute("DELETE FROM records")
             connection.execute("DELETE FROM bodies")
             connection.execute(
-                "INSERT INTO records (id, feed, key, raw_hash, fingerprint, revision) VALUES (1, ?, 'a,7', ?, ?, 1)",
+                "INSERT INTO records (row, feed, key, raw_hash, fingerprint, revision) VALUES (1, ?, 'a,7', ?, ?, 1)",
                 (state.id, b"1" * 16, b"1" * 16),
             )
             if body:
-                connection.execute("INSERT INTO bodies VALUES (1, ?)", (body,))
+                connection.execute("INSERT INTO bodies VALUES (?, 1, ?)", (state.id, body))
         change = (await erase(store, "a,7")).change
         assert change is not None
         assert change.key == Key("a,7", key)
@@ -243,7 +244,7 @@ async def test_while_somebody_reads_the_log_is_not_emptied_and_that_is_told(
         other.execute("BEGIN")
         other.execute("SELECT * FROM records").fetchall()
         await erase(store)
-        assert "cannot be emptied while somebody reads" in await store.privacy.wipe()
+        assert "cannot be emptied while a process reads it" in await store.privacy.wipe()
         other.execute("COMMIT")
     assert await store.privacy.wipe() == ""
     assert not is_found(store)
@@ -255,14 +256,14 @@ async def test_while_it_is_written_anew_the_store_says_that_it_is_well(
     """The watchdog kills a daemon whose store does not answer."""
     await commit(store, state, {"id": "a"})
     began, goes_on = threading.Event(), threading.Event()
-    wipe = wiping.wipe
+    wipe = upkeep.wipe
 
     def wipe_slowly(*args: Any) -> str:
         began.set()
         assert goes_on.wait(20)
         return wipe(*args)
 
-    monkeypatch.setattr(wiping, "wipe", wipe_slowly)
+    monkeypatch.setattr(upkeep, "wipe", wipe_slowly)
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(store.privacy.wipe)
@@ -301,5 +302,37 @@ async def test_no_trace_is_left_wherever_its_texts_have_been(store: SqliteStore,
         await erase(store, key)
     await store.privacy.wipe()
     assert [key for key in chosen if is_found(store, f"canary-{key}-")] == []
-    assert await store.last_sequences() == {FEED: 12 * 30 + 10}
-    assert (await store.open_feed(OTHER)).sequence == 0
+    assert store.outbox.ends == {FEED: 12 * 30 + 10}
+    assert (await store.feed(OTHER).open()).sequence == 0
+
+
+async def test_a_purge_is_counted_before_anything_can_be_sent(store: SqliteStore, state: FeedState) -> None:
+    await commit(store, state, {"id": "a", "x": CANARY})
+    rings, counts = store.outbox.rings, []
+
+    async def relay() -> None:
+        await store.outbox.wait(rings)
+        counts.append(store.purges)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(relay)
+        await anyio.lowlevel.checkpoint()
+        await erase(store)
+    assert counts == [1]
+
+
+async def test_a_purge_beside_the_opening_of_its_feed_ends_nobodys_lease(tmp_path: Path) -> None:
+    first = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
+    await commit(first, await first.feed(FEED).open(), {"id": "a"}, {"id": "b"})
+    await first.aclose()
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
+    async with anyio.create_task_group() as group:
+        group.start_soon(store.feed(FEED).open)
+        group.start_soon(erase, store)
+    await commit(store, await store.feed(FEED).open(), {"id": "b", "n": 2})
+    await store.aclose()
+
+
+async def test_a_purge_makes_no_feed(store: SqliteStore) -> None:
+    assert await erase(store, feed=Feed("main", "items")) == Purged()
+    assert Feed("main", "items") not in store.outbox.ends

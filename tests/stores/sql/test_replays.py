@@ -48,8 +48,8 @@ class Rig:
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     clock = Clock()
     store = await SqliteStore.open(tmp_path / "a.db", now=clock)
-    state = await store.open_feed(FEED)
-    await store.open_feed(OTHER)
+    state = await store.feed(FEED).open()
+    await store.feed(OTHER).open()
     for number, key in enumerate("abcaba"):
         clock.time = NOON + number * MINUTE
         await commit(store, state, {"id": key, "number": number})
@@ -65,10 +65,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 @pytest.mark.parametrize(("start", "begins"), [("now", 6), ("state", 6), ("beginning", 0)])
 async def test_a_sink_that_is_new_would_begin_where_it_is_told_to(rig: Rig, start: str, begins: int) -> None:
     reaches = await rig.command_store.load_reaches("erp", start)  # type: ignore[arg-type]
-    assert reaches == {
-        FEED: Reach(Extent(0, 6), begins, begins),
-        OTHER: Reach(Extent(0, 0), 0, 0),
-    }
+    assert reaches == {FEED: Reach(Extent(0, 6), begins, begins), OTHER: Reach(Extent(0, 0), 0, 0)}
 
 
 async def test_a_sink_stands_where_it_has_come_and_takes_all_of_a_feed_that_is_new(rig: Rig) -> None:

@@ -26,20 +26,20 @@ def read_times(path: Path) -> dict[str, int]:
 
 
 async def test_no_row_is_written_for_a_page_that_changes_nothing(store: SqliteStore) -> None:
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     records = [{"id": str(number), "at": NOON.isoformat()} for number in range(200)]
     await commit(store, state, *records)
     written, files = store.engine.writer.total_changes, read_times(store.path)
     for start in range(0, 200, 20):
         await commit(store, state, *records[start : start + 20])
-    assert await store.last_row(state.id) == 200
-    await store.find_absent(state.id, SeenRows(200))
+    assert await store.feed(state.feed).last_row() == 200
+    await store.feed(state.feed).find_absent(SeenRows(200))
     assert store.engine.writer.total_changes == written
     assert read_times(store.path) == files
 
 
 async def test_a_page_is_as_dear_as_what_changed_on_it(store: SqliteStore) -> None:
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     records = [{"id": str(number)} for number in range(200)]
     await commit(store, state, *records)
     written = store.engine.writer.total_changes
@@ -48,7 +48,7 @@ async def test_a_page_is_as_dear_as_what_changed_on_it(store: SqliteStore) -> No
 
 
 async def test_the_body_of_a_bad_record_is_kept_up_to_a_size(store: SqliteStore) -> None:
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     await commit(store, state, b'{"name": "' + b"x" * 70_000 + b'"}')
     assert store.engine.writer.execute("SELECT length(body) FROM quarantine").fetchall() == [(65_536,)]
 
@@ -56,7 +56,7 @@ async def test_the_body_of_a_bad_record_is_kept_up_to_a_size(store: SqliteStore)
 async def test_what_was_met_first_and_last_is_kept_of_a_bad_record(tmp_path: Path) -> None:
     moments = [NOON]
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: moments[-1])
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     for number in range(3):
         moments.append(NOON.replace(second=number))
         await commit(store, state, {"id": "a", "x": 1}, {"id": "a", "x": 2})
@@ -68,13 +68,13 @@ async def test_what_was_met_first_and_last_is_kept_of_a_bad_record(tmp_path: Pat
 async def test_so_many_bad_records_are_kept_and_no_more_the_last_met_first(tmp_path: Path) -> None:
     moments = [NOON]
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: moments[-1])
-    state, other = await store.open_feed(FEED), await store.open_feed(OTHER)
+    state, other = await store.feed(FEED).open(), await store.feed(OTHER).open()
     await commit(store, other, {"name": "of another feed"})
     for number in range(12):
         moments.append(NOON.replace(second=number))
         await commit(store, state, *({"name": f"{number} {each}"} for each in range(100)))
-    assert (await store.open_feed(FEED)).quarantined == 1000
-    assert (await store.open_feed(OTHER)).quarantined == 1
+    assert (await store.feed(FEED).open()).quarantined == 1000
+    assert (await store.feed(OTHER).open()).quarantined == 1
     again = await commit(store, state, {"name": "0 0"}, {"name": "2 0"})
     assert [bad.known for bad in again.page_diff.bad] == [False, True]
     await store.aclose()

@@ -34,7 +34,7 @@ def target(tmp_path: Path) -> Path:
 
 async def fill(path: Path) -> SqliteStore:
     store = await SqliteStore.open(path, now=lambda: NOON)
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     await commit(store, state, *({"id": f"{number}", "x": "x" * 3000} for number in range(600)))
     return store
 

@@ -41,8 +41,8 @@ anyio.run(wish)
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
-    await store.open_feed(FEED)
-    await store.open_feed(OTHER)
+    await store.feed(FEED).open()
+    await store.feed(OTHER).open()
     yield store
     await store.aclose()
 
@@ -91,14 +91,14 @@ async def test_nothing_is_read_again_until_something_was_written(
     await command_store.make_command(FEED, CommandKind.APPROVE, NOON)
     assert len(await store.commands.take()) == 1
     assert not await store.commands.take()
-    await commit(store, await store.open_feed(FEED), {"id": "a"})
+    await commit(store, await store.feed(FEED).open(), {"id": "a"})
     assert len(await store.commands.take()) == 1  # it waits still
 
 
 async def test_a_wish_outlives_the_process_that_it_was_left_for(tmp_path: Path) -> None:
     path = tmp_path / "b.db"
     store = await SqliteStore.open(path, now=lambda: NOON)
-    await store.open_feed(FEED)
+    await store.feed(FEED).open()
     await store.aclose()
     command_store = await SqliteCommandStore.open(path)
     number = await command_store.make_command(FEED, CommandKind.REJECT, NOON)
@@ -144,7 +144,7 @@ async def test_a_store_that_must_not_be_written_is_told_as_such(
 async def test_on_a_full_disk_nothing_can_be_wished_and_that_is_said(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     store = await SqliteStore.open(path, now=lambda: NOON)
-    await store.open_feed(FEED)
+    await store.feed(FEED).open()
     command_store = await SqliteCommandStore.open(path)
     (pages,) = command_store._connection.execute("PRAGMA page_count").fetchone()
     command_store._connection.execute(f"PRAGMA max_page_count = {pages}")
@@ -169,7 +169,7 @@ async def test_an_outcome_that_an_older_version_stored_as_text_reads_as_it_did(
 ) -> None:
     number = await command_store.make_command(FEED, CommandKind.RECONCILE, NOON)
     with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute("UPDATE wishes SET done_at = 1, outcome = ?", (text,))
+        connection.execute("UPDATE commands SET done_at = 1, outcome = ?", (text,))
     found = (await command_store.load_command(number)).outcome
     assert found == outcome
     assert str(found) == text

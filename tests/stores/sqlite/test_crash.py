@@ -17,7 +17,7 @@ import anyio
 
 from dockbell.app import now
 from dockbell.stores.sqlite import SqliteStore
-from dockbell.stores.sqlite.epoch_file import LifeFile
+from dockbell.stores.sqlite.epoch_file import EpochFile
 from tests.stores.pages import FEED, OTHER, commit, told
 
 ROOT = Path(__file__).parents[3]
@@ -36,16 +36,16 @@ from tests.stores.pages import (
 async def work():
     store = await SqliteStore.open(pathlib.Path(sys.argv[1]), now=now)
     chance, compose = random.Random(int(sys.argv[2])), make_composer(always="true")
-    states = [await store.open_feed(feed) for feed in (FEED, OTHER)]
+    states = [await store.feed(feed).open() for feed in (FEED, OTHER)]
     for version in itertools.count(int(sys.argv[2]) * 1_000_000):
         state = chance.choice(states)
         keys = chance.sample(range(60), 20)
         await commit(store, state, *({"id": f"r{key}", "x": version} for key in keys), compose=compose)
         await commit(store, state, {"id": f"d{version % 3}", "x": version}, detector=DETAILED)
-        for awaited in await store.load_awaited(state.id, 1):
+        for awaited in await store.feed(state.feed).load_awaited(1):
             await complete(store, state, awaited.row, {"lines": [version]}, twice="true")
-        await store.save_checkpoint(state.id, Checkpoint(str(version), b"{}", SeenRows(10), SeenRows(10), now()))
-        there = (await store.find_absent(state.id, SeenRows(await store.last_row(state.id)))).rows
+        await store.feed(state.feed).save_checkpoint(Checkpoint(str(version), b"{}", SeenRows(10), SeenRows(10), now()))
+        there = (await store.feed(state.feed).find_absent(SeenRows(await store.feed(state.feed).last_row()))).rows
         rows = [row for row, *_ in chance.sample(there, 3)]
         await close_pass(store, state, suspected=rows, statements=[a_statement()])
         await delete_records(store, state, *rows)
@@ -85,8 +85,9 @@ def examine(path: Path) -> int:
         for feed, last in feeds:
             assert numbers[feed] == list(range(1, last + 1))
         records = connection.execute(
-            "SELECT feed, key, revision, gone_at IS NOT NULL, body, (SELECT body FROM details WHERE record = id)"
-            " FROM records LEFT JOIN bodies ON record = id"
+            "SELECT feed, key, revision, gone_at IS NOT NULL, body,"
+            " (SELECT body FROM details WHERE details.feed = records.feed AND details.row = records.row)"
+            " FROM records LEFT JOIN bodies USING (feed, row)"
         ).fetchall()
         assert {(feed, key) for feed, key, *_ in records} >= chains.keys()
         for feed, key, revision, gone, body, awaited in records:
@@ -111,11 +112,11 @@ async def test_a_process_that_is_killed_at_any_moment_leaves_a_whole_store(tmp_p
     await (await SqliteStore.open(path, now=now, epoch="epoch")).aclose()
     for number in range(1, KILLS + 1):
         await kill(path, chance, number)
-        life = LifeFile(path)
+        life = EpochFile(path)
         known = life.read()
         life.close()
         store = await SqliteStore.open(path, now=now)
-        states = [await store.open_feed(feed) for feed in (FEED, OTHER)]
+        states = [await store.feed(feed).open() for feed in (FEED, OTHER)]
         assert [(store.epoch, state.blind) for state in states] == [("epoch", "")] * 2
         assert sum(state.sequence for state in states) == len(await told(store)) + len(await told(store, OTHER))
         await commit(store, states[0], {"id": "after", "x": number})

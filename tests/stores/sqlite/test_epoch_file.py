@@ -18,7 +18,7 @@ from dockbell.stores.sql.life import STORE_LOST, STORE_RESTORED
 from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 from dockbell.stores.sqlite.backup import back_up
 from dockbell.stores.sqlite.command_store import SqliteCommandStore
-from dockbell.stores.sqlite.epoch_file import Life, LifeFile
+from dockbell.stores.sqlite.epoch_file import EpochFile, EpochMark
 from tests.fakes import NOON
 from tests.stores.pages import FEED, OTHER, a_statement, commit, make_composer, told
 
@@ -40,10 +40,10 @@ async def opened(path: Path) -> AsyncIterator[SqliteStore]:
 
 async def begin(store: SqliteStore, feed: Feed = FEED) -> FeedState:
     """Open a feed as a reader does: state a gap first where one is to be stated."""
-    state = await store.open_feed(feed)
+    state = await store.feed(feed).open()
     if state.blind:
         gap = a_statement(StatementKind.GAP, reason=state.blind)
-        await store.publish(state.id, [gap], make_composer(store.epoch))
+        await store.feed(state.feed).publish([gap], make_composer(store.epoch))
     return state
 
 
@@ -155,7 +155,7 @@ async def test_a_gap_is_not_forgotten_when_the_first_process_dies_before_it_know
             pass
     async with opened(path) as store:
         assert (await begin(store)).blind == STORE_LOST
-        assert (await store.open_feed(FEED)).blind == ""
+        assert (await store.feed(FEED).open()).blind == ""
 
 
 async def test_a_gap_waits_until_it_is_stated(path: Path) -> None:
@@ -164,7 +164,7 @@ async def test_a_gap_waits_until_it_is_stated(path: Path) -> None:
     lose(path)
     for _ in range(2):
         async with opened(path) as store:
-            assert (await store.open_feed(FEED)).blind == STORE_LOST
+            assert (await store.feed(FEED).open()).blind == STORE_LOST
 
 
 @pytest.mark.parametrize("in_use", [False, True])
@@ -240,8 +240,8 @@ async def test_a_crash_between_a_commit_and_the_life_file_is_harmless(path: Path
     async with opened(path) as store:
         await write(store, 1, 2, 3)
         epoch = store.epoch
-    life = LifeFile(path)
-    life.write(Life(epoch, 1))
+    life = EpochFile(path)
+    life.write(EpochMark(epoch, 1))
     life.close()
     async with opened(path) as store:
         assert (store.epoch, (await begin(store)).blind) == (epoch, "")
@@ -281,7 +281,7 @@ async def test_a_life_file_that_a_power_loss_has_spoilt_is_written_anew(path: Pa
 async def test_a_crash_right_after_a_new_life_began_states_the_gap_once(path: Path) -> None:
     async with opened(path) as store:
         await write(store, 1)
-    life = LifeFile(path)
+    life = EpochFile(path)
     old = life.read()
     lose(path)
     async with opened(path) as store:

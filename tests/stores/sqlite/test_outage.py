@@ -107,7 +107,7 @@ async def test_a_store_that_was_full_goes_on_once_there_is_room(
     ear = Ear()
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON, telemetry=ear.telemetry)
     reserve = tmp_path / "a.db.reserve"
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     assert reserve_of(reserve) == 8 * 1024 * 1024
     monkeypatch.setattr("dockbell.stores.sqlite.outage._FIRST", 0.01)
     monkeypatch.setattr("dockbell.stores.sqlite.engine.find_room", lambda _: 0)
@@ -161,7 +161,7 @@ async def test_our_own_errors_are_no_outage(tmp_path: Path) -> None:
 async def test_what_only_one_reading_meets_is_no_outage_of_all(tmp_path: Path) -> None:
     ear = Ear()
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON, telemetry=ear.telemetry)
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     await commit(store, state, *[{"id": f"k{number}", "text": "x" * 900} for number in range(50)])
     store.engine.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     (page,) = store.engine.writer.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'bodies'").fetchone()
@@ -170,10 +170,10 @@ async def test_what_only_one_reading_meets_is_no_outage_of_all(tmp_path: Path) -
         file.seek((page - 1) * size)
         file.write(b"\xff" * size)
     with pytest.raises(StoreError, match="database disk image is malformed") as caught:
-        await store.read_bodies([1])
+        await store.feed(FEED).read_bodies([1])
     assert not isinstance(caught.value, StoreUnavailable)
     assert (store.health.trouble, store.health.stalled.rings, ear.facts) == (None, 0, [])
-    await store.save_listing_profile(state.id, "{}")
+    await store.feed(state.feed).save_listing_profile("{}")
     await store.aclose()
 
 
@@ -181,7 +181,7 @@ async def test_a_store_that_another_program_locks_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     monkeypatch.setattr("dockbell.stores.sqlite.outage._FIRST", 0.01)
     store.engine.writer.execute("PRAGMA busy_timeout = 10")
     other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)

@@ -57,7 +57,7 @@ async def test_epoch_ids_and_sequences_stay_and_the_next_event_goes_on_after_the
     expected = [f"{key} created 1" for key in "abcde"]
     expected += ["a updated 2", "b updated 2", "a updated 3", "f created 1"]
     assert await told(store) == expected
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     assert (await commit(store, state, {"id": "a", "x": 3})).events == 0  # stored as it is
     await commit(store, state, {"id": "c", "x": 2}, compose=make_composer(EPOCH))
     assert await told(store, after=9) == ["c updated 2"]
@@ -65,13 +65,13 @@ async def test_epoch_ids_and_sequences_stay_and_the_next_event_goes_on_after_the
 
 
 async def test_what_detection_knew_stays(store: SqliteStore) -> None:
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     assert (state.shape, state.proven, state.passes, state.sequence) == (Shape(("/id",), "/at", None), True, 1, 9)
     assert state.progress == Progress(later(minutes=1), later(minutes=2), later(minutes=2))
     assert (state.first_asked_at, state.boundary, state.read_settings) == (NOON, NOON, {"key": None})
     assert (state.poll, state.full) == (a_run(RunKind.POLL), a_run())
     assert state.failed == a_run(RunKind.POLL, "HTTP 503", 1)
-    assert await store.find_suspected(state.id) == [5]
+    assert await store.feed(state.feed).find_suspected() == [5]
 
 
 async def test_positions_blocked_keys_dead_letters_replays_and_pauses_stay(

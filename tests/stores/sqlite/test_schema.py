@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import zlib
 from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from dockbell.core.comparing.canon import Canon
+from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.document import decode
 from dockbell.core.model import Feed, RunKind
 from dockbell.core.moment import to_micros
@@ -103,7 +105,7 @@ def find_tables(script: str) -> dict[str, str]:
 
 
 def normalise(sql: str) -> str:
-    words = re.sub(r"--[^\n]*", "", sql)
+    words = re.sub(r"--[^\n]*", "", sql).replace('"', "")  # what was renamed is quoted
     return re.sub(r" ?([(),]) ?", r"\1", " ".join(words.split()))
 
 
@@ -112,7 +114,7 @@ async def test_an_old_store_is_brought_up_to_date_and_nothing_is_lost(tmp_path: 
     make_old(path)
     store = await SqliteStore.open(path, now=lambda: NOON)
     assert store.epoch == OLD_LIFE
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     assert (state.id, state.shape, state.passes, state.sequence) == (1, Shape(("/id",), "/at", None), 3, 4)
     assert (state.first_asked_at, state.confirm_at, state.held) == (NOON, later(microseconds=3), 1)
     assert state.progress == Progress(later(microseconds=1), later(microseconds=2))
@@ -122,8 +124,8 @@ async def test_an_old_store_is_brought_up_to_date_and_nothing_is_lost(tmp_path: 
     assert state.failed == RunRecord(RunKind.POLL, NOON, NOON, later(hours=3), 1, 2, 3, "HTTP 503")
     assert await store.sink("erp").load_queue() == ({FEED: 3, OTHER: 0}, [Blocked(FEED, "a", 2, 1, NOON, "HTTP 500")])
     assert await told(store) == ["a created 1", "a updated 2", "c created 1", "c deleted 2"]
-    assert await store.find_suspected(1) == [2]
-    assert await store.count_deleted(1, NOON) == 1
+    assert await store.feed(FEED).find_suspected() == [2]
+    assert await store.feed(FEED).count_deleted(NOON) == 1
     await store.aclose()
 
 
@@ -131,20 +133,20 @@ async def test_the_keys_that_whole_passes_proved_are_proven_and_no_gap_is_stated
     make_old(tmp_path / "a.db")
     for _ in range(2):
         store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
-        states = [await store.open_feed(feed) for feed in (FEED, OTHER, Feed("main", "items"))]
+        states = [await store.feed(feed).open() for feed in (FEED, OTHER, Feed("main", "items"))]
         assert [(state.proven, state.rebaselining, state.blind) for state in states] == [
             (True, False, ""),
             (False, False, ""),
             (False, False, ""),
         ]
-        assert (await store.open_feed(Feed("main", "packages"))).blind == ""
+        assert (await store.feed(Feed("main", "packages")).open()).blind == ""
         await store.aclose()
 
 
 async def test_what_was_stored_is_what_the_next_page_is_compared_with(tmp_path: Path) -> None:
     make_old(tmp_path / "a.db")
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
-    state = await store.open_feed(FEED)
+    state = await store.feed(FEED).open()
     committed = await commit(store, state, *RECORDS[:2])
     assert (committed.events, committed.page_diff.cleared) == (0, [2])
     await commit(store, state, *({"id": key, "x": 2} for key in "abcd"))
@@ -185,7 +187,7 @@ async def test_a_migration_that_breaks_leaves_the_store_as_it_was(
         assert connection.execute("PRAGMA user_version").fetchone() == (1,)
         assert connection.execute("SELECT count(*) FROM runs").fetchone() == (4,)
     store = await SqliteStore.open(path, now=lambda: NOON)  # nobody holds it, nor a lock in it
-    assert (await store.open_feed(FEED)).sequence == 4
+    assert (await store.feed(FEED).open()).sequence == 4
     await store.aclose()
 
 
@@ -211,3 +213,60 @@ async def test_what_sinks_had_settled_and_owed_stays_as_it_was_and_no_event_coun
     ((sink, letter),) = [(each.sink, each.letter) for each in await command_store.read_dead(None, Selection(), 10)]
     assert (sink, letter) == ("erp", DeadLetter(FEED, "a", 1, 10, NOON, "HTTP 422"))
     await command_store.aclose()
+
+
+async def test_rows_keep_their_numbers_when_they_become_those_of_a_feed(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    make_old(path)
+    fingerprint = b"0123456789abcdef"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript("".join(MIGRATIONS[1:6]) + "PRAGMA user_version = 6;")
+        insert = (
+            "INSERT INTO records (id, feed, key, raw_hash, fingerprint, revision, held) VALUES (?, ?, ?, ?, ?, 1, ?)"
+        )
+        keys = [(4, 2, "x,1"), (5, 1, " 5 d"), (6, 2, "y,1")]
+        connection.executemany(
+            insert, [(row, feed, key, fingerprint, fingerprint, row == 6) for row, feed, key in keys]
+        )
+        connection.executemany("INSERT INTO bodies VALUES (?, ?)", [(row, b"{}") for row, *_ in keys])
+        connection.execute("INSERT INTO holds VALUES (6, ?, ?, ?)", (fingerprint, AT_NOON, b'{"n": 1}'))
+        detail = "INSERT INTO details VALUES (4, 2, 'x,1', x'7b7d', 'updated', NULL, ?, NULL, 0, 'poll', 0, ?, 2, NULL)"
+        connection.execute(detail, (AT_NOON, AT_NOON))
+        connection.execute("UPDATE positions SET told = 4 WHERE feed = 2")
+        connection.execute("INSERT INTO wishes (id, wish, feed, made_at) VALUES (7, 'APPROVE', 2, 1)")
+        seen, shown = SeenRows(6), SeenRows(6)
+        seen.add([4, 6])
+        shown.add([6])
+        packed = [zlib.compress(each.to_bytes()) for each in (seen, shown)]
+        connection.execute("INSERT INTO checkpoints VALUES (2, 'c', '{}', ?, ?, ?)", (*packed, AT_NOON))
+    store = await SqliteStore.open(path, now=lambda: NOON)
+    handle = store.feed(OTHER)
+    stock = await handle.open()
+    assert stock.holds == 1
+    (awaited,) = await handle.load_awaited(10)
+    assert (awaited.row, awaited.pending.key, awaited.queued_at) == (4, "x,1", NOON)
+    assert await handle.read_bodies([1, 4, 5, 6]) == {4: b"{}", 6: b"{}"}
+    assert (await store.sink("erp").load_starts())[OTHER].backfilled_to == 4
+    assert [(each.id, each.feed) for each in await store.commands.take()] == [(7, OTHER)]
+    await store.feed(FEED).open()
+    assert [row for row, *_ in (await store.feed(FEED).find_absent(SeenRows(6))).rows] == [1, 2, 5]
+    stored, last = await store.read_stored(FEED, 0, 10)
+    assert ([(each.row, each.key) for each in stored], last) == ([(1, "a"), (2, "b"), (3, "c"), (5, "d")], 5)
+    # A pass that goes on takes what is new for new: no number that it may miss is given to it.
+    checkpoint = await handle.load_checkpoint()
+    assert checkpoint is not None
+    assert (await commit(store, stock, {"id": "new"})).inserted == range(7, 8)
+    assert (await commit(store, await store.feed(FEED).open(), {"id": "new"})).inserted == range(7, 8)
+    assert (await handle.find_absent(checkpoint.seen)).rows == []
+    assert [row for row, *_ in (await handle.find_absent(checkpoint.rows)).rows] == [4]
+    await store.aclose()
+
+
+def test_suspected_records_are_found_by_their_index_alone() -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(schema.read_schema())
+        plan = connection.execute(
+            "EXPLAIN QUERY PLAN SELECT row FROM records WHERE feed = 1 AND suspected_at IS NOT NULL AND gone_at IS NULL"
+            " ORDER BY row"
+        ).fetchall()
+    assert [step[-1] for step in plan] == ["SEARCH records USING INDEX records_suspected (feed=?)"]

@@ -82,7 +82,7 @@ async def open_once(path: Path, ear: Ear | None = None) -> None:
     assert store.epoch == OLD_LIFE
     assert await told(store) == ["a updated 1", "a updated 2", "a updated 3"]
     assert {event.made_at for event in await store.read_events(FEED, 0, 3)} == {None}
-    assert (await store.open_feed(FEED)).blind == ""
+    assert (await store.feed(FEED).open()).blind == ""
     assert (await store.sink("erp").load_queue())[0] == {FEED: 2}
     await store.aclose()
 
@@ -179,7 +179,7 @@ async def test_what_the_copy_needs_must_be_free(path: Path, monkeypatch: pytest.
     make(path, 3)
     before = dump(path)
     monkeypatch.setattr(upgrading, "find_room", lambda _: 5_000_000)
-    with pytest.raises(StoreFull, match=r"is copied before .* needs 8\.\d MB, 5\.0 MB are free; free some space"):
+    with pytest.raises(StoreFull, match=r"is copied before .* needs 9\.\d MB, 5\.0 MB are free; free some space"):
         await SqliteStore.open(path, now=lambda: NOON)
     assert (dump(path), copies(path)) == (before, [])
 

@@ -27,7 +27,7 @@ def troubled(stage: Stage) -> Stage:
     shop.records["stock"] = dict(list(records.items())[30:])
     shop.records["warehouses"] = {key: record | {"dock_count": 4} for key, record in shop.records["warehouses"].items()}
     stage.until(lambda: stage.read("SELECT key FROM dead_letters"))
-    stage.until(lambda: stage.read("SELECT held FROM feeds WHERE resource = 'stock'") == [(30,)])
+    stage.until(lambda: stage.read("SELECT suspended FROM feeds WHERE resource = 'stock'") == [(30,)])
     return stage
 
 
@@ -143,7 +143,7 @@ def test_everything_can_be_done_by_keyboard_alone(browser: Browser, troubled: St
         expect(page.get_by_role("button", name="Resume: erp")).to_be_focused()
         page.keyboard.press("Enter")
         troubled.until(lambda: troubled.read("SELECT reason FROM pauses") == [])
-        assert troubled.read("SELECT held FROM feeds WHERE resource = 'stock'") == [(30,)]
+        assert troubled.read("SELECT suspended FROM feeds WHERE resource = 'stock'") == [(30,)]
 
         page.get_by_label("Key, as in events").fill("shp_0")
         expect(page.locator(".event")).to_have_count(1)

@@ -154,7 +154,7 @@ def test_held_deletions_are_decided(page: Page, stage: Stage, resource: str, dec
     read_news(page, f"^{decision} ")
     stage.until(lambda: stage.count_events(resource, "deleted") == deleted)
     expect(reason).to_have_count(0)
-    assert stage.read("SELECT held FROM feeds WHERE resource = ?", resource) == [(0,)]
+    assert stage.read("SELECT suspended FROM feeds WHERE resource = ?", resource) == [(0,)]
     stage.shop.put_again(resource, records)
     stage.until(lambda: stage.count_events(resource, "restored") == deleted)
 

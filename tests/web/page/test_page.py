@@ -247,7 +247,7 @@ def test_a_hundred_feeds_are_usable_and_without_a_token_nobody_acts(browser: Bro
         with visiting(browser, stage.url, viewport=PHONE) as page:
             expect(page.locator("#feed-rows > li")).to_have_count(100)
             assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
-    assert stage.read("SELECT 1 FROM wishes") == []
+    assert stage.read("SELECT 1 FROM commands") == []
 
 
 def test_a_record_with_script_in_every_field_is_text(page: Page, stage: Stage) -> None:

@@ -2,7 +2,7 @@
 
 - ``asking``: the requests, counted; when to stop.
 - ``measuring``: the measurements of each feed of a source.
-- ``findings``, ``feed_findings``: what they say of the source and of a feed, with the evidence.
+- ``findings``: what they say of the source and of a feed, with the evidence.
 - ``advising``: the TOML for it, with a reason on every line.
 """
 
@@ -15,8 +15,7 @@ from typing import Final
 
 from dockbell.admin.probing.advising import KEY_VARIABLE, Advice, advise
 from dockbell.admin.probing.asking import Asker, Line
-from dockbell.admin.probing.feed_findings import tell_feed
-from dockbell.admin.probing.findings import Finding, State, is_problem, tell_source
+from dockbell.admin.probing.findings import Finding, State, tell_feed, tell_source
 from dockbell.admin.probing.measuring import Measured, measure
 from dockbell.config import FeedSettings, SourceSettings
 from dockbell.core.model import Feed
@@ -37,26 +36,18 @@ _ADVICE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was measured of one source.
-
-    Attributes:
-        source: Its name.
-        sent: How many requests were sent.
-        findings: What was found, the source first, then its feeds.
-        toml: The configuration for it, with a reason on every line; empty when nothing could be read.
-        advice: The same, not written yet; None when nothing could be read.
-    """
+    """What was measured of one source."""
 
     source: str
-    sent: int
-    findings: Sequence[Finding]
-    toml: str
-    advice: Advice | None = None
+    sent: int  # how many requests were sent
+    findings: Sequence[Finding]  # what was found, the source first, then its feeds
+    toml: str  # the configuration for it, with a reason on every line; empty when nothing could be read
+    advice: Advice | None = None  # the same, not written yet; None when nothing could be read
 
     @property
     def fails(self) -> bool:
         """Whether an operator must act."""
-        return is_problem(self.findings)
+        return any(each.state is State.FAILS for each in self.findings)
 
 
 async def probe(
@@ -69,16 +60,10 @@ async def probe(
     apart: timedelta = APART,
     tell: Callable[[int], None] = lambda _: None,
 ) -> Report:
-    """Measure how the API of one source behaves; nothing is stored, and nothing is changed there.
+    """Measure how the API of one source behaves, by at least one of its feeds; nothing is stored or changed there.
 
-    Args:
-        name: The source's.
-        settings: Of the source.
-        feeds: Of its feeds that are measured, at least one.
-        line: The account.
-        requests: The most requests to send; the measurements that matter most come first.
-        apart: The least time between two readings of the same page.
-        tell: Is told how many requests were sent, before each.
+    At most so many requests are sent, for what matters most first; ``tell`` is told before each how many were. A page
+    is read again after ``apart`` at the earliest.
     """
     asker = Asker(line, requests=requests, share=settings.share, tell=tell)
     measured = [Measured(Feed(name, each.resource), each.settings) for each in feeds]

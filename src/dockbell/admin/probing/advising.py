@@ -8,14 +8,13 @@ from datetime import timedelta
 from typing import Final
 
 from dockbell.admin.probing.asking import Asker
-from dockbell.admin.probing.feed_findings import count_pages, reread, tell_feed
-from dockbell.admin.probing.findings import Finding, State
+from dockbell.admin.probing.findings import Finding, State, reread, tell_feed
 from dockbell.admin.probing.measuring import Measured
+from dockbell.admin.reasons import count_of
 from dockbell.config import SourceSettings, format_duration
-from dockbell.config.places import write_keys, write_text
+from dockbell.config.loading import write_keys, write_value
 from dockbell.core.model import RESOURCES
-from dockbell.core.reading.response_headers import read_allowance
-from dockbell.core.reading.response_words import clean
+from dockbell.core.reading.response import clean, read_allowance
 from dockbell.core.reading.survey import count_keys, find_total
 
 KEY_VARIABLE: Final = "DOCKBELL_API_KEY"
@@ -31,13 +30,7 @@ _STEPS: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a configuration; without a key, only the reason.
-
-    Attributes:
-        key: What is set.
-        value: To what: text, a number, a list of text, or a table of them.
-        reason: Why.
-    """
+    """One line of a configuration; without a key, only the reason."""
 
     key: str
     value: object
@@ -46,12 +39,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The settings for an account as it was measured.
-
-    Attributes:
-        account: Those of its source.
-        feeds: Those of its feeds, by resource.
-    """
+    """The settings for an account as it was measured: those of its source, and of its feeds by resource."""
 
     account: Sequence[Line]
     feeds: Mapping[str, Sequence[Line]]
@@ -74,44 +62,26 @@ def write_table(place: Sequence[str], lines: Iterable[Line]) -> str:
     """Return a table as TOML, a reason on every line; without a place, what stands before all tables."""
     text = f"[{write_keys(place)}]\n" if place else ""
     for line in lines:
-        if line.key:
-            text += f"{f'{write_keys([line.key])} = {_write_value(line.value)}':<{_COLUMN}} # {clean(line.reason)}\n"
-        else:
-            text += f"# {clean(line.reason)}\n"
+        setting = f"{f'{write_keys([line.key])} = {_write_value(line.value)}':<{_COLUMN}} " if line.key else ""
+        text += f"{setting}# {clean(line.reason)}\n"
     return text
 
 
 def _write_value(value: object) -> str:
-    match value:
-        case dict():
-            inner = ", ".join(f"{write_keys([key])} = {_write_value(item)}" for key, item in value.items())
-            return f"{{ {inner} }}" if inner else "{}"
-        case list() | tuple():
-            return f"[{', '.join(map(_write_value, value))}]"
-        case bool():
-            return str(value).lower()
-        case timedelta():
-            return write_text(format_duration(value))
-        case int() | float():
-            return str(value)
-    return write_text(str(value))
+    return write_value(format_duration(value) if isinstance(value, timedelta) else value)
 
 
 def _advise_account(settings: SourceSettings, asker: Asker) -> Iterator[Line]:
     answers = f"{len(asker.answers)} of {asker.sent} requests answered"
     yield Line("base_url", settings.base_url, answers)
     key = settings.api_key
-    if key.env is not None:
-        yield Line("api_key", {"env": key.env}, "accepted")
-    elif key.file is not None:
-        yield Line("api_key", {"file": key.file}, "accepted")
+    if key.env is not None or key.file is not None:
+        yield Line("api_key", {"env": key.env} if key.env is not None else {"file": key.file}, "accepted")
     else:
         yield Line("api_key", {"env": KEY_VARIABLE}, "accepted; keys are not written here, put it into this variable")
     limits = [found.limit for each in asker.answers if (found := read_allowance(each)) is not None]
-    if limits:
-        yield Line("requests_per_minute", limits[-1], "x-ratelimit-limit says so")
-    else:
-        yield Line("requests_per_minute", settings.requests_per_minute, "assumed: no x-ratelimit headers")
+    limit, why = settings.requests_per_minute, "assumed: no x-ratelimit headers"
+    yield Line("requests_per_minute", *((limits[-1], "x-ratelimit-limit says so") if limits else (limit, why)))
 
 
 def _advise_feed(measured: Measured, source: SourceSettings) -> Iterator[Line]:
@@ -144,7 +114,7 @@ def _advise_pace(measured: Measured, source: SourceSettings, told: dict[str, Fin
     """Yield how often to read: as by default, but no faster than a share of the budget carries."""
     settings, since, polled = measured.settings, told.get("updated_since"), RESOURCES[measured.resource].polled
     pages, is_known = _count_pages_in_all(measured)
-    reading_all = f"reading all is {'' if is_known else 'at least '}{count_pages(pages)}"
+    reading_all = f"reading all is {'' if is_known else 'at least '}{count_of(pages, 'page')}"
     if settings.cron is not None:
         yield Line("cron", settings.cron, f"as configured; {reading_all}")
     elif polled and (since is None or since.state is not State.FAILS):
@@ -176,16 +146,11 @@ def _count_pages_in_all(measured: Measured) -> tuple[int, bool]:
 
 def _advise_shape(measured: Measured, told: dict[str, Finding]) -> Iterator[Line]:
     if measured.shape is None:
-        why = (
-            "set key: no member was found to identify the records"
-            if measured.records
-            else "no records to learn it from"
-        )
-        yield Line("", None, f"no key here: {why}")
+        why = "set key: no member was found to identify the records"
+        yield Line("", None, f"no key here: {why if measured.records else 'no records to learn it from'}")
         return
     key = measured.shape.key
-    holds = count_keys(measured.records, key).holds
-    guess = "assumed: " if measured.guessed or not holds else ""
+    guess = "assumed: " if measured.guessed or not count_keys(measured.records, key).holds else ""
     yield Line("key", key[0] if len(key) == 1 else key, f"{guess}{told['key'].evidence}")
     if measured.shape.updated_at is not None:
         yield Line("updated_at", measured.shape.updated_at, told["updated_at"].evidence)
@@ -196,23 +161,15 @@ def _advise_shape(measured: Measured, told: dict[str, Finding]) -> Iterator[Line
 def _advise_comparing(measured: Measured) -> Iterator[Line]:
     found = reread(measured)
     if found is None:
-        yield Line("unordered", [], "assumed: nothing was read twice")
-        yield Line("ignore", [], "assumed: nothing was read twice")
+        yield from (Line(name, [], "assumed: nothing was read twice") for name in ("unordered", "ignore"))
         return
     base = f"{found.compared} records read twice"
     unordered = list(dict.fromkeys([*measured.settings.unordered, *found.shuffled]))
     counts = ", ".join(f"{place} in {count}" for place, count in found.shuffled.items())
-    yield Line(
-        "unordered",
-        unordered,
-        f"order differed of {counts} of {base}" if counts else f"no array changed its order in {base}",
-    )
+    why = f"order differed of {counts} of {base}" if counts else f"no array changed its order in {base}"
+    yield Line("unordered", unordered, why)
     volatile = found.volatile()
     ignore = list(dict.fromkeys([*measured.settings.ignore, *volatile]))
     counts = ", ".join(f"{place} in {found.restless[place]}" for place in volatile)
-    why = (
-        f"differed though the record's time did not: {counts} of {base}"
-        if counts
-        else f"no member moved by itself in {base}"
-    )
-    yield Line("ignore", ignore, why)
+    why = f"differed though the record's time did not: {counts} of {base}"
+    yield Line("ignore", ignore, why if counts else f"no member moved by itself in {base}")

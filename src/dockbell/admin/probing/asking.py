@@ -8,9 +8,7 @@ from typing import Final, NoReturn, Protocol
 
 from dockbell.core.model import Allowance
 from dockbell.core.reading.request import Request
-from dockbell.core.reading.response import Response
-from dockbell.core.reading.response_headers import read_allowance
-from dockbell.core.reading.response_status import check_status
+from dockbell.core.reading.response import Response, check_status, read_allowance
 from dockbell.errors import RateLimited, SourceRefused, SourceUnavailable
 
 _NOT_MODIFIED: Final = 304
@@ -23,7 +21,7 @@ class Line(Protocol):
     """One API account, asked without retries or judgement: one call is one request."""
 
     async def ask(self, request: Request) -> Response:
-        """Return the answer to a request as it is, whatever its status.
+        """Return the answer whatever its status.
 
         Raises:
             SourceRefused: There is no key to ask with.
@@ -40,13 +38,11 @@ class Asker:
     """Asks over a line, at most so often, and stops where going on would be rude or in vain.
 
     Args:
-        line: The account.
         requests: The most requests to send, retries counted.
         share: How much of the key's budget may be used; the rest is left to its other users.
         tell: Is told how many requests were sent, before each.
 
     Attributes:
-        sent: How many requests were sent.
         answers: Every complete answer, without its body, in order.
         stopped: Why nothing more is asked; empty while it is.
         failed: Whether it stopped because the API does not answer or does not accept the key.
@@ -116,10 +112,9 @@ class Asker:
             self._stop(f"all {self._requests} requests are used; allow more with --requests")
         left = self._allowance
         if left is not None and left.remaining <= left.limit - int(left.limit * self._share):
-            seconds = f"{left.resets_in.total_seconds():.0f}"
             self._stop(
                 f"{left.remaining} of {left.limit} requests are left in this window, for the key's other users; "
-                f"probe again in {seconds} s"
+                f"probe again in {left.resets_in.total_seconds():.0f} s"
             )
 
     def _stop(self, reason: str, *, failed: bool = False) -> NoReturn:

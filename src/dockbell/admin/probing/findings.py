@@ -1,23 +1,45 @@
-"""Findings: what the measurements say in words, each with its evidence; here those of a whole source."""
+"""Findings: what the measurements say in words, each with its evidence; of a whole source, and of each feed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from statistics import median
-from typing import Final
+from typing import Final, TypeAlias
 
 from dockbell.admin.probing.asking import Asker
-from dockbell.admin.reasons import format_age
-from dockbell.core.reading.response_headers import read_allowance
+from dockbell.admin.probing.measuring import Bound, Measured
+from dockbell.admin.reasons import count_of, format_age
+from dockbell.core import pointer
+from dockbell.core.model import JSON, RESOURCES
+from dockbell.core.moment import EPOCH
+from dockbell.core.reading.request import MAX_LIMIT
+from dockbell.core.reading.rereading import Rereading, compare_readings
+from dockbell.core.reading.response import NOT_FOUND, excerpt, read_allowance
 from dockbell.core.reading.survey import (
     clock_offset,
     count_foreign,
+    count_keys,
+    end_of_list,
+    find_orders,
+    find_times,
+    find_total,
+    guess_cursor,
 )
 
 _SKEW_TOLD: Final = timedelta(seconds=2)
+_SHOWN_MOST: Final = 5
+_NOT_MODIFIED: Final = 304
+_BROKEN: Final = 500
+# An updated_since that an API cuts before it compares: from the finest to the coarsest.
+_GRAINS: Final = {
+    "milliseconds": timedelta(milliseconds=1),
+    "seconds": timedelta(seconds=1),
+    "minutes": timedelta(minutes=1),
+    "days": timedelta(days=1),
+}
 
 
 class State(StrEnum):
@@ -31,20 +53,12 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was measured.
+    """One thing that was measured."""
 
-    Attributes:
-        subject: The source or the feed, ``main`` or ``main/shipments``.
-        what: What was measured, ``key``.
-        found: What it is, ``/id``.
-        evidence: What it was concluded from.
-        state: What it means for dockbell.
-    """
-
-    subject: str
-    what: str
-    found: str
-    evidence: str = ""
+    subject: str  # the source or the feed, ``main`` or ``main/shipments``
+    what: str  # what was measured, ``key``
+    found: str  # what it is, ``/id``
+    evidence: str = ""  # what it was concluded from
     state: State = State.OK
 
 
@@ -68,9 +82,9 @@ def tell_source(name: str, asker: Asker) -> Iterator[Finding]:
         else:
             state = State.NOTE if foreign else State.OK
             yield Finding(name, "other users", f"{foreign} requests", "counted by x-ratelimit-remaining", state)
-    trips = [each.received_at - each.sent_at for each in answers]
-    milliseconds = median(trip / timedelta(milliseconds=1) for trip in trips)
-    yield Finding(name, "latency", f"{milliseconds:.0f} ms", f"median of {len(trips)}, longest {_ms(max(trips))} ms")
+    trips = [(each.received_at - each.sent_at) / timedelta(milliseconds=1) for each in answers]
+    evidence = f"median of {len(trips)}, longest {max(trips):.0f} ms"
+    yield Finding(name, "latency", f"{median(trips):.0f} ms", evidence)
     zipped = sum(each.headers.get("content-encoding", "").lower() in {"gzip", "x-gzip"} for each in answers)
     yield Finding(name, "gzip", "yes" if zipped else "no", f"{zipped} of {len(answers)} answers")
 
@@ -81,7 +95,7 @@ def _tell_clock(name: str, asker: Asker) -> Finding:
         evidence = "no Date in any answer: x-ratelimit-reset or our clock is used, with a longer lookback"
         return Finding(name, "clock", "no Date", evidence, State.NOTE)
     least, most = offset
-    evidence = f"Date is ahead of our clock by {format_seconds(least)} to {format_seconds(most)} s"
+    evidence = f"Date is ahead of our clock by {least.total_seconds():.1f} to {most.total_seconds():.1f} s"
     if least > _SKEW_TOLD:
         return Finding(name, "clock", f"{format_age(least)} ahead of ours", evidence, State.NOTE)
     if most < -_SKEW_TOLD:
@@ -89,15 +103,267 @@ def _tell_clock(name: str, asker: Asker) -> Finding:
     return Finding(name, "clock", "as ours", evidence)
 
 
-def _ms(duration: timedelta) -> str:
-    return f"{duration / timedelta(milliseconds=1):.0f}"
+# Of a feed -----------------------------------------------------------------------------------------------------------
+
+_Row: TypeAlias = tuple[str, str, str, State]
+"""Of a :class:`Finding`: what, found, evidence, state."""
 
 
-def format_seconds(duration: timedelta) -> str:
-    """Return a duration in seconds, with one decimal."""
-    return f"{duration.total_seconds():.1f}"
+def tell_feed(measured: Measured) -> Iterator[Finding]:
+    """Yield the findings of a feed, the most important first."""
+    if measured.problem:
+        yield Finding(str(measured.feed), "reading", "none", measured.problem, State.FAILS)
+        return
+    for what, found, evidence, state in _tell(measured):
+        yield Finding(str(measured.feed), what, found, evidence, state)
+    for what, reason in measured.unmeasured.items():
+        yield Finding(str(measured.feed), what, "untold", reason, State.UNTOLD)
 
 
-def is_problem(findings: Sequence[Finding]) -> bool:
-    """Return whether an operator must act."""
-    return any(each.state is State.FAILS for each in findings)
+def _tell(measured: Measured) -> Iterator[_Row]:
+    first = measured.pages[0]
+    yield "reading", f'records in "{first.page.envelope}"', f"HTTP {first.response.status}", State.OK
+    yield from _tell_size(measured)
+    if measured.records:
+        yield from _tell_key(measured)
+    if measured.shape is not None:
+        yield from _tell_times(measured)
+        yield from _tell_order(measured)
+    yield from _tell_cursor(measured)
+    yield from _tell_since(measured)
+    yield from _tell_rereading(measured)
+    yield from _tell_filters(measured)
+    yield from _tell_shipment(measured)
+    if measured.conditional is not None:
+        answered = "304 when unchanged" if measured.conditional == _NOT_MODIFIED else f"HTTP {measured.conditional}"
+        yield "ETag", answered, "the first page asked with its own ETag", State.OK
+    elif first.response.headers.get("etag") is None:
+        yield "ETag", "none", "on the first page", State.OK
+    else:
+        yield "ETag", "given", "on the first page; whether it spares an answer was not tried", State.UNTOLD
+
+
+def _tell_size(measured: Measured) -> Iterator[_Row]:
+    sizes = [len(each.records) for each in measured.pages]
+    pages = f"{count_of(len(sizes), 'page')} read"
+    if (total := find_total(measured.pages[0].envelope)) is not None:
+        yield "records", str(total[1]), f'"{total[0]}" says so; {pages}', State.OK
+    elif measured.at_end:
+        yield "records", str(sum(sizes)), f"{pages}, the whole list", State.OK
+    else:
+        yield "records", f"more than {sum(sizes)}", pages, State.OK
+    followed = sizes[:-1] if measured.at_end else sizes
+    if not followed:
+        yield "page size", "untold", f"all {sizes[0]} records came on one page", State.OK
+    elif min(followed) == MAX_LIMIT:
+        yield "page size", str(MAX_LIMIT), f"asked for {MAX_LIMIT}, on {count_of(len(followed), 'page')}", State.OK
+    else:
+        found = f"{min(followed)} to {max(followed)}" if min(followed) < max(followed) else str(followed[0])
+        yield "page size", found, f"asked for {MAX_LIMIT}: a short page does not end the list here", State.NOTE
+
+
+def _tell_key(measured: Measured) -> Iterator[_Row]:
+    if measured.shape is None:
+        fields = ", ".join(sorted(measured.records[0])) or "none"
+        yield "key", "none", f"no one or two members identify the records, got {fields}; set key", State.FAILS
+        return
+    found = count_keys(measured.records, measured.shape.key)
+    kinds = " and ".join(found.kinds)
+    evidence = f"{kinds}, present in {found.present} of {found.records} records"
+    evidence += f", {found.doubles} of them more than once" if found.doubles else ", unique"
+    if found.holds:
+        state = State.NOTE if measured.guessed else State.OK
+        evidence += "; none of the usual names, look whether it is right" if measured.guessed else ""
+    elif found.present < found.records or not _drifts(measured):
+        state = State.FAILS
+    else:
+        state, evidence = State.NOTE, f"{evidence}: the pages overlap"
+    yield "key", " + ".join(measured.shape.key), evidence, state
+
+
+def _drifts(measured: Measured) -> bool:
+    """Tell whether keys come twice on different pages only, as when records move while the list is read."""
+    pages = [measured.keys(each.records) for each in measured.pages]
+    return all(len(set(keys)) == len(keys) for keys in pages)
+
+
+def _tell_times(measured: Measured) -> Iterator[_Row]:
+    assert measured.shape is not None
+    stamps, total = measured.stamps(), len(measured.records)
+    if stamps is None:
+        others = ", ".join(find_times(measured.records)[:_SHOWN_MOST])
+        hint = f"; times stand in {others}" if others else ""
+        yield "updated_at", "none", f"no timestamp of the last change in {total} records{hint}", State.NOTE
+    else:
+        evidence = f"in {stamps.present} of {total} records, {' or '.join(stamps.forms)}, to the {stamps.precision}"
+        is_odd = stamps.present < total or len(stamps.forms) > 1 or "no zone" in stamps.forms
+        yield "updated_at", measured.shape.updated_at or "", evidence, State.NOTE if is_odd else State.OK
+        now = measured.pages[-1].page.answered_at
+        if stamps.ahead:
+            evidence = f"{stamps.ahead} of {total} records are dated later than the service's clock, the last by"
+            yield "future stamps", str(stamps.ahead), f"{evidence} {format_age(stamps.newest - now)}", State.NOTE
+        else:
+            yield "newest stamp", f"{format_age(now - stamps.newest)} old", "by the service's clock", State.OK
+    created = measured.shape.created_at
+    yield "created_at", created or "none", "" if created else f"in {total} records", State.OK
+
+
+def _tell_order(measured: Measured) -> Iterator[_Row]:
+    assert measured.shape is not None
+    evidence = f"in {len(measured.records)} records on {count_of(len(measured.pages), 'page')}"
+    orders = find_orders(measured.records, measured.shape)
+    yield "order", " = ".join(orders) or "none", evidence, State.OK
+    if measured.bound is not None and len(polled := measured.bound.reading.records) > 1:
+        found = " = ".join(find_orders(polled, measured.shape)) or "untold"
+        yield "order of polls", found, f"in {len(polled)} records with updated_since", State.OK
+
+
+def _tell_cursor(measured: Measured) -> Iterator[_Row]:
+    ends = [each for each in (*measured.pages, measured.future) if each is not None and each.page.next_cursor is None]
+    if ends:
+        yield "end of list", f"next_cursor is {end_of_list(ends[-1].envelope)}", "", State.OK
+    else:
+        yield "end of list", "untold", "the end was not reached", State.UNTOLD
+    first = measured.pages[0]
+    if first.page.next_cursor is None:
+        return
+    kind, why = guess_cursor(
+        first.page.next_cursor,
+        read=len(first.records),
+        last=first.records[-1] if first.records else None,
+        shape=measured.shape,
+    )
+    yield "cursor", f"{kind} (a hint)", why, State.NOTE if kind == "offset" else State.OK
+    if measured.cursor_lost:
+        yield "cursor twice", "refused", f"{measured.cursor_lost}; a broken page restarts the run", State.NOTE
+    elif measured.same_cursor is not None:
+        keys, again = (measured.keys(each.records) for each in (measured.pages[1], measured.same_cursor))
+        same = sum(earlier == later for earlier, later in zip(keys, again, strict=False))
+        is_same = same == min(len(keys), len(again))  # one may have grown
+        found, state = ("same page", State.OK) if is_same else ("another page", State.NOTE)
+        yield "cursor twice", found, f"{same} of {len(keys)} records in the same place", state
+    keys = [key for each in measured.pages for key in set(measured.keys(each.records))]
+    if shared := len(keys) - len(set(keys)):
+        why = "the list moved while it was read, or its order is not firm"
+        yield "pages overlap", f"{shared} records", why, State.NOTE
+
+
+def _tell_since(measured: Measured) -> Iterator[_Row]:
+    if not RESOURCES[measured.resource].polled:
+        return
+    if measured.future is not None and measured.future.records:
+        evidence = f"{len(measured.future.records)} records came for a time a day ahead"
+        yield "updated_since", "ignored", f"{evidence}; every poll reads the whole list", State.FAILS
+    elif measured.bound is not None:
+        yield from _tell_bound(measured, measured.bound)
+    elif measured.future is not None:
+        yield "updated_since", "honoured", "nothing came for a time a day ahead; the bound is untold", State.OK
+
+
+def _tell_bound(measured: Measured, bound: Bound) -> Iterator[_Row]:
+    records = bound.reading.records
+    older = [moment for each in records if (moment := measured.stamp_of(each)) is not None and moment < bound.moment]
+    evidence = f"asked from the newest record's time on, got {len(records)} records, {len(older)} of them older"
+    if not older:
+        yield "updated_since", "honoured", evidence, State.OK
+    elif (grain := _cut_to(bound, min(older))) is not None:
+        yield "updated_since", f"cut to whole {grain}", evidence, State.NOTE
+    else:
+        yield "updated_since", "ignored", f"{evidence}; every poll reads the whole list", State.FAILS
+        return
+    if _holds(measured, bound):
+        yield "bound", "inclusive", "the record with exactly that time came", State.OK
+    elif bound.reading.page.next_cursor is None:
+        yield "bound", "exclusive", "the record with exactly that time did not come; the lookback covers it", State.NOTE
+    else:
+        yield "bound", "untold", "the record with exactly that time may stand on a later page", State.UNTOLD
+    if measured.finer is not None and not older:
+        unit = {3: "ms", 6: "µs"}[measured.stamps().digits]  # type: ignore[union-attr]  # there are stamps: finer needs one
+        if _holds(measured, measured.finer):
+            yield "precision of since", f"coarser than 1 {unit}", f"it came from 1 {unit} later on, too", State.NOTE
+        else:
+            yield "precision of since", f"1 {unit}", f"it did not come from 1 {unit} later on", State.OK
+
+
+def _cut_to(bound: Bound, oldest: datetime) -> str | None:
+    """Return the coarsest part of the time that the API must have looked at, None where it looked at none."""
+    return next(
+        (grain for grain, length in _GRAINS.items() if oldest >= bound.moment - (bound.moment - EPOCH) % length), None
+    )
+
+
+def _holds(measured: Measured, bound: Bound) -> bool:
+    """Tell whether the record that the bound was taken from came, as it was."""
+    stamp = measured.stamp_of(bound.record)
+    same = [each for each in bound.reading.records if measured.stamp_of(each) == stamp]
+    return bool({*measured.keys([bound.record])} & {*measured.keys(same)})
+
+
+def reread(measured: Measured) -> Rereading | None:
+    """Return what the second reading of the first page showed; None where there was none."""
+    if measured.shape is None or measured.again is None:
+        return None
+    return compare_readings(measured.pages[0].records, measured.again.records, measured.shape)
+
+
+def _tell_rereading(measured: Measured) -> Iterator[_Row]:
+    found = reread(measured)
+    if found is None:
+        return
+    assert measured.again is not None
+    elapsed = measured.again.response.sent_at - measured.pages[0].response.sent_at
+    evidence = f"{found.compared} records read again {elapsed.total_seconds():.1f} s later"
+    if not found.compared:
+        yield "same order twice", "untold", "no record was in both readings of the first page", State.NOTE
+        return
+    order = ("yes", evidence, State.OK) if found.same_order else ("no", evidence, State.NOTE)
+    yield "same order twice", *order
+    for place, count in found.shuffled.items():
+        yield "unordered", place, f"in {count} of {found.compared} records another order of the same", State.NOTE
+    stamp = measured.shape and measured.shape.updated_at
+    while_still = f"{stamp} stood still" if stamp else "no timestamp tells of it"
+    volatile = found.volatile()
+    for place, count in found.restless.items():
+        told = f"differed in {count} of {found.compared} records while {while_still}"
+        yield "volatile" if place in volatile else "silent change", place, told, State.NOTE
+    if not found.shuffled and not found.restless:
+        yield "content twice", "same", f"{found.still} the same, {found.moved} changed with their timestamp", State.OK
+
+
+def _tell_filters(measured: Measured) -> Iterator[_Row]:
+    if measured.by_default is not None:
+        hidden = {*measured.keys(measured.records)} - {*measured.keys(measured.by_default.records)}
+        whole = measured.at_end and measured.by_default.page.next_cursor is None
+        idle, shown = (sum(map(_is_inactive, each)) for each in (measured.records, measured.by_default.records))
+        evidence = f"{idle} of {len(measured.records)} records with status=all are inactive, {shown} without it"
+        if (idle and not shown) or (whole and hidden):
+            yield "status=all", "shows more", evidence, State.OK
+        else:
+            yield "status=all", "no difference seen", evidence, State.OK if whole else State.UNTOLD
+    for relation, members in measured.expanded.items():
+        if members is None:
+            yield f"expand={relation}", "refused", "", State.OK
+        elif members:
+            yield f"expand={relation}", "accepted", f"adds {', '.join(members[:_SHOWN_MOST])}", State.OK
+        else:
+            yield f"expand={relation}", "no effect seen", "accepted, but adds no member", State.OK
+
+
+def _is_inactive(record: JSON) -> bool:
+    return bool(pointer.resolve(record, ("status",)) == "inactive")
+
+
+def _tell_shipment(measured: Measured) -> Iterator[_Row]:
+    if measured.details is not None:
+        names = ", ".join(measured.details[:_SHOWN_MOST])
+        yield "detail", f"{len(measured.details)} members more", names or "as in the listing", State.OK
+    if (unknown := measured.unknown) is None:
+        return
+    said = f"{unknown.headers.get('content-type', 'no content type')}{excerpt(unknown)}"
+    if unknown.status in NOT_FOUND:
+        yield "unknown shipment", f"HTTP {unknown.status}", said, State.OK
+    elif unknown.status >= _BROKEN:
+        yield "unknown shipment", "untold", f"HTTP {unknown.status}", State.UNTOLD
+    else:
+        evidence = f"{said}; neither 404 nor 410, so only passes can confirm a deletion"
+        yield "unknown shipment", f"HTTP {unknown.status}", evidence, State.NOTE

@@ -39,15 +39,7 @@ _UNKNOWN_TEXT: Final = "dockbell-probe-no-such-id"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One page as it was read.
-
-    Attributes:
-        request: What was asked.
-        response: The answer, without its body.
-        page: The page in it.
-        records: Its records, decoded.
-        envelope: The decoded answer without its records.
-    """
+    """One page as it was read: the response comes without its body, the envelope is the decoded rest of it."""
 
     request: Request
     response: Response
@@ -58,16 +50,8 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A listing from the exact time of one of its records on.
+    """A listing from the exact time of one of its records on, or from a little later."""
 
-    Attributes:
-        asked: The ``updated_since`` sent.
-        record: The record whose time it is.
-        moment: That time, or a little later.
-        reading: What came.
-    """
-
-    asked: str
     record: JSON
     moment: datetime
     reading: Reading
@@ -75,58 +59,35 @@ class Bound:
 
 @dataclass(slots=True)
 class Measured:
-    """What is known of one feed so far; ``None`` is not measured.
-
-    Attributes:
-        feed: Which.
-        settings: How it is configured, merged.
-        problem: Why it cannot be read; empty when it can.
-        refused: Whether the API refuses it, rather than not answering for now.
-        unmeasured: Why a measurement came to nothing, by its name.
-        pages: The first pages, in order.
-        shape: Where identity and time stand in its records.
-        guessed: Whether the key has none of the usual names and was found by its values.
-        again: The first page, read again seconds later.
-        same_cursor: The second page, read again with the same cursor.
-        cursor_lost: What the API said when a cursor was used twice.
-        bound: Asked from a record's exact time on.
-        finer: Asked from the smallest step later on.
-        future: Asked from a day ahead on.
-        by_default: The first page without the filter ``status``.
-        expanded: For each relation, the members that it adds to a record; None where the API refuses it.
-        unknown: The answer to a shipment that does not exist.
-        details: The members that only a shipment read by itself has.
-        conditional: The status of the first page asked with its own ``ETag``.
-    """
+    """What is known of one feed so far; ``None`` is not measured."""
 
     feed: Feed
     settings: ResourceSettings
-    problem: str = ""
-    refused: bool = False
-    unmeasured: dict[str, str] = field(default_factory=dict)
-    pages: list[Reading] = field(default_factory=list)
+    problem: str = ""  # why it cannot be read; empty when it can
+    refused: bool = False  # whether the API refuses it, rather than not answering for now
+    unmeasured: dict[str, str] = field(default_factory=dict)  # why a measurement came to nothing, by its name
+    pages: list[Reading] = field(default_factory=list)  # the first pages, in order
     shape: Shape | None = None
-    guessed: bool = False
-    again: Reading | None = None
-    same_cursor: Reading | None = None
-    cursor_lost: str = ""
-    bound: Bound | None = None
-    finer: Bound | None = None
-    future: Reading | None = None
-    by_default: Reading | None = None
+    guessed: bool = False  # whether the key has none of the usual names and was found by its values
+    again: Reading | None = None  # the first page, read again seconds later
+    same_cursor: Reading | None = None  # the second page, read again with the same cursor
+    cursor_lost: str = ""  # what the API said when a cursor was used twice
+    bound: Bound | None = None  # asked from a record's exact time on
+    finer: Bound | None = None  # asked from the smallest step later on
+    future: Reading | None = None  # asked from a day ahead on
+    by_default: Reading | None = None  # the first page without the filter ``status``
     expanded: dict[str, list[str] | None] = field(default_factory=dict)
-    unknown: Response | None = None
-    details: list[str] | None = None
-    conditional: int | None = None
+    """For each relation, the members that it adds to a record; None where the API refuses it."""
+    unknown: Response | None = None  # the answer to a shipment that does not exist
+    details: list[str] | None = None  # the members that only a shipment read by itself has
+    conditional: int | None = None  # the status of the first page asked with its own ``ETag``
 
     @property
     def resource(self) -> str:
-        """The name of the resource."""
         return self.feed.resource
 
     @property
     def records(self) -> list[JSON]:
-        """The records of the pages read in order."""
         return [record for page in self.pages for record in page.records]
 
     @property
@@ -135,7 +96,6 @@ class Measured:
         return bool(self.pages) and self.pages[-1].page.next_cursor is None
 
     def stamps(self) -> Stamps | None:
-        """How the records are dated."""
         if self.shape is None or self.shape.updated_at is None:
             return None
         tokens = pointer.parse(self.shape.updated_at)
@@ -143,7 +103,6 @@ class Measured:
         return read_stamps([pointer.resolve(record, tokens) for record in self.records], now)
 
     def stamp_of(self, record: JSON) -> datetime | None:
-        """Return the time of a record."""
         assert self.shape is not None
         assert self.shape.updated_at is not None
         return parse_moment(pointer.resolve(record, pointer.parse(self.shape.updated_at)))
@@ -166,11 +125,6 @@ class Measured:
 
 
 async def _read(measured: Measured, asker: Asker, request: Request) -> Reading:
-    """Read one page.
-
-    Raises:
-        NoMore, SourceError: There is none.
-    """
     response = await asker.ask(request)
     envelope = measured.pages[0].page.envelope if measured.pages and measured.pages[0].records else None
     page = read_page(measured.resource, response, envelope=envelope)
@@ -187,7 +141,7 @@ async def _read(measured: Measured, asker: Asker, request: Request) -> Reading:
 
 
 def _listing(measured: Measured, *, since: str | None = None, **more: object) -> Request:
-    """Return the request for a page as the feed's runs would ask, from an exact text of time on."""
+    """Return the request for a page as the feed's runs would ask; ``since`` is sent as it is."""
     settings = measured.settings
     request = list_request(measured.resource, query=settings.query, expand=settings.expand, **more)  # type: ignore[arg-type]  # limit and cursor
     return request if since is None else replace(request, params=(*request.params, ("updated_since", since)))
@@ -205,7 +159,6 @@ async def read_first(measured: Measured, asker: Asker) -> None:
 
 
 async def read_next(measured: Measured, asker: Asker) -> None:
-    """Read the page after the last one read, where there is one."""
     if measured.at_end:
         return
     cursor = measured.pages[-1].page.next_cursor
@@ -232,29 +185,29 @@ def _learn(measured: Measured) -> None:
 
 
 async def read_unknown(measured: Measured, asker: Asker) -> None:
-    """Ask for a shipment that does not exist."""
     if measured.shape is None or not RESOURCES[measured.resource].addressable:
         return
-    tokens = [pointer.parse(part) for part in measured.shape.key]
-    number = type(key_of(measured.records[0], tokens).id) is int
-    request = shipment_request(str(_UNKNOWN_NUMBER) if number else _UNKNOWN_TEXT)
-    measured.unknown = await asker.look(request)
+    is_number = type(_key_of_first(measured, measured.shape)) is int
+    measured.unknown = await asker.look(shipment_request(str(_UNKNOWN_NUMBER) if is_number else _UNKNOWN_TEXT))
 
 
 async def read_detail(measured: Measured, asker: Asker) -> None:
     """Ask for one shipment by itself: which members does it have that the listing has not."""
     if measured.shape is None or not RESOURCES[measured.resource].addressable:
         return
-    record = measured.records[0]
-    found = key_of(record, [pointer.parse(part) for part in measured.shape.key]).id
+    found = _key_of_first(measured, measured.shape)
     if isinstance(found, list):
         return
     response = await asker.ask(shipment_request(str(found)))
     try:
         detail = decode(response.body)
-        measured.details = sorted(detail.keys() - record.keys())
+        measured.details = sorted(detail.keys() - measured.records[0].keys())
     except (ValueError, AttributeError) as error:
         raise SchemaMismatch("GET /v1/shipments/{id}: the answer is no JSON object") from error
+
+
+def _key_of_first(measured: Measured, shape: Shape) -> object:
+    return key_of(measured.records[0], [pointer.parse(part) for part in shape.key]).id
 
 
 async def read_bound(measured: Measured, asker: Asker) -> None:
@@ -277,7 +230,7 @@ async def _read_from(measured: Measured, asker: Asker, record: JSON, moment: dat
     stamps = measured.stamps()
     timespec = {0: "seconds", 3: "milliseconds"}.get(stamps.digits if stamps else 0, "microseconds")
     asked = moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=timespec) + "Z"
-    return Bound(asked, record, moment, await _read(measured, asker, _listing(measured, since=asked)))
+    return Bound(record, moment, await _read(measured, asker, _listing(measured, since=asked)))
 
 
 def _newest(measured: Measured) -> tuple[JSON, datetime] | None:
@@ -306,7 +259,6 @@ async def read_first_again(measured: Measured, asker: Asker) -> None:
 
 
 async def read_same_cursor(measured: Measured, asker: Asker) -> None:
-    """Use the cursor of the second page again."""
     if len(measured.pages) > 1:
         request = measured.pages[1].request
         try:
@@ -352,9 +304,7 @@ async def read_conditional(measured: Measured, asker: Asker) -> None:
 
 # All of them ---------------------------------------------------------------------------------------------------------
 
-Measurement = Callable[[Measured, Asker], Awaitable[None]]
-
-MEASUREMENTS: Final[dict[str, Measurement]] = {
+MEASUREMENTS: Final[dict[str, Callable[[Measured, Asker], Awaitable[None]]]] = {
     "first page": read_first,
     "second page": read_next,
     "unknown shipment": read_unknown,
@@ -373,13 +323,7 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
 
 
 async def measure(feeds: Sequence[Measured], asker: Asker, *, apart: timedelta) -> None:
-    """Measure the feeds of one source as far as the requests go.
-
-    Args:
-        feeds: What is measured; filled in.
-        asker: The account.
-        apart: The least time between two readings of the same page.
-    """
+    """Fill in the measurements of a source's feeds as far as the requests go; ``apart`` is between two readings."""
     again_at = 0.0
     for name, measurement in MEASUREMENTS.items():
         if measurement is read_first_again and not asker.stopped:

@@ -6,13 +6,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from dockbell.core.comparing.drift import Drift
-from dockbell.core.comparing.holding import Hold
-from dockbell.core.comparing.page_diff import (
-    Finding,
-    Note,
-    Stored,
-    Write,
-)
+from dockbell.core.comparing.page_diff import Finding, Hold, Note, Stored, Write
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import JSON, Change, Key, Page
 from dockbell.core.moment import to_micros
@@ -49,7 +43,6 @@ class Candidate(NamedTuple):
 
     @property
     def has_moved(self) -> bool:
-        """Whether its timestamp is another than the stored one."""
         known = self.known
         return known is not None and self.modified is not None and to_micros(self.modified) != known.modified
 
@@ -75,7 +68,6 @@ class Candidate(NamedTuple):
         return to_micros(self.modified) < stored <= to_micros(page.latest + window)
 
     def write(self, revision: int, superseded: bytes | None = None) -> Write:
-        """Return its snapshot."""
         return Write(
             row=None if self.known is None else self.known.row,
             key=self.key.text,
@@ -88,50 +80,29 @@ class Candidate(NamedTuple):
         )
 
     def note(self, finding: Finding, change: Change | None = None) -> Note:
-        """Return the note of what it came to."""
         return Note(self.key.text, finding, micros(self.modified), self.fingerprint, change)
 
 
 class Difference(NamedTuple):
-    """A record that is new, back, or differs from the stored body.
-
-    Attributes:
-        candidate: The record.
-        before: What is stored of it; None where there is nothing to compare with.
-        previous: The part of that which the list shows, decoded.
-        patch: From there to the record.
-        fingerprint: Of what is stored, by today's rules.
-    """
+    """A record that is new, back, or differs from the stored body."""
 
     candidate: Candidate
-    before: bytes | None
-    previous: JSON
-    patch: list[dict[str, JSON]] | None
-    fingerprint: bytes
+    before: bytes | None  # what is stored of it; None where there is nothing to compare with
+    previous: JSON  # the part of that which the list shows, decoded
+    patch: list[dict[str, JSON]] | None  # from there to the record
+    fingerprint: bytes  # of what is stored, by today's rules
 
 
 class Facts(NamedTuple):
-    """All that decides what becomes of a difference.
-
-    Attributes:
-        difference: The record, and how it differs.
-        candidate: The record.
-        known: What is stored of it.
-        date: Its own timestamp, or its creation time in feeds that have no timestamps.
-        created: Its creation time, where nothing is published of it yet.
-        hold: The reading of it that is held.
-        drift: What is known of the service's new schema, this page included.
-        page: The page that shows it.
-        context: How that page was read.
-    """
+    """All that decides what becomes of a difference."""
 
     difference: Difference
     candidate: Candidate
     known: Stored | None
-    date: datetime | None
-    created: datetime | None
+    date: datetime | None  # its own timestamp, or its creation time in feeds that have no timestamps
+    created: datetime | None  # its creation time, where nothing is published of it yet
     hold: Hold | None
-    drift: Drift | None
+    drift: Drift | None  # what is known of the service's new schema, this page included
     page: Page
     context: ReadContext
 
@@ -146,5 +117,4 @@ class Facts(NamedTuple):
 
 
 def micros(moment: datetime | None) -> int | None:
-    """Return a time in µs since 1970."""
     return None if moment is None else to_micros(moment)

@@ -6,7 +6,7 @@ their value: 1.0 is 1, and neither is "1" nor true.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -26,20 +26,17 @@ class _Rule:
         self.drop = () in drops
         self.sort = () in sorts
         tokens = {place[0] for place in (*drops, *sorts) if place}
-        self.members = {token: _Rule(_below(drops, token), _below(sorts, token)) for token in tokens}
+        self.members = {token: _Rule(pointer.below(drops, token), pointer.below(sorts, token)) for token in tokens}
         self.elements = {
-            token: _Rule(_below(drops, token, _ANY), _below(sorts, token, _ANY))
+            token: _Rule(pointer.below(drops, token, _ANY), pointer.below(sorts, token, _ANY))
             for token in tokens
             if token == _ANY or pointer.index(token) is not None
         }
 
     def form(self, value: JSON) -> JSON:
-        """Return what becomes of a value at this place."""
         if isinstance(value, dict):
             return self._form_object(value)
-        if isinstance(value, list):
-            return self._form_array(value)
-        return value
+        return self._form_array(value) if isinstance(value, list) else value
 
     def _form_object(self, members: dict[str, JSON]) -> dict[str, JSON]:
         kept = dict(members)
@@ -65,18 +62,11 @@ class _Rule:
         return kept
 
 
-def _below(places: Iterable[pointer.Tokens], *tokens: str) -> list[pointer.Tokens]:
-    """Return the rest of the pointers that begin with one of the tokens."""
-    return [place[1:] for place in places if place and place[0] in tokens]
-
-
 class Canon:
     """Makes the canonical form of one feed's records; never changes.
 
-    Args:
-        ignore: Pointers to what is left out; ``*`` stands for any element of an array.
-        unordered: Pointers to arrays whose order means nothing; equal elements still count each.
-        updated_at: The pointer to the record's own timestamp, which is left out too.
+    ``ignore``, the record's own timestamp and the order of the arrays at ``unordered`` are left out; equal elements
+    still count each. ``*`` in a pointer stands for any element of an array.
     """
 
     def __init__(

@@ -1,25 +1,23 @@
 """Finds what became of the records of one feed: new, changed, back, gone, or as they were (docs/guarantees.md).
 
-A page is compared in :mod:`~dockbell.core.comparing.page_comparison`, after its records are identified and bad ones are
-put into quarantine (:mod:`~dockbell.core.comparing.identifying`). A difference is not always a change: the rules are in
-:mod:`~dockbell.core.comparing.silence_rules`. Whether an absent record is deleted is decided in
-:mod:`~dockbell.core.comparing.deletion`. Each finding has a name, which is kept for ``dockbell why``.
+A page is compared in :mod:`~dockbell.core.comparing.page_comparison`. A difference is not always a change: the rules
+are in :mod:`~dockbell.core.comparing.silence_rules`. Whether an absent record is deleted is decided in
+:mod:`~dockbell.core.comparing.deletion_rules`. Each finding has a name, which is kept for ``dockbell why``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 
 from dockbell.core.comparing.canon import Canon
-from dockbell.core.comparing.deletion import delete
-from dockbell.core.comparing.detail_members import DetailMembers
+from dockbell.core.comparing.deletion_rules import delete
 from dockbell.core.comparing.page_comparison import PageComparison
 from dockbell.core.comparing.page_diff import PageDiff, Pending, Snapshots
 from dockbell.core.comparing.read_context import ReadContext
-from dockbell.core.comparing.record_identity import RecordIdentity
-from dockbell.core.comparing.record_rules import RecordRules
+from dockbell.core.comparing.record_rules import DetailMembers, RecordIdentity, RecordRules
 from dockbell.core.diff import diff
 from dockbell.core.document import decode
 from dockbell.core.model import Change, ChangeKind, DeletionReason, Feed, Key, Page, Via
@@ -41,19 +39,12 @@ class ChangeDetector:
         touch: bool = False,
         clean: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """Set how records are told apart and compared.
+        """Set how records are told apart and compared; ``key`` and both times are JSON pointers.
 
-        Args:
-            feed: The feed.
-            key: The pointers to a record's key.
-            updated_at: The pointer to its own timestamp.
-            created_at: The pointer to its creation time.
-            canon: Makes the canonical form.
-            learned: The key was learned, not configured: two records with one key prove it wrong.
-            detail: Members that come with each record's detail, not with the list; changes wait for it.
-            touch: Publish changes of the timestamp alone.
-            clean: Takes out of a raw record what is never stored; None where that is nothing. Pages are clean when
-                they come; stored records may be older than the setting, and details come as the API has them.
+        ``learned``: the key was learned, not configured: two records with one key prove it wrong. ``detail``: members
+        that come with each record's detail, not with the list; changes wait for it. ``touch``: publish changes of the
+        timestamp alone. ``clean`` takes out of a raw record what is never stored. Pages are clean when they come;
+        stored records may be older than the setting, and details come as the API has them.
         """
         self._identity = RecordIdentity(key=key, updated_at=updated_at, created_at=created_at)
         self._rules = RecordRules(
@@ -66,60 +57,35 @@ class ChangeDetector:
             publishes_touches=touch,
         )
 
-    # Single records ---------------------------------------------------------------------------------------------------
-
     def identify(self, raw: bytes) -> Key:
-        """Return the key of a raw record.
-
-        Raises:
-            KeyMissing: It has none.
-            ValueError: It is not JSON.
-        """
+        """Raises :class:`KeyMissing` where a record has no key, :class:`ValueError` where it is not JSON."""
         return self._identity.identify(raw)
 
     def find_own(self, raw: bytes, key: Key) -> bytes | None:
-        """Return the record with this key that an answer to a request for it holds, clean; None where it holds none."""
+        """Return the record with this key that an answer to a request for it holds, clean; None: it holds none."""
         own = self._identity.find_own(raw, key)
         with suppress(ValueError, RecursionError):
             return None if own is None else self._rules.clean(own)
         return None
 
     def shows(self, raw: bytes, key: Key) -> bool:
-        """Return whether an answer to a request for this record is about it, even where it cannot be read whole."""
         return self._identity.shows(raw, key)
 
     def fingerprint(self, body: bytes) -> bytes:
-        """Return the fingerprint of a stored record, without the members of its detail.
-
-        Raises:
-            ValueError: It is not JSON.
-        """
+        """Return the fingerprint of a stored record, without its detail; raises ValueError where it is not JSON."""
         return self._rules.canon.fingerprint(self._rules.detail.take_list_part(decode(body), ()))
 
-    # Pages ------------------------------------------------------------------------------------------------------------
-
     def detect(self, page: Page, context: ReadContext, snapshots: Snapshots) -> PageDiff:
-        """Return what a page comes to against the stored snapshots.
-
-        Raises:
-            Collision: Two records with one key, which was not so before and may not be so when asked again; or many of
-                them, and the key was learned.
-        """
+        """Return what a page comes to; raises :class:`Collision` as :meth:`PageComparison.run` does."""
         return PageComparison(self._rules, page, context, snapshots).run()
-
-    # Changes that need more than a page -------------------------------------------------------------------------------
 
     def complete(
         self, pending: Pending, before: bytes | None, detail: bytes | None, revision: int, *, now: datetime
     ) -> Change | None:
         """Return the change that waited for a record's detail; None where nothing is left of it.
 
-        Args:
-            pending: The change.
-            before: What is stored of the record; None where it is new or back.
-            detail: The record by itself, as raw JSON; None where it did not come, and the stored detail stays.
-            revision: The record's change count before.
-            now: Our time.
+        ``before`` is what is stored of the record; None where it is new or back. ``detail`` is the record by itself;
+        None where it did not come, and the stored detail stays. ``revision`` is the record's change count before.
         """
         rules = self._rules
         before = None if before is None else rules.clean(before)
@@ -168,37 +134,19 @@ class ChangeDetector:
         self, body: bytes, kind: ChangeKind, since: datetime | None, *, until: datetime, now: datetime
     ) -> Change:
         """Return the ``created``, or the ``snapshot``, of a record that the second pass had left undecided."""
-        missing = bool(self._rules.detail)
-        return self._introduce(body, kind, (since, until), None, Via.PASS, detail_missing=missing, now=now)
-
-    def snapshot(self, body: bytes, modified: datetime | None, *, now: datetime) -> Change:
-        """Return the ``snapshot`` of a stored record that nothing was published of yet."""
-        return self._introduce(body, ChangeKind.SNAPSHOT, (None, now), modified, Via.FIRST_PASS, now=now)
-
-    def _introduce(
-        self,
-        body: bytes,
-        kind: ChangeKind,
-        between: tuple[datetime | None, datetime],
-        modified: datetime | None,
-        via: Via,
-        *,
-        now: datetime,
-        detail_missing: bool = False,
-    ) -> Change:
-        """Return the first change of a stored record."""
         return Change(
             feed=self._rules.feed,
             key=self.identify(body),
             kind=kind,
             revision=0 if kind is ChangeKind.SNAPSHOT else 1,
-            before=None,
             after=self._rules.clean(body),
-            patch=None,
-            changed=None,
-            changed_between=between,
-            modified_at=modified,
+            changed_between=(since, until),
             detected_at=now,
-            via=via,
-            detail_missing=detail_missing,
+            via=Via.PASS,
+            detail_missing=bool(self._rules.detail),
         )
+
+    def snapshot(self, body: bytes, modified: datetime | None, *, now: datetime) -> Change:
+        """Return the ``snapshot`` of a stored record that nothing was published of yet."""
+        change = self.decide(body, ChangeKind.SNAPSHOT, None, until=now, now=now)
+        return replace(change, modified_at=modified, via=Via.FIRST_PASS, detail_missing=False)

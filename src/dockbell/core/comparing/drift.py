@@ -31,7 +31,7 @@ Difference: TypeAlias = tuple[Sequence[Mapping[str, Any]], JSON]
 
 
 class Decision(StrEnum):
-    """What becomes of records that differ by drift alone."""
+    """What becomes of records that differ by drift alone; ``hold`` until the operator decides."""
 
     HOLD = "hold"
     ABSORB = "absorb"
@@ -40,18 +40,12 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Members that came or went in many records at once.
-
-    Attributes:
-        paths: Their pointers, elements of arrays as ``*``.
-        decision: What the operator decided; ``hold`` until then.
-    """
+    """Members that came or went in many records at once, by pointer, elements of arrays as ``*``."""
 
     paths: frozenset[str]
     decision: Decision = Decision.HOLD
 
     def covers(self, patch: Sequence[Mapping[str, Any]], before: JSON) -> bool:
-        """Return whether a difference is nothing but this drift."""
         return bool(patch) and outline(patch) <= self.paths and is_structural(patch, before)
 
 
@@ -68,12 +62,7 @@ def outline(patch: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 
 
 def is_structural(patch: Iterable[Mapping[str, Any]], before: JSON) -> bool:
-    """Return whether a patch does nothing but add and remove members of objects, and write values in another form.
-
-    Args:
-        patch: As :func:`~dockbell.core.diff.diff` makes it: what it replaces stands in the record before.
-        before: That record.
-    """
+    """Return whether a patch only adds and removes members, and writes values of ``before`` in another form."""
     return all(_is_structural(operation, before) for operation in patch)
 
 
@@ -85,11 +74,7 @@ def _is_structural(operation: Mapping[str, Any], before: JSON) -> bool:
 
 
 def is_reformatted(before: JSON, after: JSON) -> bool:
-    """Return whether two different values mean the same.
-
-    The same moment (``Z`` or ``+00:00``), the same number with other digits or as text (``"1.50"``, 1.5), the same text
-    but for its case and the space around it.
-    """
+    """Return whether two values mean the same: one moment, one number, one text but for its case and outer space."""
     if type(before) is str and type(after) is str and before.strip().casefold() == after.strip().casefold():
         return True
     number = _read_number(before)
@@ -112,12 +97,14 @@ def extend_drift(drift: Drift | None, differences: Iterable[Difference], page_si
     has decided: so there may be several, and they are decided on together. Of the values that are written in another
     form, each record has those that it has: it is enough that many have one of them, and the others some of these.
 
-    Args:
-        drift: What is known.
-        differences: Those of records whose own timestamp did not move.
-        page_size: The records of the page; drift is what more than 30 % of them (ten at least, or all) differ by.
+    ``differences`` are those of records whose own timestamp did not move. Drift is what more than 30 % of the
+    ``page_size`` records of the page (ten at least, or all) differ by.
     """
-    outlines = _outline_all(differences)
+    outlines = [
+        _Outline(outline(patch), outline(operation for operation in patch if operation["op"] == "replace"))
+        for patch, before in differences
+        if patch and is_structural(patch, before)
+    ]
     while True:
         known = frozenset() if drift is None else drift.paths
         others = [each for each in outlines if not each.paths <= known]
@@ -131,16 +118,7 @@ def extend_drift(drift: Drift | None, differences: Iterable[Difference], page_si
         drift = Drift(known | more)
 
 
-def _outline_all(differences: Iterable[Difference]) -> list[_Outline]:
-    return [
-        _Outline(outline(patch), outline(operation for operation in patch if operation["op"] == "replace"))
-        for patch, before in differences
-        if patch and is_structural(patch, before)
-    ]
-
-
 def _find_common(places: Iterable[frozenset[str]], page_size: int) -> frozenset[str] | None:
-    """Return the most common of some sets of paths, None where it is not that of enough records of a page."""
     counts = Counter(places)
     if not counts:
         return None

@@ -2,20 +2,26 @@
 
 Cheapest first, because nearly every record of nearly every page is unchanged: the hash of the raw slice, then the
 fingerprint of the canonical form, and only for what differs there the stored body and the difference itself.
+
+A record without a usable key, one that cannot be read, and two different records with one key go into quarantine
+(:class:`~dockbell.core.comparing.page_diff.Bad`); the other records of the page are compared as always.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
+from typing import Final
 
 from dockbell.core.comparing.candidate import Candidate, Difference, Differing, Facts, Sighting, micros
+from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.drift import Drift, extend_drift
-from dockbell.core.comparing.holding import Hold
-from dockbell.core.comparing.identifying import bad_with_key, check_doubled, identify_records
 from dockbell.core.comparing.page_diff import (
     DIGEST_SIZE,
+    Bad,
+    Collision,
     Finding,
+    Hold,
     Note,
     PageDiff,
     Snapshots,
@@ -23,12 +29,18 @@ from dockbell.core.comparing.page_diff import (
     Write,
 )
 from dockbell.core.comparing.read_context import ReadContext
-from dockbell.core.comparing.record_rules import RecordRules
+from dockbell.core.comparing.record_rules import RecordIdentity, RecordRules
 from dockbell.core.comparing.recording import record_difference
 from dockbell.core.diff import diff
 from dockbell.core.document import DEPTH_MAX, decode
+from dockbell.core.key import key_of
 from dockbell.core.model import Page
 from dockbell.core.moment import from_micros
+
+_DOUBLED: Final = "stands twice on one page with different content"
+_DOUBLED_MOST: Final = 3
+_DOUBLED_SHARE: Final = 0.25
+"""So many doubled keys on a page, or this share of its records, prove that the key was learned wrongly."""
 
 
 class PageComparison:
@@ -42,11 +54,7 @@ class PageComparison:
         self._result = PageDiff()
 
     def run(self) -> PageDiff:
-        """Return what the page comes to.
-
-        Raises:
-            Collision: Keys stand twice on the page.
-        """
+        """Return what the page comes to; raises :class:`Collision` where keys stand twice on it."""
         sightings = self._identify()
         stored = self._snapshots.find(list(sightings))
         differing = self._sift(sightings, stored)
@@ -60,11 +68,23 @@ class PageComparison:
         return self._result
 
     def _identify(self) -> dict[str, Sighting]:
+        """Return the records of the page by their keys, and list those that go into quarantine.
+
+        A page on which keys stand twice raises :class:`Collision`, unless another request is of no use: it may show the
+        page sound, or so many doubled keys prove that the key was learned wrongly.
+        """
         rules, result = self._rules, self._result
-        identified = identify_records(self._page, rules.identity, rules.canon)
-        check_doubled(identified, self._page, self._context, self._snapshots, is_key_learned=rules.is_key_learned)
-        result.bad, result.doubled = identified.bad, len(identified.doubled)
-        return identified.sightings
+        sightings, result.bad = _identify_records(self._page, rules.identity, rules.canon)
+        doubled = {bad.digest: bad.problem for bad in result.bad if bad.problem == f"key {bad.key}: {_DOUBLED}"}
+        result.doubled = len(doubled)
+        if not doubled:
+            return sightings
+        most = max(_DOUBLED_MOST, len(self._page.records) * _DOUBLED_SHARE)
+        is_many = rules.is_key_learned and len(doubled) > most
+        is_new = self._context.may_ask_again and not doubled.keys() <= set(self._snapshots.quarantined(list(doubled)))
+        if is_many or is_new:
+            raise Collision(next(iter(doubled.values())))
+        return sightings
 
     def _sift(self, sightings: Mapping[str, Sighting], stored: Mapping[str, Stored]) -> list[Differing]:
         """Return the records that are not byte for byte as stored, and list all that are there."""
@@ -113,7 +133,7 @@ class PageComparison:
             try:
                 document = decode(raw)
             except ValueError as error:
-                self._result.bad.append(bad_with_key(raw, key.text, str(error)))
+                self._result.bad.append(_bad_with_key(raw, key.text, str(error)))
                 continue
             fingerprint, modified = canon.fingerprint(document), identity.modified(document)
             candidates.append(Candidate(key, raw, raw_hash, document, fingerprint, modified, known))
@@ -192,7 +212,6 @@ class PageComparison:
         return Difference(candidate, before, previous, diff(previous, candidate.document), fingerprint)
 
     def _store_equal(self, candidate: Candidate, known: Stored, before: bytes) -> None:
-        """Store a record that differs only in what today's rules ignore."""
         write = candidate.write(known.revision, known.superseded)
         if known.revision == 0:  # a baseline's hash of its text may stay: the content is the same
             write = write._replace(fingerprint=known.fingerprint)
@@ -200,7 +219,6 @@ class PageComparison:
         self._result.notes.append(candidate.note(Finding.TOUCHED if candidate.has_moved else Finding.QUIET))
 
     def _find_drift(self, differences: Sequence[Difference]) -> Drift | None:
-        """Return the feed's drift, extended by what many records of this page differ by."""
         context = self._context
         if context.baseline or context.rebaselining:
             return context.drift
@@ -214,13 +232,59 @@ class PageComparison:
         return drift
 
     def _mark_known_bad(self) -> None:
-        """Mark the bad records that are in quarantine already, and note the others."""
         result = self._result
         if not result.bad:
             return
         known = self._snapshots.quarantined([bad.digest for bad in result.bad])
         result.bad = [bad._replace(known=bad.digest in known) for bad in result.bad]
         result.notes += [Note(bad.key, Finding.QUARANTINED) for bad in result.bad if bad.key and not bad.known]
+
+
+def _identify_records(page: Page, identity: RecordIdentity, canon: Canon) -> tuple[dict[str, Sighting], list[Bad]]:
+    """Return the records of a page by key, without text where unreadable or doubled, and those for quarantine."""
+    sightings: dict[str, Sighting] = {}
+    bads: list[Bad] = []
+    for index, raw in enumerate(page.records):
+        head, problem = identity.salvage_head(raw, page.unsound.get(index))
+        try:
+            key = key_of(head, identity.key)
+        except ValueError as error:
+            # Known by its content, however its text is written.
+            content = _fingerprint(raw, canon) or raw
+            bads.append(Bad(_digest(content), "", f"record {index + 1} of the page: {problem or error}", raw))
+            continue
+        if problem:
+            bad = _bad_with_key(raw, key.text, problem)
+            if bad in bads:
+                continue
+            bads.append(bad)
+        first = sightings.get(key.text)
+        if first is None:  # a record that cannot be read is seen all the same
+            sightings[key.text] = Sighting(key, None if problem else raw, head)
+        elif first.raw != raw and (first.raw is None or not _states_same(first.raw, raw, canon)):
+            sightings[key.text] = Sighting(key, None, head)
+            bads += [_bad_with_key(each, key.text, _DOUBLED) for each in (first.raw, raw) if each is not None]
+    return sightings, bads
+
+
+def _bad_with_key(raw: bytes, key: str, problem: str) -> Bad:
+    return Bad(_digest(key.encode()), key, f"key {key}: {problem}", raw)
+
+
+def _digest(text: bytes) -> bytes:
+    return blake2b(text, digest_size=DIGEST_SIZE).digest()
+
+
+def _states_same(one: bytes, other: bytes, canon: Canon) -> bool:
+    content = _fingerprint(one, canon)
+    return content is not None and content == _fingerprint(other, canon)
+
+
+def _fingerprint(raw: bytes, canon: Canon) -> bytes | None:
+    try:
+        return canon.fingerprint(decode(raw))
+    except ValueError:
+        return None
 
 
 def _is_plain(raw: bytes) -> bool:

@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from dockbell.core.comparing.drift import Drift
-from dockbell.core.comparing.holding import Hold
 from dockbell.core.model import Change, ChangeKind, Via
 
 DIGEST_SIZE: Final = 16
@@ -27,31 +26,26 @@ PURGED: Final = bytes(DIGEST_SIZE)
 """Stands for the hashes of a record whose content was purged: a hash tells of what it was made of, too."""
 
 
+class Hold(NamedTuple):
+    """A reading that is not believed yet."""
+
+    fingerprint: bytes  # what it showed
+    asked_at: int  # the service's time of the first request that showed it, in µs since 1970
+
+
 class Stored(NamedTuple):
-    """The narrow part of a snapshot: what most comparisons need.
+    """The narrow part of a snapshot: what most comparisons need."""
 
-    Attributes:
-        row: Its number in the store, stable for the life of the store.
-        raw_hash: Hash of the raw slice as last committed.
-        fingerprint: Hash of the canonical form; of its text for a baseline record whose content never changed.
-        modified: The record's own timestamp in µs since 1970.
-        revision: Its change count.
-        gone_at: Since when it is a tombstone, by our clock, in µs since 1970; None where it is none.
-        missed: A complete pass did not show it, or it is not expected to be shown.
-        superseded: What it replaced lately, see :mod:`~dockbell.core.comparing.holding`.
-        held: A reading of it is held, which is not believed yet.
-        key: Its key string.
-    """
-
-    row: int
-    raw_hash: bytes
-    fingerprint: bytes
-    modified: int | None
-    revision: int
-    gone_at: int | None = None
-    missed: bool = False
+    row: int  # its number in the store, stable for the life of the store
+    raw_hash: bytes  # hash of the raw slice as last committed
+    fingerprint: bytes  # hash of the canonical form; of its text for a baseline record whose content never changed
+    modified: int | None  # the record's own timestamp in µs since 1970
+    revision: int  # its change count
+    gone_at: int | None = None  # since when it is a tombstone, by our clock, in µs since 1970; None where it is none
+    missed: bool = False  # a complete pass did not show it, or it is not expected to be shown
     superseded: bytes | None = None
-    held: bool = False
+    """What it replaced lately, see :func:`~dockbell.core.comparing.silence_rules.supersede`."""
+    held: bool = False  # a reading of it is held, which is not believed yet
     key: str = ""
 
     @property
@@ -63,31 +57,17 @@ class Stored(NamedTuple):
 class Snapshots(Protocol):
     """Stored snapshots of one feed, read inside the transaction that the page's diff is committed in."""
 
-    def find(self, keys: Sequence[str]) -> Mapping[str, Stored]:
-        """Return what is stored of these keys."""
-        ...
+    def find(self, keys: Sequence[str]) -> Mapping[str, Stored]: ...
 
-    def bodies(self, rows: Sequence[int]) -> Mapping[int, bytes]:
-        """Return the raw JSON of these rows."""
-        ...
+    def bodies(self, rows: Sequence[int]) -> Mapping[int, bytes]: ...
 
-    def holds(self, rows: Sequence[int]) -> Mapping[int, Hold]:
-        """Return the held readings of these rows."""
-        ...
+    def holds(self, rows: Sequence[int]) -> Mapping[int, Hold]: ...
 
-    def quarantined(self, digests: Sequence[bytes]) -> Collection[bytes]:
-        """Return those of these digests whose records are in quarantine."""
-        ...
+    def quarantined(self, digests: Sequence[bytes]) -> Collection[bytes]: ...
 
 
 class Write(NamedTuple):
-    """One snapshot to insert (``row`` is None) or to replace.
-
-    Attributes:
-        body: None keeps the stored one, until the record's detail has come.
-        superseded: What it replaced lately.
-        is_unexplained: Its content changed, and its own timestamp did not advance.
-    """
+    """One snapshot to insert (``row`` is None) or to replace."""
 
     row: int | None
     key: str
@@ -95,9 +75,9 @@ class Write(NamedTuple):
     fingerprint: bytes
     modified: int | None
     revision: int
-    body: bytes | None
+    body: bytes | None  # none keeps the stored one, until the record's detail has come
     superseded: bytes | None = None
-    is_unexplained: bool = False
+    is_unexplained: bool = False  # its content changed, and its own timestamp did not advance
 
 
 class Finding(StrEnum):
@@ -127,21 +107,13 @@ class Finding(StrEnum):
 
 
 class Note(NamedTuple):
-    """One finding, for ``dockbell why``.
-
-    Attributes:
-        key: The record's key string.
-        finding: What the reading came to.
-        modified: The reading's own timestamp, in µs since 1970.
-        fingerprint: What it showed; None where it could not be told.
-        change: The change, where it came to one.
-    """
+    """One finding, for ``dockbell why``."""
 
     key: str
     finding: Finding
-    modified: int | None = None
-    fingerprint: bytes | None = None
-    change: Change | None = None
+    modified: int | None = None  # the reading's own timestamp, in µs since 1970
+    fingerprint: bytes | None = None  # what it showed; None where it could not be told
+    change: Change | None = None  # the change, where it came to one
 
 
 class Held(NamedTuple):
@@ -153,33 +125,19 @@ class Held(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A change whose event waits for the record's detail.
-
-    Attributes:
-        key: Its key string.
-        row: Its row; None where it is new.
-        raw: What the list showed.
-        kind: What the change is.
-        since: The service's time when the last complete run began that would have shown it.
-        until: The service's time of this reading.
-        modified: The record's own timestamp.
-        late: An earlier complete run covered it and did not show it.
-        via: Which kind of reading showed it.
-        is_first: Nothing was known of the record before: its event has no ``before``, whatever is stored by then.
-        made_at: ``modified`` by our clock, where the change moved it.
-    """
+    """A change whose event waits for the record's detail."""
 
     key: str
-    row: int | None
-    raw: bytes
+    row: int | None  # its row; None where it is new
+    raw: bytes  # what the list showed
     kind: ChangeKind
-    since: datetime | None
-    until: datetime
+    since: datetime | None  # the service's time when the last complete run began that would have shown it
+    until: datetime  # the service's time of this reading
     modified: datetime | None
-    late: bool
+    late: bool  # an earlier complete run covered it and did not show it
     via: Via
-    is_first: bool
-    made_at: datetime | None = None
+    is_first: bool  # nothing was known of the record before: its event has no ``before``, whatever is stored by then
+    made_at: datetime | None = None  # ``modified`` by our clock, where the change moved it
 
 
 class Amended(NamedTuple):
@@ -191,70 +149,43 @@ class Amended(NamedTuple):
 
 
 class Bad(NamedTuple):
-    """A record that goes into quarantine, because its key is bad or it cannot be read.
+    """A record that goes into quarantine, because its key is bad or it cannot be read."""
 
-    Attributes:
-        digest: Of its key string, or of its content where it has none; of its text where that cannot be read.
-        key: Its key string, where it has one.
-        problem: What is wrong with it.
-        raw: Its raw text.
-        known: It is in quarantine already.
-    """
-
-    digest: bytes
-    key: str
+    digest: bytes  # of its key string, or of its content where it has none; of its text where that cannot be read
+    key: str  # its key string, where it has one
     problem: str
     raw: bytes
-    known: bool = False
+    known: bool = False  # it is in quarantine already
 
 
 @dataclass(slots=True)
 class PageDiff:
-    """What one page comes to.
-
-    Attributes:
-        writes: Snapshots to store.
-        changes: What to publish, in the order of the page.
-        pending: Changes to publish when their details have come.
-        amended: Records that are stored silently, though a change of them may wait for its detail.
-        notes: Findings to keep.
-        seen: Rows that the page showed, new ones excepted.
-        cleared: Seen rows that were missed.
-        holds: Readings to hold.
-        released: Rows whose held reading is settled.
-        bad: Records that go into quarantine, and why.
-        doubled: How many keys stand twice on the page with different content.
-        drift: Drift that the page shows for the first time.
-        drifted: Records that wait for the operator because they differ by drift alone.
-        oldest_unseen: The oldest timestamp among new and changed records, a change of the timestamp alone included.
-        lateness: How long after their timestamps changes were still not visible, by proof of an earlier run.
-        on_time: Changes that were not late.
-        missed: Changes that polls should have shown before, and did not.
-        silent: Changes whose timestamp did not move.
-        skipped: Unknown records that no date proves new, met by the pass that shows what the first one skipped.
-        dates: The timestamps of all its records by key, in the order of the page, in µs; None for one that has none.
-    """
+    """What one page comes to."""
 
     writes: list[Write] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
     amended: list[Amended] = field(default_factory=list)
+    """Records that are stored silently, though a change of them may wait for its detail."""
     notes: list[Note] = field(default_factory=list)
-    seen: list[int] = field(default_factory=list)
-    cleared: list[int] = field(default_factory=list)
+    seen: list[int] = field(default_factory=list)  # rows that the page showed, new ones excepted
+    cleared: list[int] = field(default_factory=list)  # seen rows that were missed
     holds: list[Held] = field(default_factory=list)
-    released: list[int] = field(default_factory=list)
+    released: list[int] = field(default_factory=list)  # rows whose held reading is settled
     bad: list[Bad] = field(default_factory=list)
-    doubled: int = 0
-    drift: Drift | None = None
-    drifted: int = 0
+    doubled: int = 0  # how many keys stand twice on the page with different content
+    drift: Drift | None = None  # drift that the page shows for the first time
+    drifted: int = 0  # records that wait for the operator because they differ by drift alone
     oldest_unseen: datetime | None = None
+    """The oldest timestamp among new and changed records, a change of the timestamp alone included."""
     lateness: list[timedelta] = field(default_factory=list)
-    on_time: int = 0
-    missed: int = 0
-    silent: int = 0
-    skipped: int = 0
+    """How long after their timestamps changes were still not visible, by proof of an earlier run."""
+    on_time: int = 0  # changes that were not late
+    missed: int = 0  # changes that polls should have shown before, and did not
+    silent: int = 0  # changes whose timestamp did not move
+    skipped: int = 0  # unknown records that no date proves new, met by the pass that shows what the first one skipped
     dates: dict[str, int | None] = field(default_factory=dict)
+    """The timestamps of all its records by key, in the order of the page, in µs; None for one that has none."""
 
     def meet_unseen(self, modified: datetime | None) -> None:
         """Count the timestamp of a record that no earlier reading had shown in this state."""
@@ -263,10 +194,9 @@ class PageDiff:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to store."""
         kept = (self.writes, self.changes, self.notes, self.cleared, self.holds, self.released, self.bad, self.drift)
         return not any(kept)
 
 
 class Collision(ValueError):
-    """Records of one page have one key and different content: the page is odd, or the key does not tell them apart."""
+    """Records of one page have one key and different content: the page is odd, or the key is no key."""

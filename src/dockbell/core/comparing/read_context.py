@@ -19,50 +19,34 @@ _PLAUSIBLE: Final = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class ReadContext:
-    """How a page was read, as far as its comparison depends on it.
-
-    Attributes:
-        via: The kind of run.
-        first_asked_at: The service's time of the feed's first request, or of the first with its present read settings.
-        boundary: The same moment on the records' own clock: all records that were visible then and are dated later are
-            stored. None while that is not known.
-        baseline: No complete pass has ended yet: unknown records dated before the boundary are no news.
-        settling: Only one pass has ended, and its pages may have shifted: in the second, dated records from before the
-            boundary are no news either.
-        emit: Publish each baseline record as a ``snapshot``.
-        provisional: The key was learned and is not proven unique: nothing is published.
-        rebaselining: The stored records were read with other settings: a difference alone is no change.
-        last_poll: What polls have proven: everything dated after the first time, and visible at the second, was shown.
-        last_pass: The service's time of the first request of the last complete pass.
-        is_pass_whole: That pass showed no record twice, and its deletions were not suspended.
-        skew: The records' clock is ahead of the service's by at least this much; None while that is not known.
-        precision: The unit of the records' dates.
-        covered_until: Complete runs have shown everything dated before, as far as it was visible then.
-        polled_from: Polls no longer look back to what is dated before; a change dated before it, and found by another
-            run, is one that they missed.
-        stale_window: How long a reading must last that looks like a lagging replica's.
-        drift: What is known of the service's new schema.
-        may_ask_again: The page may be requested again, where it is odd.
-    """
+    """How a page was read, as far as its comparison depends on it."""
 
     via: Via
     first_asked_at: datetime
+    """The service's time of the feed's first request, or of the first with its present read settings."""
     boundary: datetime | None = None
-    baseline: bool = False
+    """The same moment on the records' own clock: all records that were visible then and are dated later are stored.
+    None while that is not known."""
+    baseline: bool = False  # no complete pass has ended yet: unknown records dated before the boundary are no news
     settling: bool = False
-    emit: bool = False
-    provisional: bool = False
-    rebaselining: bool = False
+    """Only one pass has ended, and its pages may have shifted: in the second, dated records from before the boundary
+    are no news either."""
+    emit: bool = False  # publish each baseline record as a ``snapshot``
+    provisional: bool = False  # the key was learned and is not proven unique: nothing is published
+    rebaselining: bool = False  # the stored records were read with other settings: a difference alone is no change
     last_poll: tuple[datetime, datetime] | None = None
-    last_pass: datetime | None = None
-    is_pass_whole: bool = True
+    """What polls have proven: everything dated after the first time, and visible at the second, was shown."""
+    last_pass: datetime | None = None  # the service's time of the first request of the last complete pass
+    is_pass_whole: bool = True  # that pass showed no record twice, and its deletions were not suspended
     skew: timedelta | None = None
-    precision: timedelta = timedelta(seconds=1)
+    """The records' clock is ahead of the service's by at least this much; None while that is not known."""
+    precision: timedelta = timedelta(seconds=1)  # the unit of the records' dates
     covered_until: datetime | None = None
-    polled_from: datetime | None = None
-    stale_window: timedelta = timedelta(0)
+    """Complete runs have shown everything dated before, as far as it was visible then."""
+    polled_from: datetime | None = None  # a change dated before it, and found by another run, is one that polls missed
+    stale_window: timedelta = timedelta(0)  # how long a reading must last that looks like a lagging replica's
     drift: Drift | None = None
-    may_ask_again: bool = False
+    may_ask_again: bool = False  # the page may be requested again, where it is odd
 
     @property
     def emits(self) -> bool:
@@ -105,12 +89,7 @@ class ReadContext:
         return last_pass
 
     def date(self, modified: datetime | None, until: datetime) -> datetime | None:
-        """Return when a record was modified by the service's clock, as far as its date is plausible; else None.
-
-        Args:
-            modified: Its date.
-            until: When it was read.
-        """
+        """Return when a record was modified by the service's clock, as far as its date is plausible; else None."""
         if modified is None:
             return None
         dates = [modified]
@@ -119,10 +98,7 @@ class ReadContext:
         return next((date for date in dates if until - _PLAUSIBLE <= date <= until), None)
 
     def is_late(self, modified: datetime | None, since: datetime | None, until: datetime) -> bool:
-        """Return whether the last complete run, begun at ``since``, covered a change and did not show it.
-
-        That can be told where the records' clock is right, or behind by little.
-        """
+        """Return whether the run begun at ``since`` covered a change and did not show it, as far as the clocks tell."""
         if modified is None or since is None or self.skew is None or self.skew <= -_RIGHT:
             return False
         behind = max(-self.skew, timedelta(0)) + self.precision

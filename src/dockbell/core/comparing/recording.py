@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from dockbell.core.comparing.candidate import Facts
-from dockbell.core.comparing.change_kind import find_kind
-from dockbell.core.comparing.change_timing import bound_change, count_timing
-from dockbell.core.comparing.holding import keep, supersede
 from dockbell.core.comparing.page_diff import (
     MET_IN_FIRST_PASS,
     MET_LATER,
@@ -19,12 +16,12 @@ from dockbell.core.comparing.page_diff import (
     Write,
 )
 from dockbell.core.comparing.record_rules import RecordRules
-from dockbell.core.comparing.silence_rules import find_silence
+from dockbell.core.comparing.silence_rules import find_silence, keep, supersede
 from dockbell.core.model import Change, ChangeKind
+from dockbell.core.moment import from_micros
 
 
 def record_difference(facts: Facts, rules: RecordRules, result: PageDiff) -> None:
-    """Add to the result what a record comes to that is unknown, gone or different."""
     finding, known = find_silence(facts), facts.known
     if known is not None and known.held and finding is not Finding.HELD:
         result.released.append(known.row)
@@ -40,11 +37,7 @@ def record_difference(facts: Facts, rules: RecordRules, result: PageDiff) -> Non
         _store(facts, finding, rules, result)
 
 
-# Differences that are not stored as they are -------------------------------------------------------------------------
-
-
 def _hold(facts: Facts, result: PageDiff) -> None:
-    """Hold a reading, unless it is held already."""
     candidate, known = facts.candidate, facts.known
     hold = keep(facts.hold, candidate.fingerprint, facts.page.shown_at)
     if known is not None and hold is not facts.hold:
@@ -74,13 +67,9 @@ def _leave_to_end_of_pass(facts: Facts, result: PageDiff) -> None:
         result.notes.append(candidate.note(Finding.UNDECIDED))
 
 
-# Differences that are stored -----------------------------------------------------------------------------------------
-
-
 def _store(facts: Facts, finding: Finding | None, rules: RecordRules, result: PageDiff) -> None:
-    """Store a record, and publish its change where no finding silences it."""
     candidate, before = facts.candidate, facts.difference.before
-    kind = find_kind(facts) if finding is None else None
+    kind = _find_kind(facts) if finding is None else None
     write = _write(facts, kind)
     if finding is None or before is None:
         result.writes.append(write)
@@ -112,26 +101,18 @@ def _publish(facts: Facts, kind: ChangeKind, rules: RecordRules, result: PageDif
     candidate, known = facts.candidate, facts.known
     late = facts.context.lateness(candidate.modified, None if known is None else known.modified)
     if kind is not ChangeKind.SNAPSHOT:
-        count_timing(facts, late, result)
-    since, is_late = bound_change(facts)
+        _count_timing(facts, late, result)
+    since, is_late = _bound_change(facts)
     is_late = is_late or late is not None
     if rules.detail and kind is not ChangeKind.SNAPSHOT:
         _await_detail(facts, kind, since, result, is_late=is_late)
         return
-    change = _make_change(facts, kind, since, rules, revision=result.writes[-1].revision, is_late=is_late)
-    result.changes.append(change)
-    result.notes.append(candidate.note(Finding(kind.value), change))
-
-
-def _make_change(
-    facts: Facts, kind: ChangeKind, since: datetime | None, rules: RecordRules, *, revision: int, is_late: bool
-) -> Change:
-    difference, candidate, page = facts.difference, facts.candidate, facts.page
-    return Change(
+    difference, page = facts.difference, facts.page
+    change = Change(
         feed=rules.feed,
         key=candidate.key,
         kind=kind,
-        revision=revision,
+        revision=result.writes[-1].revision,
         before=difference.before,
         after=candidate.raw,
         patch=difference.patch,
@@ -143,6 +124,8 @@ def _make_change(
         late=is_late,
         made_at=None if kind is ChangeKind.SNAPSHOT else candidate.made_at(page),
     )
+    result.changes.append(change)
+    result.notes.append(candidate.note(Finding(kind.value), change))
 
 
 def _await_detail(facts: Facts, kind: ChangeKind, since: datetime | None, result: PageDiff, *, is_late: bool) -> None:
@@ -167,3 +150,73 @@ def _await_detail(facts: Facts, kind: ChangeKind, since: datetime | None, result
         )
     )
     result.notes.append(candidate.note(Finding.AWAITED))
+
+
+def _find_kind(facts: Facts) -> ChangeKind | None:
+    """Return what a change is called; None for a baseline record that has no event."""
+    known = facts.known
+    if known is not None and known.gone_at is not None:
+        return ChangeKind.RESTORED
+    if known is not None and not known.is_met:
+        return ChangeKind.UPDATED
+    if _is_unknown_baseline(facts):
+        return ChangeKind.SNAPSHOT if facts.context.emit else None
+    return ChangeKind.UPDATED if _existed_before(facts) else ChangeKind.CREATED
+
+
+def _is_unknown_baseline(facts: Facts) -> bool:
+    """Return whether a record that was never seen was there when the feed was first asked for."""
+    context = facts.context
+    if facts.known is not None or not facts.is_baseline:
+        return False
+    return context.baseline or (context.settles and facts.date is not None)
+
+
+def _existed_before(facts: Facts) -> bool:
+    """Return whether a record that was never published existed when the feed was first asked for."""
+    context, known = facts.context, facts.known
+    was_met = context.baseline or (known is not None and known.raw_hash == MET_IN_FIRST_PASS)
+    if not was_met and not (context.settling and facts.date is not None):
+        return False
+    if facts.created is not None:
+        return facts.created < context.began_at
+    is_skipped = known is None and facts.is_baseline  # it was there by its date, and the first pass did not show it
+    return was_met or is_skipped
+
+
+def _bound_change(facts: Facts) -> tuple[datetime | None, bool]:
+    """Return the earliest time of a change, and whether the last complete run before should have shown it.
+
+    The earliest time is the start of that run; but no later than the record's own date where that moved and is
+    plausible, and no later than the first reading that showed it where that was held.
+    """
+    candidate, known, context = facts.candidate, facts.known, facts.context
+    modified, until = candidate.modified, facts.page.answered_at
+    since = context.unseen_since(modified, known)
+    is_dated = known is None or known.is_met or candidate.has_moved
+    is_late = is_dated and context.is_late(modified, since, until)
+    made = context.date(modified, until) if is_dated else None
+    hold = facts.hold
+    if since is not None and hold is not None and hold.fingerprint == candidate.fingerprint:
+        first_seen = from_micros(hold.asked_at)
+        if since >= first_seen:  # the runs since then showed this reading in vain
+            return (made if made is not None and made < first_seen else None), is_late
+    return (since if since is None or made is None else min(since, made)), is_late
+
+
+def _count_timing(facts: Facts, late: timedelta | None, result: PageDiff) -> None:
+    """Count what a change says of the feed's timestamps and of earlier polls; ``late`` as ReadContext.lateness says."""
+    candidate, known, polled_from = facts.candidate, facts.known, facts.context.polled_from
+    modified = candidate.modified
+    if modified is None:
+        return
+    if known is not None and not known.is_met and not candidate.has_moved:
+        result.silent += 1
+        return
+    if late is None:
+        result.on_time += 1
+    else:
+        result.lateness.append(late)
+    is_news = known is None or candidate.has_advanced
+    if is_news and polled_from is not None and modified < polled_from:
+        result.missed += 1

@@ -28,20 +28,16 @@ class SeenRows:
         return known
 
     def __contains__(self, row: int) -> bool:
-        """Return whether a row was added."""
         return row <= self.last_row and bool(self._bits[row >> 3] & 1 << (row & 7))
 
     def grow(self, last_row: int) -> None:
-        """Make room for rows up to ``last_row``."""
         if last_row > self.last_row:
             self.last_row = last_row
             self._bits.extend(bytes(max(0, last_row // 8 + 1 - len(self._bits))))
 
     def to_bytes(self) -> bytes:
-        """Return the set as bytes that :meth:`from_bytes` reads."""
         return self.last_row.to_bytes(8) + bytes(self._bits)
 
     @classmethod
     def from_bytes(cls, text: bytes) -> SeenRows:
-        """Return the set that :meth:`to_bytes` wrote."""
         return cls(int.from_bytes(text[:8]), bytearray(text[8:]))

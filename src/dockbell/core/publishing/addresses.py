@@ -6,7 +6,7 @@ documentation: ``ipaddress.is_global`` takes NAT64, 6to4 and others for public, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import Final, TypeAlias
@@ -16,11 +16,7 @@ Network: TypeAlias = IPv4Network | IPv6Network
 
 
 def parse_network(text: str) -> Network:
-    """Return the range that text such as ``10.0.0.0/8`` or ``fd00::/8`` names; a lone address is a range of one.
-
-    Raises:
-        ValueError: It names none, or an address within a range in the place of the range.
-    """
+    """Return the range that text such as ``10.0.0.0/8`` or ``fd00::/8`` names, or a lone address; else ValueError."""
     try:
         network = ip_network(text, strict=False)
     except ValueError:
@@ -31,12 +27,9 @@ def parse_network(text: str) -> Network:
         raise ValueError(f'must begin with the first address of its range, "{network}", got "{text}"') from None
 
 
-def _name(names: Mapping[str, str]) -> dict[Network, str]:
-    return {ip_network(text): name for text, name in names.items()}
-
-
-_NEVER: Final = _name(
-    {
+_NEVER: Final[dict[Network, str]] = {
+    ip_network(text): name
+    for text, name in {
         "0.0.0.0/8": "unspecified",
         "169.254.0.0/16": "link-local",
         "100.100.100.200/32": "cloud metadata",  # Alibaba
@@ -50,13 +43,14 @@ _NEVER: Final = _name(
         "fd20:ce::254/128": "cloud metadata",  # Google
         "fd00:42::42/128": "cloud metadata",  # Scaleway
         "ff00::/8": "multicast",
-    }
-)
+    }.items()
+}
 """Ranges without receivers of events: never dialled, whatever the operator permits."""
 
 # https://www.iana.org/assignments/iana-ipv4-special-registry, https://www.iana.org/assignments/iana-ipv6-special-registry
-_NOT_PUBLIC: Final = _name(
-    {
+_NOT_PUBLIC: Final[dict[Network, str]] = {
+    ip_network(text): name
+    for text, name in {
         "10.0.0.0/8": "private",
         "100.64.0.0/10": "shared by a carrier",
         "127.0.0.0/8": "loopback",
@@ -82,8 +76,8 @@ _NOT_PUBLIC: Final = _name(
         "::/3": "reserved",
         "4000::/2": "reserved",
         "8000::/1": "reserved",
-    }
-)
+    }.items()
+}
 """What ``strict`` refuses besides; the first that holds an address names it."""
 
 _MAPPED: Final = (ip_network("::/96"), ip_network("::ffff:0:0/96"), ip_network("::ffff:0:0:0/96"))
@@ -94,29 +88,18 @@ _IPV4_BITS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """Why an address must not be dialled.
-
-    Attributes:
-        reason: ``link-local``, ``cloud metadata``, ``in deny_networks``, ``not public, private`` and so on.
-        network: The range that says so.
-    """
+    """Why an address must not be dialled (``link-local``, ``in deny_networks`` …), and the range that says so."""
 
     reason: str
     network: Network
 
     def __str__(self) -> str:
-        """Return the reason and its range, for people."""
         return f"{self.reason} ({self.network})"
 
 
 @dataclass(frozen=True, slots=True)
 class AddressRules:
-    """What an operator permits.
-
-    Attributes:
-        denied: Ranges that are refused.
-        strict: Everything that is not public is refused, and IPv6 addresses that stand for one of IPv4 are not public.
-    """
+    """What an operator permits; ``strict`` refuses what is not public, and IPv6 that stands for IPv4."""
 
     denied: tuple[Network, ...] = ()
     strict: bool = False

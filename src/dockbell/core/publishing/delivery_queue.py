@@ -20,62 +20,46 @@ A sink that begins with the stored records gets these first, as a *backfill*: on
 origin in the feed, in the order of the store's rows. They take the same way as all events, ahead of those that follow
 the origin.
 
-A failure speaks against its event or against the receiver (:mod:`~dockbell.core.publishing.blame`). While the receiver
+A failure speaks against its event or against the receiver (:mod:`~dockbell.core.publishing.retry`). While the receiver
 takes other events, an event that it refuses is a dead letter at once. Where it turns out that the receiver is to blame,
 the dead letters since the last success are *taken back*, the attempts are not counted, and all of it is due when the
 receiver takes events again.
 
 The queue does nothing by itself: the relay reads events, hands deliveries to the sink, and saves what
-:meth:`DeliveryQueue.checkpoint` returns, in one transaction. The queue keeps the order; its parts are the events in
-memory (:mod:`~dockbell.core.publishing.read_ahead`), the keys that wait
-(:mod:`~dockbell.core.publishing.blocked_keys`), the deliveries in flight (:mod:`~dockbell.core.publishing.flights`),
-and the blame. This module is long because it is all that the relay may ask and say.
+:meth:`DeliveryQueue.checkpoint` returns, in one transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from dockbell.config import SCHEDULE
+from dockbell.config import RETRY_SCHEDULE
 from dockbell.core.model import Event, Feed, Outcome, OutcomeKind
-from dockbell.core.publishing.blame import Blame, Verdict
 from dockbell.core.publishing.blocked_keys import BlockedKeys
-from dockbell.core.publishing.feed_cursor import FeedCursor
-from dockbell.core.publishing.flights import Flight, Flights
-from dockbell.core.publishing.read_ahead import ReadAhead
-from dockbell.core.publishing.retry import Breaker, next_attempt, plan_anew, plan_entry_anew
-from dockbell.core.publishing.settlement import Blocked, DeadLetter, Pause, Place, Replay, Settlement, StartOffset
+from dockbell.core.publishing.read_ahead import FeedCursor, Flight, Flights, ReadAhead
+from dockbell.core.publishing.retry import Blame, Breaker, Verdict, next_attempt, plan_anew, plan_entry_anew
+from dockbell.core.publishing.settlement import Blocked, DeadLetter, Pause, RecordId, Replay, Settlement, StartOffset
 
 _FRESH_MOST: Final = 50
 
 
 @dataclass(slots=True)
 class DeliveryQueue:
-    """The deliveries of one sink; see the module's text.
+    """The deliveries of one sink; see the module's text."""
 
-    Args:
-        window: The most deliveries in flight.
-        holds: Whether a key waits for an operator behind its dead letter; otherwise it goes on.
-        read_ahead: The most events that are held in memory.
-        schedule: The pause before each attempt; there are no more attempts than pauses.
-        max_owed: How old an event may be that is attempted again; None: as old as it comes.
-        spacing: The least time from one delivery to the next.
-
-    Attributes:
-        closed: Why the receiver wants no more events; empty while it takes them.
-    """
-
-    window: int
-    holds: bool = False
-    read_ahead: int = 1000
-    schedule: Sequence[timedelta] = SCHEDULE
-    max_owed: timedelta | None = None
-    spacing: timedelta = timedelta(0)
-    closed: str = ""
+    window: int  # the most deliveries in flight
+    holds: bool = False  # whether a key waits for an operator behind its dead letter; otherwise it goes on
+    read_ahead: int = 1000  # the most events that are held in memory
+    schedule: Sequence[timedelta] = (
+        RETRY_SCHEDULE  # the pause before each attempt; there are no more attempts than pauses
+    )
+    max_owed: timedelta | None = None  # how old an event may be that is attempted again; None: as old as it comes
+    spacing: timedelta = timedelta(0)  # the least time from one delivery to the next
+    closed: str = ""  # why the receiver wants no more events; empty while it takes them
     _events: ReadAhead = field(default_factory=ReadAhead)
     _flights: Flights = field(init=False)
     _blame: Blame = field(default_factory=Blame)
@@ -84,7 +68,6 @@ class DeliveryQueue:
     _checked_at: datetime | None = None
 
     def __post_init__(self) -> None:
-        """Let the parts know each other."""
         self._flights = Flights(self.window, self.spacing)
         self._blocked = BlockedKeys(self._flights, self._blame)
 
@@ -96,10 +79,7 @@ class DeliveryQueue:
         now: datetime | None = None,
         pause: Pause | None = None,
     ) -> None:
-        """Begin from what was saved, but leave the feeds alone that are known already.
-
-        With ``now``, waiting times that were planned by a clock that was set back since do not grow.
-        """
+        """Begin from what was saved, but for known feeds; with ``now``, waits do not grow if the clock was set back."""
         self.add_feeds(positions, starts or {})
         for entry in blocked:
             self._block(entry if now is None else plan_entry_anew(entry, now))
@@ -112,31 +92,24 @@ class DeliveryQueue:
                 self._pending.pause = Pause(asked_at, until)
 
     def add_feeds(self, positions: Mapping[Feed, int], starts: Mapping[Feed, StartOffset]) -> None:
-        """Begin with the feeds among these that are not known yet."""
         self._events.add_feeds(positions, starts)
 
     def inherit_blame(self, before: DeliveryQueue) -> None:
-        """Take over the failures and the breaker of the queue before this one."""
         self._blame = self._blocked.blame = before._blame.inherit()
 
     def inherit_spacing(self, before: DeliveryQueue, now: datetime) -> None:
-        """Space the first delivery from the last one of the queue before this one."""
         self._flights.inherit_spacing(before._flights, now)
 
     @property
     def breaker(self) -> Breaker:
-        """Whether the receiver is left alone."""
         return self._blame.breaker
 
-    # Reading ----------------------------------------------------------------------------------------------------------
-
     @property
-    def feeds(self) -> Sequence[Feed]:
+    def feeds(self) -> AbstractSet[Feed]:
         """The feeds that the sink has a position in."""
-        return tuple(self._events.cursors)
+        return self._events.cursors.keys()
 
     def frontier(self, feed: Feed) -> int:
-        """Return the last sequence of a feed that was read ahead."""
         return self._events.cursors[feed].frontier
 
     def backfill_from(self, feed: Feed) -> int | None:
@@ -146,7 +119,6 @@ class DeliveryQueue:
 
     @property
     def capacity(self) -> int:
-        """How many more events may be read ahead."""
         return self.read_ahead - self._events.count
 
     def admit_backfill(self, feed: Feed, events: Iterable[tuple[int, Event]], frontier: int, *, is_read: bool) -> None:
@@ -164,17 +136,9 @@ class DeliveryQueue:
         """Make a dead letter of an event that a filter cannot evaluate; its key goes on."""
         self._pending.dead.append(DeadLetter(event.feed, event.key, event.sequence, 0, now, error))
 
-    # Delivering -------------------------------------------------------------------------------------------------------
-
-    @property
-    def in_flight(self) -> int:
-        """How many deliveries the sink has now."""
-        return len(self._flights)
-
     @property
     def idle(self) -> bool:
-        """Whether nothing is in flight, ready, or being read again."""
-        return not (self._flights or self._events.ready or self._blocked.resumed)
+        return not (self._flights or self._events.line or self._blocked.resumed)
 
     @property
     def must_save(self) -> bool:
@@ -191,7 +155,8 @@ class DeliveryQueue:
             return []
         most = self._flights.free(now, self.breaker.probe_at)
         if most and self.breaker.is_open and self.breaker.is_answered:
-            self._events.rotate()  # neighbours tend to be of one kind, and the receiver may refuse just this kind
+            # Neighbours tend to be of one kind, and the receiver may refuse just this kind.
+            self._events.line.rotate(-(len(self._events.line) * 5 // 8))
         taken = self._events.take(now, most, self._flights.by_key)
         if taken:
             self._flights.space(now)
@@ -199,13 +164,12 @@ class DeliveryQueue:
 
     def replays_at(self, now: datetime) -> datetime | None:
         """Return when a replay may be sent, if nothing else is to be sent before; None: not as things are."""
-        if self.must_save or self._events.ready:
+        if self.must_save or self._events.line:
             return None
         return self._flights.next_at(now, self.breaker.probe_at)  # a replay is as good a probe as any
 
     @property
     def is_replaying(self) -> bool:
-        """Whether replays are in flight."""
         return any(flight.replay is not None for flight in self._flights.by_key.values())
 
     def admit_replay(self, replay: Replay, event: Event, now: datetime) -> bool:
@@ -217,12 +181,8 @@ class DeliveryQueue:
         return True
 
     def dead_letter_replay(self, replay: Replay, now: datetime, error: str) -> None:
-        """Make a dead letter of an event that is not to be replayed after all."""
-        letter = DeadLetter(replay.feed, replay.key, replay.sequence, replay.attempts, now, error)
-        self._pending.dead.append(letter)
+        self._pending.dead.append(DeadLetter(replay.feed, replay.key, replay.sequence, replay.attempts, now, error))
         self._pending.replayed.append(replay.id)
-
-    # Outcomes ---------------------------------------------------------------------------------------------------------
 
     def settle(self, event: Event, outcome: Outcome, now: datetime, jitter: float) -> None:
         """Note the outcome of a delivery; ``jitter`` is from 0 to 1 and spreads the next attempt."""
@@ -232,12 +192,16 @@ class DeliveryQueue:
         asked_at = self.breaker.asked_at
         verdict, streak = self._blame.judge(flight, outcome, now)
         if self.breaker.asked_at != asked_at:
-            self._save_pause()
+            self._pending.pause = self.breaker.pause or self._pending.pause
         if streak:
-            self._take_streak_back(streak, now, settled=None if flight.replay is not None else flight.place)
+            self._take_streak_back(streak, now, settled=None if flight.replay is not None else flight.record_id)
         if verdict is Verdict.SETTLED:
             self._blame.confirm_refusals(flight.since, self._flights.has_live)
-        due = self._next_attempt(flight, outcome, now, jitter) if verdict is Verdict.RETRY else now
+        due: datetime | None = now
+        if verdict is Verdict.RETRY:
+            recorded_at = flight.event.recorded_at or now
+            is_old = self.max_owed is not None and recorded_at < now - self.max_owed
+            due = None if is_old else next_attempt(self.schedule, flight.attempt, now, jitter, outcome.retry_after)
         if due is None:
             verdict, due = Verdict.DEAD, now
         settle = self._settle_live if flight.replay is None else self._settle_replay
@@ -250,12 +214,14 @@ class DeliveryQueue:
             case Verdict.RETRY:
                 self._block(flight.block(due, outcome.reason, planned_at=now))
             case Verdict.WAIT:
-                self._postpone(flight, outcome, now)
+                # The receiver takes nothing now: the attempt does not count.
+                first = self._take_back(flight.record_id) or flight.to_dead_letter(now, outcome.reason)
+                self._block(Blocked(*flight.record_id, first.sequence, first.attempts - 1, now, outcome.reason))
             case Verdict.REFUSED | Verdict.DEAD:
                 letter = flight.to_dead_letter(now, outcome.reason)
                 self._pending.dead.append(letter)
                 if verdict is Verdict.REFUSED:
-                    self._blame.add_refusal(letter)
+                    self._blame.refused.setdefault(flight.record_id, []).append(letter)
                 if self.holds:
                     self._block(flight.block(now, outcome.reason, held=True))
                 else:
@@ -269,47 +235,33 @@ class DeliveryQueue:
             self._pending.postponed.append(replace(replay, attempts=attempts, due=due, error=outcome.reason))
             return
         self._pending.replayed.append(replay.id)
-        self._blame.clear_replay(replay.id)
+        self._blame.suspect_replays.discard(replay.id)
         if verdict is not Verdict.SETTLED:
             self._pending.dead.append(flight.to_dead_letter(now, outcome.reason))
 
-    def _next_attempt(self, flight: Flight, outcome: Outcome, now: datetime, jitter: float) -> datetime | None:
-        recorded_at = flight.event.recorded_at
-        if self.max_owed is not None and recorded_at is not None and recorded_at < now - self.max_owed:
-            return None
-        return next_attempt(self.schedule, flight.attempt, now, jitter, outcome.retry_after)
-
-    def _postpone(self, flight: Flight, outcome: Outcome, now: datetime) -> None:
-        """Block a key because the receiver takes nothing now: the attempt does not count."""
-        letter = self._take_back(flight.place)
-        sequence, attempt = (
-            (flight.event.sequence, flight.attempt) if letter is None else (letter.sequence, letter.attempts)
-        )
-        self._block(Blocked(*flight.place, sequence, attempt - 1, now, outcome.reason))
-
-    def _take_streak_back(self, failed: Iterable[Place], now: datetime, settled: Place | None = None) -> None:
+    def _take_streak_back(self, failed: Iterable[RecordId], now: datetime, settled: RecordId | None = None) -> None:
         """Make all refusals and some failures due again without their attempts: the receiver was to blame.
 
         The keys in flight, and the one that was just settled, are left to their own outcomes.
         """
-        taken_back: set[Place] = set()
-        for place in dict.fromkeys((*failed, *self._blame.refused)):
-            if place == settled or self._flights.has_live(place):
+        taken_back: set[RecordId] = set()
+        for record_id in dict.fromkeys((*failed, *self._blame.refused)):
+            if record_id == settled or self._flights.has_live(record_id):
                 continue
-            letter = self._take_back(place)
-            entry = self._blocked.entries.get(place)
+            letter = self._take_back(record_id)
+            entry = self._blocked.entries.get(record_id)
             if letter is not None:
-                taken_back.add(place)
-                self._blame.suspect(place, letter.sequence)
-                self._block(Blocked(*place, letter.sequence, letter.attempts - 1, now, letter.error))
-            elif entry is not None and not entry.held and place not in self._blocked.resumed:
-                self._blame.suspect(place, entry.sequence)
+                taken_back.add(record_id)
+                self._blame.suspects[record_id] = letter.sequence
+                self._block(Blocked(*record_id, letter.sequence, letter.attempts - 1, now, letter.error))
+            elif entry is not None and not entry.held and record_id not in self._blocked.resumed:
+                self._blame.suspects[record_id] = entry.sequence
                 self._block(replace(entry, attempts=max(0, entry.attempts - 1), due=now))
         self._events.drop_from_line(taken_back)  # what was to follow the dead letters waits behind them again
 
-    def _take_back(self, place: Place) -> DeadLetter | None:
+    def _take_back(self, record_id: RecordId) -> DeadLetter | None:
         """Take the dead letters of a key back that are not final; return the first."""
-        letters = self._blame.pop_refusals(place)
+        letters = self._blame.refused.pop(record_id, [])
         for letter in letters:
             if letter in self._pending.dead:
                 self._pending.dead.remove(letter)
@@ -318,25 +270,21 @@ class DeliveryQueue:
         return letters[0] if letters else None
 
     def _advance(self, event: Event, now: datetime) -> None:
-        """Let the next event of a key follow one that is settled."""
-        place = (event.feed, event.key)
-        self._blame.clear(place)
-        if place in self._blocked.entries:
-            self._events.cursors[event.feed].note_settled(event.sequence)
-            self._block(Blocked(*place, event.sequence + 1, 0, now))
+        record_id = (event.feed, event.key)
+        self._blame.clear(record_id)
+        if record_id in self._blocked.entries:
+            cursor = self._events.cursors[event.feed]
+            cursor.furthest = max(cursor.furthest, event.sequence)
+            self._block(Blocked(*record_id, event.sequence + 1, 0, now))
         else:
             self._events.advance(event)
 
-    # Waiting ----------------------------------------------------------------------------------------------------------
-
     @property
-    def owed(self) -> Mapping[Place, Blocked]:
-        """The blocked keys."""
+    def owed(self) -> Mapping[RecordId, Blocked]:
         return self._blocked.entries
 
     @property
-    def held(self) -> AbstractSet[Place]:
-        """The keys that wait for an operator."""
+    def held(self) -> Collection[RecordId]:
         return self._blocked.held
 
     def _block(self, entry: Blocked) -> None:
@@ -352,18 +300,14 @@ class DeliveryQueue:
 
     def forget_refusals(self) -> None:
         """Take no dead letter back that there is by now: an operator has decided about them."""
-        self._blame.forget_refusals()
+        self._blame.refused.clear()
 
     def shift_pause(self, step: timedelta) -> None:
         """Move the pause that the receiver has asked for: the clock was set forward by ``step`` meanwhile."""
         self.breaker.shift_pause(step)
-        self._save_pause()
-
-    def _save_pause(self) -> None:
         self._pending.pause = self.breaker.pause or self._pending.pause
 
     def retry_now(self, now: datetime) -> None:
-        """Make all waiting keys due, and forget all failures."""
         self._blame.reset()
         self._blocked.advance_all(now)
 
@@ -378,61 +322,42 @@ class DeliveryQueue:
         # receiver has answered and taken none, the ready ones must have their turn.
         if not self.breaker.is_answered:
             return self._blocked.take_due(now, 1)
-        return [] if self._events.ready else self._blocked.take_probe(now)
+        return [] if self._events.line else self._blocked.take_probe(now)
 
     def resume(self, entry: Blocked, event: Event | None, frontier: int, now: datetime) -> None:
         """Answer :meth:`due`: the key's first owed event up to ``frontier``, or None when there is no more."""
-        place = (entry.feed, entry.key)
-        if place not in self._blocked.resumed:
+        record_id = (entry.feed, entry.key)
+        if record_id not in self._blocked.resumed:
             return  # its entry was set anew meanwhile
         if event is not None:
-            attempts = entry.attempts if event.sequence == entry.sequence else 0
             if event.sequence != entry.sequence:
-                self._blocked.move_on(entry, event.sequence)
-            self._events.add_resumed(event, attempts + 1, first=self.breaker.is_open)
+                entry = self._blocked.move_on(entry, event.sequence)
+            add = self._events.line.appendleft if self.breaker.is_open else self._events.line.append
+            add((event, entry.attempts + 1))
         elif frontier < self.frontier(entry.feed):
             self._block(replace(entry, due=now))  # more was read meanwhile: look again
         else:
-            self._blocked.remove(place)
+            self._blocked.remove(record_id)
 
     def wake_at(self, now: datetime) -> datetime | None:
         """Return when to look again if nothing is settled or admitted before, or None."""
         due = now if self._events.can_take(self._flights.by_key) else self._blocked.next_due(now)
         return None if due is None else self._flights.next_at(due, self.breaker.probe_at)
 
-    # Saving -----------------------------------------------------------------------------------------------------------
-
     def checkpoint(self, now: datetime) -> Settlement:
-        """Return the changes since the last checkpoint.
-
-        Keys whose delivery was in flight at the previous checkpoint already are blocked, so that the position passes
-        them.
-        """
-        self._block_slow_flights(now)
+        """Return the changes since the last checkpoint; block keys in flight since before it, for the position."""
+        for record_id, flight in list(self._flights.by_key.items()):
+            is_slow = self._checked_at is not None and flight.since < self._checked_at
+            if is_slow and flight.replay is None and record_id not in self._blocked.entries:
+                self._block(replace(flight.block(now), attempts=flight.attempt - 1))
         self._checked_at = now
         for feed, cursor in self._events.cursors.items():
             self._block_overtaken(cursor, now)
-            self._save_cursor(feed, cursor)
+            cursor.note_positions(feed, self._pending)
         settlement, self._pending = self._pending, Settlement()
         settlement.blocked, settlement.freed = self._blocked.take_changes()
         settlement.origins = self._events.origins
         return settlement
-
-    def _save_cursor(self, feed: Feed, cursor: FeedCursor) -> None:
-        if (backfill := cursor.backfill) is not None:
-            if backfill.is_settled:
-                self._pending.backfilled_to[feed] = cursor.backfill = None
-            elif backfill.save():
-                self._pending.backfilled_to[feed] = backfill.backfilled_to
-        if cursor.save():
-            self._pending.positions[feed] = cursor.position
-
-    def _block_slow_flights(self, now: datetime) -> None:
-        if self._checked_at is None:
-            return
-        for place, flight in list(self._flights.by_key.items()):
-            if flight.since < self._checked_at and flight.replay is None and place not in self._blocked.entries:
-                self._block(replace(flight.block(now), attempts=flight.attempt - 1))
 
     def _block_overtaken(self, cursor: FeedCursor, now: datetime) -> None:
         """Block the keys that hold the position back from what was settled at the previous checkpoint already.
@@ -440,11 +365,12 @@ class DeliveryQueue:
         Such are keys with many events, which wait for each other: none of their deliveries need last long.
         """
         overtaken = dict.fromkeys(cursor.take_overtaken())
-        if self.capacity < self.read_ahead // 2 and not (self._events.ready or self._flights.is_full):
+        if self.capacity < self.read_ahead // 2 and not (self._events.line or self._flights.is_full):
             # A few keys fill the memory, and others could be delivered.
-            overtaken = dict.fromkeys(self._events.longer_than(_FRESH_MOST)) | overtaken
-        for place in overtaken:
-            head, flight = self._events.head(place), self._flights.by_key.get(place)
+            long = [record_id for record_id, events in self._events.fresh.items() if len(events) > _FRESH_MOST]
+            overtaken = dict.fromkeys(long) | overtaken
+        for record_id in overtaken:
+            head, flight = self._events.fresh[record_id][0], self._flights.by_key.get(record_id)
             attempts = flight.attempt - 1 if flight is not None and flight.event is head else 0
-            self._block(Blocked(*place, head.sequence, attempts, now))
+            self._block(Blocked(*record_id, head.sequence, attempts, now))
         self._events.drop_from_line(overtaken)

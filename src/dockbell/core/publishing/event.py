@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 import msgspec
 
-from dockbell.config import Answer, Expression
+from dockbell.config import Answer, Expression, Facts, NamedEventSettings
+from dockbell.config.expression import LooksAt, unite
 from dockbell.core.key import encode
 from dockbell.core.model import (
     JSON,
@@ -30,12 +32,64 @@ from dockbell.core.model import (
     Via,
 )
 from dockbell.core.moment import format_moment
-from dockbell.core.publishing.named import Evaluate, NamedEvent, NamedEvents
 from dockbell.core.publishing.settlement import StartOffset
 from dockbell.core.publishing.statement import GapReason, gap
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 _TEST: Final = "test"
+_SMALL: Final = 1000
+
+Evaluate: TypeAlias = Callable[[Expression, Facts], Answer]
+"""Evaluates a condition for a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedEvent:
+    """An event of the operator's own, such as ``low`` for stock that has just run low; ``name`` ends its type."""
+
+    name: str
+    when: Expression
+
+
+def read_named(settings: Sequence[NamedEventSettings]) -> tuple[NamedEvent, ...]:
+    return tuple(NamedEvent(each.name, Expression(each.when)) for each in settings)
+
+
+class NamedEvents:
+    """The named events of one feed."""
+
+    def __init__(self, named: Sequence[NamedEvent] = (), evaluate: Evaluate = Expression.evaluate) -> None:
+        self._evaluate = evaluate
+        self._named = tuple(named)
+        self._looks_at = unite(each.when for each in self._named)
+
+    def evaluate(self, change: Change) -> Iterator[tuple[str, Answer]]:
+        """Yield each name and the answer of its condition for a change; an answer that passes makes an event.
+
+        ``before`` and ``after`` are the records, numbers with a fraction as doubles; an empty object where there is
+        none, so that a comparison with it is never a yes. ``changed`` is empty where nothing can be compared.
+        """
+        if not self._named:
+            return
+        together = self._find_facts(self._looks_at, change)
+        for each in self._named:
+            # Of a large record, each condition decodes only its own members.
+            facts = together if together.size_most < _SMALL else self._find_facts(each.when.looks_at, change)
+            yield each.name, self._evaluate(each.when, facts)
+
+    def _find_facts(self, looks_at: LooksAt, change: Change) -> Facts:
+        return Facts(
+            looks_at,
+            before=change.before or b"",
+            after=change.after or b"",
+            others={
+                "change": str(change.kind),
+                "changed": change.changed or [],
+                "key": change.key.text,
+                "resource": change.feed.resource,
+                "source": change.feed.source,
+            },
+        )
 
 
 def event_source(name: str, feed: Feed) -> str:
@@ -46,16 +100,10 @@ def event_source(name: str, feed: Feed) -> str:
 class Composer:
     """Writes the events of one feed.
 
+    The store's ``epoch`` is part of each id, so that a new store repeats none.
+
     Attributes:
         unanswered: How often a named event's condition was neither true nor false, by name and answer.
-
-    Args:
-        feed: The feed that numbers them.
-        name: The name of this dockbell.
-        singular: The resource's name of one record, as in event types.
-        epoch: Of the store; part of each id, so that a new store repeats none.
-        named: The operator's own events.
-        evaluate: Evaluates their conditions.
     """
 
     def __init__(
@@ -69,50 +117,37 @@ class Composer:
         evaluate: Evaluate = Expression.evaluate,
     ) -> None:
         self.unanswered: Counter[tuple[str, Answer]] = Counter()
-        self._feed = feed
-        self._source = event_source(name, feed)
+        self._writer = _Writer(feed, event_source(name, feed), epoch)
         self._singular = singular
-        self._epoch = epoch
         self._named = NamedEvents(named, evaluate)
 
     def __call__(self, item: Change | Statement, sequence: int) -> tuple[Event, ...]:
         """Return the event of a change, followed by its named events, or the event of a statement.
 
-        Args:
-            item: What happened; ``before`` and ``after`` are embedded byte for byte, but for line breaks.
-            sequence: The number of the first of these events in the feed; the others follow it.
+        ``before`` and ``after`` are embedded byte for byte, but for line breaks. The first event has the number
+        ``sequence``; the others follow it.
         """
         if isinstance(item, Statement):
             subject = "notice" if isinstance(item.kind, NoticeKind) else "feed"
-            return (self._write(f"{subject}.{item.kind}", _describe_statement(item, sequence), sequence),)
+            return (self._writer.write(f"{subject}.{item.kind}", _describe_statement(item, sequence), sequence),)
         data = _describe_change(item)
-        events = [self._write(f"{self._singular}.{item.kind}", data, sequence, item.made_at)]
+        events = [self._writer.write(f"{self._singular}.{item.kind}", data, sequence, made_at=item.made_at)]
         for name, answer in self._named.evaluate(item):
             if answer.lets_through:
                 sequence += 1
                 said = {"name": name} if answer is Answer.YES else {"name": name, "unjudged": True}
-                events.append(self._write(f"{self._singular}.{name}", data | said, sequence, item.made_at))
+                kind = f"{self._singular}.{name}"
+                events.append(self._writer.write(kind, data | said, sequence, made_at=item.made_at))
             if not answer.is_plain:
                 self.unanswered[name, answer] += 1
         return tuple(events)
-
-    def _write(self, kind: str, data: dict[str, JSON], sequence: int, made_at: datetime | None = None) -> Event:
-        return _write_event(
-            self._feed, kind, data, source=self._source, epoch=self._epoch, sequence=sequence, made_at=made_at
-        )
 
 
 class BackfillComposer:
     """Writes the backfill of a sink: events for this sink alone, which all have the number of its origin.
 
-    The event of a record has the same id each time it is composed, even if its content differs: ignored members and
-    its own timestamp may be stored anew without an event.
-
-    Args:
-        feed: The feed.
-        start: Where the sink begins.
-        name: The name of this dockbell.
-        epoch: Of the store.
+    The event of a record has the same id each time it is composed, even if its content differs: ignored members and its
+    own timestamp may be stored anew without an event.
     """
 
     def __init__(self, feed: Feed, start: StartOffset, *, name: str, epoch: str) -> None:
@@ -120,8 +155,7 @@ class BackfillComposer:
         self._start = start
         lost_since = start.lost_since
         self._lost_since = lost_since if lost_since is not None and lost_since.timestamp() else None
-        self._source = event_source(name, feed)
-        self._epoch = epoch
+        self._writer = _Writer(feed, event_source(name, feed), epoch)
 
     def compose_record(self, key: Key, revision: int, body: bytes | None, modified: datetime | None) -> Event:
         """Return the event of a record as it was at the start: a snapshot, or a deletion if it was gone."""
@@ -131,36 +165,25 @@ class BackfillComposer:
             key=key,
             kind=ChangeKind.DELETED if body is None else ChangeKind.SNAPSHOT,
             revision=revision,
-            before=None,
             after=body,
-            patch=None,
-            changed=None,
             changed_between=(self._lost_since, at),
             modified_at=modified,
             detected_at=at,
             via=Via.STATE,
             reason=DeletionReason.ABSENT if body is None else None,
         )
-        return self._write(f"{RESOURCES[self._feed.resource].singular}.{change.kind}", _describe_change(change))
+        kind = f"{RESOURCES[self._feed.resource].singular}.{change.kind}"
+        return self._write(kind, _describe_change(change), key.text)
 
     def compose_gap(self) -> Event:
-        """Return the event that the sink has lost the events since a time."""
         start = self._start
         statement = gap(
-            self._feed,
-            start.began_at,
-            began_at=self._lost_since,
-            ended_at=start.began_at,
-            reason=GapReason.OVERRUN,
+            self._feed, start.began_at, began_at=self._lost_since, ended_at=start.began_at, reason=GapReason.OVERRUN
         )
-        return self._write(f"feed.{statement.kind}", _describe_statement(statement, start.origin + 1))
+        return self._write(f"feed.{statement.kind}", _describe_statement(statement, start.origin + 1), "")
 
-    def _write(self, kind: str, data: dict[str, JSON]) -> Event:
-        start = self._start
-        identity: list[JSON] = [format_moment(start.began_at), data.get("key", "")]
-        return _write_event(
-            self._feed, kind, data, identity, source=self._source, epoch=self._epoch, sequence=start.origin
-        )
+    def _write(self, kind: str, data: dict[str, JSON], key: str) -> Event:
+        return self._writer.write(kind, data, self._start.origin, [format_moment(self._start.began_at), key])
 
 
 def test_event(name: str, sink: str, now: datetime, nonce: str) -> Event:
@@ -176,7 +199,7 @@ def test_event(name: str, sink: str, now: datetime, nonce: str) -> Event:
         "detected_at": format_moment(now),
     }
     feed = Feed("dockbell", _TEST)
-    return _write_event(feed, _TEST, data, source=event_source(name, feed), epoch=nonce, sequence=0)
+    return _Writer(feed, event_source(name, feed), nonce).write(_TEST, data, 0)
 
 
 def _describe_change(change: Change) -> dict[str, JSON]:
@@ -214,49 +237,49 @@ def _describe_statement(statement: Statement, sequence: int) -> dict[str, JSON]:
     }
 
 
-def _write_event(
-    feed: Feed,
-    kind: str,
-    data: dict[str, JSON],
-    identity: Sequence[JSON] | None = None,
-    *,
-    source: str,
-    epoch: str,
-    sequence: int,
-    made_at: datetime | None = None,
-) -> Event:
-    """Return an event of type ``dockbell.KIND``; the first part of the kind names its schema.
+class _Writer(NamedTuple):
+    feed: Feed
+    source: str
+    epoch: str
 
-    Its id is that of its content, or of ``identity`` where that is given.
-    """
-    type_ = f"dockbell.{kind}"
-    content = msgspec.Raw(_ENCODER.encode(data))
-    # https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
-    identified = _ENCODER.encode([epoch, feed.source, feed.resource, sequence, type_, identity or content])
-    event_id = "evt_" + blake2b(identified, digest_size=16).hexdigest()
-    key = data.get("key", "")
-    body: dict[str, JSON] = {"specversion": "1.0", "id": event_id, "source": source, "type": type_}
-    if key:
-        body["subject"] = key
-    body |= {
-        "time": data["detected_at"],
-        "datacontenttype": "application/json",
-        "dataschema": f"urn:dockbell:schema:{kind.partition('.')[0]}:1",
-        "partitionkey": f"{feed}/{key}" if key else str(feed),
-        "sequence": f"{sequence:020}",
-        "data": content,
-    }
-    return Event(
-        feed=feed,
-        sequence=sequence,
-        key=key,
-        id=event_id,
-        type=type_,
-        change=str(data["change"] if key else data["statement"]),
-        revision=data.get("revision", 0),
-        body=_ENCODER.encode(body),
-        made_at=made_at,
-    )
+    def write(
+        self,
+        kind: str,
+        data: dict[str, JSON],
+        sequence: int,
+        identity: Sequence[JSON] | None = None,
+        *,
+        made_at: datetime | None = None,
+    ) -> Event:
+        """Return an event of type ``dockbell.KIND``; its id is that of its content, or of ``identity``."""
+        type_ = f"dockbell.{kind}"
+        content = msgspec.Raw(_ENCODER.encode(data))
+        identified = [self.epoch, self.feed.source, self.feed.resource, sequence, type_, identity or content]
+        event_id = "evt_" + blake2b(_ENCODER.encode(identified), digest_size=16).hexdigest()
+        key = data.get("key", "")
+        # https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
+        body: dict[str, JSON] = {"specversion": "1.0", "id": event_id, "source": self.source, "type": type_}
+        if key:
+            body["subject"] = key
+        body |= {
+            "time": data["detected_at"],
+            "datacontenttype": "application/json",
+            "dataschema": f"urn:dockbell:schema:{kind.partition('.')[0]}:1",
+            "partitionkey": f"{self.feed}/{key}" if key else str(self.feed),
+            "sequence": f"{sequence:020}",
+            "data": content,
+        }
+        return Event(
+            feed=self.feed,
+            sequence=sequence,
+            key=key,
+            id=event_id,
+            type=type_,
+            change=str(data["change"] if key else data["statement"]),
+            revision=data.get("revision", 0),
+            body=_ENCODER.encode(body),
+            made_at=made_at,
+        )
 
 
 def _embed(raw: bytes | None) -> msgspec.Raw | None:

@@ -8,7 +8,7 @@ import msgspec
 
 from dockbell.config import Answer, Expression, Facts, SinkSettings
 from dockbell.core.model import NOTICES, ChangeKind, DeletionReason, Event, Feed
-from dockbell.core.publishing.named import Evaluate
+from dockbell.core.publishing.event import Evaluate
 
 _NULL: Final = b"null"
 
@@ -30,11 +30,7 @@ _DECODER: Final = msgspec.json.Decoder(_Body)
 
 
 class Filter:
-    """The filters of one sink.
-
-    Args:
-        settings: As configured; ``where`` was checked when they were read.
-    """
+    """The filters of one sink; its ``where`` was checked when the configuration was read."""
 
     def __init__(self, settings: SinkSettings) -> None:
         self._sources = settings.sources
@@ -56,15 +52,11 @@ class Filter:
 
         Statements about a feed are filtered by ``changes`` only, and so are deletions of purged records: a receiver
         that took the record by its content must learn of its deletion. Notices always pass. With ``on_leave = "send"``,
-        an event also passes when the condition holds for the record before the change.
+        an event also passes when the condition holds for the record before the change. To a backfill event
+        (``is_told``), ``changes`` does not apply.
 
-        Args:
-            event: In full.
-            is_told: It is a backfill event, to which ``changes`` does not apply.
-            evaluate: Evaluates the condition.
-
-        Returns:
-            :attr:`Answer.COSTLY` where the condition may take long, :attr:`Answer.BROKEN` where it cannot be evaluated.
+        The answer is :attr:`Answer.COSTLY` where the condition may take long, :attr:`Answer.BROKEN` where it cannot be
+        evaluated.
         """
         if not self.wants(event.feed):
             return Answer.NO
@@ -84,18 +76,13 @@ class Filter:
         if not (self._sends_leaving and answer.is_held_back):
             return answer
         if _open(data.before):
-            left = evaluate(where, _find_facts_before(where, event, data))
+            left = evaluate(where, _find_facts(where, event, data, is_before=True))
             return left if left.lets_through else answer
         # Without the record before: the receiver may have a deleted record, but cannot have a new one.
         return Answer.YES if event.change == ChangeKind.DELETED else answer
 
     def explain(self, event: Event, answer: Answer) -> str:
-        """Return in words why an event is held back, or passes although the condition is false; else empty.
-
-        Args:
-            event: In full.
-            answer: The answer of :meth:`evaluate`.
-        """
+        """Return in words why an event is held back, or passes although the condition is false; else empty."""
         if not self.wants(event.feed):
             return f"the sink takes nothing of {event.feed}"
         if answer is Answer.YES and not self._sends_leaving:
@@ -111,24 +98,20 @@ class Filter:
         return f"where: {obstacle or answer.value}"
 
 
-def _find_facts(where: Expression, event: Event, data: _Data) -> Facts:
-    """Return the facts for a condition."""
-    others = _name(event) | {"change": event.change, "changed": data.changed}
-    return Facts(where.looks_at, before=_open(data.before), after=_open(data.after), others=others)
-
-
-def _find_facts_before(where: Expression, event: Event, data: _Data) -> Facts:
-    """Return the facts for the record before the change, as for an update that changed nothing."""
+def _find_facts(where: Expression, event: Event, data: _Data, *, is_before: bool = False) -> Facts:
+    """Return the facts for a condition; of the record before the change as for an update that changed nothing."""
     before = _open(data.before)
-    others = _name(event) | {"change": str(ChangeKind.UPDATED), "changed": list[str]()}
-    return Facts(where.looks_at, before=before, after=before, others=others)
-
-
-def _name(event: Event) -> dict[str, object]:
-    return {"key": event.key, "resource": event.feed.resource, "source": event.feed.source}
+    after, change = (before, str(ChangeKind.UPDATED)) if is_before else (_open(data.after), event.change)
+    others = {
+        "key": event.key,
+        "resource": event.feed.resource,
+        "source": event.feed.source,
+        "change": change,
+        "changed": [] if is_before else data.changed,
+    }
+    return Facts(where.looks_at, before=before, after=after, others=others)
 
 
 def _open(raw: msgspec.Raw) -> bytes:
-    """Return the raw JSON of a record; empty where there is none, as conditions want it."""
     text = bytes(raw)
     return b"" if text == _NULL else text

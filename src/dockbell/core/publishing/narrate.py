@@ -27,11 +27,7 @@ def narrate(event: JSON, *, width: int = 100) -> str:
 
     An update shows each changed place with its old and new value, times last, without those that moved to the record's
     own new timestamp. Other changes show the plain fields of the record, statements their details. Parts that do not
-    fit are counted.
-
-    Args:
-        event: A decoded CloudEvent of dockbell.
-        width: The most characters; values are cut to 32 in any case.
+    fit are counted; values are cut to 32 characters in any case.
     """
     data = event["data"]
     if "statement" in data:
@@ -101,7 +97,6 @@ def _moment(value: JSON) -> datetime | None:
 
 
 def _fit(parts: Sequence[str], width: int) -> str:
-    """Join as many parts as fit and count the others."""
     line = ", ".join(parts)
     if len(line) <= width:
         return line

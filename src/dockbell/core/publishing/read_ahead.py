@@ -1,16 +1,153 @@
-"""The events that a delivery queue holds in memory: read ahead of the sink, or read again."""
+"""The events that a delivery queue holds in memory: in flight, read ahead of the sink, or read again."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Collection, Container, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import takewhile
 
 from dockbell.core.model import Event, Feed
-from dockbell.core.publishing.feed_cursor import FeedCursor
-from dockbell.core.publishing.flights import Flight
-from dockbell.core.publishing.settlement import Place, StartOffset
+from dockbell.core.publishing.settlement import Blocked, DeadLetter, RecordId, Replay, Settlement, StartOffset
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A delivery that the sink has now, since ``since``; of a ``replay``, or live."""
+
+    event: Event
+    attempt: int
+    since: datetime
+    replay: Replay | None = None
+
+    @property
+    def record_id(self) -> RecordId:
+        return self.event.feed, self.event.key
+
+    def block(
+        self, due: datetime, error: str = "", *, held: bool = False, planned_at: datetime | None = None
+    ) -> Blocked:
+        return Blocked(*self.record_id, self.event.sequence, self.attempt, due, error, held, planned_at)
+
+    def to_dead_letter(self, now: datetime, error: str) -> DeadLetter:
+        return DeadLetter(*self.record_id, self.event.sequence, self.attempt, now, error)
+
+
+@dataclass(slots=True)
+class Flights:
+    """The deliveries in flight: at most a window of them, one for each key, spaced where a rate limit says so.
+
+    Where a method takes ``probe_at``, the breaker is open until then, and one delivery goes at a time; None: it is
+    closed.
+    """
+
+    window: int
+    spacing: timedelta
+    by_key: dict[RecordId, Flight] = field(default_factory=dict)
+    _next_at: datetime | None = None
+    """When the next delivery may be taken, where they are spaced."""
+
+    def __len__(self) -> int:
+        return len(self.by_key)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.by_key) >= self.window
+
+    def has_live(self, record_id: RecordId) -> bool:
+        return record_id in self.by_key and self.by_key[record_id].replay is None
+
+    def free(self, now: datetime, probe_at: datetime | None) -> int:
+        if self._next_at is not None and now < self._next_at:
+            return 0
+        if probe_at is None:
+            free = self.window - len(self.by_key)
+            return min(free, 1) if self.spacing else free
+        return 1 if now >= probe_at and not self.by_key else 0
+
+    def next_at(self, earliest: datetime, probe_at: datetime | None) -> datetime | None:
+        """Return when the next delivery may be taken, not before ``earliest``; None: when one is settled."""
+        if self.is_full or (self.by_key and probe_at is not None):
+            return None
+        return max(moment for moment in (earliest, self._next_at, probe_at) if moment is not None)
+
+    def space(self, now: datetime) -> None:
+        """Space the next delivery from this one, not from when this could have gone: a burst would follow a pause."""
+        if self.spacing:
+            self._next_at = now + self.spacing
+
+    def inherit_spacing(self, before: Flights, now: datetime) -> None:
+        if self.spacing and before._next_at is not None:
+            self._next_at = min(before._next_at, now + self.spacing)
+
+
+@dataclass(slots=True)
+class FeedCursor:
+    """One feed as one sink sees it."""
+
+    position: int
+    frontier: int  # the last sequence that was read ahead
+    furthest: int = 0  # the highest sequence that was settled
+    overtaking: int = 0  # the same at the last checkpoint; :meth:`take_overtaken`
+    origin: int | None = None  # the feed's last sequence when the sink began; None where it is not known
+    backfill: Backfill | None = None  # the stored records that come first; None once all are settled
+    unsettled: OrderedDict[int, Event] = field(default_factory=OrderedDict)
+    """Events that were read, by sequence, but for those of blocked keys."""
+
+    @classmethod
+    def begin(cls, position: int, start: StartOffset | None) -> FeedCursor:
+        if start is None:
+            return cls(position, position)
+        row = start.backfilled_to
+        backfill = None if row is None else Backfill(start.origin, row, row)
+        return cls(position, position, origin=start.origin, backfill=backfill)
+
+    @property
+    def count(self) -> int:
+        return len(self.unsettled) + (len(self.backfill.unsettled) if self.backfill else 0)
+
+    def forget(self, event: Event) -> None:
+        if self.backfill is not None and event.sequence == self.backfill.origin:
+            del self.backfill.unsettled[self.backfill.rows.pop(event.key)]
+        else:
+            del self.unsettled[event.sequence]
+
+    def take_overtaken(self) -> list[RecordId]:
+        """Return the keys of unsettled events before the furthest that was settled at the last call."""
+        before = takewhile(lambda event: event.sequence <= self.overtaking, self.unsettled.values())
+        record_ids = [(event.feed, event.key) for event in before]
+        self.overtaking = self.furthest
+        return record_ids
+
+    def note_positions(self, feed: Feed, settlement: Settlement) -> None:
+        """Note how far all is settled but for blocked keys, where that is further than before.
+
+        The position stays during the backfill: after a crash, part of it is repeated, and then later events must be
+        repeated too.
+        """
+        if (backfill := self.backfill) is not None:
+            row = next(iter(backfill.unsettled)) - 1 if backfill.unsettled else backfill.frontier
+            if backfill.is_read and not backfill.unsettled:
+                settlement.backfilled_to[feed] = self.backfill = None
+            elif row > backfill.backfilled_to:
+                settlement.backfilled_to[feed] = backfill.backfilled_to = row
+        settled = next(iter(self.unsettled)) - 1 if self.unsettled else self.frontier
+        if self.backfill is None and settled > self.position:
+            settlement.positions[feed] = self.position = settled
+
+
+@dataclass(slots=True)
+class Backfill:
+    """The stored records that a sink gets before the events; row 0 is the gap event of the feed."""
+
+    origin: int  # the sequence that all its events have
+    backfilled_to: int  # the saved row: all up to it is settled but for blocked keys
+    frontier: int  # the last row that was read
+    is_read: bool = False
+    unsettled: OrderedDict[int, str] = field(default_factory=OrderedDict)
+    """The key strings of events that were read, by row."""
+    rows: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -19,36 +156,26 @@ class ReadAhead:
 
     The events of a key that is not blocked are *fresh*: the first is in the line or in flight, the others wait behind
     it. A blocked key has none in memory, but for the one that was read again because the key was due.
-
-    Attributes:
-        cursors: How far each feed was read and settled.
     """
 
-    cursors: dict[Feed, FeedCursor] = field(default_factory=dict)
-    _fresh: dict[Place, deque[Event]] = field(default_factory=dict)
-    _line: deque[tuple[Event, int]] = field(default_factory=deque)
-    """Each with the number of its attempt."""
-
-    # By feed --------------------------------------------------------------------------------------------------------
+    cursors: dict[Feed, FeedCursor] = field(default_factory=dict)  # how far each feed was read and settled
+    fresh: dict[RecordId, deque[Event]] = field(default_factory=dict)  # the fresh events by key
+    line: deque[tuple[Event, int]] = field(default_factory=deque)  # each event with the number of its attempt
 
     def add_feeds(self, positions: Mapping[Feed, int], starts: Mapping[Feed, StartOffset]) -> None:
-        """Begin with the feeds among these that are not known yet."""
         for feed, position in positions.items():
             if feed not in self.cursors:
                 self.cursors[feed] = FeedCursor.begin(position, starts.get(feed))
 
     @property
     def count(self) -> int:
-        """How many fresh events are in memory."""
         return sum(cursor.count for cursor in self.cursors.values())
 
     @property
     def origins(self) -> Mapping[Feed, int]:
-        """Where the sink began in each feed, as far as it is known."""
         return {feed: cursor.origin for feed, cursor in self.cursors.items() if cursor.origin is not None}
 
     def admit(self, feed: Feed, events: Iterable[Event], frontier: int) -> None:
-        """Add fresh events, and move the frontier."""
         cursor = self.cursors[feed]
         for event in events:
             cursor.unsettled[event.sequence] = event
@@ -56,89 +183,58 @@ class ReadAhead:
         cursor.frontier = max(cursor.frontier, frontier)
 
     def admit_backfill(self, feed: Feed, events: Iterable[tuple[int, Event]], frontier: int, *, is_read: bool) -> None:
-        """Add fresh events of a backfill, each with its row, and move its frontier."""
         backfill = self.cursors[feed].backfill
         assert backfill is not None
         for row, event in events:
-            backfill.add(row, event.key)
+            backfill.unsettled[row], backfill.rows[event.key] = event.key, row
             self._add(event)
         backfill.frontier = max(backfill.frontier, frontier)
         backfill.is_read = is_read
 
     def _add(self, event: Event) -> None:
-        place = (event.feed, event.key)
-        if place in self._fresh:
-            self._fresh[place].append(event)
+        record_id = (event.feed, event.key)
+        if record_id in self.fresh:
+            self.fresh[record_id].append(event)
         else:
-            self._fresh[place] = deque((event,))
-            self._line.append((event, 1))
-
-    # By key ---------------------------------------------------------------------------------------------------------
-
-    def head(self, place: Place) -> Event:
-        """Return the first fresh event of a key."""
-        return self._fresh[place][0]
-
-    def longer_than(self, most: int) -> Iterable[Place]:
-        """Return the keys with more fresh events than ``most``."""
-        return [place for place, events in self._fresh.items() if len(events) > most]
+            self.fresh[record_id] = deque((event,))
+            self.line.append((event, 1))
 
     def advance(self, event: Event) -> None:
         """Remove the first fresh event of a key, which is settled; the next joins the line."""
-        cursor, place = self.cursors[event.feed], (event.feed, event.key)
-        cursor.note_settled(event.sequence)
+        cursor, record_id = self.cursors[event.feed], (event.feed, event.key)
+        cursor.furthest = max(cursor.furthest, event.sequence)
         cursor.forget(event)
-        queue = self._fresh[place]
+        queue = self.fresh[record_id]
         queue.popleft()
         if queue:
-            self._line.append((queue[0], 1))
+            self.line.append((queue[0], 1))
         else:
-            del self._fresh[place]
+            del self.fresh[record_id]
 
-    def drop(self, place: Place) -> None:
+    def drop(self, record_id: RecordId) -> None:
         """Remove the fresh events of a key, but not from the line: the key is blocked."""
-        cursor = self.cursors[place[0]]
-        for event in self._fresh.pop(place, ()):
+        cursor = self.cursors[record_id[0]]
+        for event in self.fresh.pop(record_id, ()):
             cursor.forget(event)
 
-    # The line -------------------------------------------------------------------------------------------------------
+    def can_take(self, in_flight: Container[RecordId]) -> bool:
+        return any((event.feed, event.key) not in in_flight for event, _ in self.line)
 
-    @property
-    def ready(self) -> Collection[tuple[Event, int]]:
-        """The line, each event with the number of its attempt."""
-        return self._line
-
-    def can_take(self, in_flight: Container[Place]) -> bool:
-        """Return whether the line has an event of a key that is not in flight."""
-        return any((event.feed, event.key) not in in_flight for event, _ in self._line)
-
-    def take(self, now: datetime, most: int, flights: MutableMapping[Place, Flight]) -> list[tuple[Event, int]]:
+    def take(self, now: datetime, most: int, flights: MutableMapping[RecordId, Flight]) -> list[tuple[Event, int]]:
         """Move the first events of the line to the flights; skip keys in flight. Return each with its attempt."""
         taken: list[tuple[Event, int]] = []
-        for _ in range(len(self._line)):
+        for _ in range(len(self.line)):
             if len(taken) >= most:
                 break
-            event, attempt = self._line.popleft()
-            place = (event.feed, event.key)
-            if place in flights:  # an earlier event of the key is being replayed
-                self._line.append((event, attempt))
+            event, attempt = self.line.popleft()
+            record_id = (event.feed, event.key)
+            if record_id in flights:  # an earlier event of the key is being replayed
+                self.line.append((event, attempt))
             else:
-                flights[place] = Flight(event, attempt, now)
+                flights[record_id] = Flight(event, attempt, now)
                 taken.append((event, attempt))
         return taken
 
-    def add_resumed(self, event: Event, attempt: int, *, first: bool) -> None:
-        """Add an event of a blocked key, to either end of the line."""
-        if first:
-            self._line.appendleft((event, attempt))
-        else:
-            self._line.append((event, attempt))
-
-    def rotate(self) -> None:
-        """Put events from the middle of the line first."""
-        self._line.rotate(-(len(self._line) * 5 // 8))
-
-    def drop_from_line(self, places: Collection[Place]) -> None:
-        """Remove the events of some keys from the line."""
-        if places:
-            self._line = deque(each for each in self._line if (each[0].feed, each[0].key) not in places)
+    def drop_from_line(self, record_ids: Collection[RecordId]) -> None:
+        if record_ids:
+            self.line = deque(each for each in self.line if (each[0].feed, each[0].key) not in record_ids)

@@ -19,25 +19,94 @@ from dockbell.core import pointer
 from dockbell.core.diff import diff
 from dockbell.core.document import decode
 from dockbell.core.model import RESOURCES, ChangeKind, Event, Feed
-from dockbell.core.publishing.projection import Projection
 
-_Members: TypeAlias = dict[str, msgspec.Raw]
+Members: TypeAlias = dict[str, msgspec.Raw]
 
-_CONTENT: Final = ("before", "after", "patch", "changed")
-_MEMBERS: Final = msgspec.json.Decoder(_Members)
-_NAMES: Final = msgspec.json.Decoder(list[str])
-_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+MEMBERS: Final = msgspec.json.Decoder(Members)
+NAMES: Final = msgspec.json.Decoder(list[str])
+ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+CONTENT: Final = ("before", "after", "patch", "changed")
+"""The members of an event's data that tell of its record's content."""
+RECORDS: Final = ("before", "after")
+
+_ANY: Final = "*"
+_ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class Projection:
+    """The visible parts at one place of a record and below it, in the API's own text; made once of all pointers there.
+
+    Of the places in ``shows`` all is shown; None stands for everything. Objects and arrays on the way are shown with
+    nothing else in them; another value on the way leads nowhere, and is not. Places in ``hides`` are left out, whatever
+    ``shows`` says. ``*`` stands for any element of an array.
+    """
+
+    __slots__ = ("_elements", "_is_hidden", "_is_whole", "_members")
+
+    def __init__(self, shows: Sequence[pointer.Tokens] | None, hides: Sequence[pointer.Tokens]) -> None:
+        self._is_hidden = () in hides or (shows is not None and not shows)
+        self._is_whole = shows is None or () in shows
+        wanted = None if shows is None or self._is_whole else shows
+        tokens = {place[0] for place in (*(wanted or ()), *hides) if place}
+
+        def lead(*taken: str) -> Projection:
+            return Projection(None if wanted is None else pointer.below(wanted, *taken), pointer.below(hides, *taken))
+
+        self._members = {token: lead(token) for token in tokens}
+        self._elements = {
+            token: lead(token, _ANY) for token in tokens if token == _ANY or pointer.index(token) is not None
+        }
+
+    def cut(self, raw: msgspec.Raw) -> msgspec.Raw | None:
+        """Return the visible part of a value, None for nothing; unchanged where all of it is visible."""
+        if self._is_hidden:
+            return None
+        if not self._members:
+            return raw
+        match bytes(raw).lstrip()[:1]:
+            case b"{":
+                return self._cut_object(raw)
+            case b"[":
+                return self._cut_array(raw)
+        return raw if self._is_whole else None
+
+    def _cut_object(self, raw: msgspec.Raw) -> msgspec.Raw:
+        kept = {}
+        for name, value in MEMBERS.decode(raw).items():
+            rule = self._members.get(name)
+            shown = (value if self._is_whole else None) if rule is None else rule.cut(value)
+            if shown is not None:
+                kept[name] = shown
+        return msgspec.Raw(msgspec.json.encode(kept))
+
+    def _cut_array(self, raw: msgspec.Raw) -> msgspec.Raw:
+        kept = []
+        for position, value in enumerate(_ELEMENTS.decode(raw)):
+            rule = self._elements.get(str(position), self._elements.get(_ANY))
+            shown = (value if self._is_whole else None) if rule is None else rule.cut(value)
+            if shown is not None:
+                kept.append(shown)
+        return msgspec.Raw(msgspec.json.encode(kept))
+
+    def shows(self, place: pointer.Tokens) -> bool:
+        if self._is_hidden:
+            return False
+        if not place or not self._members:
+            return True
+        # The pointer does not show whether this is an object or an array: a number is taken for an index.
+        is_index = pointer.index(place[0]) is not None
+        below = self._elements.get(place[0], self._elements.get(_ANY)) if is_index else None
+        below = below or self._members.get(place[0])
+        return self._is_whole if below is None else below.shows(place[1:])
 
 
 class Rendering:
     """Makes the form of one sink.
 
-    Args:
-        settings: The sink's: ``payload``, ``fields``, ``redact`` and ``max_event_size`` are used.
-        state_url: Where stored records can be read, ``https://bell.example.com``; empty where they cannot.
-        unordered: Feeds whose records have arrays without an order. Such an array may be stored in another order
-            without an event, and a patch has indices: applied to a copy it could change another element. So none of
-            their events is sent as a patch alone.
+    Stored records can be read at ``state_url``, ``https://bell.example.com``; empty where they cannot. The feeds in
+    ``unordered`` have arrays without an order. Such an array may be stored in another order without an event, and a
+    patch has indices: applied to a copy it could change another element. So none of their events is sent as a patch
+    alone.
     """
 
     def __init__(self, settings: SinkSettings, state_url: str = "", unordered: Collection[Feed] = ()) -> None:
@@ -59,10 +128,8 @@ class Rendering:
         """Return an event with the body to send; only events of records are shaped.
 
         An event larger than ``max_event_size`` is sent without ``before``, else with the patch alone, else without
-        content: then ``dataref`` is the URL of the record as it is stored now, if there is one.
-
-        Args:
-            event: In full, or in the form of this sink already.
+        content: then ``dataref`` is the URL of the record as it is stored now, if there is one. The event may have this
+        form already.
 
         Raises:
             ValueError: It is too large even without content.
@@ -80,22 +147,23 @@ class Rendering:
         )
 
     def state(self, raw: bytes) -> bytes:
-        """Return the part of a stored record's raw JSON that the sink may see."""
         return raw if self._projection is None else bytes(_show(self._projection, msgspec.Raw(raw)))
 
     def _render(self, event: Event) -> Iterator[bytes]:
-        """Yield bodies with less and less content."""
-        envelope = _MEMBERS.decode(event.body)
-        data = _MEMBERS.decode(envelope.pop("data"))
+        envelope = MEMBERS.decode(event.body)
+        data = MEMBERS.decode(envelope.pop("data"))
         if self._projection is not None:
-            self._project(self._projection, data)
+            for name in RECORDS:
+                if holds(data, name):
+                    data[name] = _show(self._projection, data[name])
+            renew_difference(data, self._projection, keeps_patch=self._payload == "thin")
         for left_out in self._rungs(has_patch="patch" in data, patch_tells=event.feed not in self._unordered):
-            yield _ENCODER.encode({**envelope, "data": _leave_out(data, left_out)})
-        thin = _leave_out(data, _CONTENT)
+            yield ENCODER.encode({**envelope, "data": _leave_out(data, left_out)})
+        thin = _leave_out(data, CONTENT)
         if self._state_url and event.change != ChangeKind.DELETED:
             where = f"{self._state_url}/state/{event.feed}/{quote(event.key, safe='')}"
-            yield _ENCODER.encode({**envelope, "dataref": where, "data": thin})
-        yield _ENCODER.encode({**envelope, "data": thin})
+            yield ENCODER.encode({**envelope, "dataref": where, "data": thin})
+        yield ENCODER.encode({**envelope, "data": thin})
 
     def _rungs(self, *, has_patch: bool, patch_tells: bool) -> Sequence[tuple[str, ...]]:
         """Return the members to leave out, step by step; an event without a patch keeps ``after``."""
@@ -104,31 +172,30 @@ class Rendering:
             return (), ("before",), patch_only
         return (patch_only if self._payload == "patch" else ("before", "after", "patch"),)
 
-    def _project(self, projection: Projection, data: _Members) -> None:
-        for name in ("before", "after"):
-            if _holds(data, name):
-                data[name] = _show(projection, data[name])
-        if "patch" in data and "before" in data and "after" in data and self._payload != "thin":
-            data["patch"] = msgspec.Raw(
-                _ENCODER.encode(diff(*(decode(bytes(data[name])) for name in ("before", "after"))))
-            )
-        if "changed" in data:
-            # Not computed anew: that would need the ignored members and the arrays without an order.
-            kept = [place for place in _NAMES.decode(data["changed"]) if projection.shows(pointer.parse(place))]
-            data["changed"] = msgspec.Raw(_ENCODER.encode(kept))
-
 
 def _show(projection: Projection, raw: msgspec.Raw) -> msgspec.Raw:
     return projection.cut(raw) or msgspec.Raw(b"{}")
 
 
-def _holds(data: _Members, name: str) -> bool:
+def renew_difference(data: Members, projection: Projection, *, keeps_patch: bool = False) -> None:
+    """Bring the patch and the changed places of an event in line with its records, which were cut.
+
+    The places are not found anew: that would need the ignored members, and the arrays without an order.
+    """
+    if "patch" in data and all(name in data for name in RECORDS) and not keeps_patch:
+        data["patch"] = msgspec.Raw(ENCODER.encode(diff(*(decode(bytes(data[name])) for name in RECORDS))))
+    if "changed" in data:
+        kept = [place for place in NAMES.decode(data["changed"]) if projection.shows(pointer.parse(place))]
+        data["changed"] = msgspec.Raw(ENCODER.encode(kept))
+
+
+def holds(data: Members, name: str) -> bool:
     return name in data and bytes(data[name]) != b"null"
 
 
-def _leave_out(data: _Members, names: tuple[str, ...]) -> dict[str, object]:
+def _leave_out(data: Members, names: tuple[str, ...]) -> dict[str, object]:
     """Return the data without some members, which ``omitted`` lists, beside those left out before."""
-    before = _NAMES.decode(data["omitted"]) if "omitted" in data else []
-    left_out = [name for name in _CONTENT if name in before or (name in names and _holds(data, name))]
+    before = NAMES.decode(data["omitted"]) if "omitted" in data else []
+    left_out = [name for name in CONTENT if name in before or (name in names and holds(data, name))]
     kept: dict[str, object] = {name: value for name, value in data.items() if name not in left_out}
     return kept | {"omitted": left_out} if left_out else kept

@@ -30,11 +30,7 @@ class Finding(StrEnum):
 
 
 def parse_secret(text: str) -> bytes:
-    """Return the key bytes of a ``whsec_`` secret.
-
-    Raises:
-        ValueError: It is none; the text does not show the secret.
-    """
+    """Return the key bytes of a ``whsec_`` secret; raises a ValueError that does not show it where it is none."""
     encoded = text.strip().removeprefix(PREFIX)
     try:
         secret = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
@@ -48,11 +44,7 @@ def parse_secret(text: str) -> bytes:
 
 
 def mint(random_bytes: bytes) -> str:
-    """Return the ``whsec_`` form of 24 to 64 random bytes.
-
-    Raises:
-        ValueError: There are fewer, or more.
-    """
+    """Return the ``whsec_`` form of 24 to 64 random bytes; raises ValueError for fewer or more."""
     secret = PREFIX + base64.b64encode(random_bytes).decode()
     parse_secret(secret)
     return secret
@@ -61,11 +53,8 @@ def mint(random_bytes: bytes) -> str:
 def sign(secrets: Iterable[bytes], event_id: str, timestamp: int, body: bytes) -> str:
     """Return the ``webhook-signature`` header: one signature per secret, separated by spaces.
 
-    Args:
-        secrets: Key bytes, as :func:`parse_secret` returns them; several while a secret is being replaced.
-        event_id: The ``webhook-id`` header.
-        timestamp: The ``webhook-timestamp`` header: Unix seconds of this attempt.
-        body: What is sent, byte for byte.
+    There are several ``secrets`` while one is being replaced. ``event_id`` and ``timestamp`` (Unix seconds of this
+    attempt) are the headers ``webhook-id`` and ``webhook-timestamp``.
     """
     signed = b"%b.%d.%b" % (event_id.encode(), timestamp, body)
     return " ".join(
@@ -85,14 +74,8 @@ def verify(
 ) -> Finding:
     """Verify a received webhook by its three headers, given as received; one match of any secret is enough.
 
-    Args:
-        secrets: Key bytes, as :func:`parse_secret` returns them.
-        event_id: The ``webhook-id`` header.
-        timestamp: The ``webhook-timestamp`` header.
-        signatures: The ``webhook-signature`` header.
-        body: What was received, byte for byte.
-        now: The receiver's time, Unix seconds.
-        tolerance: How far from ``now`` the timestamp may lie, against replay of recorded requests.
+    ``now`` is the receiver's time in Unix seconds. The timestamp may lie no further from it than ``tolerance``, against
+    replay of recorded requests.
     """
     if not _SECONDS.fullmatch(timestamp):
         return Finding.MALFORMED

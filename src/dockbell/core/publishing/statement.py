@@ -44,35 +44,21 @@ class PassVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """The figures of a complete pass.
-
-    Attributes:
-        began_at: The API's time of its first request.
-        ended_at: The API's time of its last answer.
-        pages: How many pages it read.
-        records: How many records they held.
-        found: How many changes it found, by kind.
-        missed: How many of them the polls should have shown, and did not.
-        held: How many readings of the feed's records are held, as stale or as drift, whichever run held them.
-        quarantined: How many records it could not read or tell apart.
-        digest: Hash of all keys and fingerprints after it, in hexadecimal.
-        verdict: All of it in a word.
-    """
+    """The figures of a complete pass; its times are the API's: of its first request, and of its last answer."""
 
     began_at: datetime
     ended_at: datetime
     pages: int
     records: int
-    found: Mapping[ChangeKind, int] = field(default_factory=dict)
-    missed: int
-    held: int = 0
-    quarantined: int = 0
-    digest: str
+    found: Mapping[ChangeKind, int] = field(default_factory=dict)  # how many changes it found, by kind
+    missed: int  # how many of them the polls should have shown, and did not
+    held: int = 0  # how many readings of the feed's records are held, as stale or as drift, whichever run held them
+    quarantined: int = 0  # how many records it could not read or tell apart
+    digest: str  # hash of all keys and fingerprints after it, in hexadecimal
     verdict: PassVerdict
 
 
 def reconciled(feed: Feed, detected_at: datetime, certificate: Certificate) -> Statement:
-    """Return the statement that a pass over a feed is complete."""
     details = {
         "from": format_moment(certificate.began_at),
         "to": format_moment(certificate.ended_at),
@@ -93,12 +79,8 @@ def gap(
 ) -> Statement:
     """Return the statement that dockbell was blind for a while; versions that came and went meanwhile have no event.
 
-    Args:
-        feed: Where.
-        detected_at: Our time when it could see again.
-        began_at: Until when it had seen everything; None where that is unknown.
-        ended_at: From when on it sees again.
-        reason: Why.
+    ``detected_at`` is our time when it could see again. It had seen everything until ``began_at``; None where that is
+    unknown.
     """
     begin = None if began_at is None else format_moment(began_at)
     details = {"from": begin, "to": format_moment(ended_at), "reason": str(reason)}
@@ -106,29 +88,14 @@ def gap(
 
 
 def rebaselined(feed: Feed, detected_at: datetime, parts: Sequence[str]) -> Statement:
-    """Return the statement that a feed is read differently from now on, and that what this changed has no event.
-
-    Args:
-        feed: Which.
-        detected_at: Our time when the new way began.
-        parts: What differs, by its names in the configuration: ``query``, ``expand``, ``base_url`` …
-    """
+    """Return the statement that a feed is read differently, without events; ``parts`` as configured."""
     return Statement(feed, StatementKind.REBASELINED, detected_at, {"parts": list(parts)})
 
 
 def held(
     feed: Feed, detected_at: datetime, *, reason: HoldReason, count: int, since: datetime, paths: Sequence[str] = ()
 ) -> Statement:
-    """Return the statement that changes wait for an operator.
-
-    Args:
-        feed: Where.
-        detected_at: Our time now.
-        reason: Why.
-        count: How many records wait.
-        since: Our time when the first of them began to.
-        paths: The pointers that changed, where that is the reason.
-    """
+    """Return the statement that records wait for an operator; ``paths`` changed, where that is the reason."""
     details: dict[str, object] = {"reason": str(reason), "count": count}
     if paths:
         details["paths"] = list(paths)

@@ -11,10 +11,8 @@ from dockbell.core.model import Event
 
 FIELDS: Final = ("source", "resource", "key", "change")
 """The fields that a template may have in braces."""
-
 FEED_FIELDS: Final = ("source", "resource", "change")
 """The same for statements about a feed, which have no key."""
-
 MAX_BYTES: Final = 65_535
 """The length of an MQTT string is two bytes (MQTT 5.0, 1.5.4)."""
 
@@ -25,13 +23,7 @@ _FORBIDDEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 def check_topic(template: str, *, fields: Collection[str] = FIELDS, required: Collection[str] = ()) -> str:
     """Return the template when every event gives a topic that may be published to (MQTT 5.0, 4.7).
 
-    Args:
-        template: The text to check.
-        fields: The fields that it may have in braces.
-        required: Those that it must have.
-
-    Raises:
-        ValueError: It cannot be used; the text says why.
+    It may have ``fields`` in braces, and must have those that are ``required``. Else raises a ValueError that says why.
     """
     named = _FIELD.findall(template)
     literal = _FIELD.sub("x", template)
@@ -53,12 +45,9 @@ def check_topic(template: str, *, fields: Collection[str] = FIELDS, required: Co
 
 
 def render_topic(template: str, event: Event) -> str:
-    """Return the topic of an event; the template has passed :func:`check_topic`.
+    """Return the topic of an event; raises ValueError where it is longer than MQTT allows.
 
     ``{change}`` is the last part of the event's type, so that named events have a topic of their own.
-
-    Raises:
-        ValueError: The topic is longer than MQTT allows.
     """
     change = event.type.rpartition(".")[2]
     topic = template.format(source=event.feed.source, resource=event.feed.resource, key=event.key, change=change)

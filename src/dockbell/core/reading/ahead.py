@@ -33,19 +33,14 @@ _PACE: Final = timedelta(seconds=6)
 
 @dataclass(frozen=True, slots=True)
 class ShortPolls:
-    """Whether polls may be short now; times are those of the monotonic clock.
-
-    Attributes:
-        newest: The newest date met, which lies ahead of the service's clock; None: polls are whole.
-        is_read: A short poll of several pages met nothing new: the next ones start after the newest date.
-        whole_at: When the next poll is to be whole.
-        allowed_at: Before this all polls are whole, because a change came that a short one would not have shown.
-    """
+    """Whether polls may be short now; times are those of the monotonic clock."""
 
     newest: datetime | None = None
-    is_read: bool = False
-    whole_at: timedelta = timedelta(0)
+    """The newest date met, which lies ahead of the service's clock; None: polls are whole."""
+    is_read: bool = False  # a short poll of several pages met nothing new: the next ones start after the newest date
+    whole_at: timedelta = timedelta(0)  # when the next poll is to be whole
     allowed_at: timedelta = timedelta(0)
+    """Before this all polls are whole, because a change came that a short one would not have shown."""
 
     def start(self, lookback: timedelta, now: timedelta) -> datetime | None:
         """Return from when a short poll asks; None where the next one is to be whole."""
@@ -54,13 +49,7 @@ class ShortPolls:
         return self.newest + _INSTANT if self.is_read else self.newest - lookback
 
     def after_short(self, newest: datetime | None, *, pages: int, is_quiet: bool) -> ShortPolls:
-        """Return what follows from a complete short poll.
-
-        Args:
-            newest: The newest date that it met, ahead of the service's clock; None where none is.
-            pages: How many it had.
-            is_quiet: It met nothing new.
-        """
+        """Return what follows from a complete short poll; ``newest`` is the newest date ahead of the service."""
         if self.newest is not None and newest is not None and newest > self.newest:
             return replace(self, newest=newest, is_read=False)
         return replace(self, is_read=True) if is_quiet and pages >= _PAGES_LEAST else self
@@ -80,16 +69,12 @@ class ShortPolls:
         every: timedelta,
         now: timedelta,
     ) -> ShortPolls:
-        """Return what follows from a complete whole poll.
+        """Return what follows from a complete whole poll, of which ``others`` records are not dated ahead.
 
-        Args:
-            pages: How many it had.
-            others: How many of its records are not dated ahead of the service's clock.
-            newest: The newest date that it met, a day ahead at the most; None where none is ahead.
-            oldest_unseen: The oldest date of what it, or another run meanwhile, met for the first time.
-            lookback: How far before the newest date a record may be dated that becomes visible after it.
-            every: The interval of polls.
-            now: By the monotonic clock.
+        ``newest`` is the newest date that it met, a day ahead at the most; None where none is ahead. ``oldest_unseen``
+        is the oldest date of what it, or another run meanwhile, met for the first time. A record may be dated
+        ``lookback`` before the newest date and become visible after it. ``every`` is the interval of polls; ``now`` is
+        of the monotonic clock.
         """
         if self.is_contradicted(oldest_unseen, lookback):
             return ShortPolls(allowed_at=now + CONTRADICTED_FOR)

@@ -31,30 +31,18 @@ _CLOSE: Final = timedelta(seconds=1)
 
 
 class Short(NamedTuple):
-    """The answer to one request of the search.
-
-    Attributes:
-        since: Its ``updated_since``.
-        is_whole: All that was modified since stands on its one page.
-        dates: The timestamps of its records.
-    """
+    """The answer to one request; ``is_whole``: all that was modified since ``since`` stands on its one page."""
 
     since: datetime
     is_whole: bool
     dates: Sequence[datetime]
 
     def newest(self, began_at: datetime) -> datetime | None:
-        """Return the newest date that is not in the future of the search; None where there is none."""
         return max((date for date in self.dates if date <= began_at), default=None)
 
 
 def next_since(began_at: datetime, answers: Sequence[Short]) -> datetime | None:
-    """Return what to ask next; None when the search is over.
-
-    Args:
-        began_at: The service's time of the first request.
-        answers: What was learned so far.
-    """
+    """Return what to ask next; None when the search is over, which began at this time of the service."""
     if len(answers) >= _REQUESTS_MOST or any(_settles(each, began_at) for each in answers):
         return None
     shown, empty = _narrow(began_at, answers)

@@ -1,4 +1,4 @@
-"""The service's time, which one wrong answer must not set.
+"""The service's time, which one wrong answer must not set; and the clock of its limiter.
 
 The watermark never goes back, so a ``Date`` of 2099 that was believed once would blind a feed for ever. What an answer
 tells is checked against the offset between the service's clock and our monotonic one, which no step of our wall clock
@@ -18,9 +18,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from dockbell.core.model import ClockSource
-from dockbell.core.reading.response import Response
-from dockbell.core.reading.response_headers import ServiceTime, service_time
+from dockbell.core.model import Allowance, ClockSource
+from dockbell.core.reading.response import (
+    WINDOW,
+    Response,
+    ServiceTime,
+    read_allowance,
+    read_date,
+    read_reset,
+    service_time,
+)
 
 TOLERANCE: Final = timedelta(seconds=5)
 """Clocks of one service may differ by this much and still be one clock."""
@@ -31,20 +38,17 @@ UNCONTRADICTED: Final = timedelta(minutes=1)
 KEPT: Final = timedelta(hours=1)
 """What a better kind of answer told counts for so long after the last one."""
 
+
+_LIMITER_TOLERANCE: Final = timedelta(seconds=2)
+"""Both headers are whole seconds, and the limiter and the server that writes ``Date`` may be a little apart."""
+_BOUNDS_KEPT: Final = timedelta(hours=1)
+"""Two clocks drift apart by a fraction of a second in this time: older bounds are dropped."""
 _RANKS: Final = {clock: rank for rank, clock in enumerate(ClockSource)}
 
 
 @dataclass(frozen=True, slots=True)
 class _Offset:
-    """What the service's clock showed when our monotonic clock began: something between two bounds.
-
-    Attributes:
-        clock: What it was taken from.
-        least: The lower bound.
-        most: The upper bound.
-        since: When it was first told, by our monotonic clock.
-        until: When it was last told.
-    """
+    """What the service's clock showed when our monotonic one began, as told from ``since`` until ``until``."""
 
     clock: ClockSource
     least: datetime
@@ -107,7 +111,6 @@ class ServiceClock:
         return recalled
 
     def _is_first(self, offset: _Offset) -> bool:
-        """Return whether nothing is known to compare an offset with."""
         known = self._known
         return (
             known is None
@@ -138,3 +141,51 @@ class ServiceClock:
 def _offset_of(time: ServiceTime, response: Response) -> _Offset:
     now = response.ticks
     return _Offset(time.clock, time.asked_at - now, time.answered_at - now, now, now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What the limiter's clock showed when our monotonic clock began, at least and at most."""
+
+    least: datetime
+    most: datetime
+    since: timedelta
+
+    def hold(self, origin: datetime) -> bool:
+        """Return whether another clock, by what it showed at that time, may be the limiter's."""
+        return self.least - _LIMITER_TOLERANCE <= origin <= self.most + _LIMITER_TOLERANCE
+
+    def joined_by(self, other: _Bounds) -> _Bounds:
+        """Return the bounds that both state; those of the other where both contradict each other or this is too old."""
+        least, most = max(self.least, other.least), min(self.most, other.most)
+        if least > most + _LIMITER_TOLERANCE or other.since - self.since > _BOUNDS_KEPT:
+            return other
+        return _Bounds(least, most, self.since)
+
+
+class WindowClock:
+    """Finds how long the window of one API account still lasts, from its answers in the order in which they come.
+
+    The limiter often runs on another machine than the one that writes ``Date``, and both may be days or years off from
+    our clock. So ``x-ratelimit-reset`` is read against itself. A request is counted in a window that ends at the reset
+    and began at most :data:`WINDOW` before it. Each answer therefore bounds the limiter's clock from below and from
+    above, and the bounds of many answers meet. ``Date`` says it exactly, and is used as long as it lies between them.
+
+    What is not known is decided so that the window ends too late for us rather than too early: a window that is
+    believed to be over while it goes on costs a 429, one that is believed to go on costs a wait of less than a minute.
+    """
+
+    def __init__(self) -> None:
+        self._bounds: _Bounds | None = None
+
+    def read(self, response: Response) -> Allowance | None:
+        allowance, reset = read_allowance(response), read_reset(response)
+        if allowance is None or not isinstance(reset, datetime):
+            return allowance
+        answered = response.ticks + (response.answered_at - response.sent_at)
+        told = _Bounds(reset - WINDOW - answered, reset - response.ticks, answered)
+        bounds = self._bounds = told if self._bounds is None else self._bounds.joined_by(told)
+        date = read_date(response)
+        if date is None or date >= reset or not bounds.hold(date - answered):
+            date = bounds.least + answered
+        return Allowance(allowance.limit, allowance.remaining, min(max(reset - date, timedelta(0)), WINDOW))

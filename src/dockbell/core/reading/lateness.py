@@ -39,30 +39,22 @@ _NONE: Final = timedelta(0)
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """What is known of the lateness of one feed's records; it begins with nothing.
+    """What is known of the lateness of one feed's records; it begins with nothing."""
 
-    Attributes:
-        at: When the rest was true; weights and ``raised`` are halved every ``HALF_LIFE`` after.
-        late: The weight of the occasions in each bucket: bucket n holds from √2ⁿ to √2ⁿ⁺¹ seconds.
-        on_time: The weight of the runs that met changes, and none late.
-        raised: What misses raised the lookback to.
-        pending: Runs on time that are not counted yet. They are not stored and make no difference between two values,
-            so that a feed is not written for every poll that finds nothing late.
-    """
-
-    at: datetime | None = None
+    at: datetime | None = None  # when the rest was true; weights and ``raised`` are halved every ``HALF_LIFE`` after
     late: tuple[tuple[int, float], ...] = ()
-    on_time: float = 0.0
-    raised: timedelta = _NONE
+    """The weight of the occasions in each bucket: bucket n holds from √2ⁿ to √2ⁿ⁺¹ seconds."""
+    on_time: float = 0.0  # the weight of the runs that met changes, and none late
+    raised: timedelta = _NONE  # what misses raised the lookback to
     pending: int = field(default=0, compare=False)
+    """Runs on time that are not counted yet. They are not stored and make no difference between two values, so that a
+    feed is not written for every poll that finds nothing late."""
 
     def observe(self, samples: Sequence[timedelta], on_time: int, now: datetime) -> Lateness:
         """Return what is known after a run; equal to this where nothing is worth storing.
 
-        Args:
-            samples: How late changes were at least, each with proof; too short or too long ones count as on time.
-            on_time: How many changes of the run were not late, as far as can be proven.
-            now: The time of the run.
+        ``samples``: how late changes were at least, each with proof; too short or too long ones count as on time.
+        ``on_time``: how many changes of the run were not late, as far as can be proven.
         """
         occasion = max((sample for sample in samples if _LEAST <= sample <= MOST_LOOKBACK), default=None)
         if occasion is not None:
@@ -77,7 +69,7 @@ class Lateness:
         return waiting if waiting.pending < _BATCH else Lateness._age(waiting, now)
 
     def miss(self, lookback: timedelta, now: datetime) -> Lateness:
-        """Return what is known after a run that met changes which polls, with this lookback, had missed; once a run.
+        """Return what is known after a run met changes that polls, with this lookback, had missed; once a run.
 
         It is no miss where the lateness exceeds ``MOST_LOOKBACK``: no lookback would have met it.
         """
@@ -100,7 +92,6 @@ class Lateness:
         return min(-(-wanted // _STEP) * _STEP, MOST_LOOKBACK)
 
     def to_json(self) -> str:
-        """Return it as stored; empty where nothing is known."""
         if self.at is None:
             return ""
         fields = [to_micros(self.at), self.late, self.on_time, self.raised.total_seconds()]
@@ -108,7 +99,6 @@ class Lateness:
 
     @classmethod
     def from_json(cls, text: str) -> Lateness:
-        """Return what was stored."""
         if not text:
             return cls()
         at, late, on_time, raised = json.loads(text)

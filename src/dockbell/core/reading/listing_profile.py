@@ -24,7 +24,7 @@ import msgspec
 from dockbell.core.model import Page
 from dockbell.core.reading.observations import OBSERVATIONS, Offset
 from dockbell.core.reading.page_sample import UNITS, Sighting, view_page
-from dockbell.core.reading.trait import Trait
+from dockbell.core.reading.traits import Trait
 
 STEADY_RUNS: Final = 10
 """So many complete runs of several pages without a repeated record make steady cursors."""
@@ -47,48 +47,32 @@ class Beside(StrEnum):
 
 
 class ListingProfile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was learned of one feed's listing.
-
-    Attributes:
-        envelope: The field that holds the records.
-        key: What the parts of the key are, ``text`` or ``integer``.
-        form: How timestamps are written: ``Z``, ``offset``, ``naive``, or as ``seconds``, ``milliseconds`` or
-            ``microseconds`` since 1970.
-        dated: Whether ``all`` records have a timestamp, or ``none``, or some (``mixed``).
-        unit: The coarsest unit in which all timestamps are whole; those of the last hour alone, once there were enough.
-        fresh: There were enough of the last hour.
-        order: The orders that every page of the whole list has kept so far, the likeliest first, or ``none``.
-        poll_order: The same of the pages of polls.
-        clock: What the service's time is taken from.
-        offset: How far the service's clock is ahead of ours, where ``Date`` tells it.
-        skew: The records' clock is ahead of the service's by at least this many seconds; below zero, behind by that
-            many at the most. Kept within a factor of two, so that it is not stored anew with every poll.
-        clean_runs: How many complete runs of several pages showed no record twice, at most ``STEADY_RUNS``.
-        repeated: How many records the first run showed twice that did.
-        page_most: The most records on a page that had a cursor; 0 while none was long enough to learn from.
-        reach: The API refuses an ``updated_since`` older than this, in seconds; None where no bound is known.
-        beside_cursor: What the API takes beside a cursor; it refuses more.
-    """
+    """What was learned of one feed's listing."""
 
     envelope: Trait = Trait()
-    key: Trait = Trait()
+    key: Trait = Trait()  # what the parts of the key are, ``text`` or ``integer``
     form: Trait = Trait()
-    dated: Trait = Trait()
+    """How timestamps are written: ``Z``, ``offset``, ``naive``, or as a unit (``seconds`` …) since 1970."""
+    dated: Trait = Trait()  # whether ``all`` records have a timestamp, or ``none``, or some (``mixed``)
     unit: Trait = Trait()
-    fresh: bool = False
+    """The coarsest unit in which all timestamps are whole; those of the last hour alone, once there were enough."""
+    fresh: bool = False  # there were enough of the last hour
     order: Trait = Trait()
-    poll_order: Trait = Trait()
+    """The orders that every page of the whole list has kept so far, the likeliest first, or ``none``."""
+    poll_order: Trait = Trait()  # the same of the pages of polls
     clock: Trait = Trait()
-    offset: Offset | None = None
+    offset: Offset | None = None  # how far the service's clock is ahead of ours, where ``Date`` tells it
     skew: int | None = None
-    clean_runs: int = 0
-    repeated: int = 0
-    page_most: int = 0
+    """The records' clock is ahead of the service's by at least this many seconds; below zero, behind by that many at
+    the most. Kept within a factor of two, so that it is not stored anew with every poll."""
+    clean_runs: int = 0  # how many complete runs of several pages showed no record twice, at most ``STEADY_RUNS``
+    repeated: int = 0  # how many records the first run showed twice that did
+    page_most: int = 0  # the most records on a page that had a cursor; 0 while none was long enough to learn from
     reach: float | None = None
+    """The API refuses an ``updated_since`` older than this, in seconds; None where no bound is known."""
     beside_cursor: Beside = Beside.FILTERS
 
     def to_json(self) -> str:
-        """Return it as stored; empty where nothing is known."""
         return "" if self == _UNKNOWN else msgspec.json.encode(self).decode()
 
     @classmethod
@@ -111,18 +95,12 @@ class ListingProfile(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def cursors(self) -> CursorKind:
-        """What runs of several pages have shown of the cursors."""
         if self.repeated:
             return CursorKind.DRIFTING
         return CursorKind.STEADY if self.clean_runs >= STEADY_RUNS else CursorKind.UNKNOWN
 
-    # Learning ---------------------------------------------------------------------------------------------------------
-
     def observe(self, page: Page, sighting: Sighting) -> tuple[ListingProfile, tuple[str, ...]]:
-        """Return what is known after a page, and its drifts, a sentence each.
-
-        Nothing new gives the very same object, so that it need not be stored.
-        """
+        """Return what is known after a page, the very same object for nothing new, and its drifts, a sentence each."""
         if not page.records:
             return self, ()
         view, changes, drifts = view_page(page, sighting), dict[str, Any](), []
@@ -137,10 +115,7 @@ class ListingProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     def end_run(self, *, pages: int, repeated: int, complete: bool) -> tuple[ListingProfile, tuple[str, ...]]:
         """Return what is known after a run, and what it showed otherwise; the very same object for nothing new.
 
-        Args:
-            pages: How many it read.
-            repeated: How many records it showed a second time.
-            complete: It was read to its end.
+        ``repeated`` is how many records it showed a second time; ``complete``: it was read to its end.
         """
         if self.repeated or pages <= 1:
             return self, ()
@@ -158,7 +133,6 @@ class ListingProfile(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, reach=reach.total_seconds()), (drift,)
 
     def turn_beside_cursor(self, beside: Beside) -> tuple[ListingProfile, tuple[str, ...]]:
-        """Return what is known when cursors are to be sent beside this from now on."""
         drift = {
             Beside.FILTERS: "the API took a cursor alone for a list without its filters",
             Beside.LIMIT: "the API refuses a cursor beside filters, and shows the same pages for it alone",
@@ -166,22 +140,18 @@ class ListingProfile(msgspec.Struct, frozen=True, omit_defaults=True):
         }[beside]
         return msgspec.structs.replace(self, beside_cursor=beside), (drift,)
 
-    # Describing -------------------------------------------------------------------------------------------------------
-
     def describe(self) -> Sequence[tuple[str, str]]:
-        """Return what is known, as names and words for the operator."""
         lines = [(each.name, each.describe(getattr(self, each.field))) for each in OBSERVATIONS if each.name]
         lines += [
             ("cursors", _describe_cursors(self)),
             ("updated_since", "" if self.reach is None else f"at most {_in_words(timedelta(seconds=self.reach))} back"),
-            ("filters", _BESIDE[self.beside_cursor]),
+            ("filters", _BESIDE.get(self.beside_cursor, "")),
         ]
         return [(name, words) for name, words in lines if words]
 
 
 _UNKNOWN: Final = ListingProfile()
 _BESIDE: Final = {
-    Beside.FILTERS: "",
     Beside.LIMIT: "sent for the first page only: the API takes a cursor alone",
     Beside.NOTHING: "sent for the first page only, and so is the limit: the API takes a cursor alone",
 }

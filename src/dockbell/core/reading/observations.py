@@ -12,11 +12,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from dockbell.core.model import ClockSource
 from dockbell.core.moment import to_micros
-from dockbell.core.reading.listing_order import describe_order, learn_order
 from dockbell.core.reading.page_sample import LONGEST, PageView
-from dockbell.core.reading.response_words import clean
-from dockbell.core.reading.timestamp_unit import PLAUSIBLE_MICROS, learn_fresh, learn_unit
-from dockbell.core.reading.trait import MIXED, TURNS_MOST, Trait, agree, report_turn
+from dockbell.core.reading.response import clean
+from dockbell.core.reading.traits import (
+    MIXED,
+    PLAUSIBLE_MICROS,
+    TURNS_MOST,
+    Trait,
+    agree,
+    describe_order,
+    learn_fresh,
+    learn_order,
+    learn_unit,
+    report_turn,
+)
 
 if TYPE_CHECKING:
     from dockbell.core.reading.listing_profile import ListingProfile
@@ -51,22 +60,13 @@ class Offset(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What is observed of a page in one respect.
+    """What is observed of a page in one respect."""
 
-    Attributes:
-        field: The member of the profile that holds what is known.
-        name: What the operator reads; empty for what is not shown.
-        learn: Returns the value after a page, the known one for nothing new; and the drift to report, or nothing.
-        describe: Returns the value in words; empty while it is unknown.
-    """
-
-    field: str
-    name: str
+    field: str  # the member of the profile that holds what is known
+    name: str  # what the operator reads; empty for what is not shown
     learn: Callable[[ListingProfile, PageView], tuple[Any, str]]
-    describe: Callable[[Any], str]
-
-
-# Names and keys ------------------------------------------------------------------------------------------------------
+    """Returns the value after a page, the known one for nothing new; and the drift to report, or nothing."""
+    describe: Callable[[Any], str]  # returns the value in words; empty while it is unknown
 
 
 def _learn_envelope(known: ListingProfile, view: PageView) -> tuple[Trait, str]:
@@ -81,9 +81,6 @@ def _learn_key(known: ListingProfile, view: PageView) -> tuple[Trait, str]:
     trait, kind = known.key, view.sighting.sampler.key_kind
     seen = agree(kind(view.ends[0]), kind(view.ends[1]))
     return trait.learn(seen, f"keys were {trait.value} and are {seen} now", teaches=view.teaches)
-
-
-# Timestamps ----------------------------------------------------------------------------------------------------------
 
 
 def _learn_form(known: ListingProfile, view: PageView) -> tuple[Trait, str]:
@@ -107,32 +104,10 @@ def _learn_dated(known: ListingProfile, view: PageView) -> tuple[Trait, str]:
     return Trait(MIXED), drift if trait.value == "all" else ""
 
 
-def _learn_unit(known: ListingProfile, view: PageView) -> tuple[Trait, str]:
-    return learn_unit(known.unit, view, fresh=known.fresh)
-
-
-def _learn_fresh(known: ListingProfile, view: PageView) -> tuple[bool, str]:
-    return learn_fresh(known.fresh, known.unit, view), ""
-
-
-# Order and size ------------------------------------------------------------------------------------------------------
-
-
-def _learn_order(known: ListingProfile, view: PageView) -> tuple[Trait, str]:
-    return (known.order, "") if view.sighting.polled else learn_order(known.order, view)
-
-
-def _learn_poll_order(known: ListingProfile, view: PageView) -> tuple[Trait, str]:
-    return learn_order(known.poll_order, view) if view.sighting.polled else (known.poll_order, "")
-
-
 def _learn_page_most(known: ListingProfile, view: PageView) -> tuple[int, str]:
     page = view.page
     has_more = view.teaches and page.next_cursor
     return (max(known.page_most, len(page.records)) if has_more else known.page_most), ""
-
-
-# Clocks --------------------------------------------------------------------------------------------------------------
 
 
 def _learn_clock(known: ListingProfile, view: PageView) -> tuple[Trait, str]:
@@ -189,9 +164,6 @@ def _apart(seconds: int) -> str:
     return f"{-seconds:,} s behind" if seconds < 0 else f"{seconds:,} s ahead of"
 
 
-# The table -----------------------------------------------------------------------------------------------------------
-
-
 OBSERVATIONS: Final = (
     Observation("envelope", "envelope", _learn_envelope, lambda known: known.describe(f'"{known.value}"')),
     Observation("key", "key", _learn_key, lambda known: known.describe(known.value)),
@@ -202,10 +174,25 @@ OBSERVATIONS: Final = (
         lambda known: known.describe(f"written {_FORMS.get(known.value, known.value)}"),
     ),
     Observation("dated", "dated", _learn_dated, lambda known: _DATED.get(known.value, "")),
-    Observation("unit", "precision", _learn_unit, lambda known: known.describe(f"whole {known.value}")),
-    Observation("fresh", "", _learn_fresh, str),
-    Observation("order", "order", _learn_order, describe_order),
-    Observation("poll_order", "order of polls", _learn_poll_order, describe_order),
+    Observation(
+        "unit",
+        "precision",
+        lambda known, view: learn_unit(known.unit, view, fresh=known.fresh),
+        lambda known: known.describe(f"whole {known.value}"),
+    ),
+    Observation("fresh", "", lambda known, view: (learn_fresh(known.fresh, known.unit, view), ""), str),
+    Observation(
+        "order",
+        "order",
+        lambda known, view: (known.order, "") if view.sighting.polled else learn_order(known.order, view),
+        describe_order,
+    ),
+    Observation(
+        "poll_order",
+        "order of polls",
+        lambda known, view: learn_order(known.poll_order, view) if view.sighting.polled else (known.poll_order, ""),
+        describe_order,
+    ),
     Observation("page_most", "", _learn_page_most, str),
     Observation(
         "clock", "service's time", _learn_clock, lambda known: known.describe(f"from {_CLOCKS.get(known.value, '')}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple
 
 import msgspec
 
 from dockbell.core import pointer
+from dockbell.core.key import head_decoder
 from dockbell.core.model import JSON, Page
 from dockbell.core.moment import EPOCH, parse_moment, to_micros
 
@@ -35,29 +36,20 @@ class Sampler:
     """Looks into raw records of one feed for what their comparison does not tell; built once per shape."""
 
     def __init__(self, *, key: Sequence[str], updated_at: str | None, created_at: str | None = None) -> None:
-        """Set where identity and times stand, as JSON pointers."""
         self._key = [pointer.parse(part) for part in key]
         self._updated_at = None if updated_at is None else pointer.parse(updated_at)
         self._created_at = None if created_at is None else pointer.parse(created_at)
-        places = [*self._key, self._updated_at, self._created_at]
-        make_dict: Any = TypedDict  # its members are known at run time only
-        members = {tokens[0]: Any for tokens in places if tokens}
-        self._head: msgspec.json.Decoder[dict[str, JSON]] = msgspec.json.Decoder(
-            make_dict("head", members, total=False)
-        )
+        self._head = head_decoder(*self._key, self._updated_at, self._created_at)
 
     @property
     def is_dated(self) -> bool:
-        """Whether records have a timestamp."""
         return self._updated_at is not None
 
     @property
     def knows_created(self) -> bool:
-        """Whether records have a creation time."""
         return self._created_at is not None
 
     def head(self, raw: bytes) -> JSON:
-        """Return the members of a record that matter here; None where it cannot be read."""
         try:
             return self._head.decode(raw)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -77,12 +69,7 @@ class Sampler:
         return ", ".join(kinds)[:LONGEST]
 
     def time_form(self, head: JSON, expected: str) -> str:
-        """Return how a timestamp is written; empty where there is none.
-
-        Args:
-            head: Of the record.
-            expected: How it was written before: what looks like it is not read any further.
-        """
+        """Return how a timestamp is written, empty for none; what looks as ``expected`` is not read any further."""
         if self._updated_at is None:
             return ""
         value = pointer.resolve(head, self._updated_at)
@@ -100,16 +87,16 @@ class Sampler:
         return next(name for name, micros in MICROS.items() if value * micros == elapsed)
 
     def created(self, records: Sequence[bytes]) -> list[int]:
-        """Return the creation times of records, in µs since 1970, without those that have none."""
-        if self._created_at is None:
-            return []
+        """Return the creation times of those records that have one, in µs since 1970."""
         return self._times(records, self._created_at)
 
     def updated(self, records: Sequence[bytes]) -> list[int]:
-        """Return the timestamps of records, in µs since 1970, without those that have none."""
-        return [] if self._updated_at is None else self._times(records, self._updated_at)
+        """Return the timestamps of those records that have one, in µs since 1970."""
+        return self._times(records, self._updated_at)
 
-    def _times(self, records: Sequence[bytes], tokens: pointer.Tokens) -> list[int]:
+    def _times(self, records: Sequence[bytes], tokens: pointer.Tokens | None) -> list[int]:
+        if tokens is None:
+            return []
         times = [parse_moment(pointer.resolve(self.head(raw), tokens)) for raw in records]
         return [to_micros(time) for time in times if time is not None]
 
@@ -122,48 +109,33 @@ class Head(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """What the comparison of a page tells of its records, in their order.
-
-    Attributes:
-        sampler: Looks into the records.
-        keys: Their key strings; those of bad records may be left out.
-        dates: Their own timestamps as this page shows them, in µs since 1970; None for one that has none.
-        polled: The page is of a poll, which may be ordered otherwise than the whole list.
-        before: How the page before it in the same run began; None for the first, or where that is not known.
-    """
+    """What the comparison of a page tells of its records, in their order."""
 
     sampler: Sampler
-    keys: Sequence[str]
+    keys: Sequence[str]  # their key strings; those of bad records may be left out
     dates: Sequence[int | None]
-    polled: bool = False
+    """Their own timestamps as this page shows them, in µs since 1970; None for one that has none."""
+    polled: bool = False  # the page is of a poll, which may be ordered otherwise than the whole list
     before: Head | None = None
+    """How the page before it in the same run began; None for the first, or where that is not known."""
 
     @property
     def head(self) -> Head:
-        """How the page begins, for the sighting of the next page of the run."""
         return Head(next(iter(self.keys), None), next((date for date in self.dates if date is not None), None))
 
 
 class PageView(NamedTuple):
-    """One page, as the observations look at it.
-
-    Attributes:
-        stamps: The dates that there are.
-        newest: The latest of them.
-        ends: The first and the last record, in part.
-        teaches: Whether it is long enough to learn from.
-    """
+    """One page, as the observations look at it."""
 
     page: Page
     sighting: Sighting
-    stamps: list[int]
+    stamps: list[int]  # the dates that there are; ``newest`` is the latest of them
     newest: int
-    ends: tuple[JSON, JSON]
-    teaches: bool
+    ends: tuple[JSON, JSON]  # the first and the last record, in part
+    teaches: bool  # whether it is long enough to learn from
 
 
 def view_page(page: Page, sighting: Sighting) -> PageView:
-    """Return a page as the observations look at it; it must have records."""
     stamps, head = [date for date in sighting.dates if date is not None], sighting.sampler.head
     return PageView(
         page=page,

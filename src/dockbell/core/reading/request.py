@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -14,26 +14,22 @@ from dockbell.core.model import JSON, RESOURCES
 MAX_LIMIT: Final = 200
 """The largest page that the API gives."""
 
+LIMITS: Final = (200, 50, 10, 1)
+"""Records per page: the API's maximum, so that a run costs the fewest requests, and less where a page is unreadable."""
+
+_REST_MOST: Final = 64
 _OURS: Final = frozenset({"limit", "cursor", "updated_since", "expand"})
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, without the base URL and the key.
-
-    Attributes:
-        method: ``GET`` or ``POST``.
-        path: Absolute and percent-encoded.
-        params: The query, decoded, in the order sent.
-        body: JSON, for ``POST`` only.
-        etag: Of the answer that is known already: the API answers 304 while that is still the same.
-    """
+    """One request, without the base URL and the key."""
 
     method: str
-    path: str
-    params: tuple[tuple[str, str], ...] = ()
-    body: bytes | None = None
-    etag: str | None = None
+    path: str  # absolute and percent-encoded
+    params: tuple[tuple[str, str], ...] = ()  # the query, decoded, in the order sent
+    body: bytes | None = None  # JSON, for ``POST`` only
+    etag: str | None = None  # of the answer that is known already: the API answers 304 while that is still the same
 
     def __str__(self) -> str:
         """Return ``GET /v1/shipments``, as in errors and logs, which never show the query."""
@@ -41,7 +37,6 @@ class Request:
 
     @property
     def target(self) -> str:
-        """The path with the query, as sent."""
         return f"{self.path}?{urlencode(self.params, quote_via=quote)}" if self.params else self.path
 
     @property
@@ -52,12 +47,10 @@ class Request:
 
     @property
     def continues(self) -> bool:
-        """Whether it asks for a page after the first."""
         return any(name == "cursor" for name, _ in self.params)
 
     @property
     def narrows(self) -> bool:
-        """Whether it asks for what was modified since a time."""
         return any(name == "updated_since" for name, _ in self.params)
 
 
@@ -76,13 +69,10 @@ def list_request(
     query: Mapping[str, str | int | bool] | None = None,
     expand: tuple[str, ...] = (),
 ) -> Request:
-    """Return the request for one page of a listing.
+    """Return the request for one page of a listing; raises ValueError where the API would not accept it.
 
     ``query`` holds the resource's own filters (``status``, ``sku`` …); the API may know more than its description
     shows, so any name is passed on.
-
-    Raises:
-        ValueError: The API would not accept it.
     """
     if resource not in RESOURCES:
         raise ValueError(f"resource: must be one of {', '.join(RESOURCES)}, got {resource!r}")
@@ -100,16 +90,13 @@ def list_request(
         params["cursor"] = cursor
     if expand:
         params["expand"] = ",".join(expand)
-    params |= {name: _as_text(value) for name, value in (query or {}).items()}
+    for name, value in (query or {}).items():
+        params[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return Request("GET", RESOURCES[resource].path, tuple(params.items()))
 
 
 def shipment_request(shipment_id: str, *, expand: tuple[str, ...] = ()) -> Request:
-    """Return the request for one shipment, whatever characters its id holds.
-
-    Raises:
-        ValueError: The id is empty, which would ask for the listing.
-    """
+    """Return the request for one shipment, whatever characters its id holds; raises ValueError for an empty id."""
     if not shipment_id:
         raise ValueError("shipment_id: must not be empty")
     # "." and ".." would be resolved as folders on the way.
@@ -118,22 +105,15 @@ def shipment_request(shipment_id: str, *, expand: tuple[str, ...] = ()) -> Reque
 
 
 def order_request(payload: JSON) -> Request:
-    """Return the request that creates a sales order; the API does not show what stands in it.
-
-    Raises:
-        TypeError: The payload is no JSON value.
-        ValueError: It holds NaN or an infinite number.
-    """
+    """Return the request that creates a sales order; raises TypeError or ValueError where ``payload`` is no JSON."""
     return Request("POST", "/v1/sales-orders", body=json.dumps(payload, allow_nan=False).encode())
 
 
 def format_since(moment: datetime) -> str:
     """Return a time as ``updated_since`` takes it: UTC with ``Z``; milliseconds only where there is a fraction.
 
-    Finer digits are cut, never rounded up: a time that is a little early asks for a little more.
-
-    Raises:
-        ValueError: The time has no zone.
+    Finer digits are cut, never rounded up: a time that is a little early asks for a little more. Raises ValueError
+    where the time has no zone.
     """
     if moment.tzinfo is None:
         raise ValueError(f"updated_since: must have a time zone, got {moment.isoformat()}; add tzinfo=UTC")
@@ -141,5 +121,26 @@ def format_since(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds") + "Z"
 
 
-def _as_text(value: str | int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+@dataclass(frozen=True, slots=True)
+class PageLimit:
+    """With which limit the next run of a feed begins.
+
+    A limit holds for a whole run. Where a cursor is the number of a page, a page of another size begins somewhere else:
+    records are skipped, or come a second time, and nothing in the answers says so.
+    """
+
+    level: int = 0  # the limit that the last complete run needed, as an index of ``LIMITS``
+    runs: int = 0  # complete runs with it since the largest failed
+    rest: int = 1  # the largest is tried again after so many of them, twice as many each time that this fails
+
+    @property
+    def begins_at(self) -> int:
+        return 0 if self.runs >= self.rest else self.level
+
+    def end_run(self, level: int, *, complete: bool) -> PageLimit:
+        """Return what is remembered after a run; of one that is not complete only the limit that it needed counts."""
+        if level == 0:
+            return PageLimit() if complete else self
+        is_in_vain = self.begins_at < level and self.level > 0
+        known = replace(self, runs=0, rest=min(self.rest * 2, _REST_MOST)) if is_in_vain else self
+        return replace(known, level=level, runs=known.runs + complete)

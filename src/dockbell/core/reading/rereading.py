@@ -10,7 +10,7 @@ from decimal import Context, Decimal
 from typing import Final
 
 from dockbell.core import pointer
-from dockbell.core.key import KeyMissing, key_of
+from dockbell.core.key import find_keys
 from dockbell.core.model import JSON
 from dockbell.core.reading.shape import Shape
 
@@ -22,29 +22,19 @@ _RESTLESS_LEAST: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Rereading:
-    """How records differ when they are read twice.
-
-    Attributes:
-        compared: How many were in both readings.
-        moved: How many of them had another timestamp: they changed, and prove nothing else.
-        still: How many of the others were the same but for the order of object members.
-        same_order: Whether those in both readings stood in the same order.
-        shuffled: The arrays that held the same in another order, by pointer, each with in how many records.
-        restless: The members that differed though the timestamp did not, by pointer, each with in how many records.
-    """
+    """How records differ when they are read twice."""
 
     compared: int
-    moved: int
-    still: int
+    moved: int  # how many of them had another timestamp: they changed, and prove nothing else
+    still: int  # how many of the others were the same but for the order of object members
     same_order: bool
     shuffled: Mapping[str, int] = field(default_factory=dict)
+    """The arrays that held the same in another order, by pointer, each with in how many records."""
     restless: Mapping[str, int] = field(default_factory=dict)
+    """The members that differed though the timestamp did not, by pointer, each with in how many records."""
 
     def volatile(self) -> list[str]:
-        """Return the members that move in so many records that they can hardly be what the records say.
-
-        A few records that change without their timestamp are changes; a fifth of all within seconds are not.
-        """
+        """Return the members that move in a fifth of all records within seconds: these can hardly be changes."""
         compared = self.compared - self.moved
         return [
             place
@@ -80,15 +70,8 @@ def compare_readings(earlier: Sequence[JSON], later: Sequence[JSON], shape: Shap
 
 
 def _by_key(records: Sequence[JSON], shape: Shape) -> dict[str, JSON]:
-    """Return records by their key, in order; those without one are left out."""
     tokens = [pointer.parse(part) for part in shape.key]
-    found = {}
-    for record in records:
-        try:
-            found[key_of(record, tokens).text] = record
-        except KeyMissing:
-            continue
-    return found
+    return {key.text: record for record, key in find_keys(records, tokens)}
 
 
 def _differences(earlier: JSON, later: JSON, place: pointer.Tokens) -> Iterator[tuple[pointer.Tokens, bool]]:
@@ -101,18 +84,10 @@ def _differences(earlier: JSON, later: JSON, place: pointer.Tokens) -> Iterator[
                 yield (*place, name), False
     elif isinstance(earlier, list) and isinstance(later, list) and len(earlier) == len(later):
         looks, later_looks = [_loose(each) for each in earlier], [_loose(each) for each in later]
-        pairs = list(zip(earlier, later, strict=True))
         if looks != later_looks and sorted(looks) == sorted(later_looks):
             yield place, True
-            pairs = [
-                (one, other)
-                for (_, one), (_, other) in zip(
-                    sorted(zip(looks, earlier, strict=True), key=lambda pair: pair[0]),
-                    sorted(zip(later_looks, later, strict=True), key=lambda pair: pair[0]),
-                    strict=True,
-                )
-            ]
-        for one, other in pairs:
+            earlier, later = sorted(earlier, key=_loose), sorted(later, key=_loose)
+        for one, other in zip(earlier, later, strict=True):
             yield from _differences(one, other, (*place, _ANY))
     elif _loose(earlier) != _loose(later):
         yield place, False

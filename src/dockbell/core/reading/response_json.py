@@ -9,20 +9,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from dockbell.core.cutting import cut_elements, cut_members, salvage
+from dockbell.core.document import cut_elements, cut_members, salvage
 from dockbell.core.model import JSON
-from dockbell.core.reading.response import Response
-from dockbell.core.reading.response_words import clean
+from dockbell.core.reading.response import MALFORMED, Response, clean
 from dockbell.errors import PageUnreadable, SchemaMismatch
 
 UNSOUND_SIZE_MOST: Final = 512 * 1024
 """A longer answer that is no sound JSON is not cut into its records: a smaller page takes less time than that."""
-MALFORMED: Final = (msgspec.DecodeError, ValueError, RecursionError)
-"""What is raised for text that is no JSON, bytes that are no UTF-8, and brackets nested without end."""
+T = TypeVar("T")
 Fields: TypeAlias = dict[str, msgspec.Raw]
 
 _JSON_TYPE: Final = re.compile(r"(application|text)/([^;]*\+)?json\s*(;.*)?", re.IGNORECASE)
@@ -34,14 +33,7 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class Parser(NamedTuple):
-    """How an answer is taken apart.
-
-    Attributes:
-        object: Returns the members of an object.
-        array: Returns the elements of an array of objects.
-        value: Returns what a member says.
-        is_strict: What is no sound JSON is refused.
-    """
+    """How an answer is taken apart; a strict one refuses what is no sound JSON."""
 
     object: Callable[[bytes | msgspec.Raw], Fields]
     array: Callable[[bytes | msgspec.Raw], list[msgspec.Raw]]
@@ -57,46 +49,44 @@ def _cut_object(text: bytes | msgspec.Raw) -> Fields:
     return fields
 
 
-def _cut_array(text: bytes | msgspec.Raw) -> list[msgspec.Raw]:
-    return list(map(msgspec.Raw, cut_elements(bytes(text))))
-
-
-def _salvage_value(text: bytes | msgspec.Raw) -> JSON:
-    return salvage(bytes(text))
-
-
 STRICT: Final = Parser(_OBJECT.decode, _ARRAY.decode, _ANY.decode, is_strict=True)
-LENIENT: Final = Parser(_cut_object, _cut_array, _salvage_value)
+LENIENT: Final = Parser(
+    object=_cut_object,
+    array=lambda text: [msgspec.Raw(element) for element in cut_elements(bytes(text))],
+    value=lambda text: salvage(bytes(text)),
+)
 
 
 def read_object(subject: str, response: Response) -> bytes:
-    """Return the JSON text of the one object that an answer holds; where a value in it is unsound, as it is.
+    """Return the text of the one object of an answer, though values be unsound; raises as :func:`decode_object`."""
+    body, _, _ = read_twice(subject, response, partial(decode_object, subject))
+    return body.strip()
+
+
+def read_twice(subject: str, response: Response, read: Callable[[bytes, Parser], T]) -> tuple[bytes, T, bool]:
+    """Return the text of an answer, what it holds, and whether only the lenient parser can read it.
 
     Raises:
         PageUnreadable: Not whole, or no JSON even in its structure.
-        SchemaMismatch: Sound JSON, but no object.
     """
     body = json_text(subject, response)
     try:
-        check_encoding(subject, body)
-        decode_object(subject, body, STRICT)
+        try:
+            body.decode()  # slices are cut out of the text without a look at their encoding
+        except UnicodeDecodeError as error:
+            raise not_json(subject, error) from error
+        return body, read(body, STRICT), False
     except PageUnreadable as error:
         if len(body) > UNSOUND_SIZE_MOST:
             raise
         try:
-            decode_object(subject, body, LENIENT)
-        except PageUnreadable:
-            raise error from error.__cause__
-    return body.strip()
+            return body, read(body, LENIENT), True
+        except (PageUnreadable, SchemaMismatch):
+            raise error from error.__cause__  # that the answer is of another shape too would lead astray
 
 
 def decode_object(subject: str, body: bytes, parser: Parser) -> Fields:
-    """Return the members of the object that an answer holds.
-
-    Raises:
-        PageUnreadable: Not whole, or no JSON.
-        SchemaMismatch: Sound JSON, but no object.
-    """
+    """Return the members of an object; raises PageUnreadable for no JSON, SchemaMismatch for other JSON."""
     try:
         try:
             return parser.object(body)
@@ -116,16 +106,7 @@ def json_text(subject: str, response: Response) -> bytes:
     return body
 
 
-def check_encoding(subject: str, body: bytes) -> None:
-    """Refuse an answer that is no UTF-8."""
-    try:
-        body.decode()  # slices are cut out of the text without a look at their encoding
-    except UnicodeDecodeError as error:
-        raise not_json(subject, error) from error
-
-
 def not_json(subject: str, error: Exception) -> PageUnreadable:
-    """Return the error of an answer that is no JSON."""
     return PageUnreadable(f"{subject}: the answer is not JSON, got {clean(str(error))}")
 
 

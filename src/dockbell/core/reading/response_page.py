@@ -2,39 +2,40 @@
 
 The names are "not shown" in the API's description, so what can be tolerated is, and what cannot be believed is an
 error. A record that is no sound JSON does not keep the others of its page from being read: it is cut out as it is, and
-marked (:class:`~dockbell.core.model.Unsound`).
+marked (:class:`~dockbell.core.model.Unsound`). An answer with the status of a success may hold an error all the same.
 """
 
 from __future__ import annotations
 
 import re
+from functools import partial
 from operator import itemgetter
 from typing import Final
 
 import msgspec
 
-from dockbell.core.cutting import salvage
-from dockbell.core.document import decode
+from dockbell.core.document import decode, salvage
 from dockbell.core.model import RESOURCES, Page, Unsound
-from dockbell.core.reading.response import Response
-from dockbell.core.reading.response_headers import read_age, service_time
-from dockbell.core.reading.response_json import (
-    LENIENT,
+from dockbell.core.reading.response import (
     MALFORMED,
-    STRICT,
-    UNSOUND_SIZE_MOST,
+    WHERE_WORDS_ARE,
+    Response,
+    clean,
+    find_words,
+    quote,
+    read_age,
+    service_time,
+)
+from dockbell.core.reading.response_json import (
     Fields,
     Parser,
-    check_encoding,
     check_given_once,
     decode_object,
     has_room,
-    json_text,
     not_json,
+    read_twice,
 )
-from dockbell.core.reading.response_words import clean
-from dockbell.core.reading.success_errors import ERRORS, check_no_error, check_whole
-from dockbell.errors import PageUnreadable, SchemaMismatch
+from dockbell.errors import PageUnreadable, SchemaMismatch, SourceUnavailable
 
 RECORDS_MOST: Final = 100_000
 """A page of more records is not meant as one: the API gives 200."""
@@ -43,7 +44,12 @@ CURSOR_LONGEST: Final = 4096
 
 _OBJECTS_OR_NOTHING: Final = re.compile(rb"\[[ \t\r\n]*[{\]]")
 _INTEGER: Final = re.compile(rb"-?\d+")
-_NO_RECORDS: Final = ERRORS | {"warning", "warnings", "message", "messages", "notices", "problems", "violations"}
+_ERRORS: Final = frozenset({"error", "errors"})
+"""What holds anything under such a name beside the records says that these are not what they should be."""
+_INCOMPLETE: Final = frozenset({"partial", "is_partial", "incomplete", "incomplete_results", "timed_out"})
+"""What is true under such a name beside the records of a last page says that others are missing."""
+_NOTHING: Final = frozenset({b"null", b"false", b"0", b'""', b"[]", b"{}"})
+_NO_RECORDS: Final = _ERRORS | {"warning", "warnings", "message", "messages", "notices", "problems", "violations"}
 """What is called so is said about the answer, and is not what was asked for."""
 _FIRST_BYTE: Final = itemgetter(0)
 _BRACE: Final = frozenset(b"{")
@@ -57,10 +63,7 @@ class EnvelopeMissing(SchemaMismatch):
 def read_page(resource: str, response: Response, *, envelope: str | None = None) -> Page:
     """Return the page of a listing that an answer holds; its records are cut out, not decoded.
 
-    Args:
-        resource: What was asked for.
-        response: The answer.
-        envelope: The field that held the records of earlier pages, where that is known.
+    ``envelope`` is the field that held the records of earlier pages, where that is known.
 
     Raises:
         PageUnreadable: Not whole, no JSON even in its structure, or not to be understood in one way only.
@@ -68,19 +71,8 @@ def read_page(resource: str, response: Response, *, envelope: str | None = None)
         SchemaMismatch: No array of records, or no telling which; :class:`EnvelopeMissing` where that is known by name.
     """
     subject = f'resource "{resource}"'
-    body = json_text(subject, response)
-    unsound: dict[int, Unsound] = {}
-    try:
-        check_encoding(subject, body)
-        name, records, cursor = _find_page(resource, body, envelope, STRICT)
-    except PageUnreadable as error:
-        if len(body) > UNSOUND_SIZE_MOST:
-            raise
-        try:
-            name, records, cursor = _find_page(resource, body, envelope, LENIENT)
-        except (PageUnreadable, SchemaMismatch):
-            raise error from error.__cause__  # that the answer is of another shape too would lead astray
-        unsound = {index: found for index, raw in enumerate(records) if (found := _find_unsound(raw))}
+    _, (name, records, cursor), is_lenient = read_twice(subject, response, partial(_find_page, resource, envelope))
+    unsound = {index: found for index, raw in enumerate(records) if is_lenient and (found := _find_unsound(raw))}
     time = service_time(response)
     return Page(
         records=tuple(records),
@@ -95,20 +87,19 @@ def read_page(resource: str, response: Response, *, envelope: str | None = None)
     )
 
 
-def _find_page(resource: str, body: bytes, envelope: str | None, parser: Parser) -> tuple[str, list[bytes], str | None]:
-    """Return the name of the array of records, the records, and the cursor."""
+def _find_page(resource: str, envelope: str | None, body: bytes, parser: Parser) -> tuple[str, list[bytes], str | None]:
     subject = f'resource "{resource}"'
     outer = decode_object(subject, body, parser)
     try:
         # One level down: {"data": {"shipments": []}}, {"shipments": [], "meta": {"next_cursor": null}}.
         inside = {name: parser.object(raw) for name, raw in outer.items() if _begins(raw, b"{")}
         inner = {f"{name}.{part}": value for name, fields in inside.items() for part, value in fields.items()}
-        check_no_error(subject, outer, parser)
+        _check_no_error(subject, outer, parser)
         name, records = _find_records(resource, outer, inner, envelope, parser)
-        check_no_error(subject, inside.get(name.rpartition(".")[0], {}), parser)
+        _check_no_error(subject, inside.get(name.rpartition(".")[0], {}), parser)
         cursor = _find_cursor(resource, outer, inner)
         if cursor is None:
-            check_whole(subject, outer | inside.get(name.rpartition(".")[0], {}))
+            _check_whole(subject, outer | inside.get(name.rpartition(".")[0], {}))
         if parser.is_strict and (
             has_room(body, outer) or any(has_room(outer[part], fields) for part, fields in inside.items())
         ):
@@ -151,12 +142,11 @@ def _find_records(
         if len(candidates) == 1:
             return candidates[0], (arrays | nested)[candidates[0]]
         if candidates:
-            raise _mismatch(resource, "several arrays of objects", outer)
-    raise _mismatch(resource, "no array of objects", outer)
+            raise SchemaMismatch(_describe_mismatch(resource, "several arrays of objects", outer))
+    raise SchemaMismatch(_describe_mismatch(resource, "no array of objects", outer))
 
 
 def _as_records(resource: str, raw: msgspec.Raw | None, parser: Parser) -> list[bytes] | None:
-    """Return the elements of an array of objects, None for anything else."""
     if raw is None or not _begins(raw, b"["):
         return None
     if not _OBJECTS_OR_NOTHING.match(raw):
@@ -191,10 +181,25 @@ def _find_cursor(resource: str, outer: Fields, inner: Fields) -> str | None:
     raise SchemaMismatch(f'resource "{resource}": next_cursor is neither text nor number, got {got}; check base_url')
 
 
-def _mismatch(resource: str, fact: str, fields: Fields) -> SchemaMismatch:
-    return SchemaMismatch(_describe_mismatch(resource, fact, fields))
-
-
 def _describe_mismatch(resource: str, fact: str, fields: Fields) -> str:
     got = clean(", ".join(list(fields)[:8])) or "none"
     return f'resource "{resource}": the answer holds {fact}, got fields {got}; check base_url'
+
+
+def _check_no_error(subject: str, fields: Fields, parser: Parser) -> None:
+    """Refuse an object that holds an error: records may stand beside it, and others may be missing."""
+    for name, raw in fields.items():
+        if name.lower() in _ERRORS and bytes(raw).translate(None, b" \t\r\n") not in _NOTHING:
+            said = find_words(parser.value(raw))
+            if not said:
+                beside = {member: parser.value(fields[member]) for member in WHERE_WORDS_ARE if member in fields}
+                said = find_words(beside)
+            fact = f"{subject}: the answer holds an error{quote(said)}"
+            raise SourceUnavailable(f"{fact}, though its status is a success")
+
+
+def _check_whole(subject: str, fields: Fields) -> None:
+    """Refuse a last page that says of itself that it is not all there is."""
+    for name, raw in fields.items():
+        if name.lower() in _INCOMPLETE and bytes(raw) == b"true":
+            raise SourceUnavailable(f'{subject}: the answer ends the list, got "{name}": true beside the records')

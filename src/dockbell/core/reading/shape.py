@@ -3,11 +3,18 @@
 The API's description shows no field names. Identity and timestamp are found by the names that such services use, and
 only where they hold on every record of the page; what was learned is stored, shown by ``status`` and checked on every
 later page.
+
+While a feed's *read settings* stay the same, two readings of it are comparable. When they change, a difference alone is
+no change any more: the feed begins a new baseline. Where the same records are read (:func:`keeps_records`), only their
+content begins anew. ``ignore``, ``drop`` and ``unordered`` begin a new baseline only where they leave less out of the
+comparison than before: the stored values of what was ignored are old, and each record would be an event. To ignore more
+makes no event and hides none, because both sides of a comparison are brought to the canonical form by today's rules.
+What is dropped is ignored too, so that a pointer may move from one to the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,7 +23,7 @@ from typing import Final
 
 from dockbell.core import pointer
 from dockbell.core.document import decode
-from dockbell.core.key import KeyMissing, key_of
+from dockbell.core.key import find_keys
 from dockbell.core.model import JSON, RESOURCES
 from dockbell.core.moment import parse_moment
 
@@ -47,13 +54,7 @@ _CREATED: Final = ("/created_at", "/created", "/createdAt", "/creation_date", "/
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Where identity and times stand in the records of one feed.
-
-    Attributes:
-        key: The pointers that together identify a record.
-        updated_at: The pointer to the record's own timestamp, None where records have none.
-        created_at: The pointer to the creation time, None where records have none.
-    """
+    """Where identity and times stand in the records of one feed, as pointers; None where records have no such time."""
 
     key: tuple[str, ...]
     updated_at: str | None = None
@@ -71,17 +72,9 @@ class ShapeUnknown(ValueError):
 
 
 def learn_shape(
-    singular: str,
-    records: Sequence[JSON],
-    *,
-    key: tuple[str, ...] | None = None,
-    updated_at: str | None = None,
+    singular: str, records: Sequence[JSON], *, key: tuple[str, ...] | None = None, updated_at: str | None = None
 ) -> Shape:
-    """Return the shape of the records of a page that is not empty; ``key`` and ``updated_at`` as configured win.
-
-    Raises:
-        ShapeUnknown: Nothing identifies every record of the page.
-    """
+    """Return the shape of the records of a page; raises :class:`ShapeUnknown` where nothing identifies every record."""
     return Shape(
         key=key or _find_key(singular, records),
         updated_at=updated_at or _find_time(_MODIFIED, records),
@@ -109,7 +102,6 @@ def learn_times(shape: Shape, records: Sequence[bytes]) -> Shape:
 
 
 def find_dates(records: Sequence[JSON], *, updated_at: str | None = None) -> list[datetime]:
-    """Return when the records of a page were modified, or were created where they say only that."""
     place = updated_at or _find_time(_MODIFIED, records) or _find_time(_CREATED, records)
     if place is None:
         return []
@@ -129,12 +121,8 @@ def _find_key(singular: str, records: Sequence[JSON]) -> tuple[str, ...]:
 
 
 def _identifies(candidate: tuple[str, ...], records: Sequence[JSON], least: float) -> bool:
-    """Return whether a key tells apart all records that have it, and so many have it."""
     tokens = [pointer.parse(part) for part in candidate]
-    keys = []
-    for record in records:
-        with suppress(KeyMissing):
-            keys.append(key_of(record, tokens).text)
+    keys = [key.text for _, key in find_keys(records, tokens)]
     return 0 < len(keys) == len(set(keys)) and len(keys) >= len(records) * least
 
 
@@ -147,3 +135,67 @@ def _find_time(candidates: Iterable[str], records: Sequence[JSON]) -> str | None
         if values and all(parse_moment(value) is not None for value in values):
             return candidate
     return None
+
+
+_IGNORED: Final = ("ignore", "drop")
+"""The parts that are left out of the comparison."""
+_LENIENT: Final = frozenset({*_IGNORED, "unordered"})
+"""The parts that may grow without a new baseline."""
+_CONTENT: Final = _LENIENT | {"expand", "detail"}
+"""The parts that decide only on the content of records, or on what is compared of it."""
+_SHAPING: Final = frozenset({"base_url", "key", "updated_at"})
+"""The parts that decide what identifies and dates the records."""
+
+
+def describe_read_settings(
+    *,
+    base_url: str,
+    key: Sequence[str] | None,
+    updated_at: str | None,
+    query: Mapping[str, JSON],
+    expand: Sequence[str],
+    detail: Sequence[str],
+    ignore: Sequence[str],
+    unordered: Sequence[str],
+    drop: Sequence[str],
+) -> dict[str, JSON]:
+    """Return the settings by which a feed is read; ``key`` and ``updated_at`` are None while unknown."""
+    return {
+        "base_url": base_url,
+        "key": None if key is None else list(key),
+        "updated_at": updated_at,
+        "query": {name: query[name] for name in sorted(query)},
+        "expand": sorted(expand),
+        "detail": sorted(detail),
+        "ignore": sorted(ignore),
+        "unordered": sorted(unordered),
+        "drop": sorted(drop),
+    }
+
+
+def find_differences(before: Mapping[str, JSON] | None, after: Mapping[str, JSON]) -> list[str]:
+    """Return the parts of the configuration by which two settings differ; unknown parts are no difference."""
+    if before is None:
+        return []
+    ignored = [place for part in _IGNORED for place in after.get(part) or ()]
+    return [
+        part
+        for part, value in after.items()
+        if _differs(part, before.get(part), value if value is None or part not in _IGNORED else ignored)
+    ]
+
+
+def keeps_records(parts: Iterable[str]) -> bool:
+    """Return whether the same records are read as before when these parts are others: only their content differs."""
+    return _CONTENT.issuperset(parts)
+
+
+def keeps_shape(parts: Iterable[str]) -> bool:
+    """Return whether records are identified and dated as before when these parts are others."""
+    return _SHAPING.isdisjoint(parts)
+
+
+def _differs(part: str, before: JSON, after: JSON) -> bool:
+    if before is None or after is None:
+        return False
+    return not set(before) <= set(after) if part in _LENIENT else bool(before != after)

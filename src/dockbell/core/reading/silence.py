@@ -19,10 +19,8 @@ _NONE: Final = timedelta(0)
 class Silence:
     """A time without an answer; its ends are those of the monotonic clock.
 
-    Attributes:
-        since: When it began; None where it began with the end of the complete run before.
-        until: When it ended.
-        ended_at: The service's time of the request whose answer ended it.
+    It has no ``since`` where it began with the end of the complete run before. ``ended_at`` is the service's time of
+    the request whose answer ended it.
     """
 
     since: timedelta | None
@@ -32,17 +30,13 @@ class Silence:
 
 @dataclass(slots=True)
 class Silences:
-    """The times without an answer of one run.
-
-    Attributes:
-        found: The one before its first answer, and all that are longer than a minute.
-        heard: When its last answer came, by the monotonic clock; None before the first one in this process.
-        answered_at: The same by the service's clock.
-    """
+    """The times without an answer of one run."""
 
     found: list[Silence] = field(default_factory=list)
+    """The one before its first answer, and all that are longer than a minute."""
     heard: timedelta | None = None
-    answered_at: datetime | None = None
+    """When its last answer came, by the monotonic clock; None before the first one in this process."""
+    answered_at: datetime | None = None  # the same by the service's clock
 
     def hear(self, now: timedelta, asked_at: datetime, answered_at: datetime) -> None:
         """Record an answer: when it came by the monotonic clock, and the service's times of request and answer."""
@@ -56,9 +50,8 @@ class Silences:
     def find_long(self, read_at: timedelta, is_long: Callable[[timedelta, timedelta], bool]) -> datetime | None:
         """Return when the longest time ended, by the service's clock, that is too long; None where none is.
 
-        Args:
-            read_at: When the last complete run of the feed read its last page, by the monotonic clock.
-            is_long: Tells from both ends of a time whether it is too long.
+        The last complete run of the feed read its last page at ``read_at``, by the monotonic clock. ``is_long`` tells
+        from both ends of a time whether it is too long.
         """
         times = [(max(each.since or read_at, read_at), each.until, each.ended_at) for each in self.found]
         long = [(until - since, ended_at) for since, until, ended_at in times if is_long(since, until)]

@@ -14,26 +14,21 @@ from itertools import chain, combinations, pairwise
 from typing import Final
 
 from dockbell.core import pointer
-from dockbell.core.key import KeyMissing, key_of
+from dockbell.core.key import find_keys
 from dockbell.core.model import JSON
 from dockbell.core.moment import parse_moment, to_micros
-from dockbell.core.reading.response import Response
-from dockbell.core.reading.response_headers import read_allowance
+from dockbell.core.reading.response import Response, read_allowance
 from dockbell.core.reading.shape import Shape
 
 _DATE_RESOLUTION: Final = timedelta(seconds=1)
 _OFFSET_WORDS: Final = re.compile(r"\b(?:offset|skip|page|start)\b", re.IGNORECASE)
 _KEYSET_WORDS: Final = re.compile(r"\b(?:keyset|after|seek|last_?id|last_?key|since)\b", re.IGNORECASE)
-_DIGITS: Final = re.compile(r"\d+")
 _LONGEST_ID: Final = 200
 _FRACTION: Final = re.compile(r"\d[.,](\d+)")
-_ZONE: Final = re.compile(r"(?P<zone>[Zz]|[+-]\d{2}(?::?\d{2})?)$")
+_ZONE: Final = re.compile(r"(?:[Zz]|[+-]\d{2}(?::?\d{2})?)$")
 _IDENTIFYING: Final = re.compile(
     r"(?:^|_)(?:id|uuid|key|code|number|no|nr|ref|sku|name)$|(?:Id|Uuid|Key|Code|Number|No)$"
 )
-
-
-# The envelope --------------------------------------------------------------------------------------------------------
 
 
 def end_of_list(body: Mapping[str, JSON]) -> str:
@@ -55,17 +50,10 @@ def find_total(body: Mapping[str, JSON]) -> tuple[str, int] | None:
     return None
 
 
-# Cursors -------------------------------------------------------------------------------------------------------------
-
-
 def guess_cursor(token: str, *, read: int, last: JSON, shape: Shape | None) -> tuple[str, str]:
     """Return what a cursor seems to be, ``offset``, ``keyset`` or ``opaque``, and what speaks for it; only a hint.
 
-    Args:
-        token: The cursor that followed the first page.
-        read: How many records that page held.
-        last: The last of them.
-        shape: Where identity and time stand in it.
+    ``token`` followed the first page, of ``read`` records, of which ``last`` is the last.
     """
     texts = [token, *_decoded(token)]
     marks = _marks_of(last, shape)
@@ -74,7 +62,11 @@ def guess_cursor(token: str, *, read: int, last: JSON, shape: Shape | None) -> t
             (("offset", f"it is {read}, the records read before") for text in texts if text.strip() == str(read)),
             (("offset", "it is a page number") for text in texts if text.strip() in {"1", "2"}),
             (("keyset", f"it holds {mark!r} of the last record") for text in texts for mark in marks if mark in text),
-            (("offset", f"it holds {read}, the records read before") for text in texts if _holds_number(text, read)),
+            (
+                ("offset", f"it holds {read}, the records read before")
+                for text in texts
+                if str(read) in re.findall(r"\d+", text)
+            ),
             (("offset", f"it holds the word {word!r}") for text in texts for word in _OFFSET_WORDS.findall(text)),
             (("keyset", f"it holds the word {word!r}") for text in texts for word in _KEYSET_WORDS.findall(text)),
         ),
@@ -82,12 +74,7 @@ def guess_cursor(token: str, *, read: int, last: JSON, shape: Shape | None) -> t
     )
 
 
-def _holds_number(text: str, number: int) -> bool:
-    return str(number) in _DIGITS.findall(text)
-
-
 def _decoded(token: str) -> list[str]:
-    """Return what a token, or a part of it between dots, holds in base64."""
     texts = []
     for part in token.split("."):
         padded = part.rstrip("=").encode() + b"=" * (-len(part.rstrip("=")) % 4)
@@ -114,9 +101,6 @@ def _marks_of(record: JSON, shape: Shape | None) -> list[str]:
     return [mark for mark in marks if len(mark) >= 4]  # noqa: PLR2004  # fewer characters stand anywhere by chance
 
 
-# Identity ------------------------------------------------------------------------------------------------------------
-
-
 def suggest_key(records: Sequence[JSON]) -> tuple[str, ...] | None:
     """Return the member, or the two members, whose values are unique in all records; None where none are.
 
@@ -133,44 +117,29 @@ def suggest_key(records: Sequence[JSON]) -> tuple[str, ...] | None:
 
 def _is_scalar_in_all(name: str, records: Sequence[JSON]) -> bool:
     values = [record.get(name) for record in records]
-    # A time may be unique by chance, and is no identity.
-    return all(type(value) is int or (type(value) is str and 0 < len(value) <= _LONGEST_ID) for value in values) and (
-        not all(isinstance(value, str) and parse_moment(value) is not None for value in values)
-    )
+    is_scalar = all(type(each) is int or (type(each) is str and 0 < len(each) <= _LONGEST_ID) for each in values)
+    return is_scalar and not all(map(_is_time, values))  # a time may be unique by chance, and is no identity
 
 
 @dataclass(frozen=True, slots=True)
 class Uniqueness:
-    """How well a key identifies records.
-
-    Attributes:
-        records: How many were looked at.
-        present: How many have the key.
-        doubles: How many keys came more than once.
-        kinds: What the components are: ``string``, ``integer``.
-    """
+    """How well a key identifies records."""
 
     records: int
     present: int
-    doubles: int
-    kinds: tuple[str, ...]
+    doubles: int  # how many keys came more than once
+    kinds: tuple[str, ...]  # what the components are: ``string``, ``integer``
 
     @property
     def holds(self) -> bool:
-        """Whether every record has the key, and no two the same."""
         return self.present == self.records and not self.doubles
 
 
 def count_keys(records: Sequence[JSON], key: Sequence[str]) -> Uniqueness:
-    """Return how well the pointers of ``key`` identify records."""
     tokens = [pointer.parse(part) for part in key]
     seen: Counter[str] = Counter()
     kinds: set[str] = set()
-    for record in records:
-        try:
-            found = key_of(record, tokens)
-        except KeyMissing:
-            continue
+    for _, found in find_keys(records, tokens):
         seen[found.text] += 1
         parts = found.id if isinstance(found.id, list) else [found.id]
         kinds |= {"integer" if type(part) is int else "string" for part in parts}
@@ -178,42 +147,25 @@ def count_keys(records: Sequence[JSON], key: Sequence[str]) -> Uniqueness:
     return Uniqueness(len(records), sum(seen.values()), doubles, tuple(sorted(kinds)))
 
 
-# Timestamps ----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """How timestamps are written, and what they say.
-
-    Attributes:
-        present: How many records have one.
-        forms: How they name their zone, ``Z``, ``+00:00``, ``+02:00``, ``no zone`` or ``epoch``; the usual one first.
-        digits: The most digits after the second that say something: 0 for s, 3 for ms, 6 for µs.
-        oldest: The earliest of them.
-        newest: The latest of them.
-        ahead: How many lie later than the service's clock.
-    """
+    """How timestamps are written, and what they say."""
 
     present: int
     forms: tuple[str, ...]
-    digits: int
+    """How they name their zone, ``Z``, ``+00:00``, ``+02:00``, ``no zone`` or ``epoch``; the usual one first."""
+    digits: int  # the most digits after the second that say something: 0 for s, 3 for ms, 6 for µs
     oldest: datetime
     newest: datetime
-    ahead: int
+    ahead: int  # how many lie later than the service's clock
 
     @property
     def precision(self) -> str:
-        """The precision in words: ``s``, ``ms`` or ``µs``."""
         return {0: "s", 3: "ms"}.get(self.digits, "µs")
 
 
 def read_stamps(values: Iterable[JSON], now: datetime) -> Stamps | None:
-    """Return how the timestamps of some records are written; None where none is one.
-
-    Args:
-        values: What stands in the timestamp's place in each record.
-        now: The service's time at the latest, when it gave the records.
-    """
+    """Return how timestamps are written that the service gave at ``now`` at the latest; None: there are none."""
     moments = [(value, moment) for value in values if (moment := parse_moment(value)) is not None]
     if not moments:
         return None
@@ -233,7 +185,7 @@ def _form_of(value: JSON) -> str:
     if not isinstance(value, str):
         return "epoch"
     zone = _ZONE.search(value[10:])
-    return "no zone" if zone is None else zone["zone"].upper()
+    return "no zone" if zone is None else zone[0].upper()
 
 
 def _digits_of(value: JSON) -> int:
@@ -249,14 +201,11 @@ def _digits_of(value: JSON) -> int:
 def find_times(records: Sequence[JSON]) -> list[str]:
     """Return the pointers to members that hold a time written as text in every record, for an operator to choose."""
     first = records[0] if records else {}
-    return [
-        pointer.join([name])
-        for name in first
-        if all(isinstance(value := record.get(name), str) and parse_moment(value) is not None for record in records)
-    ]
+    return [pointer.join([name]) for name in first if all(_is_time(record.get(name)) for record in records)]
 
 
-# The order of a list -------------------------------------------------------------------------------------------------
+def _is_time(value: JSON) -> bool:
+    return isinstance(value, str) and parse_moment(value) is not None
 
 
 def find_orders(records: Sequence[JSON], shape: Shape) -> list[str]:
@@ -265,18 +214,15 @@ def find_orders(records: Sequence[JSON], shape: Shape) -> list[str]:
     Times may repeat; keys are compared as text and with their numbers as numbers.
     """
     orders = []
-    tokens = [pointer.parse(part) for part in shape.key]
     columns: list[tuple[str, list[JSON]]] = []
     for place in (shape.updated_at, shape.created_at):
         if place:
             path = pointer.parse(place)
             columns.append((place, [parse_moment(pointer.resolve(record, path)) for record in records]))
-    try:
-        ids = [key_of(record, tokens).id for record in records]
+    ids = [key.id for _, key in find_keys(records, [pointer.parse(part) for part in shape.key])]
+    if len(ids) == len(records):
         columns.append(("key", [_natural(each) for each in ids]))
         columns.append(("key as text", [str(each) for each in ids]))
-    except KeyMissing:
-        pass
     for name, values in columns:
         if None in values or len(set(values)) < 3:  # noqa: PLR2004  # two are in order by chance
             continue
@@ -295,9 +241,6 @@ def _natural(identity: JSON) -> tuple[tuple[int, int, str], ...]:
         for part in re.split(r"(\d+)", text)
         if part
     )
-
-
-# The clock and the budget --------------------------------------------------------------------------------------------
 
 
 def clock_offset(answers: Iterable[Response]) -> tuple[timedelta, timedelta] | None:

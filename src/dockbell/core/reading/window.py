@@ -38,10 +38,11 @@ event.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from dockbell.core.model import ClockSource
 from dockbell.core.moment import EPOCH
@@ -68,47 +69,34 @@ _HEAVY_PAGES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the polls of one feed have proven.
-
-    Attributes:
-        watermark: Everything that was visible and modified before this is committed; None before the first request.
-        candidate: The service's time of the first request of the last complete run of several pages, until a repeat
-            confirms it.
-        newest: Where the records' own clock stood at the watermark, going by the newest timestamp met; None until one
-            was.
-        tick: The timestamp of a bulk update that polls have met.
-        tick_reads: How many clean complete runs in a row have read the tick whole, at most ``TICK_READS``.
-    """
+    """What the polls of one feed have proven."""
 
     watermark: datetime | None = None
+    """Everything that was visible and modified before this is committed; None before the first request."""
     candidate: datetime | None = None
+    """The service's time of the first request of the last complete run of several pages, until a repeat confirms it."""
     newest: datetime | None = None
-    tick: datetime | None = None
-    tick_reads: int = 0
+    """Where the records' own clock stood at the watermark, going by the newest timestamp met; None until one was."""
+    tick: datetime | None = None  # the timestamp of a bulk update that polls have met
+    tick_reads: int = 0  # how many clean complete runs in a row have read the tick whole, at most ``TICK_READS``
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What one poll found, as far as the watermark is concerned.
+    """What one poll found, as far as the watermark is concerned."""
 
-    Attributes:
-        asked_at: The service's time of the run's first request.
-        pages: How many pages it had.
-        complete: Every page was read, parsed and committed, without an anomaly.
-        oldest_unseen: The oldest timestamp among the records that no earlier reading had shown in this state.
-        newest: The newest timestamp among all its records, seen before or not, that was not in the service's future
-            when it was read.
-        tick: The latest timestamp, at the feed's precision, that more than ``HEAVY_TICK_RECORDS`` of its records carry.
-        answered_at: The service's time of its last answer; None says the time of its first request.
-    """
-
-    asked_at: datetime
-    pages: int
-    complete: bool
+    asked_at: datetime  # the service's time of the run's first request
+    pages: int  # how many pages it had
+    complete: bool  # every page was read, parsed and committed, without an anomaly
     oldest_unseen: datetime | None = None
+    """The oldest timestamp among the records that no earlier reading had shown in this state."""
     newest: datetime | None = None
+    """The newest timestamp among all its records, seen before or not, that was not in the service's future when it was
+    read."""
     tick: datetime | None = None
+    """The latest timestamp, at the feed's precision, that more than ``HEAVY_TICK_RECORDS`` of its records carry."""
     answered_at: datetime | None = None
+    """The service's time of its last answer; None says the time of its first request."""
 
 
 class Advance(StrEnum):
@@ -121,21 +109,10 @@ class Advance(StrEnum):
     INCOMPLETE = "the run ended incomplete"
 
 
-# Windows -------------------------------------------------------------------------------------------------------------
-
-
 def choose_lookback(
-    setting: timedelta | Literal["auto"],
-    clock: ClockSource | None,
-    learned: timedelta = AUTO_LOOKBACK,
+    setting: timedelta | Literal["auto"], clock: ClockSource | None, learned: timedelta = AUTO_LOOKBACK
 ) -> timedelta:
-    """Return how far before the watermark a poll starts.
-
-    Args:
-        setting: As configured; ``"auto"`` takes what was learned.
-        clock: What tells the service's time, None while unknown.
-        learned: The lookback that the lateness of the feed's records asks for.
-    """
+    """Return how far before the watermark a poll starts; ``learned``: what the lateness of the records asks for."""
     lookback = learned if setting == "auto" else setting
     return max(lookback, BLIND_LOOKBACK) if clock in (None, ClockSource.LOCAL) else lookback
 
@@ -187,17 +164,12 @@ def _round_down(moment: datetime, unit: timedelta) -> datetime:
     return moment - (moment - EPOCH) % unit
 
 
-# Proofs --------------------------------------------------------------------------------------------------------------
-
-
 def anchor(progress: Progress, newest: datetime | None, read_in: timedelta) -> Progress:
     """Return the progress after the first pass, which alone can tell the records' clock before a poll has shown any.
 
-    Args:
-        progress: What the polls have proven meanwhile.
-        newest: The newest timestamp of the pass that was not in the service's future when it was read.
-        read_in: From the pass's first request to its last answer. The next poll looks back over all of it, because
-            records may have changed after the pass had read them.
+    ``newest`` is the newest timestamp of the pass that was not in the service's future when it was read. The next poll
+    looks back over ``read_in``, from the pass's first request to its last answer, because records may have changed
+    after the pass had read them.
     """
     if newest is None or progress.newest is not None:
         return progress
@@ -205,10 +177,7 @@ def anchor(progress: Progress, newest: datetime | None, read_in: timedelta) -> P
 
 
 def advance(
-    progress: Progress,
-    proof: Proof,
-    lookback: timedelta,
-    precision: timedelta = _SECOND,
+    progress: Progress, proof: Proof, lookback: timedelta, precision: timedelta = _SECOND
 ) -> tuple[Progress, Advance]:
     """Return what is proven after a poll, and why; ``lookback`` and ``precision`` as its window was opened with."""
     oldest, candidate = proof.oldest_unseen, progress.candidate
@@ -230,7 +199,6 @@ def advance(
 
 
 def _move(progress: Progress, proof: Proof, proven: datetime, *, candidate: datetime | None) -> Progress:
-    """Return the progress with the watermark at the time that is proven now, unless it is there already."""
     watermark = _latest(progress.watermark, proven)
     newest = proof.newest
     if newest is not None:
@@ -240,11 +208,7 @@ def _move(progress: Progress, proof: Proof, proven: datetime, *, candidate: date
     return replace(progress, watermark=watermark, candidate=candidate, newest=newest or progress.newest)
 
 
-def _watch_tick(
-    progress: Progress,
-    proof: Proof,
-    lookback: timedelta,
-) -> tuple[datetime | None, int]:
+def _watch_tick(progress: Progress, proof: Proof, lookback: timedelta) -> tuple[datetime | None, int]:
     """Return the tick to watch after a complete run, and how many runs in a row have read it whole."""
     oldest, newest = proof.oldest_unseen, proof.newest
     quiet = oldest is None and newest is not None and newest < proof.asked_at - lookback
@@ -259,3 +223,59 @@ def _watch_tick(
 
 def _latest(known: datetime | None, moment: datetime) -> datetime:
     return moment if known is None else max(known, moment)
+
+
+BEHIND_MOST: Final = timedelta(days=1)
+"""The records' clock is assumed to be behind by no more than this: local time is at most 14 h off."""
+
+_MARGIN: Final = 0.99
+"""An API that accepts a week refuses a start that is a week old when the request arrives."""
+_AGES: Final = tuple(
+    each * _MARGIN
+    for each in (
+        *(timedelta(days=days) for days in (365, 180, 90, 60, 30, 14, 7, 3, 2, 1)),
+        *(timedelta(hours=hours) for hours in (12, 6, 3, 1)),
+        *(timedelta(minutes=minutes) for minutes in (30, 10, 2)),
+    )
+)
+
+
+class BoundWindow(NamedTuple):
+    """From when a poll asks."""
+
+    since: datetime  # its ``updated_since``
+    is_covered: bool  # all that it leaves out was read before
+
+
+def ages_to_try(refused: timedelta) -> Sequence[timedelta]:
+    """Return the ages that an API may accept which refused a start of this age, the longest first."""
+    return tuple(age for age in _AGES if age < refused * _MARGIN)
+
+
+def bound_window(
+    since: datetime,
+    reach: timedelta | None,
+    *,
+    now: datetime,
+    read_until: datetime,
+    behind: timedelta,
+    lookback: timedelta,
+) -> BoundWindow:
+    """Return from when a poll asks that would start at ``since`` if the API took any start.
+
+    Some APIs refuse an ``updated_since`` that is older than a week, or a day. A poll asks for more than that after a
+    long outage, or on a feed where nothing changes for long: its window starts at the newest timestamp met. ``reach``
+    is the age of the oldest start that the API accepts, found by asking once; None where no bound is known.
+
+    A window that is cut at the reach covers everything if what it leaves out was read before: everything that was
+    visible before ``read_until`` (a service time), by the polls that brought the watermark to where it is, or by a
+    complete pass. Records may be dated before that and become visible after it, by ``behind``, as far as their clock is
+    behind the service's, and by ``lookback``. Where the cut window does not cover everything, the poll still reports
+    what it shows, but it proves nothing, and a pass has to read what lies between.
+    """
+    if reach is None or now - since <= reach:
+        return BoundWindow(since, is_covered=True)
+    oldest = now - reach
+    # A bound shorter than the allowance would never be covered, and no pass would help.
+    allowance = min(behind, BEHIND_MOST, reach / 2) + min(lookback, reach / 4)
+    return BoundWindow(oldest, is_covered=oldest <= read_until - allowance)

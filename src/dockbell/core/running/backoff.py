@@ -9,13 +9,7 @@ def delay(attempt: int, *, base: timedelta, cap: timedelta, jitter: float) -> ti
     """Return the wait after the ``attempt``-th failure in a row (1 for the first).
 
     Anywhere between ``base`` and ``base`` doubled ``attempt`` times, never more than ``cap``: the spread ("full
-    jitter") keeps many that failed together from coming back together.
-
-    Args:
-        attempt: How many attempts have failed.
-        base: The shortest wait.
-        cap: The longest wait.
-        jitter: A random number from 0 to 1.
+    jitter", a random number from 0 to 1) keeps many that failed together from coming back together.
     """
     # The quotient bounds the power before it is multiplied: 2**attempt grows beyond any timedelta.
     growth = min(2.0 ** min(attempt, 1000), cap / base)

@@ -39,20 +39,13 @@ _PACED: Final = frozenset({Urgency.PASS, Urgency.TRAILING})
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How a budget stands.
+    """How a budget stands."""
 
-    Attributes:
-        used: Our own requests within the last minute, those under way included.
-        allowed: The most that we allow ourselves in a minute.
-        limit: The most that the key allows to all its users, as configured.
-        remaining: What the API last said is left of its window; None when it said nothing, or the window is over.
-        resets_in: How long that window still lasts.
-    """
-
-    used: int
-    allowed: int
+    used: int  # our own requests within the last minute, those under way included
+    allowed: int  # the most that we allow ourselves in a minute
     limit: int
     remaining: int | None
+    """What the API last said is left of its window; None when it said nothing, or the window is over."""
     resets_in: timedelta | None
 
 
@@ -101,13 +94,14 @@ class Budget:
 
         An answer to a request under way may shorten the wait: ask again then.
         """
-        wait = max(ZERO, self._paused_until - now, self._wait_for_place(now), self._wait_for_room(now))
+        told = self._current(now)
+        room = told.resets_at - now if told and self._room(told) < 1 else ZERO
+        wait = max(ZERO, self._paused_until - now, self._wait_for_place(now), room)
         if urgency in _PACED and self._pacer is not None:
             wait = max(wait, self._pacer + self._pace(now) - now)
         return wait
 
     def spent(self, now: timedelta, urgency: Urgency = Urgency.POLL) -> None:
-        """Record that a request is being sent."""
         if urgency not in _PACED:
             self._urgent.enter()
             return
@@ -117,12 +111,10 @@ class Budget:
         self._paced.enter()
 
     def answered(self, now: timedelta, urgency: Urgency = Urgency.POLL) -> None:
-        """Record that a request was answered, or given up."""
         (self._paced if urgency in _PACED else self._urgent).settle(now)
         self._answers += 1
 
     def learned(self, allowance: Allowance, now: timedelta) -> None:
-        """Record what an answer states of the key's window."""
         resets_at = now + min(max(allowance.resets_in, ZERO), WINDOW)
         used = allowance.limit - allowance.remaining
         told = self._told
@@ -141,7 +133,6 @@ class Budget:
         self._paused_until = max(self._paused_until, now + delay)
 
     def usage(self, now: timedelta) -> Usage:
-        """Return how the budget stands."""
         told = self._current(now)
         return Usage(
             used=self._count(now),
@@ -156,10 +147,6 @@ class Budget:
             return ZERO
         frees = [at for at in (self._urgent.frees_at(), self._paced.frees_at()) if at is not None]
         return min(frees) - now if frees else _GRAIN
-
-    def _wait_for_room(self, now: timedelta) -> timedelta:
-        told = self._current(now)
-        return told.resets_at - now if told and self._room(told) < 1 else ZERO
 
     def _pace(self, now: timedelta) -> timedelta:
         """Return the distance of paced requests: what is left of the span over what the urgent ones leave of it."""

@@ -16,21 +16,13 @@ _NEVER: Final = timedelta.min
 
 @dataclass(frozen=True, slots=True)
 class _Closed:
-    """What is known of a place that is refused.
-
-    Attributes:
-        reason: What the API said.
-        asked_at: When the request was sent that was refused last.
-        every: The time between probes.
-        due: When the next probe may go.
-        alone: Whether others were accepted meanwhile.
-    """
+    """What is known of a place that is refused."""
 
     reason: str
-    asked_at: timedelta
+    asked_at: timedelta  # when the request was sent that was refused last
     every: timedelta
     due: timedelta
-    alone: bool = False
+    alone: bool = False  # whether others were accepted meanwhile
 
 
 class KeyGate:
@@ -66,12 +58,10 @@ class KeyGate:
         return "" if place is None else self._closed[place].reason
 
     def wait(self, collection: str, now: timedelta) -> timedelta:
-        """Return how long a request to a collection is kept back at least."""
         dues = [self._closed[place].due for place in (KEY, collection) if place in self._closed]
         return max([timedelta(0), *(due - now for due in dues)])
 
     def is_closed(self, collection: str) -> bool:
-        """Return whether a collection itself is refused, whatever the key is."""
         return collection in self._closed
 
     def is_alone(self, collection: str) -> bool:
@@ -82,10 +72,7 @@ class KeyGate:
         )
 
     def may_probe(self, collection: str, now: timedelta) -> bool:
-        """Return whether a request to a collection may find out whether it still is refused.
-
-        One that may not is remembered as waiting for its turn.
-        """
+        """Return whether a request may find out if it still is refused; one that may not waits for its turn."""
         if self.wait(collection, now) == timedelta(0) and self._has_turn(collection, now):
             return True
         self._turned_away[collection] = now
@@ -96,7 +83,9 @@ class KeyGate:
         self._probed[collection] = now
         self._turned_away.pop(collection, None)
         self._undecided.add(collection)
-        self._put_off(collection, now)
+        for place in (KEY, collection):
+            if place in self._closed:
+                self._closed[place] = replace(self._closed[place], due=now + self._closed[place].every)
 
     def ended(self, collection: str, now: timedelta) -> None:
         """Record that a probe is over; where it was neither refused nor accepted, another may be sent at once."""
@@ -116,15 +105,9 @@ class KeyGate:
         every: timedelta = PROBE_EVERY,
         doubts: bool = True,
     ) -> None:
-        """Record a refusal.
+        """Record a refusal of a request that was sent at ``asked_at``; None: just now.
 
-        Args:
-            collection: What is refused.
-            reason: What the API said.
-            now: When it did.
-            asked_at: When the request was sent; None: just now.
-            every: The time until the next probe.
-            doubts: Whether the refusal may concern the key as a whole.
+        ``every`` is the time until the next probe; ``doubts``: it may concern the key as a whole.
         """
         asked_at = now if asked_at is None else asked_at
         is_new = collection not in self._closed
@@ -152,11 +135,6 @@ class KeyGate:
         self._new = {new for new in self._new if new in self._closed and self._closed[new].asked_at > asked_at}
         if KEY not in self._closed:
             self._turned_away.clear()
-
-    def _put_off(self, collection: str, now: timedelta) -> None:
-        for place in (KEY, collection):
-            if place in self._closed:
-                self._closed[place] = replace(self._closed[place], due=now + self._closed[place].every)
 
     def _has_turn(self, collection: str, now: timedelta) -> bool:
         """Return whether no other collection has waited longer for the key; one that asks too late loses its turn."""

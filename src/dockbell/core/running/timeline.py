@@ -12,17 +12,11 @@ _NONE: Final = timedelta(0)
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """A time in which our clock was not set.
+    """A time in which our clock was not set."""
 
-    Attributes:
-        first: When it began, by our clock, or a little earlier.
-        last: When it ended, by our clock, or a little later.
-        offset: What our clock showed at the origin of the steady one.
-    """
-
-    first: datetime
-    last: datetime
-    offset: datetime
+    first: datetime  # when it began, by our clock, or a little earlier
+    last: datetime  # when it ended, by our clock, or a little later
+    offset: datetime  # what our clock showed at the origin of the steady one
 
 
 @dataclass(slots=True)
@@ -38,13 +32,11 @@ class Timeline:
 
     @classmethod
     def begin(cls, now: datetime, steady: timedelta) -> Self:
-        """Return the timeline of a process that begins while the clocks show this."""
         timeline = cls()
         timeline.look(now, steady)
         return timeline
 
     def look(self, now: datetime, steady: timedelta) -> None:
-        """Record what both clocks show."""
         offset = now - steady
         if not self._stretches:
             self._stretches, self._began = [_Stretch(now, now, offset)], steady
@@ -57,7 +49,6 @@ class Timeline:
         self._steady = steady
 
     def knows(self, noted: datetime) -> bool:
-        """Return whether a time of our clock is of this process."""
         return self._find(noted) is not None
 
     def age(self, noted: datetime) -> timedelta:

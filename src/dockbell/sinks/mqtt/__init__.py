@@ -1,19 +1,16 @@
 """MQTT: events as they happen, the latest state of each record retained, and a status with a will.
 
-- ``connecting``: opens connections. ``connection``: one connection. ``connack``: the broker's first answer.
-  ``protocol``: which version to speak. ``reconnect_backoff``: when to connect again.
-- ``flow``: what is owed, and which message makes a broker drop connections. ``sending``: one publication on its way.
-  ``status_messages``: which messages about ourselves a broker does not take. ``omissions``: reports what it does not
-  take.
-- ``retained_repair``, ``repairs``, ``sweeper``, ``sentinel``: keep what the broker retains equal to the store.
+- ``connecting``: opens connections, in the version that the broker speaks, and when to try again. ``connection``: one
+  connection. ``packets``: what goes over it.
+- ``flow``: what is owed, and which message makes a broker drop connections. ``sending``: one publication on its way,
+  and which a broker does not take.
+- ``retained_repair``, ``sweeper``: keep what the broker retains equal to the store.
 """
 
 from __future__ import annotations
 
 import json
 import random
-import ssl
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,23 +20,19 @@ from urllib.parse import urlsplit
 
 import anyio
 from anyio import to_thread
-from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dockbell.core.model import DELIVERED, Delivery, Feed, Outcome, OutcomeKind
 from dockbell.core.moment import format_moment
 from dockbell.core.publishing.topic import MAX_BYTES, check_topic, render_topic
 from dockbell.errors import ConfigError, SinkError
 from dockbell.net.network import make_trust
-from dockbell.ports import RetainedState, StoredState
-from dockbell.sinks.mqtt.connack import Protocol, RetainRefused
-from dockbell.sinks.mqtt.connecting import Login, answers
+from dockbell.ports import Deliveries, RetainedState, Settle
+from dockbell.sinks.mqtt.connecting import End, Login, Negotiation, ReconnectBackoff, answers
 from dockbell.sinks.mqtt.connection import Connection, Ending
 from dockbell.sinks.mqtt.flow import Flow
-from dockbell.sinks.mqtt.omissions import Omissions
-from dockbell.sinks.mqtt.protocol import Negotiation
-from dockbell.sinks.mqtt.publication import EVENT_TYPE, STATE_TYPE, Publication
-from dockbell.sinks.mqtt.reconnect_backoff import End, ReconnectBackoff
+from dockbell.sinks.mqtt.packets import EVENT_TYPE, STATE_TYPE, Protocol, Publication, RetainRefused
 from dockbell.sinks.mqtt.retained_repair import RetainedRepair
+from dockbell.sinks.mqtt.sending import Omissions
 from dockbell.sinks.mqtt.settings import PORTS, MqttSettings
 from dockbell.telemetry import SinkConnected, SinkFails, Telemetry
 
@@ -49,15 +42,9 @@ _GOODBYE_LIMIT: Final = timedelta(seconds=3)
 
 
 class MqttSink:
-    """Publishes to one broker over one connection at a time.
+    """Publishes to one broker over one connection at a time; ConfigError where a secret or a file cannot be used.
 
-    Args:
-        name: As in ``[sinks.NAME]``.
-        settings: What it says; no two sinks that share a broker may have one ``client_id``.
-        telemetry: Where connections and failures are reported.
-
-    Raises:
-        ConfigError: The password is missing, or a file cannot be used.
+    No two sinks that share a broker may have one ``client_id``.
     """
 
     Settings: ClassVar = MqttSettings
@@ -68,39 +55,33 @@ class MqttSink:
         self.keeps_state = bool(settings.state_topic)
         self._settings = settings
         self._telemetry = telemetry
+        self._place = urlsplit(settings.url).netloc
         self._client_id = settings.client_id or f"dockbell-{name}"
         self._status_topic = self._own_topic(settings.status_topic)
         self._positions_topic = self._own_topic(settings.positions_topic)
-        self._omissions = Omissions(
-            name, telemetry, {self._status_topic: "status_topic", self._positions_topic: "positions_topic"}
-        )
+        keys = {self._status_topic: "status_topic", self._positions_topic: "positions_topic"}
+        self._omissions = Omissions(name, telemetry, keys)
         self._negotiation = Negotiation(settings.protocol)
         self._retained_repair: RetainedRepair | None = None
         self._make_login()
 
     def attach(self, retained_state: RetainedState) -> None:
-        """Use the stored records to repair the states that the broker retains."""
         if self.keeps_state and self._positions_topic:
             self._retained_repair = RetainedRepair(
                 retained_state,
+                self._settings,
                 topic=self._positions_topic,
-                claims=self._claims_filter(),
                 client_id=self._client_id,
-                template=self._settings.state_topic,
-                form=(self._settings.fields, self._settings.redact),
-                render=self._stored_publication,
+                render=self._state_publication,
                 name=self.name,
                 telemetry=self._telemetry,
             )
 
-    async def run(
-        self, deliveries: MemoryObjectReceiveStream[Delivery], settle: Callable[[Delivery, Outcome], None]
-    ) -> None:
+    async def run(self, deliveries: Deliveries, settle: Settle) -> None:
         """Publish each delivery until the broker has acknowledged it, over as many connections as it takes.
 
         It takes deliveries without a connection too: otherwise it would not see the end of the stream. After the end it
-        connects at most once, and not at all where another client has its id; deliveries that are left are
-        settled as unreachable.
+        connects at most once, and not at all where another client has its id; what is left is settled as unreachable.
         """
         flow = Flow(self.window, self._omissions)
         async with anyio.create_task_group() as tasks:
@@ -108,12 +89,7 @@ class MqttSink:
             await self._keep_connected(flow)
 
     async def probe(self) -> str:
-        """Connect beside the daemon's connection, and return what the broker grants, for people.
-
-        Raises:
-            SinkUnavailable: The broker does not answer, or not in MQTT.
-            SinkRejected: The broker refuses us, or we its certificate.
-        """
+        """Connect beside the daemon's connection, and return what the broker grants, for people; or SinkError."""
         login = await to_thread.run_sync(self._make_login)
         try:
             login = replace(login, client_id=self._settings.aside().client_id or "")
@@ -123,12 +99,7 @@ class MqttSink:
         connection.disconnect()
         return self._describe(connection)
 
-    async def _take(
-        self,
-        deliveries: MemoryObjectReceiveStream[Delivery],
-        settle: Callable[[Delivery, Outcome], None],
-        flow: Flow,
-    ) -> None:
+    async def _take(self, deliveries: Deliveries, settle: Settle, flow: Flow) -> None:
         with suppress(anyio.EndOfStream):
             while True:
                 delivery = await deliveries.receive()
@@ -138,7 +109,7 @@ class MqttSink:
                         delivery = deliveries.receive_nowait()
         flow.end()
 
-    def _accept(self, delivery: Delivery, settle: Callable[[Delivery, Outcome], None], flow: Flow) -> None:
+    def _accept(self, delivery: Delivery, settle: Settle, flow: Flow) -> None:
         event, settings = delivery.event, self._settings
         has_state = self.keeps_state and bool(event.key) and not delivery.replayed
         publications, outcome = [], DELIVERED
@@ -168,9 +139,6 @@ class MqttSink:
             raise ValueError(f"topic of {size} bytes, MQTT allows {MAX_BYTES}")
         return Publication(topic, state or b"", STATE_TYPE if state else "", retain=True)
 
-    def _stored_publication(self, kept: StoredState) -> Publication:
-        return self._state_publication(kept.feed, kept.key, kept.body)
-
     async def _keep_connected(self, flow: Flow) -> None:
         backoff, is_renewed = ReconnectBackoff(), False
         while not flow.is_done:
@@ -184,9 +152,8 @@ class MqttSink:
                 return
             pause = backoff.pause(end, random.random())  # noqa: S311  # spreads those that failed together
             if backoff.is_contested:
-                others = (
-                    "another client has" if end.ending is Ending.TAKEN_OVER else "again and again; has another client"
-                )
+                is_told = end.ending is Ending.TAKEN_OVER
+                others = "another client has" if is_told else "again and again; has another client"
                 problem += f', {others} client_id "{self._client_id}"; give each its own'
             self._telemetry.emit(SinkFails(self.name, problem, pause))
             with anyio.move_on_after(pause.total_seconds()):
@@ -200,7 +167,7 @@ class MqttSink:
         born_at = datetime.now(UTC)
         try:
             will = self._status(online=False, at=born_at)
-            if will is not None and flow.status_messages.is_left_out(will):
+            if will is not None and flow.status_messages.find_obstacle(will):
                 will = None
             # Files are read each time: passwords and certificates may change while the daemon runs.
             login = await to_thread.run_sync(self._make_login, will)
@@ -235,9 +202,8 @@ class MqttSink:
         except RetainRefused:
             if login.will is None:
                 raise
-            return await self._negotiation.connect(
-                replace(login, will=replace(login.will, retain=False)), flow.news.set
-            )
+            login = replace(login, will=replace(login.will, retain=False))
+            return await self._negotiation.connect(login, flow.news.set)
 
     async def _use(self, connection: Connection, flow: Flow, *, is_renewed: bool) -> None:
         async with anyio.create_task_group() as tasks:
@@ -255,10 +221,10 @@ class MqttSink:
             connection.disconnect()
 
     def _make_login(self, will: Publication | None = None) -> Login:
-        settings, trust = self._settings, None
-        url = urlsplit(settings.url)
+        settings, url, trust = self._settings, urlsplit(self._settings.url), None
         if url.scheme == "mqtts":
-            trust = self._make_trust()
+            files = {"ca_file": settings.ca_file, "cert_file": settings.cert_file, "key_file": settings.key_file}
+            trust = make_trust(f"[sinks.{self.name}]", **files)
         return Login(
             host=url.hostname or "",
             port=url.port or PORTS[url.scheme],
@@ -270,12 +236,6 @@ class MqttSink:
             will=will,
         )
 
-    def _make_trust(self) -> ssl.SSLContext:
-        settings = self._settings
-        return make_trust(
-            f"[sinks.{self.name}]", ca_file=settings.ca_file, cert_file=settings.cert_file, key_file=settings.key_file
-        )
-
     def _own_topic(self, template: str) -> str:
         topic = template.replace("{client_id}", self._client_id)
         try:
@@ -283,19 +243,11 @@ class MqttSink:
         except ValueError as error:
             raise ConfigError(f"[sinks.{self.name}]: client_id is part of a topic, which {error}") from error
 
-    def _claims_filter(self) -> str:
-        levels = self._settings.positions_topic.split("/")
-        return "/".join("+" if "{client_id}" in level else level for level in levels)
-
     def _status(self, *, online: bool, at: datetime, retain: bool = True) -> Publication | None:
         if not self._status_topic:
             return None
         payload = json.dumps({"online": online, "timestamp": format_moment(at)}).encode()
         return Publication(self._status_topic, payload, STATE_TYPE, retain=retain)
-
-    @property
-    def _place(self) -> str:
-        return urlsplit(self._settings.url).netloc
 
     def _describe(self, connection: Connection) -> str:
         version = f"MQTT {connection.protocol}"

@@ -19,8 +19,18 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from dockbell.errors import SinkError
-from dockbell.sinks.mqtt.connack import Protocol, VersionUnclear, describe, find_refusal
-from dockbell.sinks.mqtt.publication import MOST_REMAINING, Publication, packet_size, properties_of, remaining_length
+from dockbell.sinks.mqtt.packets import (
+    MOST_REMAINING,
+    Packed,
+    Protocol,
+    Publication,
+    VersionUnclear,
+    describe,
+    find_refusal,
+    packet_size,
+    properties_of,
+    remaining_length,
+)
 
 _PUBACK_LIMIT: Final = timedelta(seconds=30)
 _OVERTAKEN_LIMIT: Final = timedelta(seconds=10)
@@ -41,8 +51,6 @@ _NO_ANSWER: Final = 0x8D
 
 
 class Ending(Enum):
-    """How a connection came to its end."""
-
     OURS = auto()  # we gave it up, or the broker gave a reason that blames no publication
     SILENT = auto()  # we gave it up: the broker did not acknowledge the last publications
     DROPPED = auto()  # the broker closed it without a reason, or because of a publication
@@ -64,29 +72,18 @@ class Ack(NamedTuple):
 
 
 class Connection:
-    """A connection that :func:`connect` opened, driven by the event loop it was opened in.
-
-    Attributes:
-        protocol: The version that is spoken.
-        lost: Why it ended; empty while it lives.
-        ending: How it ended.
-        receive_maximum: How many publications the broker takes before it acknowledges one.
-        packet_maximum: The largest packet that the broker takes, in bytes.
-        retains: Whether the broker retains publications.
-        is_subscribing: A subscription has been neither granted nor refused.
-        has_answered: The broker has acknowledged something.
-    """
-
     def __init__(self, client: paho.Client, wake: Callable[[], None], protocol: Protocol = Protocol.V5) -> None:
         self.protocol = protocol
-        self.lost = ""
+        self.lost = ""  # why it ended
         self.ending = Ending.OURS
         self.receive_maximum = _MOST_IN_FLIGHT
         self.packet_maximum = packet_size(MOST_REMAINING)
-        self.retains = True
-        self.is_subscribing = False
-        self.has_answered = False
-        self._properties_of = properties_of if protocol is Protocol.V5 else _no_properties
+        self.retains = True  # whether the broker does
+        self.is_subscribing = False  # a subscription has been neither granted nor refused
+        self.has_answered = False  # the broker has acknowledged something
+        self._properties_of: Callable[[Publication], Packed | None] = (
+            properties_of if protocol is Protocol.V5 else lambda _: None
+        )
         self._client = client
         self._wake = wake
         self._loop = asyncio.get_running_loop()
@@ -94,10 +91,8 @@ class Connection:
         self._lost_at = 0.0
         self._greeted = asyncio.Event()
         self._refusal: SinkError | None = None
-        self._sent: dict[int, float] = {}
-        """When each publication in flight was sent, in that order."""
-        self._answered = float("-inf")
-        """When the last of those was sent that were acknowledged."""
+        self._sent: dict[int, float] = {}  # when each publication in flight was sent, in that order
+        self._answered = float("-inf")  # when the last of those was sent that were acknowledged
         self._given_up: set[int] = set()
         self._acks: list[Ack] = []
         self._answer: asyncio.Future[str] = self._loop.create_future()
@@ -116,13 +111,6 @@ class Connection:
         self._ticker = self._loop.call_later(_TICK.total_seconds(), self._tick)
 
     async def wait_for_connack(self) -> None:
-        """Wait for the CONNACK.
-
-        Raises:
-            VersionRefused, VersionUnclear, RetainRefused: See :func:`connect`.
-            SinkRejected: The broker refuses us until an operator acts.
-            SinkUnavailable: The broker refuses us for now.
-        """
         await self._greeted.wait()
         if self._refusal is not None:
             raise self._refusal
@@ -132,7 +120,6 @@ class Connection:
 
     @property
     def age(self) -> timedelta:
-        """How long it has lasted, until now or until it was lost."""
         return timedelta(seconds=(self._lost_at if self.lost else self._loop.time()) - self._begun_at)
 
     @property
@@ -182,7 +169,6 @@ class Connection:
         )
 
     def take_acks(self) -> list[Ack]:
-        """Return the acknowledgements that have arrived since the last call, in order."""
         acks, self._acks = self._acks, []
         return acks
 
@@ -197,12 +183,9 @@ class Connection:
     async def subscribe(self, topic: str, on_message: OnMessage, *, is_queued: bool = True) -> str:
         """Subscribe to one filter, and to none beside it; return why the broker refuses, empty when it grants it.
 
-        It does not return when the connection is lost before the answer.
-
-        Args:
-            topic: A topic, or a filter.
-            on_message: Called with the topic and payload of each publication, and whether it is a retained one.
-            is_queued: Of quality of service 1, which brokers queue some hundred of, and our own publications too.
+        It does not return when the connection is lost before the answer. ``on_message`` is called with the topic and
+        payload of each publication, and whether it is a retained one. ``is_queued`` asks for quality of service 1,
+        which brokers queue some hundred of, and for our own publications too.
         """
         self._listener = on_message
         self.is_subscribing = True
@@ -323,8 +306,8 @@ class Connection:
         self, _client: paho.Client, _data: Any, flags: paho.DisconnectFlags, code: ReasonCode, _properties: Any
     ) -> None:
         if flags.is_disconnect_packet_from_server:
-            ending = Ending.OURS if code.value in _BLAMELESS else Ending.DROPPED
-            ending = Ending.TAKEN_OVER if code.value == _TAKEN_OVER else ending
+            blamed = Ending.TAKEN_OVER if code.value == _TAKEN_OVER else Ending.DROPPED
+            ending = Ending.OURS if code.value in _BLAMELESS else blamed
             self._lose(f"closed by the broker, {describe(code)}", ending)
         elif code.value == _NOT_MQTT:
             self._lose(f"not in MQTT {self.protocol}")
@@ -336,7 +319,3 @@ class Connection:
     def _on_socket_close(self, *_: Any) -> None:
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
-
-
-def _no_properties(_: Publication) -> None:
-    """3.1.1 knows none."""

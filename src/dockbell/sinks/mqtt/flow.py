@@ -35,18 +35,23 @@ from typing import Final
 import anyio
 
 from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
-from dockbell.core.publishing.settlement import Place
+from dockbell.core.publishing.settlement import RecordId
 from dockbell.sinks.mqtt.connection import Ack, Connection, Ending
-from dockbell.sinks.mqtt.omissions import Omissions
-from dockbell.sinks.mqtt.publication import Publication
-from dockbell.sinks.mqtt.repairs import Repairs
-from dockbell.sinks.mqtt.sending import Parcel, Sending, StatusMessage, judge
-from dockbell.sinks.mqtt.status_messages import FORBIDDEN, StatusMessages
+from dockbell.sinks.mqtt.packets import Publication
+from dockbell.sinks.mqtt.sending import (
+    CULPRIT,
+    Omissions,
+    Parcel,
+    Repairs,
+    Sending,
+    StatusMessage,
+    StatusMessages,
+    judge,
+)
 
 _SOON: Final = timedelta(seconds=5)
 _LULL_LIMIT: Final = timedelta(seconds=1)
 _PROVEN: Final = timedelta(seconds=2)
-_CULPRIT: Final = Outcome(OutcomeKind.REFUSED, f"{FORBIDDEN}, with nothing else in flight")
 _UNANSWERED: Final = Outcome(OutcomeKind.FAILED, "not acknowledged on two connections")
 _AGAIN: Final = timedelta(seconds=1)
 _DRAIN_LIMIT: Final = timedelta(seconds=1)
@@ -58,24 +63,12 @@ _SILENCES_MOST: Final = 2
 
 
 class Flow:
-    """The queues between the deliveries and the connection; see the module's text.
-
-    Args:
-        window: The most publications in flight.
-        omissions: Reports messages that are left out.
-
-    Attributes:
-        news: Set when :meth:`run_on` has something to do.
-        ended: No more deliveries will come.
-        has_delivered: The broker has acknowledged a part of a delivery since this was last unset.
-        repairs: The lowest queue.
-        text: Which words may be said.
-    """
+    """The queues between the deliveries and the connection; at most ``window`` publications are in flight."""
 
     def __init__(self, window: int, omissions: Omissions) -> None:
-        self.news = asyncio.Event()  # anyio's cannot be cleared
-        self.ended = asyncio.Event()
-        self.has_delivered = False
+        self.news = asyncio.Event()  # run_on() has something to do; anyio's cannot be cleared
+        self.ended = asyncio.Event()  # no more deliveries will come
+        self.has_delivered = False  # the broker has acknowledged a part of a delivery since this was last unset
         self.repairs = Repairs()
         self.status_messages = StatusMessages(omissions.report_status)
         self._omissions = omissions
@@ -89,18 +82,14 @@ class Flow:
         self._in_flight: dict[int, Sending] = {}
         self._is_alone = False
         self._sent = 0
-        self._delivered = 0
-        """The highest number of a delivery that the broker has taken on this connection."""
-        self._answered: Publication | None = None
-        """The first word that it has taken."""
-        self._probe = 0
-        """The packet id of the last publication that was sent to see whether the broker answers."""
+        self._delivered = 0  # the highest number of a delivery that the broker has taken on this connection
+        self._answered: Publication | None = None  # the first message about ourselves that it has taken
+        self._probe = 0  # the packet id of the last publication that was sent to see whether the broker answers
         self._clear = asyncio.Event()
         self._idle = asyncio.Event()
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is owed, and nothing will come."""
         return self.ended.is_set() and not (self._statuses or self._in_flight or any(self._owed))
 
     @property
@@ -111,20 +100,15 @@ class Flow:
         self,
         settle: Callable[[Outcome], None],
         *publications: Publication,
-        stated: Place | None = None,
+        stated: RecordId | None = None,
         outcome: Outcome = DELIVERED,
     ) -> None:
-        """Queue a delivery, which is settled when all its publications are acknowledged.
+        """Queue a delivery of one or more publications, which is settled when all of them are acknowledged.
 
-        Args:
-            settle: Called with its outcome.
-            publications: One or more.
-            stated: The record whose state is among them.
-            outcome: The outcome of the parts that are not published.
+        ``stated`` is the record whose state is among them, ``outcome`` that of the parts that are not published.
         """
         parcel = Parcel(len(publications), settle, outcome)
-        for publication in publications:
-            self._waiting.append(Sending(publication, parcel))
+        self._waiting.extend(Sending(publication, parcel) for publication in publications)
         if stated is not None:
             self.repairs.overtake(stated)
         self.news.set()
@@ -148,7 +132,6 @@ class Flow:
         return await heard
 
     def end(self) -> None:
-        """Note that no more deliveries will come."""
         self.ended.set()
         self.news.set()
 
@@ -170,7 +153,7 @@ class Flow:
         return len(self._in_flight) > self.repairs.in_flight
 
     async def run_on(self, connection: Connection) -> None:
-        """Publish and settle until the wire is lost or worn, or everything is done."""
+        """Publish and settle until the connection is lost or worn, or everything is done."""
         proven = asyncio.get_running_loop().call_later(_PROVEN.total_seconds(), self.news.set)
         try:
             while True:
@@ -201,12 +184,7 @@ class Flow:
     def requeue(self, connection: Connection, *, is_up: bool) -> bool:
         """Queue the publications in flight on a lost connection for the next, and find suspects among them.
 
-        Args:
-            connection: The connection.
-            is_up: The broker can still be reached.
-
-        Returns:
-            Whether the broker owed us an answer.
+        ``is_up`` says that the broker can still be reached. Return whether it owed us an answer.
         """
         self._take_acks(connection)
         flights = list(self._in_flight.items())
@@ -226,17 +204,25 @@ class Flow:
         for _, sending in flights:
             if is_dropped and isinstance(sending.owner, StatusMessage):
                 self.status_messages.note_drop(sending.publication, is_culprit=is_up and sending is culprit)
-        silent = _UNANSWERED
-        silent = replace(silent, is_own=self._delivered > 0, retry_after=None if connection.has_answered else _AGAIN)
+        retry_after = None if connection.has_answered else _AGAIN
+        silent = replace(_UNANSWERED, is_own=self._delivered > 0, retry_after=retry_after)
         for packet_id, sending in reversed(flights):
             if not isinstance(sending.owner, Parcel):
                 continue
             if sending is culprit:
                 sending.guilt += _GUILT_OF_DROP if is_up else _GUILT_OF_CRASH
             if connection.is_unanswered(packet_id):
-                self._doubt(sending, silent)
+                sending.silences += 1
+                if sending.silences >= _SILENCES_MOST:
+                    sending.owner.note(silent)
+                else:
+                    self._doubted.appendleft(sending)
+            elif sending.guilt >= _GUILTY:
+                sending.owner.note(CULPRIT)
             else:
-                self._take_back(sending, is_dropped=is_dropped)
+                sending.is_suspect |= is_dropped
+                lane = self._accused if sending.guilt else self._suspects if sending.is_suspect else self._waiting
+                lane.appendleft(sending)
         self.repairs.interrupt(
             suspected=is_dropped and any(sending.owner is self.repairs for _, sending in flights),
             culprit=culprit.publication.topic if is_up and culprit and culprit.owner is self.repairs else "",
@@ -245,23 +231,7 @@ class Flow:
         self._answered = None
         return bool(flights) or connection.is_subscribing
 
-    def _doubt(self, sending: Sending, silent: Outcome) -> None:
-        sending.silences += 1
-        if sending.silences >= _SILENCES_MOST:
-            sending.owner.note(silent)
-        else:
-            self._doubted.appendleft(sending)
-
-    def _take_back(self, sending: Sending, *, is_dropped: bool) -> None:
-        if sending.guilt >= _GUILTY:
-            sending.owner.note(_CULPRIT)
-            return
-        sending.is_suspect |= is_dropped
-        lane = self._accused if sending.guilt else self._suspects if sending.is_suspect else self._waiting
-        lane.appendleft(sending)
-
     def abandon(self, problem: str) -> None:
-        """Settle all deliveries as unreachable."""
         for owner in dict.fromkeys(sending.owner for lane in self._owed for sending in lane):
             assert isinstance(owner, Parcel)
             owner.settle(Outcome(OutcomeKind.UNREACHABLE, problem))
@@ -269,8 +239,15 @@ class Flow:
             lane.clear()
 
     def _publish(self, connection: Connection) -> None:
-        if connection.is_doubtful and self._probe not in self._in_flight and len(self._in_flight) < connection.quota:
-            self._send_probe(connection)
+        answered = self._answered if connection.is_doubtful and self._probe not in self._in_flight else None
+        # What the broker has acknowledged before shows whether it acknowledges anything now.
+        if (
+            answered
+            and len(self._in_flight) < connection.quota
+            and (number := connection.publish(answered)) is not None
+        ):
+            self._in_flight[number] = Sending(answered, StatusMessage(lambda _: None))
+            self._probe = number
         most = min(self._window, connection.quota - (connection.quota > 1))
         while len(self._in_flight) < most and not connection.lost and (lane := self._find_lane(connection, most)):
             sending = lane[0]
@@ -287,12 +264,6 @@ class Flow:
         self._clear.set()
         if not (self._is_busy or self._waiting):
             self._idle.set()
-
-    def _send_probe(self, connection: Connection) -> None:
-        """Publish a message that the broker has acknowledged before, to see whether it acknowledges anything now."""
-        if self._answered is not None and (packet_id := connection.publish(self._answered)) is not None:
-            self._in_flight[packet_id] = Sending(self._answered, StatusMessage(lambda _: None))
-            self._probe = packet_id
 
     def _find_substitute(self, sending: Sending, connection: Connection, obstacle: str) -> Publication | None:
         """Return the substitute of a publication that the broker does not take; None: it is settled without one."""
@@ -342,7 +313,10 @@ class Flow:
         outcome = judge(ack)
         if ack.code is None:
             outcome = replace(outcome, is_own=sending.number < self._delivered)
-            self._note_silence(sending)
+            if isinstance(sending.owner, StatusMessage):
+                self.status_messages.note_silence(sending.publication)
+            elif sending.owner is self.repairs:
+                self.repairs.leave_out(sending.publication.topic)
         elif isinstance(sending.owner, Parcel):
             self.has_delivered = True
             if outcome is DELIVERED:
@@ -352,10 +326,3 @@ class Flow:
             if self._answered is None and outcome is DELIVERED:
                 self._answered = sending.publication
         sending.owner.note(outcome)
-
-    def _note_silence(self, sending: Sending) -> None:
-        """Note a status or a repair that the broker does not acknowledge."""
-        if isinstance(sending.owner, StatusMessage):
-            self.status_messages.note_silence(sending.publication)
-        elif sending.owner is self.repairs:
-            self.repairs.leave_out(sending.publication.topic)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from datetime import timedelta
 from hashlib import blake2b
@@ -21,14 +21,13 @@ from typing import Final
 
 import anyio
 
-from dockbell.core.model import OutcomeKind
-from dockbell.core.publishing.settlement import Place
-from dockbell.ports import RetainedState, StoredState
+from dockbell.core.model import Feed, OutcomeKind
+from dockbell.ports import RetainedState
 from dockbell.sinks.mqtt.connection import Connection, Ending
 from dockbell.sinks.mqtt.flow import Flow
-from dockbell.sinks.mqtt.publication import Publication
-from dockbell.sinks.mqtt.sentinel import Sentinel, Tree
-from dockbell.sinks.mqtt.sweeper import Sweeper
+from dockbell.sinks.mqtt.packets import Publication
+from dockbell.sinks.mqtt.settings import MqttSettings
+from dockbell.sinks.mqtt.sweeper import Sentinel, Sweeper, Tree
 from dockbell.telemetry import StateRepaired, Telemetry
 
 _WRITE_EVERY: Final = timedelta(seconds=10)
@@ -43,30 +42,19 @@ _DROPS_MOST: Final = 2
 
 
 class RetainedRepair:
-    """Repairs the retained states at one broker, and keeps the sentinel.
+    """Repairs the retained states at one broker, and keeps the sentinel, whose topic is ``topic``.
 
-    Args:
-        retained_state: The stored records.
-        topic: The sentinel's.
-        claims: A filter for the sentinels of all clients.
-        client_id: Our own.
-        template: Of the states' topics.
-        form: The settings that shape the states' contents: with others, all states are published again.
-        render: Makes the publication of a record's state; ValueError where there can be none.
-        name: The sink's.
-        telemetry: Where repairs are reported.
+    ``render`` makes the publication of a record's state; it raises ValueError where there can be none.
     """
 
     def __init__(
         self,
         retained_state: RetainedState,
+        settings: MqttSettings,
         *,
         topic: str,
-        claims: str,
         client_id: str,
-        template: str,
-        form: Sequence[object],
-        render: Callable[[StoredState], Publication],
+        render: Callable[[Feed, str, bytes | None], Publication],
         name: str,
         telemetry: Telemetry,
     ) -> None:
@@ -75,27 +63,22 @@ class RetainedRepair:
         self._retained_state = retained_state
         self._topic = topic
         self._client_id = client_id
-        self._template = template
-        self._label = blake2b(repr((template, *form)).encode(), digest_size=4).hexdigest()
+        self._template = settings.state_topic
+        form = (settings.state_topic, settings.fields, settings.redact)
+        self._label = blake2b(repr(form).encode(), digest_size=4).hexdigest()
         self._render = render
-        self._sweeper = Sweeper(
-            retained_state, template=template, claims=claims, client_id=client_id, name=name, telemetry=telemetry
-        )
+        levels = settings.positions_topic.split("/")
+        claims = "/".join("+" if "{client_id}" in level else level for level in levels)
+        self._sweeper = Sweeper(retained_state, self._template, claims, client_id, self._report)
         self._drops: Counter[str] = Counter()
         self._asks_for = ""
         self._is_blind = False
-        self._obstacle = ""
-        """The reason why the sentinel cannot be read."""
-        self._known = ""
-        """The mark up to which the broker has the states; empty where that is unknown."""
-        self._remembered = ""
-        """The mark up to which this process has published to a broker whose sentinel it cannot read."""
-        self._there = Sentinel("", "")
-        """The sentinel that the broker has."""
-        self._may_write = False
-        """False while the sentinel must stay as it is, because states before its new mark are missing."""
-        self._owed: dict[Tree, None] = {}
-        """The trees that are to be cleared."""
+        self._obstacle = ""  # why the sentinel cannot be read
+        self._known = ""  # the mark up to which the broker has the states; empty where that is unknown
+        self._remembered = ""  # the mark up to which we have published to a broker whose sentinel we cannot read
+        self._there = Sentinel("", "")  # the sentinel that the broker has
+        self._may_write = False  # the sentinel must stay as it is while states before its new mark are missing
+        self._owed: dict[Tree, None] = {}  # the trees that are to be cleared
         self._sweeps_at = inf
         self._repaired: str | None = None
         """The mark up to which this connection, and those that it renews, have repaired; None while they have not."""
@@ -105,10 +88,7 @@ class RetainedRepair:
     async def run(self, connection: Connection, flow: Flow, *, is_renewed: bool = False) -> None:
         """Publish the states that the broker lacks, then keep the sentinel, for as long as the connection lasts.
 
-        Args:
-            connection: The connection.
-            flow: Publishes on it.
-            is_renewed: It replaces one that we have ended ourselves: the broker has forgotten nothing meanwhile.
+        ``is_renewed``: it replaces one that we have ended ourselves, so the broker has forgotten nothing meanwhile.
         """
         if is_renewed and self._has_ended:
             return
@@ -156,9 +136,8 @@ class RetainedRepair:
         if not sentinel.client_id:  # of an older version: the topics are those of today if the label is
             trees = tuple(Tree(self._template, tree.feed) for tree in trees if sentinel.label == self._label)
         for tree in trees:
-            is_ours = (
-                sentinel.epoch == self._retained_state.epoch and tree.template == self._template and tree.feed in feeds
-            )
+            is_current = tree.template == self._template and tree.feed in feeds
+            is_ours = is_current and sentinel.epoch == self._retained_state.epoch
             if not is_ours and tree not in self._owed and len(self._owed) < _OWED_MOST:
                 self._owed[tree] = None
                 self._sweep_in(_SWEEP_AFTER)
@@ -170,12 +149,18 @@ class RetainedRepair:
             mark, must_read = await self._retained_state.mark(self._known)
             if must_read or self._repaired is None:
                 count = await self._publish_since(self._known, flow)
-                is_blind = self._is_blind and self._repaired is None and not self._known
-                self._report_repaired(count, flow.repairs.refused, is_blind=is_blind)
+                refused = f"; {flow.repairs.refused} of them refused" if flow.repairs.refused else ""
+                if self._is_blind and self._repaired is None and not self._known:
+                    effect = f"all {count} states are published again at each start"
+                    self._report(f"{effect}: cannot read {self._topic}, {self._obstacle}{refused}")
+                elif count:
+                    self._report(f"{count} states were not as stored and are published again{refused}")
                 if flow.repairs.has_failed:
                     # The next connection reads the old sentinel.
                     self._may_write, self._has_ended = False, True
-                    await self._sweep_often(connection, flow)
+                    while self._owed:
+                        await anyio.sleep_until(self._sweeps_at)
+                        await self._sweep(connection, flow)
                     return
             if self._is_blind:
                 self._remembered = mark
@@ -194,18 +179,12 @@ class RetainedRepair:
         if sentinel != self._there:
             outcome = await flow.publish_and_wait(self._publication(sentinel))
             if outcome.kind is not OutcomeKind.DELIVERED:
-                self._report(
-                    f"{self._topic}: {outcome.reason}; what the broker forgets is published again at each start"
-                )
+                effect = "what the broker forgets is published again at each start"
+                self._report(f"{self._topic}: {outcome.reason}; {effect}")
                 self._may_write = False
                 return False
         self._there, self._may_write = sentinel, True
         return True
-
-    async def _sweep_often(self, connection: Connection, flow: Flow) -> None:
-        while self._owed:
-            await anyio.sleep_until(self._sweeps_at)
-            await self._sweep(connection, flow)
 
     async def _sweep(self, connection: Connection, flow: Flow) -> None:
         self._asks_for = "sweep"
@@ -223,13 +202,6 @@ class RetainedRepair:
 
     def _publication(self, sentinel: Sentinel) -> Publication:
         return Publication(self._topic, sentinel.dump(), retain=True)
-
-    def _report_repaired(self, count: int, refused: int, *, is_blind: bool) -> None:
-        text = f"all {count} states are published again at each start: cannot read {self._topic}, {self._obstacle}"
-        if not is_blind:
-            text = f"{count} states were not as stored and are published again"
-        if is_blind or count:
-            self._report(text + (f"; {refused} of them refused" if refused else ""))
 
     def note_end(self, connection: Connection) -> None:
         """Note how a connection ended: some brokers close it instead of refusing a subscription."""
@@ -277,7 +249,6 @@ class RetainedRepair:
         return Sentinel.load(retained[-1] if retained else b"")
 
     async def _publish_since(self, mark: str, flow: Flow) -> int:
-        """Publish the states that have changed since a mark; return their number."""
         repairs, count = flow.repairs, 0
         repairs.reset()
         portions = self._retained_state.read_since(mark)
@@ -285,19 +256,15 @@ class RetainedRepair:
             while True:
                 await flow.wait_until_idle()  # a delivery brings its own state, which need not be read
                 repairs.watch()
-                portion = await anext(portions, None)
-                if portion is None:
+                if (portion := await anext(portions, None)) is None:
                     break
-                count += await repairs.offer(self._publications(portion), flow.news.set)
+                states = {}
+                for kept in portion:
+                    with suppress(ValueError):  # a topic that is too long: its deliveries are dead letters
+                        states[kept.feed, kept.key] = self._render(kept.feed, kept.key, kept.body)
+                count += await repairs.offer(states, flow.news.set)
         finally:
             if isinstance(portions, AsyncGenerator):
                 await portions.aclose()
         repairs.must_be_alone = False
         return count
-
-    def _publications(self, portion: Sequence[StoredState]) -> dict[Place, Publication]:
-        publications = {}
-        for kept in portion:
-            with suppress(ValueError):  # a topic that is too long: its deliveries are dead letters
-                publications[kept.feed, kept.key] = self._render(kept)
-        return publications

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import secrets
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
 from dockbell.config import ConfigPath, Duration, Secret, SinkSettings
+from dockbell.config.values import split_url
 from dockbell.core.model import NOTICES
 from dockbell.core.publishing.topic import FEED_FIELDS, check_topic
-from dockbell.net.network import split_url
 
 PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
-OWN_FIELDS: Final = ("client_id",)
-"""The fields of the templates of dockbell's own topics; each client of a broker has its own client id."""
 
 
 def _check_url(url: str) -> str:
-    parts = split_url(url, schemes=PORTS, example='"mqtts://broker.example.com:8883"')
+    parts = split_url(url, '"mqtts://broker.example.com:8883"', schemes=PORTS)
     if "@" in parts.netloc:
         raise ValueError("must not hold a user or password; use the keys username and password")
     if parts.path.strip("/") or parts.query or parts.fragment:
@@ -32,12 +31,8 @@ def _check_state_topic(template: str) -> str:
     return template and check_topic(template, fields=("source", "resource", "key"), required=("key",))
 
 
-def _check_feed_topic(template: str) -> str:
-    return check_topic(template, fields=FEED_FIELDS)
-
-
 def _check_own_topic(template: str) -> str:
-    return template and check_topic(template, fields=OWN_FIELDS)
+    return template and check_topic(template, fields=("client_id",))  # which each client of a broker has of its own
 
 
 class MqttSettings(SinkSettings):
@@ -54,7 +49,9 @@ class MqttSettings(SinkSettings):
     client_id: str | None = Field(default=None, min_length=1)
     keepalive: Annotated[Duration, Field(ge=timedelta(seconds=1), le=timedelta(hours=18))] = timedelta(seconds=30)
     topic: Annotated[str, AfterValidator(check_topic)] = "dockbell/event/{source}/{resource}/{key}/{change}"
-    feed_topic: Annotated[str, AfterValidator(_check_feed_topic)] = "dockbell/feed/{source}/{resource}/{change}"
+    feed_topic: Annotated[str, AfterValidator(partial(check_topic, fields=FEED_FIELDS))] = (
+        "dockbell/feed/{source}/{resource}/{change}"
+    )
     state_topic: Annotated[str, AfterValidator(_check_state_topic)] = "dockbell/state/{source}/{resource}/{key}"
     positions_topic: Annotated[str, AfterValidator(_check_own_topic)] = "dockbell/positions/{client_id}"
     status_topic: Annotated[str, AfterValidator(_check_own_topic)] = "dockbell/status/{client_id}"
@@ -74,15 +71,10 @@ class MqttSettings(SinkSettings):
         return self
 
     @model_validator(mode="after")
-    def _check_topics(self) -> Self:
-        if self.state_topic:
-            self._check_state()
-        if self.status_topic and self.status_topic == self.positions_topic:
-            raise ValueError(f'status_topic and positions_topic must differ, got "{self.status_topic}" twice')
-        return self
-
-    def _check_state(self) -> None:
+    def _check_state(self) -> Self:
         """Refuse a topic on which the states of several feeds, or states and events, would overwrite each other."""
+        if not self.state_topic:
+            return self
         if self.state_topic == self.topic:
             raise ValueError(f'state_topic must differ from topic, got "{self.topic}" twice')
         resources = [each for each in self.resources or () if each != NOTICES.resource]  # which have no state
@@ -92,6 +84,13 @@ class MqttSettings(SinkSettings):
                     f"state_topic must name {{{field}}}, or feeds overwrite each other's records, got"
                     f' "{self.state_topic}"; or let {field}s name exactly one'
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _check_topics(self) -> Self:
+        if self.status_topic and self.status_topic == self.positions_topic:
+            raise ValueError(f'status_topic and positions_topic must differ, got "{self.status_topic}" twice')
+        return self
 
     def owned_by(self, dockbell: str, sink: str) -> Self:
         """Return settings with a client id of the sink's own, where none is chosen."""

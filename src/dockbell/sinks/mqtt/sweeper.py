@@ -3,26 +3,34 @@
 There may be such states after the store was lost or restored from a backup, after a change of ``state_topic``, and of a
 resource that was removed from the configuration. The sweeper reads all that is retained under the old topics, and
 clears each state without a stored record. It leaves topics alone that another client claims.
+
+A client claims topics by its *sentinel*, a retained message about the states that it has retained at a broker:
+``<label> {"client": …, "epoch": …, "topic": …, "feeds": […], "owed": […]} <mark>`` as text. Older versions wrote
+``<label> <mark>``, and take this one for an unknown mark.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from math import inf
-from typing import Final
+from typing import Any, Final, Self
 
 import anyio
 
-from dockbell.core.publishing.settlement import Place
+from dockbell.core.model import Feed
+from dockbell.core.publishing.settlement import RecordId
+from dockbell.core.publishing.topic import check_topic
 from dockbell.ports import RetainedState
 from dockbell.sinks.mqtt.connection import Connection
 from dockbell.sinks.mqtt.flow import Flow
-from dockbell.sinks.mqtt.publication import Publication
-from dockbell.sinks.mqtt.sentinel import Sentinel, Tree
-from dockbell.telemetry import StateRepaired, Telemetry
+from dockbell.sinks.mqtt.packets import Publication
 
 _QUIET: Final = timedelta(seconds=2)
 """A broker that has delivered nothing for so long has delivered all retained messages."""
@@ -40,46 +48,122 @@ _NEARLY: Final = 0.99
 """The share of the stored states that must be found; some are not retained, for example because of their size."""
 
 _STAYS: Final = "what else is retained of records that are gone stays there"
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+_TREES_MOST: Final = 1000
+_STATE_FIELDS: Final = ("source", "resource", "key")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Where the states of the records of one feed are retained."""
+
+    template: str  # of their topics; empty where an older version wrote none
+    feed: Feed
+
+    @cached_property
+    def filter(self) -> str:
+        """A topic filter that every topic of the tree matches."""
+        return "/".join("+" if "{key}" in level else level for level in self._path.split("/"))
+
+    def find_key(self, topic: str) -> str:
+        """Return the key string in a topic; empty where the topic is not of this tree."""
+        found = self._pattern.fullmatch(topic)
+        return found["key"] if found else ""
+
+    @property
+    def _path(self) -> str:
+        return self.template.replace("{source}", self.feed.source).replace("{resource}", self.feed.resource)
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        first, *others = map(re.escape, self._path.split("{key}"))
+        return re.compile(first + "(?P<key>[^/]+)" + "(?P=key)".join(others))
+
+
+@dataclass(frozen=True)
+class Sentinel:
+    label: str  # a hash of the settings that shape topics and contents: with others, all states are published again
+    mark: str  # up to which point of the store the states are published; empty where that is unknown
+    client_id: str = ""  # the client that publishes them
+    epoch: str = ""  # of the store that they were published from
+    trees: tuple[Tree, ...] = ()  # the topics of the states
+    owed: tuple[Tree, ...] = ()  # the topics of older states that are not cleared yet
+
+    def dump(self) -> bytes:
+        head = {
+            "client": self.client_id,
+            "epoch": self.epoch,
+            "topic": self.trees[0].template if self.trees else "",
+            "feeds": [str(tree.feed) for tree in self.trees],
+            "owed": [[tree.template, str(tree.feed)] for tree in self.owed],
+        }
+        return f"{self.label} {json.dumps(head)} {self.mark}".encode()
+
+    @classmethod
+    def load(cls, payload: bytes) -> Self:
+        """Parse a retained message; unreadable parts are empty, since any client may have written it."""
+        label, _, rest = payload.decode(errors="replace").partition(" ")
+        try:
+            head, end = json.JSONDecoder().raw_decode(rest)
+        except (ValueError, RecursionError):
+            return cls(label, rest)
+        if not isinstance(head, dict):
+            return cls(label, rest)
+        if "client" not in head:
+            feeds = head.get("settled")
+            trees = _read_trees((("", feed) for feed in feeds), is_named=False) if isinstance(feeds, dict) else ()
+            return cls(label, rest, epoch=_text(head.get("epoch")), trees=trees)
+        template = _text(head.get("topic"))
+        return cls(
+            label,
+            rest[end + 1 :],
+            client_id=_text(head["client"]),
+            epoch=_text(head.get("epoch")),
+            trees=_read_trees((template, feed) for feed in _list(head.get("feeds"))),
+            owed=_read_trees(pair for pair in _list(head.get("owed")) if isinstance(pair, list)),
+        )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _list(value: Any) -> list[Any]:
+    return value[:_TREES_MOST] if isinstance(value, list) else []
+
+
+def _read_trees(pairs: Iterable[Sequence[Any]], *, is_named: bool = True) -> tuple[Tree, ...]:
+    """Return the trees that pairs of a template and a feed name; those that are none are left out."""
+    trees = []
+    for pair in pairs:
+        with suppress(ValueError):
+            template, feed = pair
+            source, _, resource = _text(feed).partition("/")
+            if _NAME.fullmatch(source) and _NAME.fullmatch(resource):
+                checked = check_topic(_text(template), fields=_STATE_FIELDS, required=("key",)) if is_named else ""
+                trees.append(Tree(checked, Feed(source, resource)))
+    return tuple(trees)
 
 
 @dataclass(slots=True)
 class _Round:
     """The result of reading a tree: the states to clear, and the number of those with a stored record."""
 
-    strays: dict[Place, Publication]
+    strays: dict[RecordId, Publication]
     held: int = 0
 
 
+@dataclass(eq=False)
 class Sweeper:
-    """Clears trees at one broker.
+    """Clears trees at one broker; ``claims`` is a filter for the sentinels of every client."""
 
-    Args:
-        retained_state: The stored records.
-        template: Of the topics of states.
-        claims: A filter for the sentinels of every client.
-        client_id: Our own.
-        name: The sink's.
-        telemetry: Where the results are reported.
-    """
-
-    def __init__(
-        self,
-        retained_state: RetainedState,
-        *,
-        template: str,
-        claims: str,
-        client_id: str,
-        name: str,
-        telemetry: Telemetry,
-    ) -> None:
-        self._retained_state = retained_state
-        self._template = template
-        self._claims = claims
-        self._client_id = client_id
-        self._name = name
-        self._telemetry = telemetry
-        self._later: dict[Tree, float] = {}
-        self._reported: set[str] = set()
+    retained_state: RetainedState
+    template: str
+    claims: str
+    client_id: str
+    report: Callable[[str], None]
+    _later: dict[Tree, float] = field(default_factory=dict, init=False)
+    _reported: set[str] = field(default_factory=set, init=False)
 
     async def sweep(self, trees: Collection[Tree], connection: Connection, flow: Flow) -> Collection[Tree]:
         """Clear the states under these trees that have no stored record; return the trees that are done."""
@@ -91,8 +175,13 @@ class Sweeper:
             return ()
         others: list[Sentinel] = []
         done: list[Tree] = []
-        if obstacle := await self._read_claims(connection, others):
-            self._report_once(self._claims, f"cannot read {self._claims}, {obstacle}; {_STAYS}")
+
+        def note_claim(_: str, payload: bytes) -> None:
+            if len(others) < _CLAIMS_MOST and (sentinel := Sentinel.load(payload)).client_id != self.client_id:
+                others.append(sentinel)
+
+        if obstacle := await _listen(connection, self.claims, note_claim):
+            self._report_once(self.claims, f"cannot read {self.claims}, {obstacle}; {_STAYS}")
         else:
             for tree in ready:
                 if owner := _find_owner(tree, others):
@@ -110,26 +199,17 @@ class Sweeper:
         count = 0
         for current in await self._current():
             if current.filter == tree.filter:
-                held = await self._retained_state.count_held(current.feed)
+                held = await self.retained_state.count_stored(current.feed)
                 if held is None:
                     return None
                 count += held
         return count
 
     async def _current(self) -> Sequence[Tree]:
-        return [Tree(self._template, feed) for feed in await self._retained_state.feeds()]
-
-    async def _read_claims(self, connection: Connection, others: list[Sentinel]) -> str:
-        def on_message(_: str, payload: bytes) -> None:
-            if len(others) < _CLAIMS_MOST:
-                sentinel = Sentinel.load(payload)
-                if sentinel.client_id != self._client_id:
-                    others.append(sentinel)
-
-        return await _listen(connection, self._claims, on_message)
+        return [Tree(self.template, feed) for feed in await self.retained_state.feeds()]
 
     async def _clear(self, tree: Tree, connection: Connection, flow: Flow) -> bool:
-        repairs, count, before = flow.repairs, 0, dict[Place, Publication]()
+        repairs, count, before = flow.repairs, 0, dict[RecordId, Publication]()
         for _ in range(_ROUNDS_MOST):
             await flow.wait_until_idle()
             repairs.watch()
@@ -141,21 +221,21 @@ class Sweeper:
             if not found.strays:
                 return await self._conclude(tree, found.held, count)
             if found.strays.keys() <= before.keys():
-                self._report(f"the broker keeps {len(found.strays)} states under {tree.filter} that were cleared")
+                self.report(f"the broker keeps {len(found.strays)} states under {tree.filter} that were cleared")
                 return True
             before = found.strays
             count += await repairs.offer(found.strays, flow.news.set)
             if repairs.has_failed or repairs.refused:
                 refused = f"{repairs.refused} of them refused" if repairs.refused else "some of them later"
-                self._report(f"{count} states of records that are gone are cleared under {tree.filter}; {refused}")
+                self.report(f"{count} states of records that are gone are cleared under {tree.filter}; {refused}")
                 return not repairs.has_failed
         return False
 
     async def _conclude(self, tree: Tree, seen: int, count: int) -> bool:
         if count:
-            self._report(f"{count} states of records that are gone are cleared under {tree.filter}")
+            self.report(f"{count} states of records that are gone are cleared under {tree.filter}")
         elif not seen:
-            self._report(f"nothing is retained under {tree.filter}, or the broker does not let us read it")
+            self.report(f"nothing is retained under {tree.filter}, or the broker does not let us read it")
         held = await self._count_held(tree)
         if held is not None and seen >= held * _NEARLY:
             return True
@@ -176,31 +256,25 @@ class Sweeper:
         async def judge() -> bool:
             while topics and len(found.strays) < _STRAYS_MOST:
                 portion = [topics.popleft() for _ in range(min(len(topics), _AT_ONCE))]
-                await self._judge(tree, current, portion, found)
+                # Sorts topics: those of stored records, by the topics of today, and those to clear.
+                places = {
+                    topic: [(each.feed, key) for each in current if (key := each.find_key(topic))] for topic in portion
+                }
+                held = await self.retained_state.find_stored([place for each in places.values() for place in each])
+                for topic, candidates in places.items():
+                    if any(place in held for place in candidates):
+                        found.held += 1
+                    else:
+                        place = candidates[0] if candidates else (tree.feed, tree.find_key(topic))
+                        found.strays[place] = Publication(topic, b"", retain=True)
             return len(found.strays) < _STRAYS_MOST
 
         return found, await _listen(connection, tree.filter, on_message, judge)
 
-    async def _judge(self, tree: Tree, current: Sequence[Tree], topics: Sequence[str], found: _Round) -> None:
-        """Sort topics: those of stored records, by the topics of today, and those to clear."""
-        places: dict[str, list[Place]] = {}
-        for topic in topics:
-            places[topic] = [(each.feed, key) for each in current if (key := each.find_key(topic))]
-        held = await self._retained_state.find_held([place for each in places.values() for place in each])
-        for topic, each in places.items():
-            if any(place in held for place in each):
-                found.held += 1
-            else:
-                place = each[0] if each else (tree.feed, tree.find_key(topic))
-                found.strays[place] = Publication(topic, b"", retain=True)
-
     def _report_once(self, subject: str, text: str) -> None:
         if subject not in self._reported:
             self._reported.add(subject)
-            self._report(text)
-
-    def _report(self, text: str) -> None:
-        self._telemetry.emit(StateRepaired(self._name, text))
+            self.report(text)
 
 
 def _find_owner(tree: Tree, others: Collection[Sentinel]) -> str:
@@ -220,11 +294,8 @@ async def _listen(
 ) -> str:
     """Read the retained messages under a filter until no more come; return why that fails, empty where it does not.
 
-    Args:
-        connection: The connection.
-        topic_filter: The filter.
-        on_message: Called with the topic and payload of each.
-        take: Called again and again meanwhile; returns False when it has enough.
+    ``on_message`` is called with the topic and payload of each, and ``take`` again and again meanwhile; it returns
+    False when it has enough.
     """
     heard_at = inf
 

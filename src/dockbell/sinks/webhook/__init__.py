@@ -1,17 +1,217 @@
 """Webhooks: each event a signed POST (Standard Webhooks 1.0.0, CloudEvents structured), on several connections.
 
-- ``settings``: what ``[sinks.NAME]`` holds. ``credentials``: keys and headers, from an operator's secrets; ``renewal``:
-  these and certificates, noticed when they change.
-- ``sink``: lanes that attempt deliveries. ``answer``: what an answer comes to (pure).
-- ``lane``: one connection. ``dialling``: which addresses it may lead to.
-
-This package and the sources are the home of httpx and httpcore.
+Here is the sink: a number of lanes, each of which attempts one delivery at a time, and what an answer means.
+``settings`` holds what ``[sinks.NAME]`` says and its secrets give, ``secret_reload`` notices when these change, and
+``connections`` guards and reuses the connections. This package and the sources are the home of httpx and httpcore.
 """
 
 from __future__ import annotations
 
-from dockbell.sinks.webhook.answer import judge, parse_retry_after
-from dockbell.sinks.webhook.settings import WebhookSettings
-from dockbell.sinks.webhook.sink import CONTENT_TYPE, WebhookSink
+import re
+import ssl
+import time
+from collections.abc import AsyncIterable, Container
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from functools import partial
+from http import HTTPStatus
+from typing import ClassVar, Final
 
-__all__ = ["CONTENT_TYPE", "WebhookSettings", "WebhookSink", "judge", "parse_retry_after"]
+import anyio
+import httpcore
+from anyio import to_thread
+
+from dockbell.core.model import DELIVERED, Delivery, Outcome, OutcomeKind
+from dockbell.core.publishing.signature import sign
+from dockbell.errors import SinkRejected, SinkUnavailable
+from dockbell.net.network import explain, find_cause, make_trust
+from dockbell.ports import Bell, Deliveries, Settle
+from dockbell.sinks.webhook.connections import AddressRefused, GuardedBackend, Lane, to_core
+from dockbell.sinks.webhook.secret_reload import Reloadable
+from dockbell.sinks.webhook.settings import Headers, Target, WebhookSettings, make_headers, reveal_keys
+from dockbell.telemetry import Fact, SinkConnected, Telemetry
+
+__all__ = ["WebhookSettings", "WebhookSink", "judge", "parse_retry_after"]
+
+_CONTENT_TYPE: Final = b"application/cloudevents+json; charset=utf-8"
+_BODY_CAP: Final = 4096
+_BODY_LIMIT: Final = timedelta(seconds=1)
+_CONNECT_LIMIT: Final = timedelta(seconds=5)
+_LOOK_EVERY: Final = timedelta(seconds=2)
+_LOOK_PAUSE: Final = timedelta(seconds=1)
+_RETRY_AFTER_MOST: Final = timedelta(hours=24)
+_ASK_TO_WAIT: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+_UNWELCOME: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_UNREACHED: Final = (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.ProxyError, ssl.SSLError)
+_BROKEN: Final = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError)
+
+
+class WebhookSink:
+    """Delivers to one URL; each lane is one connection with one request at a time."""
+
+    Settings: ClassVar = WebhookSettings
+    keeps_state = False
+
+    def __init__(self, name: str, settings: WebhookSettings, telemetry: Telemetry) -> None:
+        self.name = name
+        self.window = settings.lanes
+        self._telemetry = telemetry
+        self._timeout = settings.timeout
+        self._dead_on = frozenset(settings.dead_on)
+        self._backend = GuardedBackend(settings.rules)
+        places = (settings.url, settings.proxy)
+        self._target = Reloadable(name, "url or proxy", partial(settings.find_target, name), places)
+        self._keys = Reloadable(name, "secret", partial(reveal_keys, name, settings.secret), settings.secret)
+        values = (*settings.headers.values(), settings.bearer)
+        self._headers = Reloadable(name, "headers or bearer", partial(make_headers, name, settings), values)
+        files = {"ca_file": settings.ca_file, "cert_file": settings.cert_file, "key_file": settings.key_file}
+        self._trust = Reloadable(name, "certificates", partial(make_trust, f"[sinks.{name}]", **files), files.values())
+        self._unwelcome = Bell()
+        self._answered = False
+        self._timed_out = f"timed out after {settings.timeout.total_seconds():g} s"
+        # TCP and TLS get at most a third of the time each: a silent host is unreachable, not slow.
+        self._extensions = {"timeout": {"connect": min(_CONNECT_LIMIT, self._timeout / 3).total_seconds()}}
+
+    async def run(self, deliveries: Deliveries, settle: Settle) -> None:
+        """Post each delivery once, as many at a time as there are lanes."""
+        async with anyio.create_task_group() as watching:
+            if any(each.can_change for each in (self._target, self._keys, self._headers, self._trust)):
+                watching.start_soon(self._watch)
+            async with anyio.create_task_group() as lanes:
+                for _ in range(self.window):
+                    lanes.start_soon(self._run_lane, deliveries, settle)
+            watching.cancel_scope.cancel()
+
+    async def probe(self) -> str:
+        """Send OPTIONS to the URL; any HTTP response will do.
+
+        SinkRejected says that a certificate is not accepted, the receiver's or ours, or that it is never dialled.
+        """
+        target = self._target.current
+        async with self._backend.open_pool(self._trust.current, target.proxy) as lane:
+            try:
+                with anyio.fail_after(self._timeout.total_seconds()):
+                    response = await lane.handle_async_request(self._request(target, "OPTIONS", [], b""))
+                    await response.aclose()
+            except TimeoutError:
+                raise SinkUnavailable(f"{target.place}: {self._timed_out}") from None
+            except (*_UNREACHED, *_BROKEN) as error:
+                kind = SinkRejected if _is_permanent(find_cause(error)) else SinkUnavailable
+                # Without the cause: its text may be the receiver's, which may quote our request.
+                raise kind(f"{target.place}: {explain(error)}") from None
+        return f"{target.place} answers OPTIONS with HTTP {response.status}"
+
+    async def _run_lane(self, deliveries: Deliveries, settle: Settle) -> None:
+        async with aclosing(Lane(self._backend)) as lane:
+            async for delivery in deliveries:
+                target = self._target.current
+                outcome = await self._attempt(lane, target, delivery)
+                answers = outcome.kind is not OutcomeKind.UNREACHABLE
+                if answers and not self._answered:
+                    self._telemetry.emit(SinkConnected(self.name, target.place))
+                self._answered = answers
+                settle(delivery, outcome)
+
+    async def _attempt(self, lane: Lane, target: Target, delivery: Delivery) -> Outcome:
+        outcome: Outcome | None = None
+        try:
+            with anyio.fail_after(self._timeout.total_seconds()):
+                request = self._request(target, "POST", self._sign(delivery), delivery.event.body)
+                async with aclosing(await lane.send(request, self._trust.current, target.proxy)) as response:
+                    outcome = self._judge(response)
+                    await _drain(response)
+        except TimeoutError:
+            return outcome or Outcome(OutcomeKind.FAILED, self._timed_out)
+        except (*_UNREACHED, *_BROKEN) as error:
+            # A refused address is unreachable too: it is not dialled, and no event is lost.
+            kind = OutcomeKind.UNREACHABLE if isinstance(error, _UNREACHED) else OutcomeKind.FAILED
+            return outcome or Outcome(kind, explain(error))
+        return outcome
+
+    def _request(self, target: Target, method: str, headers: Headers, body: bytes) -> httpcore.Request:
+        headers = [*self._headers.current, *headers]
+        if not any(name == b"host" for name, _ in headers):
+            headers.insert(0, (b"host", target.url.netloc))
+        return httpcore.Request(method, to_core(target.url), headers=headers, content=body, extensions=self._extensions)
+
+    def _sign(self, delivery: Delivery) -> Headers:
+        event = delivery.event
+        timestamp = int(time.time())
+        headers = [
+            (b"content-length", b"%d" % len(event.body)),
+            (b"content-type", _CONTENT_TYPE),
+            (b"webhook-id", event.id.encode()),
+            (b"webhook-timestamp", b"%d" % timestamp),
+            (b"webhook-signature", sign(self._keys.current, event.id, timestamp, event.body).encode()),
+        ]
+        return [*headers, (b"dockbell-replay", b"true")] if delivery.replayed else headers
+
+    def _judge(self, response: httpcore.Response) -> Outcome:
+        if response.status in _UNWELCOME:
+            self._unwelcome.ring()
+        retry_after = next((value for name, value in response.headers if name.lower() == b"retry-after"), b"")
+        return judge(response.status, retry_after.decode("latin-1"), self._dead_on, datetime.now(UTC))
+
+    async def _watch(self) -> None:
+        """Reload secrets and files: check them every few seconds, and read them at once after a 401 or 403."""
+        rings = self._unwelcome.rings
+        while True:
+            force = False
+            with anyio.move_on_after(_LOOK_EVERY.total_seconds()):
+                rings = await self._unwelcome.wait(rings)
+                force = True
+            for fact in await to_thread.run_sync(self._reload, force, abandon_on_cancel=True):
+                self._telemetry.emit(fact)
+            await anyio.sleep(_LOOK_PAUSE.total_seconds())
+
+    def _reload(self, force: bool) -> list[Fact]:
+        # Certificates are not reloaded by force: that would replace the connections.
+        facts = [each.reload(force=force) for each in (self._target, self._keys, self._headers)]
+        return [fact for fact in (*facts, self._trust.reload()) if fact is not None]
+
+
+async def _drain(response: httpcore.Response) -> None:
+    """Read a short body, so that the connection can be reused; a long or slow one closes it."""
+    size = 0
+    assert isinstance(response.stream, AsyncIterable)
+    with anyio.move_on_after(_BODY_LIMIT.total_seconds()):
+        async for chunk in response.stream:
+            size += len(chunk)
+            if size > _BODY_CAP:
+                break
+
+
+def _is_permanent(cause: BaseException) -> bool:
+    """Return whether an operator must act, on our side or the receiver's."""
+    is_alert = isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or "")  # our certificate is refused
+    return is_alert or isinstance(cause, AddressRefused | ssl.SSLCertVerificationError)
+
+
+def judge(status: int, retry_after: str, dead_on: Container[int], now: datetime) -> Outcome:
+    """Return the outcome that a response means; a status of ``dead_on`` refuses an event for good."""
+    if 200 <= status < 300:  # noqa: PLR2004  # the class of success, RFC 9110
+        return DELIVERED
+    reason = f"HTTP {status}"
+    if status == HTTPStatus.GONE:
+        return Outcome(OutcomeKind.CLOSED, reason)
+    if status in _ASK_TO_WAIT:
+        return Outcome(OutcomeKind.FAILED, reason, parse_retry_after(retry_after, now))
+    if status in dead_on:
+        return Outcome(OutcomeKind.REFUSED, reason)
+    if 300 <= status < 400:  # noqa: PLR2004  # the class of redirects
+        reason += ", redirects are not followed"
+    return Outcome(OutcomeKind.FAILED, reason)
+
+
+def parse_retry_after(value: str, now: datetime) -> timedelta | None:
+    """Return the pause that a Retry-After header asks for, in either form (RFC 9110, 10.2.3), at most 24 hours."""
+    if re.fullmatch(r"[0-9]+", value.strip()):
+        return timedelta(seconds=min(float(value), _RETRY_AFTER_MOST.total_seconds()))
+    try:
+        moment = parsedate_to_datetime(value)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return min(max(moment - now, timedelta(0)), _RETRY_AFTER_MOST)
+    except (ValueError, OverflowError):
+        return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -16,8 +15,7 @@ from dockbell.telemetry import Fact
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Renewed(Fact):
+class Renewed(Fact, frozen=True):
     """A secret or file of a sink has changed and is used from now on."""
 
     sink: str
@@ -26,8 +24,7 @@ class Renewed(Fact):
     line = "sink {sink}: {what} changed; the new is in use"
 
 
-@dataclass(frozen=True, slots=True)
-class NotRenewed(Fact):
+class NotRenewed(Fact, frozen=True):
     """A secret or file of a sink has changed and cannot be used; the old value stays in use."""
 
     weight = logging.ERROR
@@ -39,35 +36,22 @@ class NotRenewed(Fact):
 
 
 class Reloadable(Generic[_T]):
-    """A value, and the secrets and files that it is made of.
+    """A value, ``current``, and the secrets and files that it is made of.
 
-    Args:
-        sink: As in ``[sinks.NAME]``.
-        what: The name of the value, for people.
-        make: Reads the secrets and files, and returns the value; raises ConfigError where they cannot be used.
-        origins: The secrets and files.
-
-    Raises:
-        ConfigError: It cannot be made.
-
-    Attributes:
-        current: The last value.
+    ``make`` reads them and returns the value; it raises ConfigError where they cannot be used, the first time too.
     """
 
     def __init__(self, sink: str, what: str, make: Callable[[], _T], origins: Iterable[Secret | str | None]) -> None:
         self._sink = sink
         self._what = what
         self._make = make
-        self._origins = [each for each in origins if each is not None and not _is_text(each)]
+        # Not those that stand in the configuration itself.
+        self._origins = [each for each in origins if each and not (isinstance(each, Secret) and each.value)]
+        self.can_change = bool(self._origins)
         self._problem = ""
         # Before make(): a write meanwhile must count as a change.
-        self._marks = self._look_up_marks()
+        self._marks = [_look_up_mark(origin) for origin in self._origins]
         self.current = make()
-
-    @property
-    def can_change(self) -> bool:
-        """Whether the value depends on files or variables."""
-        return bool(self._origins)
 
     def reload(self, *, force: bool = False) -> Fact | None:
         """Make the value anew if its secrets or files have changed; return the fact to report, if there is one.
@@ -75,7 +59,7 @@ class Reloadable(Generic[_T]):
         Files are read if their metadata has changed, if they could not be used the last time, or with ``force``. While
         they cannot be used the old value stays; that is reported once.
         """
-        marks = self._look_up_marks()
+        marks = [_look_up_mark(origin) for origin in self._origins]
         if marks == self._marks and not self._problem and not force:
             return None
         self._marks = marks
@@ -89,13 +73,6 @@ class Reloadable(Generic[_T]):
             return None
         self.current = value
         return Renewed(self._sink, self._what)
-
-    def _look_up_marks(self) -> list[Hashable]:
-        return [_look_up_mark(origin) for origin in self._origins]
-
-
-def _is_text(origin: Secret | str) -> bool:
-    return isinstance(origin, Secret) and origin.env is None and origin.file is None
 
 
 def _look_up_mark(origin: Secret | str) -> Hashable:

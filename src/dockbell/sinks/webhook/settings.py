@@ -1,25 +1,41 @@
-"""The settings of a webhook, ``[sinks.NAME]``, and the checks of each value."""
+"""The settings of a webhook, ``[sinks.NAME]``, and what its secrets give: the target, signing keys and headers."""
 
 from __future__ import annotations
 
+import re
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, TypeAlias
 
 import httpx
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from dockbell.config import ConfigPath, Interval, ProxyUrl, Secret, SecretUrl, SinkSettings
-from dockbell.config.values import conceal_url
+from dockbell._version import __version__
+from dockbell.config import ConfigPath, Interval, ProxyUrl, RevealedBytes, Secret, SecretUrl, SinkSettings
+from dockbell.config.values import ListAsTuple, conceal_url, split_url
 from dockbell.core.publishing.addresses import Address, AddressRules, parse_network
+from dockbell.core.publishing.signature import parse_secret
 from dockbell.errors import ConfigError
-from dockbell.net.network import explain, split_url
+from dockbell.net.network import explain
 
 _NEVER_DEAD: Final = (HTTPStatus.GONE, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _FAILURES: Final = range(300, 600)
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_BEARER: Final = re.compile(r"[\x21-\x7e]+")
+_OWN_HEADERS: Final = frozenset(
+    {
+        *("connection", "content-length", "content-type", "dockbell-replay", "transfer-encoding"),
+        *("webhook-id", "webhook-signature", "webhook-timestamp"),
+    }
+)
+_OF_CONNECTION: Final = frozenset({"expect", "keep-alive", "proxy-connection", "te", "upgrade"})
+"""Headers by which a server would wait, or change the protocol."""
+
+Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 
 class HookUrl(SecretUrl):
@@ -27,8 +43,7 @@ class HookUrl(SecretUrl):
 
     @classmethod
     def _check_value(cls, value: str) -> None:
-        example = '"https://erp.example.com/hooks/dockbell"'
-        parts = split_url(value, schemes=("http", "https"), example=example, show_url=conceal_url)
+        parts = split_url(value, '"https://erp.example.com/hooks/dockbell"', show_url=conceal_url)
         if "@" in parts.netloc:
             raise ValueError("must not hold a user or password; use headers or bearer")
         _check_parsable(value)
@@ -52,12 +67,7 @@ class HookProxyUrl(ProxyUrl):
 
 @dataclass(frozen=True)
 class Target:
-    """The receiver of the events, and the proxy on the way.
-
-    Attributes:
-        url: Of the receiver.
-        proxy: The URL of the proxy, if there is one.
-    """
+    """The receiver of the events, and the URL of the proxy on the way, if there is one."""
 
     url: httpx.URL = field(repr=False)  # it would show the path
     proxy: str | None = None
@@ -80,10 +90,6 @@ def _find_address(host: str) -> Address | None:
         return None
 
 
-def _check_network(text: str) -> str:
-    return str(parse_network(text))
-
-
 def _check_dead(status: int) -> int:
     if status in _NEVER_DEAD:
         raise ValueError(f"{status} is never said of a single event; remove it")
@@ -92,50 +98,34 @@ def _check_dead(status: int) -> int:
     return status
 
 
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _as_secrets(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else (value,)
-
-
-Statuses = Annotated[tuple[Annotated[int, AfterValidator(_check_dead)], ...], BeforeValidator(_as_tuple)]
-Networks = Annotated[tuple[Annotated[str, AfterValidator(_check_network)], ...], BeforeValidator(_as_tuple)]
-
-
 class WebhookSettings(SinkSettings):
     """``[sinks.NAME]`` with ``type = "webhook"``."""
 
     type: Literal["webhook"]
     url: HookUrl
-    secret: Annotated[tuple[Secret, ...], BeforeValidator(_as_secrets), Field(min_length=1)]
+    secret: Annotated[
+        tuple[Secret, ...],
+        BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else (value,)),
+        Field(min_length=1),
+    ]
     timeout: Interval = timedelta(seconds=20)
     lanes: int = Field(default=4, ge=1, le=64)
-    dead_on: Statuses = (400, 413, 415, 422)
+    dead_on: ListAsTuple[Annotated[int, AfterValidator(_check_dead)]] = (400, 413, 415, 422)
     headers: dict[str, Secret] = Field(default_factory=dict)
     bearer: Secret | None = None
     ca_file: ConfigPath | None = None
     cert_file: ConfigPath | None = None
     key_file: ConfigPath | None = None
     proxy: HookProxyUrl | None = None
-    deny_networks: Networks = ()
+    deny_networks: ListAsTuple[Annotated[str, AfterValidator(lambda text: str(parse_network(text)))]] = ()
     strict: bool = False
 
     @property
     def rules(self) -> AddressRules:
-        """Which addresses may be dialled."""
         return AddressRules(tuple(map(parse_network, self.deny_networks)), strict=self.strict)
 
     def find_target(self, sink: str) -> Target:
-        """Resolve the secrets in the URLs.
-
-        Args:
-            sink: As in ``[sinks.NAME]``.
-
-        Raises:
-            ConfigError: A URL cannot be looked up, is invalid, or conflicts with another key.
-        """
+        """Resolve the secrets in the URLs; ConfigError where one cannot be used, or conflicts with another key."""
         target = Target(httpx.URL(self.url.reveal()), None if self.proxy is None else self.proxy.reveal())
         try:
             self._check_url(target.url)
@@ -149,9 +139,8 @@ class WebhookSettings(SinkSettings):
             raise ValueError("key_file needs a cert_file")
         if self.proxy and (self.strict or self.deny_networks):
             key = "strict" if self.strict else "deny_networks"
-            raise ValueError(
-                f"{key} has no effect with a proxy, which dials for itself; remove it, and let the proxy deny"
-            )
+            remedy = "remove it, and let the proxy deny"
+            raise ValueError(f"{key} has no effect with a proxy, which dials for itself; {remedy}")
         if self.url.value is not None:
             self._check_url(httpx.URL(self.url.reveal()))
         return self
@@ -165,3 +154,38 @@ class WebhookSettings(SinkSettings):
         if objection is not None:
             shown = host if host == str(address) else f"{host}, that is {address}"
             raise ValueError(f"url has {shown}, which is never dialled: {objection}")
+
+
+def reveal_keys(sink: str, secrets: Sequence[Secret]) -> list[bytes]:
+    """Return the signing key of each secret; ConfigError where one cannot be looked up, or is no ``whsec_`` secret."""
+    try:
+        return [parse_secret(secret.reveal()) for secret in secrets]
+    except ValueError as error:
+        raise ConfigError(f"[sinks.{sink}] secret: {error}") from None
+
+
+def make_headers(sink: str, settings: WebhookSettings) -> Headers:
+    """Return the headers that every request has, those of the settings before our own of the same name.
+
+    ConfigError says which cannot be looked up, is no header, or is dockbell's own.
+    """
+    headers = {"user-agent": f"dockbell/{__version__}"}
+    for name, secret in settings.headers.items():
+        value, place = secret.reveal(), f"[sinks.{sink}] headers.{name}"
+        if not _HEADER_NAME.fullmatch(name):
+            raise ConfigError(f"{place}: is no name of a header")
+        if name.lower() in _OWN_HEADERS:
+            raise ConfigError(f"{place}: is set by dockbell; remove it")
+        if name.lower() in _OF_CONNECTION:
+            raise ConfigError(f"{place}: is about the connection, which is dockbell's; remove it")
+        if not value.isascii():
+            raise ConfigError(f"{place}: must be printable ASCII")
+        headers[name.lower()] = value
+    if settings.bearer is not None:
+        if "authorization" in headers:
+            raise ConfigError(f"[sinks.{sink}] headers.authorization: is set by bearer; remove one of them")
+        token = settings.bearer.reveal()
+        if not _BEARER.fullmatch(token):
+            raise ConfigError(f'[sinks.{sink}] bearer: must be the token alone, without spaces or "Bearer"')
+        headers["authorization"] = f"Bearer {token}"
+    return [(name.encode(), RevealedBytes(value.encode())) for name, value in headers.items()]

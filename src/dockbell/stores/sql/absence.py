@@ -13,17 +13,17 @@ from dockbell.core.model import Change, RunKind, Statement, Via
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.reading.lateness import Lateness
 from dockbell.ports import Absentees, Compose, RunRecord
-from dockbell.stores.sql.connection import Connection
-from dockbell.stores.sql.dialect import BY_ROW, THEN_JOIN
+from dockbell.stores.sql.connection import Connection, marks, micros, moment, portions, transaction
+from dockbell.stores.sql.dialect import THEN_JOIN
 from dockbell.stores.sql.feeds import save_lateness, state
+from dockbell.stores.sql.lease import Lease, update_feed
 from dockbell.stores.sql.outbox import append_events, write_notes
 from dockbell.stores.sql.runs import load_run, save_run
-from dockbell.stores.sql.transaction import marks, micros, moment, portions, transaction
 
 _SCAN_ROWS: Final = 20_000
 _DIGEST_SIZE: Final = 16
 _UNLISTED: Final = 2
-"""Marks, in the column ``dormant``, a record that was found when it was asked for, though no list showed it."""
+"""Marks, in ``ignored_until_seen``, a record that was found when it was asked for, though no list showed it."""
 _FOUND: Final = 3
 """The same, of one that a second pass has still to miss: until then it stays suspected."""
 _NEVER: Final = -1
@@ -43,14 +43,14 @@ def find_absent(connection: Connection, feed_id: int, seen: SeenRows) -> Absente
     missing = {}
     total = stored = unlisted = 0
     unclosed = _find_unclosed(connection, feed_id)
-    (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM records").fetchone()
+    (last,) = connection.execute("SELECT last_row FROM feeds WHERE id = ?", (feed_id,)).fetchone()
     for first in range(1, last + 1, _SCAN_ROWS):
-        # In the order of the rows and a part at a time: memory stays flat, and the other feeds are not kept waiting.
+        # In the order of the rows and a part at a time: memory stays flat, and other readers are not kept waiting.
         for row, suspected_at, absences, missing_at, ignored_until_seen, key, fingerprint in connection.execute(
-            f"SELECT id, CASE WHEN NOT {_IS_UNCLOSED} THEN suspected_at END, absences, missing_at, dormant, key,"
-            f" fingerprint FROM records {BY_ROW} WHERE id BETWEEN ? AND ? AND feed = ? AND gone_at IS NULL"
-            " ORDER BY id",
-            (*unclosed, first, first + _SCAN_ROWS - 1, feed_id),
+            f"SELECT row, CASE WHEN NOT {_IS_UNCLOSED} THEN suspected_at END, absences, missing_at,"
+            " ignored_until_seen, key, fingerprint FROM records"
+            " WHERE feed = ? AND row BETWEEN ? AND ? AND gone_at IS NULL ORDER BY row",
+            (*unclosed, feed_id, first, first + _SCAN_ROWS - 1),
         ):
             unlisted += ignored_until_seen in (_UNLISTED, _FOUND)
             if ignored_until_seen not in (0, _FOUND):
@@ -68,15 +68,8 @@ def find_absent(connection: Connection, feed_id: int, seen: SeenRows) -> Absente
 
 
 def find_told_apart(
-    connection: Connection,
-    feed_id: int,
-    rows: Sequence[int],
-    *,
-    keyless: int,
-    met_since: datetime,
-    offset: timedelta,
+    connection: Connection, feed_id: int, rows: Sequence[int], *, keyless: int, met_since: datetime, offset: timedelta
 ) -> list[int]:
-    """Return those of suspected rows for which no record without a key can stand that a pass has met."""
     (first_at,) = connection.execute(
         "SELECT max(first_at) FROM quarantine WHERE feed = ? AND key = '' AND last_at >= ?",
         (feed_id, to_micros(met_since)),
@@ -85,17 +78,16 @@ def find_told_apart(
         row
         for some in portions(rows)
         for (row,) in connection.execute(
-            "SELECT id FROM records WHERE there_at > ? AND EXISTS (SELECT 1 FROM runs WHERE runs.feed = records.feed"
-            " AND kind = ? AND complete = true AND asked_at = there_at"
-            " AND coalesce(CAST(tally ->> 'keyless' AS INTEGER), 0) >= ?)"
-            f" AND id IN ({marks(some)})",
-            ((first_at or 0) - offset // timedelta(microseconds=1), RunKind.PASS, keyless, *some),
+            "SELECT row FROM records WHERE feed = ? AND there_at > ?"
+            " AND EXISTS (SELECT 1 FROM runs WHERE runs.feed = records.feed AND kind = ? AND complete = true"
+            " AND asked_at = there_at AND coalesce(CAST(tally ->> 'keyless' AS INTEGER), 0) >= ?)"
+            f" AND row IN ({marks(some)})",
+            (feed_id, (first_at or 0) - offset // timedelta(microseconds=1), RunKind.PASS, keyless, *some),
         )
     ]
 
 
 def count_deleted(connection: Connection, feed_id: int, since: datetime) -> int:
-    """Return how many of a feed's records were deleted since then, those that were purged left out."""
     (count,) = connection.execute(
         "SELECT count(*) FROM records WHERE feed = ? AND gone_at >= ? AND fingerprint <> ?",
         (feed_id, to_micros(since), PURGED),
@@ -103,28 +95,31 @@ def count_deleted(connection: Connection, feed_id: int, since: datetime) -> int:
     return int(count)
 
 
-def suspect(connection: Connection, feed_id: int, rows: Sequence[int], at: datetime, now: datetime) -> None:
-    """Note that a complete pass did not show rows, and when the first did not."""
+def suspect(connection: Connection, lease: Lease, rows: Sequence[int], at: datetime, now: datetime) -> None:
     if not rows:
         return
     with transaction(connection):
-        unclosed = _find_unclosed(connection, feed_id)
+        update_feed(connection, lease)
+        unclosed = _find_unclosed(connection, lease.id)
         there_at = None if unclosed[0] == _NEVER else unclosed[0]
         new = [
             row
             for some in portions(rows)
             for row, is_new in connection.execute(
-                f"SELECT id, suspected_at IS NULL OR {_IS_UNCLOSED} FROM records WHERE id IN ({marks(some)})",
-                (*unclosed, *some),
+                f"SELECT row, suspected_at IS NULL OR {_IS_UNCLOSED} FROM records"
+                f" WHERE feed = ? AND row IN ({marks(some)})",
+                (*unclosed, lease.id, *some),
             ).fetchall()
             if is_new
         ]
         connection.executemany(
-            "UPDATE records SET suspected_at = ?, there_at = ?, absences = 0 WHERE id = ?",
-            ((to_micros(at), there_at, row) for row in new),
+            "UPDATE records SET suspected_at = ?, there_at = ?, absences = 0 WHERE feed = ? AND row = ?",
+            ((to_micros(at), there_at, lease.id, row) for row in new),
         )
-        connection.executemany("UPDATE records SET absences = absences + 1 WHERE id = ?", ((row,) for row in rows))
-        _note_rows(connection, feed_id, new[:_NOTED_MOST], Finding.SUSPECTED, to_micros(now))
+        connection.executemany(
+            "UPDATE records SET absences = absences + 1 WHERE feed = ? AND row = ?", ((lease.id, row) for row in rows)
+        )
+        _note_rows(connection, lease.id, new[:_NOTED_MOST], Finding.SUSPECTED, to_micros(now))
 
 
 def _find_unclosed(connection: Connection, feed_id: int) -> tuple[int, int]:
@@ -134,21 +129,19 @@ def _find_unclosed(connection: Connection, feed_id: int) -> tuple[int, int]:
 
 
 def end_baseline(
-    connection: Connection, feed_id: int, *, proven: bool, newest: datetime | None, boundary: datetime | None
+    connection: Connection, lease: Lease, *, proven: bool, newest: datetime | None, boundary: datetime | None
 ) -> None:
-    """Note that a pass has come to the end of the list."""
-    connection.execute(
-        "UPDATE feeds SET baselines = baselines + CASE WHEN passes = 0 OR rebaselining THEN 1 ELSE 0 END,"
-        " passes = passes + 1, rebaselining = false, proven = proven OR :proven, newest = coalesce(newest, :newest),"
-        " boundary = coalesce(boundary, :boundary),"
-        " emitted = CASE WHEN NOT :proven THEN emitted END WHERE id = :id",
-        {"proven": proven, "newest": micros(newest), "boundary": micros(boundary), "id": feed_id},
+    changes = (
+        "baselines = baselines + CASE WHEN passes = 0 OR rebaselining THEN 1 ELSE 0 END,"
+        " passes = passes + 1, rebaselining = false, proven = proven OR ?, newest = coalesce(newest, ?),"
+        " boundary = coalesce(boundary, ?), emitted = CASE WHEN NOT ? THEN emitted END"
     )
+    update_feed(connection, lease, changes, (proven, micros(newest), micros(boundary), proven))
 
 
 def close_pass(
     connection: Connection,
-    feed_id: int,
+    lease: Lease,
     run: RunRecord,
     *,
     held: int,
@@ -163,33 +156,30 @@ def close_pass(
     drift_before: datetime | None,
     now: datetime,
 ) -> None:
-    """Store the end of a complete pass."""
     with transaction(connection):
-        save_run(connection, feed_id, run)
-        end_baseline(connection, feed_id, proven=proven, newest=newest, boundary=boundary)
+        save_run(connection, lease.id, run)
+        end_baseline(connection, lease, proven=proven, newest=newest, boundary=boundary)
         if is_first:
-            connection.execute("UPDATE feeds SET passes = 1, baselines = baselines + 1 WHERE id = ?", (feed_id,))
-        connection.execute(
-            "UPDATE feeds SET held = ?, confirm_at = ?, drifted = ? WHERE id = ?",
-            (held, micros(confirm_at), run.tally.drifted, feed_id),
-        )
+            update_feed(connection, lease, "passes = 1, baselines = baselines + 1")
+        ending = (held, micros(confirm_at), run.tally.drifted)
+        update_feed(connection, lease, "suspended = ?, confirm_at = ?, drifted = ?", ending)
         if lateness is not None:
-            save_lateness(connection, feed_id, lateness)
+            save_lateness(connection, lease, lateness)
         # A whole pass that held nothing for it ends a drift: it is gone, or the operator has decided. Of one that polls
         # found while it went on, its first pages may say nothing.
         connection.execute(
             "UPDATE feeds SET drift = NULL, drift_decision = NULL, drift_at = NULL"
             " WHERE id = ? AND drifted = 0 AND drift_at <= ?",
-            (feed_id, micros(drift_before)),
+            (lease.id, micros(drift_before)),
         )
-        connection.execute("DELETE FROM checkpoints WHERE feed = ?", (feed_id,))
-        _drop_old_holds(connection, feed_id, run)
+        connection.execute("DELETE FROM checkpoints WHERE feed = ?", (lease.id,))
+        _drop_old_holds(connection, lease.id, run)
         # What a complete pass has not met is not there any more.
         connection.execute(
             "DELETE FROM quarantine WHERE feed = ? AND (? = 0 OR last_at < ?)",
-            (feed_id, run.tally.bad, micros(drift_before)),
+            (lease.id, run.tally.bad, micros(drift_before)),
         )
-        state(connection, feed_id, statements, compose, now)
+        state(connection, lease, statements, compose, now)
 
 
 _IS_OLD: Final = "(gone_at IS NOT NULL OR suspected_at IS NOT NULL) AND asked_at < ?"
@@ -197,9 +187,8 @@ _IS_OLD: Final = "(gone_at IS NOT NULL OR suspected_at IS NOT NULL) AND asked_at
 
 
 def count_holds(connection: Connection, feed_id: int, asked_at: datetime) -> int:
-    """Return how many held readings are left when a pass ends whose S this was; its end forgets the others."""
     (count,) = connection.execute(
-        f"SELECT count(*) FROM holds {THEN_JOIN} records ON id = record WHERE feed = ? AND NOT ({_IS_OLD})",
+        f"SELECT count(*) FROM holds {THEN_JOIN} records USING (feed, row) WHERE feed = ? AND NOT ({_IS_OLD})",
         (feed_id, to_micros(asked_at)),
     ).fetchone()
     return int(count)
@@ -208,11 +197,11 @@ def count_holds(connection: Connection, feed_id: int, asked_at: datetime) -> int
 def _drop_old_holds(connection: Connection, feed_id: int, run: RunRecord) -> None:
     """Forget held readings that have not lasted."""
     old = connection.execute(
-        f"SELECT record FROM holds {THEN_JOIN} records ON id = record WHERE feed = ? AND {_IS_OLD}",
+        f"SELECT feed, row FROM holds {THEN_JOIN} records USING (feed, row) WHERE feed = ? AND {_IS_OLD}",
         (feed_id, to_micros(run.asked_at)),
     ).fetchall()
-    connection.executemany("DELETE FROM holds WHERE record = ?", old)
-    connection.executemany("UPDATE records SET held = false WHERE id = ?", old)
+    connection.executemany("DELETE FROM holds WHERE feed = ? AND row = ?", old)
+    connection.executemany("UPDATE records SET held = false WHERE feed = ? AND row = ?", old)
 
 
 def _note_rows(connection: Connection, feed_id: int, rows: Sequence[int], finding: Finding, at: int) -> None:
@@ -220,7 +209,7 @@ def _note_rows(connection: Connection, feed_id: int, rows: Sequence[int], findin
         Note(key, finding)
         for some in portions(rows)
         for (key,) in connection.execute(
-            f"SELECT key FROM records WHERE id IN ({marks(some)}) ORDER BY id", some
+            f"SELECT key FROM records WHERE feed = ? AND row IN ({marks(some)}) ORDER BY row", (feed_id, *some)
         ).fetchall()
     ]
     write_notes(connection, feed_id, notes, {}, via=Via.PASS, at=at)
@@ -228,96 +217,95 @@ def _note_rows(connection: Connection, feed_id: int, rows: Sequence[int], findin
 
 def keep(
     connection: Connection,
-    feed_id: int,
+    lease: Lease,
     rows: Sequence[int],
     finding: Finding,
     *,
     ignored_until_seen: bool,
     now: datetime,
 ) -> None:
-    """End the suspicion of rows; with ``ignored_until_seen``, absence checks ignore them until they are seen."""
     with transaction(connection):
         connection.executemany(
-            "UPDATE records SET suspected_at = NULL, absences = 0, missing_at = NULL, dormant = ? WHERE id = ?",
+            "UPDATE records SET suspected_at = NULL, absences = 0, missing_at = NULL, ignored_until_seen = ?"
+            " WHERE feed = ? AND row = ?",
             (
-                (_UNLISTED if ignored_until_seen and finding is Finding.THERE else ignored_until_seen, row)
+                (_UNLISTED if ignored_until_seen and finding is Finding.THERE else ignored_until_seen, lease.id, row)
                 for row in rows
             ),
         )
-        _note_rows(connection, feed_id, rows[:_NOTED_MOST], finding, to_micros(now))
-        if finding is Finding.KEPT:
-            connection.execute("UPDATE feeds SET held = 0, confirm_at = NULL WHERE id = ?", (feed_id,))
+        _note_rows(connection, lease.id, rows[:_NOTED_MOST], finding, to_micros(now))
+        kept = finding is Finding.KEPT
+        update_feed(connection, lease, "suspended = 0, confirm_at = NULL" if kept else "token = token")
 
 
 def find_suspected(connection: Connection, feed_id: int) -> list[int]:
-    """Return the rows that are suspected to be gone."""
     return [
         row
         for (row,) in connection.execute(
-            "SELECT id FROM records WHERE feed = ? AND suspected_at IS NOT NULL AND gone_at IS NULL ORDER BY id",
+            "SELECT row FROM records WHERE feed = ? AND suspected_at IS NOT NULL AND gone_at IS NULL ORDER BY row",
             (feed_id,),
         )
     ]
 
 
-def note_missing(connection: Connection, rows: Sequence[int], now: datetime) -> None:
-    """Note that suspected rows were not found when they were asked for; when that was first, stays."""
+def note_missing(connection: Connection, lease: Lease, rows: Sequence[int], now: datetime) -> None:
     with transaction(connection):
+        update_feed(connection, lease)
         connection.executemany(
-            "UPDATE records SET missing_at = ? WHERE id = ? AND suspected_at IS NOT NULL AND missing_at IS NULL",
-            ((to_micros(now), row) for row in rows),
+            "UPDATE records SET missing_at = ?"
+            " WHERE feed = ? AND row = ? AND suspected_at IS NOT NULL AND missing_at IS NULL",
+            ((to_micros(now), lease.id, row) for row in rows),
         )
 
 
-def note_found(connection: Connection, rows: Sequence[int]) -> None:
-    """Note that suspected rows were found when they were asked for."""
+def note_found(connection: Connection, lease: Lease, rows: Sequence[int]) -> None:
     with transaction(connection):
+        update_feed(connection, lease)
         connection.executemany(
-            "UPDATE records SET dormant = ?, missing_at = NULL WHERE id = ? AND suspected_at IS NOT NULL",
-            ((_FOUND, row) for row in rows),
+            "UPDATE records SET ignored_until_seen = ?, missing_at = NULL"
+            " WHERE feed = ? AND row = ? AND suspected_at IS NOT NULL",
+            ((_FOUND, lease.id, row) for row in rows),
         )
 
 
-def find_missing(connection: Connection, rows: Sequence[int]) -> dict[int, datetime | None]:
-    """Return those of these rows that are suspected, and since when they are not found; None: not asked for."""
+def find_missing(connection: Connection, feed_id: int, rows: Sequence[int]) -> dict[int, datetime | None]:
     return {
         row: moment(missing_at)
         for some in portions(rows)
         for row, missing_at in connection.execute(
-            "SELECT id, missing_at FROM records WHERE suspected_at IS NOT NULL AND gone_at IS NULL"
-            f" AND id IN ({marks(some)})",
-            some,
+            "SELECT row, missing_at FROM records WHERE suspected_at IS NOT NULL AND gone_at IS NULL"
+            f" AND feed = ? AND row IN ({marks(some)})",
+            (feed_id, *some),
         )
     }
 
 
-def end_suspicion(connection: Connection, feed_id: int) -> bool:
-    """Forget when absences are to be confirmed, unless some are still suspected; return whether none is."""
-    if find_suspected(connection, feed_id):
+def end_suspicion(connection: Connection, lease: Lease) -> bool:
+    if find_suspected(connection, lease.id):
         return False
-    connection.execute("UPDATE feeds SET confirm_at = NULL WHERE id = ?", (feed_id,))
+    update_feed(connection, lease, "confirm_at = NULL")
     return True
 
 
 def delete_records(
     connection: Connection,
-    feed_id: int,
+    lease: Lease,
     rows: Sequence[int],
     detect: Callable[[bytes, int, datetime | None], Change],
     compose: Compose,
     *,
     now: datetime,
 ) -> int:
-    """Turn suspected rows into tombstones with an event each; those that were seen again meanwhile are left alone."""
     at = to_micros(now)
     with transaction(connection):
         changes = []
         for row in rows:
             found = connection.execute(
-                "SELECT body, revision, there_at FROM records JOIN bodies ON record = id"
-                " WHERE id = ? AND gone_at IS NULL AND suspected_at IS NOT NULL"
-                " AND NOT EXISTS (SELECT 1 FROM details WHERE details.record = id)",  # its last change comes first
-                (row,),
+                "SELECT body, revision, there_at FROM records JOIN bodies USING (feed, row)"
+                " WHERE feed = :feed AND row = :row AND gone_at IS NULL AND suspected_at IS NOT NULL"
+                # its last change comes first
+                " AND NOT EXISTS (SELECT 1 FROM details WHERE feed = :feed AND row = :row)",
+                {"feed": lease.id, "row": row},
             ).fetchone()
             if found is None:
                 continue
@@ -326,11 +314,11 @@ def delete_records(
             changes.append(change)
             connection.execute(
                 "UPDATE records SET gone_at = ?, suspected_at = NULL, absences = 0, missing_at = NULL, revision = ?,"
-                " held = false WHERE id = ?",
-                (at, change.revision, row),
+                " held = false WHERE feed = ? AND row = ?",
+                (at, change.revision, lease.id, row),
             )
-            connection.execute("DELETE FROM holds WHERE record = ?", (row,))
-        numbers = append_events(connection, feed_id, changes, compose, now)
+            connection.execute("DELETE FROM holds WHERE feed = ? AND row = ?", (lease.id, row))
+        numbers = append_events(connection, lease, changes, compose, now)
         notes = [Note(change.key.text, Finding.DELETED, change=change) for change in changes]
-        write_notes(connection, feed_id, notes, numbers, via=Via.PASS, at=at)
+        write_notes(connection, lease.id, notes, numbers, via=Via.PASS, at=at)
     return len(changes)

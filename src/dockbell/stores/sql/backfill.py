@@ -17,20 +17,22 @@ from dockbell.core.model import NOTICES, ChangeKind, Feed, Key
 from dockbell.core.moment import parse_moment, to_micros
 from dockbell.core.publishing.settlement import StartOffset
 from dockbell.ports import BackfillRecord, StoredState
-from dockbell.stores.sql.connection import Connection
-from dockbell.stores.sql.dialect import BY_ROW
-from dockbell.stores.sql.transaction import reading
+from dockbell.stores.sql.connection import Connection, reading
 
 _Shape: TypeAlias = tuple[str, str | None]
 """Where a feed's records have their key, a JSON array of pointers, and their own timestamp, a pointer."""
 _NONE: Final = b"null"
 _KNOWN: Final = """
-    records.id, records.key, records.revision, gone_at, bodies.body,
-    length(raw_hash) < 16 OR (details.record IS NOT NULL AND (details.kind <> 'updated' OR details.is_first))
+    records.row, records.key, records.revision, gone_at, bodies.body,
+    length(raw_hash) < 16 OR (details.row IS NOT NULL AND (details.kind <> 'updated' OR details.is_first))
 """
 """What is read of a record; last, whether its first event is still to come: it was only met, or waits for its detail.
 
 A key with a space is of a time when the feed's key was another, see ``feeds.save_read_settings``.
+"""
+_RECORDS: Final = """
+    records LEFT JOIN bodies ON bodies.feed = records.feed AND bodies.row = records.row
+        LEFT JOIN details ON details.feed = records.feed AND details.row = records.row
 """
 _MAKES: Final = (ChangeKind.CREATED, ChangeKind.RESTORED, ChangeKind.SNAPSHOT)
 """Changes before which there was no record."""
@@ -51,7 +53,6 @@ _DECODER: Final = msgspec.json.Decoder(_Body)
 def read_backfill(
     connection: Connection, feed: Feed, start: StartOffset, after: int, limit: int
 ) -> tuple[Sequence[BackfillRecord], int, bool] | None:
-    """Return records as they were at a sink's beginning, by row, after a row; see the port."""
     with reading(connection):
         found = connection.execute(
             "SELECT id, passes, key, updated_at FROM feeds WHERE source = ? AND resource = ?", astuple(feed)
@@ -60,9 +61,8 @@ def read_backfill(
             return None
         feed_id, _, *shape = found
         rows = connection.execute(
-            f"SELECT {_KNOWN} FROM records {BY_ROW} LEFT JOIN bodies ON bodies.record = records.id"
-            " LEFT JOIN details ON details.record = records.id"
-            " WHERE records.feed = ? AND records.id > ? AND records.key NOT LIKE '% %' ORDER BY records.id LIMIT ?",
+            f"SELECT {_KNOWN} FROM {_RECORDS}"
+            " WHERE records.feed = ? AND records.row > ? AND records.key NOT LIKE '% %' ORDER BY records.row LIMIT ?",
             (feed_id, after, limit),
         ).fetchall()
         told = [_look_back(connection, feed_id, (shape[0], shape[1]), start, row) for row in rows]
@@ -71,12 +71,10 @@ def read_backfill(
 
 
 def find_backfilled(connection: Connection, feed: Feed, start: StartOffset, key: str) -> BackfillRecord | None:
-    """Return one record as it was at a sink's beginning; None where there was none."""
     with reading(connection):
         row = connection.execute(
-            f"SELECT {_KNOWN}, records.feed, feeds.key, updated_at FROM records JOIN feeds ON feeds.id = records.feed"
-            " LEFT JOIN bodies ON bodies.record = records.id LEFT JOIN details ON details.record = records.id"
-            " WHERE source = ? AND resource = ? AND records.key = ?",
+            f"SELECT {_KNOWN}, records.feed, feeds.key, updated_at FROM {_RECORDS}"
+            " JOIN feeds ON feeds.id = records.feed WHERE source = ? AND resource = ? AND records.key = ?",
             (*astuple(feed), key),
         ).fetchone()
         return None if row is None else _look_back(connection, row[-3], (row[-2], row[-1]), start, row[:-3])
@@ -126,12 +124,11 @@ def _tell(
 
 
 def read_stored(connection: Connection, feed: Feed, after: int, limit: int) -> tuple[Sequence[StoredState], int]:
-    """Return records by row, after a row, and the last row that was looked at; see the port."""
     with reading(connection):
         rows = connection.execute(
-            f"SELECT id, feed, key, revision, CASE WHEN gone_at IS NULL THEN body END FROM records {BY_ROW}"
-            " LEFT JOIN bodies ON record = id"
-            " WHERE feed = (SELECT id FROM feeds WHERE source = ? AND resource = ?) AND id > ? ORDER BY id LIMIT ?",
+            "SELECT row, feed, key, revision, CASE WHEN gone_at IS NULL THEN body END FROM records"
+            " LEFT JOIN bodies USING (feed, row)"
+            " WHERE feed = (SELECT id FROM feeds WHERE source = ? AND resource = ?) AND row > ? ORDER BY row LIMIT ?",
             (*astuple(feed), after, limit),
         ).fetchall()
         kept = []
@@ -146,14 +143,13 @@ def read_stored(connection: Connection, feed: Feed, after: int, limit: int) -> t
 
 
 def read_changed(connection: Connection, feed: Feed, after: int, limit: int) -> tuple[Sequence[StoredState], int]:
-    """Return the records of the events after a sequence, as they are now, and the number of the last of these."""
     with reading(connection):
         found = connection.execute("SELECT id FROM feeds WHERE source = ? AND resource = ?", astuple(feed)).fetchone()
         rows = connection.execute(
-            "SELECT events.sequence, records.id, records.key, records.revision,"
+            "SELECT events.sequence, records.row, records.key, records.revision,"
             " CASE WHEN gone_at IS NULL THEN bodies.body END"
             " FROM events LEFT JOIN records ON records.feed = events.feed AND records.key = events.key"
-            " LEFT JOIN bodies ON record = records.id"
+            " LEFT JOIN bodies ON bodies.feed = records.feed AND bodies.row = records.row"
             " WHERE events.feed = ? AND events.sequence > ? ORDER BY events.sequence LIMIT ?",
             (found[0] if found else 0, after, limit),
         ).fetchall()

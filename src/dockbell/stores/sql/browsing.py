@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from dockbell.core.model import Event, Feed
 from dockbell.core.moment import from_micros
-from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.connection import Connection, reading
 from dockbell.stores.sql.dialect import BY_KEY, values_of
-from dockbell.stores.sql.transaction import reading
 
 LOOKED_MOST: Final = 20_000
 """So many events are looked through at once, of each feed where feeds are chosen."""
@@ -60,7 +59,6 @@ def read_earlier(
 
 
 def find_event(connection: Connection, feed: Feed, sequence: int) -> tuple[datetime, Event] | None:
-    """Return an event that is kept, and when it was recorded."""
     row = connection.execute(
         f"SELECT recorded_at, {_EVENT} WHERE source = ? AND resource = ? AND events.sequence = ?",
         (*astuple(feed), sequence),
@@ -69,7 +67,6 @@ def find_event(connection: Connection, feed: Feed, sequence: int) -> tuple[datet
 
 
 def find_last_changes(connection: Connection) -> Mapping[Feed, datetime]:
-    """Return when the last change of a record was recorded, by feed, where one is kept."""
     return {
         Feed(source, resource): from_micros(recorded_at)
         for source, resource, recorded_at in connection.execute(
@@ -131,7 +128,6 @@ class _Places(Sequence[int]):
         return self._length
 
     def __getitem__(self, index: Any) -> Any:
-        """Return the place of one event."""
         row = self._connection.execute(
             "SELECT entry FROM events WHERE feed = ? AND sequence >= ? ORDER BY sequence LIMIT 1",
             (self._feed_id, self._first + index),

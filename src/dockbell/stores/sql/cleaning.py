@@ -14,9 +14,8 @@ import msgspec
 
 from dockbell.core.comparing.page_diff import DIGEST_SIZE
 from dockbell.core.publishing.erasure import Erasure
-from dockbell.stores.sql.connection import Connection
-from dockbell.stores.sql.dialect import BY_ROW
-from dockbell.stores.sql.transaction import transaction
+from dockbell.stores.sql.connection import Connection, transaction
+from dockbell.stores.sql.lease import Lease, update_feed
 
 _RECORDS: Final = "records"
 _EVENTS: Final = "events"
@@ -25,19 +24,19 @@ _FILES: Final = "files"
 _NO_HASH: Final = bytes(DIGEST_SIZE)
 
 
-def mark_dropped(connection: Connection, feed_id: int, drop: Sequence[str]) -> bool:
+def mark_dropped(connection: Connection, lease: Lease, drop: Sequence[str]) -> bool:
     """Note which members are never stored from now on; return whether that has changed.
 
     Of those that are new something may be stored already: cleaning begins then, or goes on.
     """
     with transaction(connection):
         dropped, cleaning = connection.execute(
-            "SELECT dropped, cleaning FROM feeds WHERE id = ?", (feed_id,)
+            "SELECT dropped, cleaning FROM feeds WHERE id = ?", (lease.id,)
         ).fetchone()
         (is_empty,) = connection.execute(
             "SELECT NOT (EXISTS (SELECT 1 FROM records WHERE feed = :id) OR EXISTS (SELECT 1 FROM quarantine WHERE"
             " feed = :id) OR EXISTS (SELECT 1 FROM events WHERE feed = :id))",
-            {"id": feed_id},
+            {"id": lease.id},
         ).fetchone()
         wanted = sorted(drop)
         gone = wanted if is_empty else sorted(set(msgspec.json.decode(dropped)).intersection(wanted))
@@ -47,52 +46,43 @@ def mark_dropped(connection: Connection, feed_id: int, drop: Sequence[str]) -> b
             going = cleaning if is_begun else _write({"drop": wanted, "stage": _RECORDS, "place": 0})
         if (_write(gone), going) == (dropped, cleaning):
             return False
-        connection.execute("UPDATE feeds SET dropped = ?, cleaning = ? WHERE id = ?", (_write(gone), going, feed_id))
+        update_feed(connection, lease, "dropped = ?, cleaning = ?", (_write(gone), going))
     return True
 
 
 def clean(
-    connection: Connection,
-    feed_id: int,
-    erasure: Erasure,
-    fingerprint: Callable[[bytes], bytes] | None,
-    limit: int,
+    connection: Connection, lease: Lease, erasure: Erasure, fingerprint: Callable[[bytes], bytes] | None, limit: int
 ) -> tuple[int, int] | None:
-    """Clean the next records or events of a feed; return how many of each held something, None when all are clean."""
     with transaction(connection):
-        (text,) = connection.execute("SELECT cleaning FROM feeds WHERE id = ?", (feed_id,)).fetchone()
+        (text,) = connection.execute("SELECT cleaning FROM feeds WHERE id = ?", (lease.id,)).fetchone()
         if text is None:
             return None
         state = msgspec.json.decode(text)
         stage, place = state["stage"], state["place"]
         records = events = 0
         if stage == _RECORDS:
-            end, records = _clean_records(connection, feed_id, erasure, fingerprint, after=place, limit=limit)
+            end, records = _clean_records(connection, lease.id, erasure, fingerprint, after=place, limit=limit)
             state |= {"stage": _RECORDS, "place": end} if end is not None else {"stage": _EVENTS, "place": 0}
         elif stage == _EVENTS:
-            end, events = _clean_events(connection, feed_id, erasure, place, limit)
+            end, events = _clean_events(connection, lease.id, erasure, place, limit)
             state |= {"stage": _EVENTS, "place": end} if end is not None else {"stage": _QUARANTINE, "place": 0}
         elif stage == _QUARANTINE:
             # What cannot be read cannot be cleaned either: it comes again, and without its text.
-            connection.execute("DELETE FROM quarantine WHERE feed = ? AND key = ''", (feed_id,))
-            connection.execute("UPDATE quarantine SET body = ? WHERE feed = ?", (b"", feed_id))
+            connection.execute("DELETE FROM quarantine WHERE feed = ? AND key = ''", (lease.id,))
+            connection.execute("UPDATE quarantine SET body = ? WHERE feed = ?", (b"", lease.id))
             state |= {"stage": _FILES}
         else:
             return None
-        connection.execute("UPDATE feeds SET cleaning = ? WHERE id = ?", (_write(state), feed_id))
+        update_feed(connection, lease, "cleaning = ?", [_write(state)])
     return records, events
 
 
-def end_cleaning(connection: Connection, feed_id: int) -> None:
-    """Note that nothing is stored any more of what is never stored, and that all is stored otherwise than before."""
+def end_cleaning(connection: Connection, lease: Lease) -> None:
     with transaction(connection):
-        (text,) = connection.execute("SELECT cleaning FROM feeds WHERE id = ?", (feed_id,)).fetchone()
+        (text,) = connection.execute("SELECT cleaning FROM feeds WHERE id = ?", (lease.id,)).fetchone()
         if text is not None:
             dropped = _write(msgspec.json.decode(text)["drop"])
-            connection.execute(
-                "UPDATE feeds SET dropped = ?, cleaning = NULL, baselines = baselines + 1 WHERE id = ?",
-                (dropped, feed_id),
-            )
+            update_feed(connection, lease, "dropped = ?, cleaning = NULL, baselines = baselines + 1", [dropped])
 
 
 def _clean_records(
@@ -106,10 +96,11 @@ def _clean_records(
 ) -> tuple[int | None, int]:
     """Clean the next records; return the row of the last, None when there are no more, and how many held something."""
     rows = connection.execute(
-        "SELECT id, records.key, length(raw_hash), revision, bodies.body, holds.body, details.body"
-        f" FROM records {BY_ROW} LEFT JOIN bodies ON bodies.record = id LEFT JOIN holds ON holds.record = id"
-        " LEFT JOIN details ON details.record = id"
-        " WHERE records.feed = ? AND id > ? ORDER BY id LIMIT ?",
+        "SELECT records.row, records.key, length(raw_hash), revision, bodies.body, holds.body, details.body"
+        " FROM records LEFT JOIN bodies ON bodies.feed = records.feed AND bodies.row = records.row"
+        " LEFT JOIN holds ON holds.feed = records.feed AND holds.row = records.row"
+        " LEFT JOIN details ON details.feed = records.feed AND details.row = records.row"
+        " WHERE records.feed = ? AND records.row > ? ORDER BY records.row LIMIT ?",
         (feed_id, after, limit),
     ).fetchall()
     changed = 0
@@ -118,16 +109,22 @@ def _clean_records(
         if [body, held, awaited] == texts:
             continue
         changed += 1
-        connection.execute("UPDATE bodies SET body = ? WHERE record = ?", (body, row))
-        connection.execute("UPDATE holds SET body = ?, fingerprint = ? WHERE record = ?", (held, _NO_HASH, row))
-        connection.execute("UPDATE details SET body = ? WHERE record = ?", (awaited, row))
+        place = (feed_id, row)
+        connection.execute("UPDATE bodies SET body = ? WHERE feed = ? AND row = ?", (body, *place))
+        connection.execute(
+            "UPDATE holds SET body = ?, fingerprint = ? WHERE feed = ? AND row = ?", (held, _NO_HASH, *place)
+        )
+        connection.execute("UPDATE details SET body = ? WHERE feed = ? AND row = ?", (awaited, *place))
         # Hashes tell of what they were made of, too.
         connection.execute("UPDATE notes SET fingerprint = NULL WHERE feed = ? AND key = ?", (feed_id, key))
-        connection.execute("UPDATE records SET superseded = NULL WHERE id = ?", (row,))
+        connection.execute("UPDATE records SET superseded = NULL WHERE feed = ? AND row = ?", place)
         if body is not None and size == DIGEST_SIZE:
             raw_hash = blake2b(body, digest_size=DIGEST_SIZE).digest()
             stored = raw_hash if revision == 0 or fingerprint is None else _find(fingerprint, body, raw_hash)
-            connection.execute("UPDATE records SET raw_hash = ?, fingerprint = ? WHERE id = ?", (raw_hash, stored, row))
+            connection.execute(
+                "UPDATE records SET raw_hash = ?, fingerprint = ? WHERE feed = ? AND row = ?",
+                (raw_hash, stored, *place),
+            )
     return rows[-1][0] if rows else None, changed
 
 

@@ -8,18 +8,13 @@ import msgspec
 
 from dockbell.core.model import Feed
 from dockbell.core.moment import to_micros
-from dockbell.ports import (
-    Command,
-    CommandKind,
-    CommandOutcome,
-)
+from dockbell.ports import Command, CommandKind, CommandOutcome
 from dockbell.stores.sql.connection import Connection
 
 
 def make_command(connection: Connection, feed_id: int | None, kind: CommandKind, now: datetime, key: str = "") -> int:
-    """Note what an operator asks, of a feed or of one of its records; return its number."""
     (number,) = connection.execute(
-        "INSERT INTO wishes (wish, feed, key, made_at) VALUES (?, ?, ?, ?) RETURNING id",
+        "INSERT INTO commands (kind, feed, key, made_at) VALUES (?, ?, ?, ?) RETURNING id",
         (kind.name, feed_id, key, to_micros(now)),
     ).fetchall()[0]
     return int(number)
@@ -27,7 +22,7 @@ def make_command(connection: Connection, feed_id: int | None, kind: CommandKind,
 
 def load_commands(connection: Connection, only: int | None = None) -> list[Command]:
     """Return the commands that wait, or one, also when it is done."""
-    where, values = ("done_at IS NULL", ()) if only is None else ("wishes.id = ?", (only,))
+    where, values = ("done_at IS NULL", ()) if only is None else ("commands.id = ?", (only,))
     return [
         Command(
             number,
@@ -37,8 +32,8 @@ def load_commands(connection: Connection, only: int | None = None) -> list[Comma
             key,
         )
         for number, kind, source, resource, done_at, outcome, key in connection.execute(
-            "SELECT wishes.id, wish, source, resource, done_at, outcome, wishes.key FROM wishes"
-            f" LEFT JOIN feeds ON feeds.id = feed WHERE {where} ORDER BY wishes.id",
+            "SELECT commands.id, kind, source, resource, done_at, outcome, commands.key FROM commands"
+            f" LEFT JOIN feeds ON feeds.id = feed WHERE {where} ORDER BY commands.id",
             values,
         )
     ]
@@ -52,8 +47,7 @@ def _read_outcome(stored: str) -> CommandOutcome:
 
 
 def finish_command(connection: Connection, command: Command, outcome: CommandOutcome, now: datetime) -> None:
-    """Store the outcome of a command."""
     connection.execute(
-        "UPDATE wishes SET done_at = ?, outcome = ? WHERE id = ?",
+        "UPDATE commands SET done_at = ?, outcome = ? WHERE id = ?",
         (to_micros(now), msgspec.json.encode(outcome).decode(), command.id),
     )

@@ -1,9 +1,16 @@
-"""What the statements need of a connection: that of sqlite3 has it, another database gets an adapter."""
+"""What the statements share: connections, of sqlite3 or an adapter of another database, transactions, stored times."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Final, Protocol, TypeVar
+
+from dockbell.core.moment import from_micros, to_micros
+
+_VALUES_AT_ONCE: Final = 500
+_T = TypeVar("_T")
 
 
 class Cursor(Protocol):
@@ -12,20 +19,16 @@ class Cursor(Protocol):
     @property
     def rowcount(self) -> int:
         """How many rows it wrote."""
-        ...
 
     @property
     def description(self) -> Any:
         """A tuple per column, of which the first is its name."""
-        ...
 
     def fetchone(self) -> Any:
         """Return the next row; None after the last."""
-        ...
 
     def fetchall(self) -> list[Any]:
         """Return all rows that are left."""
-        ...
 
     def __iter__(self) -> Iterator[Any]: ...
 
@@ -36,12 +39,59 @@ class Connection(Protocol):
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction has begun and not ended."""
-        ...
 
     def execute(self, statement: str, values: Any = ..., /) -> Cursor:
         """Execute a statement."""
-        ...
 
     def executemany(self, statement: str, values: Iterable[Any], /) -> Cursor:
         """Execute a statement once for each set of values."""
-        ...
+
+
+@contextmanager
+def transaction(connection: Connection) -> Iterator[None]:
+    """Commit what is done inside, or nothing of it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # a full disk has undone it already
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def reading(connection: Connection) -> Iterator[None]:
+    """Show what is read inside as it was at one moment, whatever is committed meanwhile."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("COMMIT")
+
+
+def portions(values: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    """Return values in parts that one statement can take."""
+    return (values[start : start + _VALUES_AT_ONCE] for start in range(0, len(values), _VALUES_AT_ONCE))
+
+
+def marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def upsert(table: str, key: Sequence[str], *others: str) -> str:
+    """Return the statement that writes a row, over the one that has its key."""
+    columns = (*key, *others)
+    changes = ", ".join(f"{name} = excluded.{name}" for name in others)
+    return (
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks(columns)})"
+        f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
+    )
+
+
+def micros(moment: datetime | None) -> int | None:
+    return None if moment is None else to_micros(moment)
+
+
+def moment(stored: int | None) -> datetime | None:
+    return None if stored is None else from_micros(stored)

@@ -9,12 +9,11 @@ from typing import Any, Final, Literal
 
 from dockbell.core.model import Event, Feed
 from dockbell.core.moment import from_micros, to_micros
-from dockbell.core.publishing.settlement import Blocked, Pause, Place, Replay, Settlement, StartOffset
+from dockbell.core.publishing.settlement import Blocked, Pause, RecordId, Replay, Settlement, StartOffset
 from dockbell.ports import Controls, Extent, Found
-from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.connection import Connection, moment, reading, transaction, upsert
 from dockbell.stores.sql.dialect import IS_HELD
 from dockbell.stores.sql.life import STORE_LOST
-from dockbell.stores.sql.transaction import moment, reading, transaction, upsert
 
 _FEED_ID: Final = "(SELECT id FROM feeds WHERE source = ? AND resource = ?)"
 OWED: Final = """
@@ -33,7 +32,7 @@ _LOST_SINCE: Final = """
             AND events.sequence >= blocked.sequence AND events.sequence > origin ORDER BY events.sequence LIMIT 1)
             FROM blocked JOIN positions USING (sink, feed) WHERE sink = :sink AND feed = :feed
         UNION ALL
-        SELECT lost_since FROM positions WHERE sink = :sink AND feed = :feed AND (told IS NOT NULL
+        SELECT lost_since FROM positions WHERE sink = :sink AND feed = :feed AND (backfilled_to IS NOT NULL
             OR EXISTS (SELECT 1 FROM blocked WHERE blocked.sink = :sink AND blocked.feed = :feed
                 AND blocked.sequence <= origin))
     )
@@ -63,7 +62,7 @@ def enroll(
         (known,) = connection.execute("SELECT count(*) FROM positions WHERE sink = ?", (sink,)).fetchone()
         at_the_end = start != "beginning" and not known and reason != STORE_LOST
         connection.execute(
-            "INSERT INTO positions (sink, feed, sequence, origin, began_at, told)"
+            "INSERT INTO positions (sink, feed, sequence, origin, began_at, backfilled_to)"
             " SELECT :sink, id, origin, origin, :now, CASE WHEN :state THEN 0 END FROM"
             " (SELECT id, CASE WHEN :end THEN sequence ELSE pruned END AS origin FROM feeds) AS feeds"
             " WHERE true ON CONFLICT (sink, feed) DO NOTHING",
@@ -80,7 +79,6 @@ def enroll(
 
 
 def overrun(connection: Connection, sink: str, before: datetime, now: datetime) -> Mapping[Feed, datetime]:
-    """Let a sink lose what it owes in each feed where the oldest of it was recorded before then; see the port."""
     with transaction(connection):
         rows = connection.execute(
             f"SELECT feed, source, resource, min(owed.recorded_at) FROM ({OWED}) AS owed JOIN feeds ON feeds.id = feed"
@@ -104,14 +102,13 @@ def _begin_again(connection: Connection, sink: str, feed_id: int, lost_since: da
     connection.execute("DELETE FROM blocked WHERE sink = ? AND feed = ?", (sink, feed_id))
     connection.execute(
         "UPDATE positions SET (sequence, origin) = (SELECT sequence, sequence FROM feeds WHERE id = :feed),"
-        " began_at = :now, lost_since = :lost, told = 0 WHERE sink = :sink AND feed = :feed",
+        " began_at = :now, lost_since = :lost, backfilled_to = 0 WHERE sink = :sink AND feed = :feed",
         values,
     )
     return from_micros(values["lost"])
 
 
 def find_left(connection: Connection, sinks: Collection[str]) -> Mapping[str, int]:
-    """Return the sinks that have a position, are owed events, and are not among these; each with how many."""
     owed = connection.execute(
         "SELECT sink, sum(feeds.sequence - positions.sequence) FROM positions"
         " JOIN feeds ON feeds.id = feed GROUP BY sink"
@@ -120,7 +117,6 @@ def find_left(connection: Connection, sinks: Collection[str]) -> Mapping[str, in
 
 
 def load_queue(connection: Connection, sink: str) -> tuple[Mapping[Feed, int], Sequence[Blocked]]:
-    """Return a sink's positions and blocked keys."""
     positions = {
         Feed(source, resource): sequence
         for source, resource, sequence in connection.execute(
@@ -140,11 +136,10 @@ def load_queue(connection: Connection, sink: str) -> tuple[Mapping[Feed, int], S
 
 
 def load_starts(connection: Connection, sink: str) -> Mapping[Feed, StartOffset]:
-    """Return where a sink began in each feed, and how far it is backfilled."""
     return {
-        Feed(source, resource): StartOffset(origin, from_micros(began_at or 0), told, moment(lost_since))
-        for source, resource, origin, began_at, told, lost_since in connection.execute(
-            "SELECT source, resource, origin, began_at, told, lost_since FROM positions"
+        Feed(source, resource): StartOffset(origin, from_micros(began_at or 0), backfilled_to, moment(lost_since))
+        for source, resource, origin, began_at, backfilled_to, lost_since in connection.execute(
+            "SELECT source, resource, origin, began_at, backfilled_to, lost_since FROM positions"
             " JOIN feeds ON feeds.id = feed WHERE sink = ?",
             (sink,),
         )
@@ -152,35 +147,25 @@ def load_starts(connection: Connection, sink: str) -> Mapping[Feed, StartOffset]
 
 
 def note_conditions(connection: Connection, found: Mapping[str, Found]) -> None:
-    """Note how relays found their receivers."""
     with transaction(connection):
         connection.executemany(
-            _PUT_CONDITION,
-            [(sink, each.condition, to_micros(each.since), each.reason) for sink, each in found.items()],
+            _PUT_CONDITION, [(sink, each.condition, to_micros(each.since), each.reason) for sink, each in found.items()]
         )
 
 
 def load_controls(connection: Connection, sink: str) -> Controls:
-    """Return what an operator, or the janitor, has decided of a sink."""
     with reading(connection):
         pause = connection.execute("SELECT reason FROM pauses WHERE sink = ?", (sink,)).fetchone()
         (held,) = connection.execute(f"SELECT count(*) FROM blocked WHERE sink = ? AND {IS_HELD}", (sink,)).fetchone()
         (due,) = connection.execute("SELECT min(due) FROM replays WHERE sink = ?", (sink,)).fetchone()
-        origins = {
-            Feed(source, resource): origin
-            for source, resource, origin in connection.execute(
-                "SELECT source, resource, origin FROM positions JOIN feeds ON feeds.id = feed WHERE sink = ?", (sink,)
-            )
-        }
         asked_at, until, hurried, decided = connection.execute(
             "SELECT asked_at, until, hurried, decided FROM receivers WHERE sink = ?", (sink,)
         ).fetchone() or (None, None, 0, 0)
     asked = None if asked_at is None or until is None else Pause(from_micros(asked_at), from_micros(until))
-    return Controls(None if pause is None else pause[0], held, moment(due), origins, asked, hurried, decided)
+    return Controls(None if pause is None else pause[0], held, moment(due), asked, hurried, decided)
 
 
 def load_replays(connection: Connection, sink: str, now: datetime, limit: int) -> Sequence[Replay]:
-    """Return replays that are due, in the order in which they were asked for."""
     return [
         Replay(number, Feed(source, resource), sequence, key, attempts, from_micros(due), error)
         for number, source, resource, sequence, key, attempts, due, error in connection.execute(
@@ -192,15 +177,8 @@ def load_replays(connection: Connection, sink: str, now: datetime, limit: int) -
 
 
 def read_events(
-    connection: Connection,
-    feed: Feed,
-    after: int,
-    limit: int,
-    *,
-    key: str | None = None,
-    until: int | None = None,
+    connection: Connection, feed: Feed, after: int, limit: int, *, key: str | None = None, until: int | None = None
 ) -> Sequence[Event]:
-    """Return events of a feed after a sequence, in order; of one key only, and up to a sequence, where given."""
     values: list[object] = [feed.source, feed.resource, after]
     narrower = ""
     if key is not None:
@@ -220,20 +198,11 @@ def read_events(
     ]
 
 
-def last_sequences(connection: Connection) -> Mapping[Feed, int]:
-    """Return the number of the last event of every feed."""
-    return {
-        Feed(source, resource): sequence
-        for source, resource, sequence in connection.execute("SELECT source, resource, sequence FROM feeds")
-    }
-
-
-def read_states(connection: Connection, places: Sequence[Place]) -> Mapping[Place, bytes]:
-    """Return the latest committed raw JSON of these keys; those that are gone or unknown are left out."""
+def read_states(connection: Connection, places: Sequence[RecordId]) -> Mapping[RecordId, bytes]:
     states = {}
     for feed, key in places:
         found = connection.execute(
-            "SELECT body FROM records JOIN bodies ON record = id"
+            "SELECT body FROM records JOIN bodies USING (feed, row)"
             " WHERE feed = (SELECT id FROM feeds WHERE source = ? AND resource = ?) AND key = ? AND gone_at IS NULL",
             (feed.source, feed.resource, key),
         ).fetchone()
@@ -243,7 +212,6 @@ def read_states(connection: Connection, places: Sequence[Place]) -> Mapping[Plac
 
 
 def find_extents(connection: Connection) -> Mapping[Feed, Extent]:
-    """Return which events of every feed there are."""
     return {
         Feed(source, resource): Extent(pruned, sequence, baselines, bool(is_complete))
         for source, resource, pruned, sequence, baselines, is_complete in connection.execute(
@@ -252,17 +220,25 @@ def find_extents(connection: Connection) -> Mapping[Feed, Extent]:
     }
 
 
+def find_extent(connection: Connection, feed: Feed) -> Extent | None:
+    """Return which events of a feed there are; None where nothing is known of the feed."""
+    row = connection.execute(
+        "SELECT pruned, sequence, baselines, passes > 0 AND NOT rebaselining FROM feeds"
+        " WHERE source = ? AND resource = ?",
+        astuple(feed),
+    ).fetchone()
+    return Extent(row[0], row[1], row[2], bool(row[3])) if row else None
+
+
 def settle(connection: Connection, sink: str, settlement: Settlement) -> None:
-    """Save what a sink has settled."""
     with transaction(connection):
-        begun = {feed: start.origin for feed, start in load_starts(connection, sink).items()}
-        lost = {feed for feed, origin in settlement.origins.items() if begun.get(feed) != origin}
+        lost = _find_overrun(connection, sink, settlement)
         connection.executemany(
             f"UPDATE positions SET sequence = ? WHERE sink = ? AND feed = {_FEED_ID}",
             ((sequence, sink, *astuple(feed)) for feed, sequence in settlement.positions.items() if feed not in lost),
         )
         connection.executemany(
-            f"UPDATE positions SET told = ? WHERE sink = ? AND feed = {_FEED_ID}",
+            f"UPDATE positions SET backfilled_to = ? WHERE sink = ? AND feed = {_FEED_ID}",
             ((row, sink, *astuple(feed)) for feed, row in settlement.backfilled_to.items() if feed not in lost),
         )
         connection.executemany(
@@ -322,3 +298,17 @@ def settle(connection: Connection, sink: str, settlement: Settlement) -> None:
                 " ON CONFLICT (sink) DO UPDATE SET asked_at = excluded.asked_at, until = excluded.until",
                 (sink, to_micros(asked.asked_at), to_micros(asked.until)),
             )
+
+
+def _find_overrun(connection: Connection, sink: str, settlement: Settlement) -> Collection[Feed]:
+    """Return the feeds of a settlement in which the sink has begun again since: it belongs to the start before."""
+    touched = {feed for feed, _ in (*settlement.blocked, *settlement.freed)}
+    touched |= settlement.positions.keys() | settlement.backfilled_to.keys()
+    lost = []
+    for feed in touched & settlement.origins.keys():
+        row = connection.execute(
+            f"SELECT origin FROM positions WHERE sink = ? AND feed = {_FEED_ID}", (sink, *astuple(feed))
+        ).fetchone()
+        if row is None or row[0] != settlement.origins[feed]:
+            lost.append(feed)
+    return lost

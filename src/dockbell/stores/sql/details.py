@@ -10,20 +10,20 @@ from dockbell.core.comparing.page_diff import Amended, Finding, Note, Pending
 from dockbell.core.model import Change, ChangeKind, Via
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.ports import Awaited, Compose
-from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.connection import Connection, marks, micros, moment, transaction
+from dockbell.stores.sql.lease import Lease, update_feed
 from dockbell.stores.sql.outbox import PUT_BODY, append_events, last_sequence, write_notes
-from dockbell.stores.sql.transaction import marks, micros, moment, transaction
 
-_AWAITED: Final = "key, record, body, kind, since, until, modified, late, via, is_first, made_at, queued_at"
+_AWAITED: Final = "key, row, body, kind, since, until, modified, late, via, is_first, made_at, queued_at"
 
 
 def queue_details(connection: Connection, feed_id: int, pending: Sequence[Pending], at: int) -> None:
     """Let changes wait; one more change of a record that waits already joins it, under the kind of the first."""
     connection.executemany(
-        "INSERT INTO details (feed, queued_at, key, record, body, kind, since, until, modified, late, via,"
-        " is_first, made_at)"
-        " VALUES (?, ?, ?, coalesce(?, (SELECT id FROM records WHERE feed = ? AND key = ?)), ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (record) DO UPDATE SET body = excluded.body, until = excluded.until,"
+        "INSERT INTO details"
+        " (feed, queued_at, key, row, body, kind, since, until, modified, late, via, is_first, made_at) VALUES"
+        " (?, ?, ?, coalesce(?, (SELECT row FROM records WHERE feed = ? AND key = ?)), ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (feed, row) DO UPDATE SET body = excluded.body, until = excluded.until,"
         " modified = excluded.modified, made_at = coalesce(excluded.made_at, details.made_at)",
         (
             (
@@ -48,34 +48,34 @@ def queue_details(connection: Connection, feed_id: int, pending: Sequence[Pendin
     )
 
 
-def amend_details(connection: Connection, amended: Sequence[Amended]) -> None:
+def amend_details(connection: Connection, feed_id: int, amended: Sequence[Amended]) -> None:
     """Let changes that wait come to what the list shows now."""
     connection.executemany(
-        "UPDATE details SET body = ?, modified = ? WHERE record = ?",
-        ((each.raw, micros(each.modified), each.row) for each in amended),
+        "UPDATE details SET body = ?, modified = ? WHERE feed = ? AND row = ?",
+        ((each.raw, micros(each.modified), feed_id, each.row) for each in amended),
     )
 
 
 def load_awaited(connection: Connection, feed_id: int, limit: int) -> list[Awaited]:
-    """Return changes that wait: the least often postponed first, then the oldest."""
     return [
-        _read(row)
-        for row in connection.execute(
+        _read(found)
+        for found in connection.execute(
             f"SELECT {_AWAITED} FROM details WHERE feed = ? ORDER BY attempts, queued_at LIMIT ?", (feed_id, limit)
         )
     ]
 
 
-def postpone(connection: Connection, record: int) -> None:
-    """Note that the detail of a record was asked for in vain."""
-    connection.execute("UPDATE details SET attempts = attempts + 1 WHERE record = ?", (record,))
+def postpone(connection: Connection, lease: Lease, row: int) -> None:
+    with transaction(connection):
+        update_feed(connection, lease)
+        connection.execute("UPDATE details SET attempts = attempts + 1 WHERE feed = ? AND row = ?", (lease.id, row))
 
 
-def _read(row: Sequence[Any]) -> Awaited:
-    key, record, body, kind, since, until, modified, late, via, is_first, made_at, queued_at = row
+def _read(found: Sequence[Any]) -> Awaited:
+    key, row, body, kind, since, until, modified, late, via, is_first, made_at, queued_at = found
     pending = Pending(
         key,
-        record,
+        row,
         body,
         ChangeKind(kind),
         moment(since),
@@ -86,13 +86,13 @@ def _read(row: Sequence[Any]) -> Awaited:
         bool(is_first),
         moment(made_at),
     )
-    return Awaited(record, pending, from_micros(queued_at))
+    return Awaited(row, pending, from_micros(queued_at))
 
 
 def complete(
     connection: Connection,
-    feed_id: int,
-    record: int,
+    lease: Lease,
+    row: int,
     detect: Callable[[Pending, bytes | None, int], Change | None],
     compose: Compose,
     *,
@@ -104,24 +104,25 @@ def complete(
     It goes on waiting where the list shows something else than ``listed``.
     """
     with transaction(connection):
-        row = connection.execute(f"SELECT {_AWAITED} FROM details WHERE record = ?", (record,)).fetchone()
-        if row is None:
+        found = connection.execute(
+            f"SELECT {_AWAITED} FROM details WHERE feed = ? AND row = ?", (lease.id, row)
+        ).fetchone()
+        if found is None:
             return 0
-        awaited = _read(row)
+        awaited = _read(found)
         if listed not in (None, awaited.pending.raw):
             return 0
-        return _publish(connection, feed_id, [awaited], detect, compose, now=now)
+        return _publish(connection, lease, [awaited], detect, compose, now=now)
 
 
 def load_waits(connection: Connection, feed_id: int) -> list[datetime]:
-    """Return since when changes wait, each time once."""
     rows = connection.execute("SELECT DISTINCT queued_at FROM details WHERE feed = ?", (feed_id,))
     return [from_micros(at) for (at,) in rows]
 
 
 def complete_overdue(
     connection: Connection,
-    feed_id: int,
+    lease: Lease,
     since: Sequence[datetime],
     detect: Callable[[Pending, bytes | None, int], Change | None],
     compose: Compose,
@@ -129,23 +130,22 @@ def complete_overdue(
     limit: int,
     now: datetime,
 ) -> int:
-    """Publish changes that wait since one of some times; return how many events they gave."""
     queued = [to_micros(at) for at in since[:limit]]
     with transaction(connection):
         overdue = [
-            _read(row)
-            for row in connection.execute(
+            _read(found)
+            for found in connection.execute(
                 f"SELECT {_AWAITED} FROM details WHERE feed = ? AND queued_at IN ({marks(queued)})"
                 " ORDER BY queued_at LIMIT ?",
-                (feed_id, *queued, limit),
+                (lease.id, *queued, limit),
             )
         ]
-        return _publish(connection, feed_id, overdue, detect, compose, now=now)
+        return _publish(connection, lease, overdue, detect, compose, now=now)
 
 
 def _publish(
     connection: Connection,
-    feed_id: int,
+    lease: Lease,
     awaited: Sequence[Awaited],
     detect: Callable[[Pending, bytes | None, int], Change | None],
     compose: Compose,
@@ -154,21 +154,24 @@ def _publish(
 ) -> int:
     """End the waiting of changes, and publish what is left of them; return how many events they gave."""
     changes = []
-    for record, pending in ((each.row, each.pending) for each in awaited):
+    for row, pending in ((each.row, each.pending) for each in awaited):
         body, revision = connection.execute(
-            "SELECT body, revision FROM records LEFT JOIN bodies ON record = id WHERE id = ?", (record,)
+            "SELECT body, revision FROM records LEFT JOIN bodies USING (feed, row) WHERE feed = ? AND row = ?",
+            (lease.id, row),
         ).fetchone()
-        connection.execute("DELETE FROM details WHERE record = ?", (record,))
+        connection.execute("DELETE FROM details WHERE feed = ? AND row = ?", (lease.id, row))
         has_before = pending.kind is ChangeKind.UPDATED and not pending.is_first
         change = detect(pending, body if has_before else None, revision)
         if change is None:
             continue
-        connection.execute("UPDATE records SET revision = ? WHERE id = ?", (change.revision, record))
-        connection.execute(PUT_BODY, (record, change.after))
+        connection.execute(
+            "UPDATE records SET revision = ? WHERE feed = ? AND row = ?", (change.revision, lease.id, row)
+        )
+        connection.execute(PUT_BODY, (lease.id, row, change.after))
         changes.append(change)
-    before = last_sequence(connection, feed_id)
-    numbers = append_events(connection, feed_id, changes, compose, now)
+    before = last_sequence(connection, lease.id)
+    numbers = append_events(connection, lease, changes, compose, now)
     for change in changes:
         note = Note(change.key.text, Finding(change.kind.value), micros(change.modified_at), change=change)
-        write_notes(connection, feed_id, [note], numbers, via=change.via, at=to_micros(now))
-    return last_sequence(connection, feed_id) - before
+        write_notes(connection, lease.id, [note], numbers, via=change.via, at=to_micros(now))
+    return last_sequence(connection, lease.id) - before

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-BY_ROW: Final = "NOT INDEXED"
-"""After a table: go through it by its rows, from where the last look ended; the index by key would sort the feed."""
 BY_KEY: Final = "INDEXED BY events_key"
 """After ``events``: the key narrows more than the sequence does."""
 THEN_JOIN: Final = "CROSS JOIN"

@@ -13,36 +13,33 @@ from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.publishing.settlement import Blocked, DeadLetter
 from dockbell.ports import (
     Condition,
-    Extent,
     Found,
+    KeyStatus,
     Noted,
     Quarantined,
     RunRecord,
     SinkState,
-    Standing,
     StoredRecord,
     StoredState,
 )
-from dockbell.stores.sql.connection import Connection
-from dockbell.stores.sql.delivery import find_extents
-from dockbell.stores.sql.dialect import BY_ROW, IS_HELD
+from dockbell.stores.sql.connection import Connection, micros, moment, reading
+from dockbell.stores.sql.dialect import IS_HELD
 from dockbell.stores.sql.runs import RUN, read_run
-from dockbell.stores.sql.transaction import micros, moment, reading
 
 _RECORD: Final = (
-    "SELECT records.key, records.modified, records.fingerprint, revision, gone_at, suspected_at, there_at, dormant,"
-    " asked_at, queued_at"
-    " FROM records LEFT JOIN holds ON holds.record = id LEFT JOIN details ON details.record = id"
+    "SELECT records.key, records.modified, records.fingerprint, revision, gone_at, suspected_at, there_at,"
+    " ignored_until_seen, asked_at, queued_at FROM records"
+    " LEFT JOIN holds ON holds.feed = records.feed AND holds.row = records.row"
+    " LEFT JOIN details ON details.feed = records.feed AND details.row = records.row"
 )
 
 _THERE: Final = (
-    f"FROM records {BY_ROW} JOIN bodies ON record = id"
-    " WHERE feed = ? AND gone_at IS NULL AND id > ? AND key NOT LIKE '% %' ORDER BY id LIMIT ?"
+    "FROM records JOIN bodies USING (feed, row)"
+    " WHERE feed = ? AND gone_at IS NULL AND row > ? AND key NOT LIKE '% %' ORDER BY row LIMIT ?"
 )
 
 
 def load_sinks(connection: Connection) -> Sequence[SinkState]:
-    """Return how far each sink has come that the store knows, by name."""
     found = {
         sink: Found(Condition(condition), from_micros(since), reason)
         for sink, condition, since, reason in connection.execute(
@@ -97,7 +94,6 @@ def load_sinks(connection: Connection) -> Sequence[SinkState]:
 
 
 def count_records(connection: Connection) -> Mapping[Feed, int]:
-    """Return how many records are stored per feed, tombstones left out."""
     return {
         Feed(source, resource): count
         for source, resource, count in connection.execute(
@@ -109,13 +105,7 @@ def count_records(connection: Connection) -> Mapping[Feed, int]:
 
 
 def read_latest(connection: Connection, after: int, limit: int) -> Sequence[tuple[int, Event]]:
-    """Return events of all feeds in the order in which they were recorded, each with its place in that order.
-
-    Args:
-        connection: To the store.
-        after: A place that an earlier call returned; a negative one counts from the end.
-        limit: At most so many.
-    """
+    """Return events of all feeds in the order in which they were recorded, each with its place in that order."""
     if after < 0:
         (last,) = connection.execute("SELECT coalesce(max(entry), 0) FROM events").fetchone()
         after = max(0, last + after)
@@ -132,13 +122,7 @@ def read_latest(connection: Connection, after: int, limit: int) -> Sequence[tupl
 # What the pull feeds show ---------------------------------------------------------------------------------------------
 
 
-def find_extent(connection: Connection, feed: Feed) -> Extent | None:
-    """Return which events of a feed there are; None where nothing is known of the feed."""
-    return find_extents(connection).get(feed)
-
-
 def measure_events(connection: Connection, feed: Feed, after: int, limit: int) -> Sequence[tuple[int, int]]:
-    """Return the sequences of a feed's events after a sequence, in order, each with the bytes of its body."""
     return connection.execute(
         "SELECT sequence, length(body) FROM events"
         " WHERE feed = (SELECT id FROM feeds WHERE source = ? AND resource = ?) AND sequence > ?"
@@ -148,29 +132,25 @@ def measure_events(connection: Connection, feed: Feed, after: int, limit: int) -
 
 
 def measure_records(connection: Connection, feed: Feed, after: int, limit: int) -> Sequence[int]:
-    """Return the bytes of each of the records that :func:`read_records` would return."""
     rows = connection.execute(
-        f"SELECT length(body) {_THERE}",
-        (_find_sequence(connection, feed)[1], after, limit),
+        f"SELECT length(body) {_THERE}", (_find_sequence(connection, feed)[1], after, limit)
     ).fetchall()
     return [size for (size,) in rows]
 
 
 def read_records(connection: Connection, feed: Feed, after: int, limit: int) -> tuple[int, Sequence[StoredState]]:
-    """Return records that are there, by place, after a place; and the number of the feed's last event by then."""
     with reading(connection):
         sequence, feed_id = _find_sequence(connection, feed)
-        rows = connection.execute(f"SELECT id, key, revision, body {_THERE}", (feed_id, after, limit)).fetchall()
+        rows = connection.execute(f"SELECT row, key, revision, body {_THERE}", (feed_id, after, limit)).fetchall()
     return sequence, [StoredState(row, feed, key, revision, body) for row, key, revision, body in rows]
 
 
 def read_record(connection: Connection, feed: Feed, key: str) -> tuple[int, StoredState | None]:
-    """Return one record, if anything was ever stored of it, and the number of the feed's last event by then."""
     with reading(connection):
         sequence, feed_id = _find_sequence(connection, feed)
         found = connection.execute(
-            "SELECT id, revision, CASE WHEN gone_at IS NULL THEN body END FROM records LEFT JOIN bodies ON record = id"
-            " WHERE feed = ? AND key = ?",
+            "SELECT row, revision, CASE WHEN gone_at IS NULL THEN body END FROM records"
+            " LEFT JOIN bodies USING (feed, row) WHERE feed = ? AND key = ?",
             (feed_id, key),
         ).fetchone()
     return sequence, None if found is None else StoredState(found[0], feed, key, found[1], found[2])
@@ -185,21 +165,16 @@ def _find_sequence(connection: Connection, feed: Feed) -> tuple[int, int]:
 
 
 def find_record(connection: Connection, feed_id: int, key: str) -> StoredRecord | None:
-    """Return what is stored of a record; None where nothing is."""
-    row = connection.execute(
-        f"{_RECORD} WHERE records.feed = ? AND records.key = ?",
-        (feed_id, key),
-    ).fetchone()
+    row = connection.execute(f"{_RECORD} WHERE records.feed = ? AND records.key = ?", (feed_id, key)).fetchone()
     return None if row is None else _stored_record(row)
 
 
 def find_suspected(connection: Connection, feed_id: int, limit: int) -> Sequence[StoredRecord]:
-    """Return records that are suspected to be gone, those that were suspected first before the others."""
     return [
         _stored_record(row)
         for row in connection.execute(
             f"{_RECORD} WHERE records.feed = ? AND suspected_at IS NOT NULL AND gone_at IS NULL"
-            " ORDER BY suspected_at, id LIMIT ?",
+            " ORDER BY suspected_at, records.row LIMIT ?",
             (feed_id, limit),
         )
     ]
@@ -222,7 +197,6 @@ def _stored_record(row: Sequence[Any]) -> StoredRecord:
 
 
 def find_quarantined(connection: Connection, feed_id: int, limit: int, key: str | None) -> Sequence[Quarantined]:
-    """Return records in quarantine, the last met before the others; those of one key where it is given."""
     return [
         Quarantined(key, problem, from_micros(first_at), from_micros(last_at))
         for key, problem, first_at, last_at in connection.execute(
@@ -234,7 +208,6 @@ def find_quarantined(connection: Connection, feed_id: int, limit: int, key: str 
 
 
 def read_notes(connection: Connection, feed_id: int, key: str, limit: int) -> Sequence[Noted]:
-    """Return the last findings about a record, oldest first."""
     rows = connection.execute(
         "SELECT at, via, finding, modified, fingerprint, sequence FROM notes WHERE feed = ? AND key = ?"
         " ORDER BY id DESC LIMIT ?",
@@ -249,7 +222,6 @@ def read_notes(connection: Connection, feed_id: int, key: str, limit: int) -> Se
 def read_covering_runs(
     connection: Connection, feed_id: int, modified: datetime | None, after: datetime, limit: int
 ) -> Sequence[RunRecord]:
-    """Return the last runs whose window held a date, oldest first: every pass, and polls asked after a time of S."""
     rows = connection.execute(
         f"SELECT {RUN} FROM runs WHERE feed = ? AND (since IS NULL OR (since <= ? AND asked_at >= ?))"
         " ORDER BY id DESC LIMIT ?",
@@ -259,10 +231,6 @@ def read_covering_runs(
 
 
 def read_readings(connection: Connection, after: datetime) -> Mapping[Feed, Sequence[tuple[datetime, datetime]]]:
-    """Return the begin and the end, by our clock, of each complete poll and pass that ended after a time, by feed.
-
-    The oldest come first.
-    """
     readings: dict[Feed, list[tuple[datetime, datetime]]] = {}
     for source, resource, known_at, ended_at in connection.execute(
         "SELECT source, resource, coalesce(sent_at, asked_at), ended_at FROM runs JOIN feeds ON feeds.id = feed"
@@ -276,7 +244,6 @@ def read_readings(connection: Connection, after: datetime) -> Mapping[Feed, Sequ
 def read_events_of(
     connection: Connection, feed_id: int, key: str, limit: int, change: str | None
 ) -> Sequence[tuple[datetime, Event]]:
-    """Return the last events of a key, oldest first, each with when it was recorded; the empty key is the feed."""
     rows = connection.execute(
         "SELECT recorded_at, source, resource, events.sequence, events.key, events.id, type, change, revision, body"
         " FROM events JOIN feeds ON feeds.id = feed"
@@ -290,8 +257,7 @@ def read_events_of(
     ]
 
 
-def load_standings(connection: Connection, feed_id: int, key: str) -> Sequence[Standing]:
-    """Return how far each sink has come with the events of a key, by name."""
+def load_key_statuses(connection: Connection, feed_id: int, key: str) -> Sequence[KeyStatus]:
     source, resource = connection.execute("SELECT source, resource FROM feeds WHERE id = ?", (feed_id,)).fetchone()
     feed, place = Feed(source, resource), (feed_id, key)
     blocked = {
@@ -311,7 +277,7 @@ def load_standings(connection: Connection, feed_id: int, key: str) -> Sequence[S
     ):
         dead.setdefault(sink, []).append(DeadLetter(feed, key, sequence, attempts, from_micros(died_at), error))
     return [
-        Standing(sink, position, blocked.get(sink), tuple(dead.get(sink, ())), origin)
+        KeyStatus(sink, position, blocked.get(sink), tuple(dead.get(sink, ())), origin)
         for sink, position, origin in connection.execute(
             "SELECT sink, sequence, origin FROM positions WHERE feed = ? ORDER BY sink", (feed_id,)
         )

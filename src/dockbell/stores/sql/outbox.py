@@ -7,32 +7,48 @@ from datetime import datetime
 from typing import Final
 
 from dockbell.core.comparing.page_diff import Note
-from dockbell.core.model import Change, Event, Statement, Via
+from dockbell.core.model import Change, Event, Feed, Statement, Via
 from dockbell.core.moment import to_micros
 from dockbell.ports import Compose
-from dockbell.stores.sql.connection import Connection
-from dockbell.stores.sql.transaction import micros, upsert
+from dockbell.stores.sql.connection import Connection, micros, upsert
+from dockbell.stores.sql.lease import Lease, update_feed
 
-PUT_BODY: Final = upsert("bodies", ["record"], "body")
+PUT_BODY: Final = upsert("bodies", ["feed", "row"], "body")
 
 
 def last_sequence(connection: Connection, feed_id: int) -> int:
-    """Return the number of a feed's last event."""
     (sequence,) = connection.execute("SELECT sequence FROM feeds WHERE id = ?", (feed_id,)).fetchone()
     return int(sequence)
 
 
+def last_sequences(connection: Connection) -> Mapping[Feed, int]:
+    """Return the sequence of the last event of every feed."""
+    return {
+        Feed(source, resource): sequence
+        for source, resource, sequence in connection.execute("SELECT source, resource, sequence FROM feeds")
+    }
+
+
+def find_end(connection: Connection, feed: Feed) -> int:
+    """Return the sequence of a feed's last event; 0 if the store does not know the feed."""
+    row = connection.execute(
+        "SELECT sequence FROM feeds WHERE source = ? AND resource = ?", (feed.source, feed.resource)
+    ).fetchone()
+    return int(row[0]) if row else 0
+
+
 def append_events(
-    connection: Connection,
-    feed_id: int,
-    items: Sequence[Change | Statement],
-    compose: Compose,
-    now: datetime,
+    connection: Connection, lease: Lease, items: Sequence[Change | Statement], compose: Compose, now: datetime
 ) -> dict[int, int]:
-    """Number and write the events of changes and statements; return the first sequence of each, by its ``id()``."""
+    """Number and write the events of changes and statements; return the first sequence of each, by its ``id()``.
+
+    Raises:
+        LeaseLost: Another process has taken the feed.
+    """
     if not items:
+        update_feed(connection, lease)
         return {}
-    sequence = last_sequence(connection, feed_id)
+    sequence = last_sequence(connection, lease.id)
     events: list[Event] = []
     numbers = {}
     for item in items:
@@ -44,7 +60,7 @@ def append_events(
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (
-                feed_id,
+                lease.id,
                 event.sequence,
                 event.key,
                 event.id,
@@ -58,18 +74,12 @@ def append_events(
             for event in events
         ),
     )
-    connection.execute("UPDATE feeds SET sequence = ? WHERE id = ?", (sequence + len(events), feed_id))
+    update_feed(connection, lease, "sequence = ?", [sequence + len(events)])
     return numbers
 
 
 def write_notes(
-    connection: Connection,
-    feed_id: int,
-    notes: Sequence[Note],
-    numbers: Mapping[int, int],
-    *,
-    via: Via,
-    at: int,
+    connection: Connection, feed_id: int, notes: Sequence[Note], numbers: Mapping[int, int], *, via: Via, at: int
 ) -> None:
     """Write findings; ``numbers`` has the sequences of their changes, by the changes' ``id()``."""
     connection.executemany(

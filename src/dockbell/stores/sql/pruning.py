@@ -11,12 +11,11 @@ from itertools import takewhile
 from typing import Final, TypeAlias
 
 from dockbell.core.moment import to_micros
-from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.connection import Connection, reading, transaction
 from dockbell.stores.sql.delivery import OWED
 from dockbell.stores.sql.dialect import IS_HELD, THEN_JOIN, values_of
-from dockbell.stores.sql.transaction import reading, transaction
 
-Place: TypeAlias = tuple[int, int]
+FeedPosition: TypeAlias = tuple[int, int]
 """A feed and a sequence in it, after which events are looked at."""
 _LAST: Final = 2**63 - 1
 
@@ -30,8 +29,8 @@ class Prunable:
 
 
 def find_prunable(
-    connection: Connection, before: datetime, sinks: Sequence[str], place: Place, limit: int
-) -> tuple[Prunable, Place | None]:
+    connection: Connection, before: datetime, sinks: Sequence[str], place: FeedPosition, limit: int
+) -> tuple[Prunable, FeedPosition | None]:
     """Look at up to ``limit`` events of one feed from a place on, for those recorded before then that no sink owes.
 
     A sink owes what is after its position, and of a blocked key what is from its entry on. Sinks that are not named
@@ -87,7 +86,6 @@ def _find_unowed(
 
 
 def prune_events(connection: Connection, prunable: Prunable, sinks: Sequence[str]) -> None:
-    """Delete events that every sink has settled."""
     feed, events = prunable.feed, prunable.events
     with transaction(connection):
         connection.executemany(
@@ -119,7 +117,6 @@ def _take_back_positions(
 
 
 def forget_letters(connection: Connection, before: datetime, now: datetime) -> Mapping[str, int]:
-    """Delete dead letters that died before then, and let keys go on that were held behind one; count by sink."""
     died, counts = to_micros(before), Counter[str]()
     with transaction(connection):
         connection.execute(
@@ -153,16 +150,15 @@ def prune_history(connection: Connection, before: datetime, limit: int) -> int:
                     ORDER BY ended_at LIMIT :most)
                 """,
                 """
-                DELETE FROM bodies WHERE record IN (SELECT id FROM records JOIN bodies ON record = id
+                DELETE FROM bodies WHERE (feed, row) IN (SELECT feed, row FROM records JOIN bodies USING (feed, row)
                     WHERE gone_at < :before LIMIT :most)
                 """,
-                "DELETE FROM wishes WHERE done_at < :before",
+                "DELETE FROM commands WHERE done_at < :before",
             )
         )
 
 
 def find_owing(connection: Connection, sinks: Sequence[str], before: datetime) -> Sequence[str]:
-    """Return which of the sinks owe events that were recorded before then; the one that owes the oldest first."""
     found = connection.execute(
         f"SELECT sink FROM ({OWED}) AS owed WHERE sink IN (SELECT value FROM {values_of('?')}) AND recorded_at < ?"
         " GROUP BY sink ORDER BY min(recorded_at)",

@@ -13,43 +13,41 @@ from dockbell.core.comparing.page_diff import DIGEST_SIZE, PURGED, Finding, Note
 from dockbell.core.document import decode
 from dockbell.core.key import decode as split_key
 from dockbell.core.key import key_of
-from dockbell.core.model import Change, Feed, Key, Via
+from dockbell.core.model import Change, Key, Via
 from dockbell.core.moment import to_micros
 from dockbell.core.publishing.erasure import empty_event
 from dockbell.ports import Compose, Purged
 from dockbell.stores.sql.cleaning import rewrite_events
-from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.connection import Connection, transaction
+from dockbell.stores.sql.lease import Lease, update_feed
 from dockbell.stores.sql.outbox import append_events, write_notes
-from dockbell.stores.sql.transaction import transaction
 
-_COLUMNS: Final = "id, key, length(raw_hash), revision, fingerprint, gone_at, body"
+_COLUMNS: Final = "row, key, length(raw_hash), revision, fingerprint, gone_at, body"
 _UNDER_THIS_KEY: Final = "WHERE feed = :feed AND key = :key"
-_UNDER_A_FORMER_KEY: Final = "WHERE feed = :feed AND key > ' ' AND key < '!' AND key = ' ' || id || ' ' || :key"
-"""Under a key that begins with a space it was stored while the feed's key was another, see feeds.save_signature."""
+_UNDER_A_FORMER_KEY: Final = "WHERE feed = :feed AND key > ' ' AND key < '!' AND key = ' ' || row || ' ' || :key"
+"""Under a key that begins with a space it was stored while the feed's key was another, see feeds.save_read_settings."""
 
 
 def purge(
     connection: Connection,
-    feed: Feed,
     key: str,
     detect: Callable[[Key, int, datetime], Change],
     compose: Compose,
     *,
+    lease: Lease,
     now: datetime,
 ) -> Purged:
-    """Erase what is stored of a record, and publish that; see the port."""
+    """See the port."""
+    feed_id = lease.id
     with transaction(connection):
-        found = connection.execute(
-            "SELECT id, key FROM feeds WHERE source = ? AND resource = ?", (feed.source, feed.resource)
-        ).fetchone()
-        if found is None:
-            return Purged()
-        feed_id, pointers = found
+        update_feed(connection, lease)
+        (pointers,) = connection.execute("SELECT key FROM feeds WHERE id = ?", (feed_id,)).fetchone()
         rows = [
             row
             for which in (_UNDER_THIS_KEY, _UNDER_A_FORMER_KEY)
             for row in connection.execute(
-                f"SELECT {_COLUMNS} FROM records LEFT JOIN bodies ON record = id {which}", {"feed": feed_id, "key": key}
+                f"SELECT {_COLUMNS} FROM records LEFT JOIN bodies USING (feed, row) {which}",
+                {"feed": feed_id, "key": key},
             ).fetchall()
         ]
         at, change = to_micros(now), None
@@ -58,22 +56,22 @@ def purge(
             if is_news:
                 change = detect(_find_key(pointers, key, body), revision, now)
             for table in ("bodies", "holds", "details"):
-                connection.execute(f"DELETE FROM {table} WHERE record = ?", (row,))
+                connection.execute(f"DELETE FROM {table} WHERE feed = ? AND row = ?", (feed_id, row))
             if size < DIGEST_SIZE and fingerprint != PURGED:
                 # It was only met, never published: its return would be no restoration.
-                connection.execute("DELETE FROM records WHERE id = ?", (row,))
+                connection.execute("DELETE FROM records WHERE feed = ? AND row = ?", (feed_id, row))
                 continue
             connection.execute(
                 "UPDATE records SET raw_hash = :none, fingerprint = :none, superseded = NULL, held = false,"
-                " dormant = 0, suspected_at = NULL, there_at = NULL, missing_at = NULL, absences = 0, gone_at = :gone,"
-                " revision = :revision WHERE id = :row",
-                {"none": PURGED, "gone": gone_at or at, "revision": revision + is_news, "row": row},
+                " ignored_until_seen = 0, suspected_at = NULL, there_at = NULL, missing_at = NULL, absences = 0,"
+                " gone_at = :gone, revision = :revision WHERE feed = :feed AND row = :row",
+                {"none": PURGED, "gone": gone_at or at, "revision": revision + is_news, "feed": feed_id, "row": row},
             )
         quarantined = connection.execute("DELETE FROM quarantine WHERE feed = ? AND key = ?", (feed_id, key)).rowcount
         connection.execute("UPDATE notes SET fingerprint = NULL WHERE feed = ? AND key = ?", (feed_id, key))
         events = _empty_events(connection, feed_id, key)
         if change is not None:
-            numbers = append_events(connection, feed_id, [change], compose, now)
+            numbers = append_events(connection, lease, [change], compose, now)
             note = Note(key, Finding.PURGED, change=change)
             write_notes(connection, feed_id, [note], numbers, via=Via.OPERATOR, at=at)
     return Purged(bool(rows or events or quarantined), events, change)

@@ -11,9 +11,8 @@ from dockbell.core.model import RESOURCES, ChangeKind, Event, Feed
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.publishing.settlement import DeadLetter
 from dockbell.ports import Candidate, DeadGroup, Extent, Hurried, Offered, Reach, Selection, Undelivered
-from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.connection import Connection, transaction
 from dockbell.stores.sql.dialect import THEN_JOIN, values_of
-from dockbell.stores.sql.transaction import transaction
 
 _FEED_ID: Final = "(SELECT id FROM feeds WHERE source = :source AND resource = :resource)"
 
@@ -53,7 +52,6 @@ def read_candidates(
     within: tuple[int, int],
     limit: int,
 ) -> Sequence[Candidate]:
-    """Return the chosen events of a feed after one sequence and up to another, in order."""
     after, through = within
     conditions = ["events.sequence > :after", "events.sequence <= :through"]
     values: dict[str, object] = {
@@ -129,7 +127,6 @@ def offer(connection: Connection, sink: str, feed: Feed, events: Sequence[tuple[
 
 
 def forget_replays(connection: Connection, sink: str, limit: int) -> int:
-    """Delete replays of a sink that wait; return how many."""
     with transaction(connection):
         return connection.execute(
             "DELETE FROM replays WHERE id IN (SELECT id FROM replays WHERE sink = ? LIMIT ?)", (sink, limit)
@@ -140,7 +137,6 @@ def forget_replays(connection: Connection, sink: str, limit: int) -> int:
 
 
 def count_dead(connection: Connection, sink: str | None, selection: Selection) -> Sequence[DeadGroup]:
-    """Return what dead letters there are, of one sink or of all, by sink, most first."""
     where, values = _narrow(sink, selection)
     return [
         DeadGroup(name, Feed(source, resource), error, letters, keys, from_micros(first_at), from_micros(last_at))
@@ -159,7 +155,6 @@ def count_dead(connection: Connection, sink: str | None, selection: Selection) -
 def read_dead(
     connection: Connection, sink: str | None, selection: Selection, limit: int, after: Undelivered | None
 ) -> Sequence[Undelivered]:
-    """Return dead letters by sink, feed, sequence and key, after one of them."""
     where, values = _narrow(sink, selection)
     if after is not None:
         where += f" AND (dead.sink, dead.feed, dead.sequence, dead.key) > (:after, {_FEED_ID}, :sequence, :key)"
@@ -191,7 +186,6 @@ def read_dead(
 
 
 def discard(connection: Connection, sink: str, feed: Feed, events: Sequence[tuple[int, str]], now: datetime) -> int:
-    """Delete dead letters of a feed, each a sequence and a key; return how many keys on hold go on without them."""
     with transaction(connection):
         feed_id = _find_feed(connection, feed)
         on_hold = _find_on_hold(connection, sink, feed_id)
@@ -280,7 +274,6 @@ def _bury_no_longer(connection: Connection, sink: str, feed_id: int, events: Seq
 
 
 def pause(connection: Connection, sink: str, reason: str, now: datetime) -> bool:
-    """Have a sink take nothing until :func:`resume`; return whether it was not paused already."""
     with transaction(connection):
         statement = "INSERT INTO pauses (sink, paused_at, reason) VALUES (?, ?, ?) ON CONFLICT (sink) DO NOTHING"
         values = (sink, to_micros(now), reason)
@@ -288,7 +281,6 @@ def pause(connection: Connection, sink: str, reason: str, now: datetime) -> bool
 
 
 def resume(connection: Connection, sink: str, now: datetime) -> bool:
-    """Have a paused sink take events again, at once; return whether it was paused."""
     with transaction(connection):
         was_paused = connection.execute("DELETE FROM pauses WHERE sink = ?", (sink,)).rowcount > 0
         if was_paused:
@@ -297,7 +289,6 @@ def resume(connection: Connection, sink: str, now: datetime) -> bool:
 
 
 def hurry(connection: Connection, sink: str, now: datetime) -> Hurried:
-    """Have a sink attempt at once what waits for its next attempt; see the port."""
     with transaction(connection):
         return _hurry(connection, sink, now)
 

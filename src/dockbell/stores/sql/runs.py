@@ -11,21 +11,14 @@ import msgspec
 from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import Feed, RunKind
 from dockbell.core.moment import from_micros, to_micros
-from dockbell.ports import (
-    Checkpoint,
-    Failing,
-    Reached,
-    RunRecord,
-    Tally,
-)
-from dockbell.stores.sql.connection import Connection
-from dockbell.stores.sql.transaction import micros, moment, upsert
+from dockbell.ports import Checkpoint, Failing, Reached, RunRecord, Tally
+from dockbell.stores.sql.connection import Connection, micros, moment, transaction, upsert
+from dockbell.stores.sql.lease import Lease, update_feed
 
 RUN = "kind, asked_at, since, ended_at, pages, records, events, problem, tally, sent_at"
 
 
 def load_run(connection: Connection, feed_id: int, kind: RunKind, *, complete: bool = True) -> RunRecord | None:
-    """Return the last complete, or the last incomplete, run of a kind."""
     row = connection.execute(
         f"SELECT {RUN} FROM runs WHERE feed = ? AND kind = ? AND complete = ? ORDER BY id DESC LIMIT 1",
         (feed_id, kind, complete),
@@ -34,7 +27,6 @@ def load_run(connection: Connection, feed_id: int, kind: RunKind, *, complete: b
 
 
 def read_run(row: Sequence[Any]) -> RunRecord:
-    """Return the run of a row of the log."""
     kind, asked_at, since, ended_at, pages, records, events, problem, tally, sent_at = row
     return RunRecord(
         RunKind(kind),
@@ -82,7 +74,6 @@ def load_failing(connection: Connection, feed_id: int) -> Failing | None:
 
 
 def save_run(connection: Connection, feed_id: int, run: RunRecord) -> None:
-    """Add a run to the log."""
     tally = {name: count for name in Tally.__slots__ if (count := getattr(run.tally, name))}
     connection.execute(
         f"INSERT INTO runs (feed, complete, {RUN}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -106,29 +97,29 @@ def save_run(connection: Connection, feed_id: int, run: RunRecord) -> None:
 # Checkpoints ---------------------------------------------------------------------------------------------------------
 
 
-_PUT_CHECKPOINT: Final = upsert("checkpoints", ["feed"], "cursor", "walk", "seen", "rows", "saved_at")
+_PUT_CHECKPOINT: Final = upsert("checkpoints", ["feed"], "cursor", "run", "seen", "rows", "saved_at")
 
 
-def save_checkpoint(connection: Connection, feed_id: int, checkpoint: Checkpoint) -> None:
-    """Store how far a pass has come."""
+def save_checkpoint(connection: Connection, lease: Lease, checkpoint: Checkpoint) -> None:
     seen, rows = (zlib.compress(each.to_bytes(), 1) for each in (checkpoint.seen, checkpoint.rows))
-    connection.execute(
-        _PUT_CHECKPOINT,
-        (feed_id, checkpoint.cursor, checkpoint.walk.decode(), seen, rows, to_micros(checkpoint.saved_at)),
-    )
+    with transaction(connection):
+        update_feed(connection, lease)
+        connection.execute(
+            _PUT_CHECKPOINT,
+            (lease.id, checkpoint.cursor, checkpoint.run.decode(), seen, rows, to_micros(checkpoint.saved_at)),
+        )
 
 
 def load_checkpoint(connection: Connection, feed_id: int) -> Checkpoint | None:
-    """Return how far an interrupted pass had come."""
     row = connection.execute(
-        "SELECT cursor, walk, seen, rows, saved_at FROM checkpoints WHERE feed = ?", (feed_id,)
+        "SELECT cursor, run, seen, rows, saved_at FROM checkpoints WHERE feed = ?", (feed_id,)
     ).fetchone()
     if row is None:
         return None
-    cursor, walk, seen, rows, saved_at = row
+    cursor, run, seen, rows, saved_at = row
     return Checkpoint(
         cursor,
-        walk.encode(),
+        run.encode(),
         SeenRows.from_bytes(zlib.decompress(seen)),
         SeenRows.from_bytes(zlib.decompress(rows)),
         from_micros(saved_at),
@@ -136,10 +127,9 @@ def load_checkpoint(connection: Connection, feed_id: int) -> Checkpoint | None:
 
 
 def load_reached(connection: Connection) -> dict[Feed, Reached]:
-    """Return how far the passes have come that may go on."""
     rows = connection.execute(
-        "SELECT source, resource, CAST(walk ->> 'pages' AS INTEGER), CAST(walk ->> 'records' AS INTEGER),"
-        " CAST(walk ->> 'events' AS INTEGER), saved_at FROM checkpoints JOIN feeds ON feeds.id = feed"
+        "SELECT source, resource, CAST(run ->> 'pages' AS INTEGER), CAST(run ->> 'records' AS INTEGER),"
+        " CAST(run ->> 'events' AS INTEGER), saved_at FROM checkpoints JOIN feeds ON feeds.id = feed"
     )
     return {
         Feed(source, resource): Reached(pages, records, events, from_micros(saved_at))
@@ -147,6 +137,7 @@ def load_reached(connection: Connection) -> dict[Feed, Reached]:
     }
 
 
-def drop_checkpoint(connection: Connection, feed_id: int) -> None:
-    """Forget how far a pass had come."""
-    connection.execute("DELETE FROM checkpoints WHERE feed = ?", (feed_id,))
+def drop_checkpoint(connection: Connection, lease: Lease) -> None:
+    with transaction(connection):
+        update_feed(connection, lease)
+        connection.execute("DELETE FROM checkpoints WHERE feed = ?", (lease.id,))

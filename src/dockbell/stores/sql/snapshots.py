@@ -11,12 +11,12 @@ from typing import Final
 
 import msgspec
 
-from dockbell.core.comparing.holding import Hold
 from dockbell.core.comparing.page_diff import (
     DIGEST_SIZE,
     UNDECIDED,
     Bad,
     Finding,
+    Hold,
     Note,
     PageDiff,
     Snapshots,
@@ -26,18 +26,17 @@ from dockbell.core.comparing.page_diff import (
 from dockbell.core.model import Change, Statement, Via
 from dockbell.core.moment import to_micros
 from dockbell.ports import Committed, Compose
-from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.connection import Connection, marks, moment, portions, transaction, upsert
 from dockbell.stores.sql.details import amend_details, queue_details
-from dockbell.stores.sql.dialect import BY_ROW
+from dockbell.stores.sql.lease import Lease, check_lease, update_feed
 from dockbell.stores.sql.outbox import PUT_BODY, append_events, last_sequence, write_notes
-from dockbell.stores.sql.transaction import marks, moment, portions, transaction, upsert
 
 _BAD_BODY_MOST: Final = 65_536
 _BAD_MOST: Final = 1000
 """Records in quarantine per feed: those without a key may look new each time."""
 _KEY: Final = itemgetter(-1)
-_PUT_HOLD: Final = upsert("holds", ["record"], "fingerprint", "asked_at", "body")
-_DELETE_HOLD: Final = "DELETE FROM holds WHERE record = ?"
+_PUT_HOLD: Final = upsert("holds", ["feed", "row"], "fingerprint", "asked_at", "body")
+_DELETE_HOLD: Final = "DELETE FROM holds WHERE feed = ? AND row = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +47,11 @@ class FeedSnapshots:
     feed_id: int
 
     def find(self, keys: Sequence[str]) -> Mapping[str, Stored]:
-        """Return what is stored of these keys."""
         found: dict[str, Stored] = {}
         for some in portions(keys):
             rows = self.connection.execute(
-                "SELECT id, raw_hash, fingerprint, modified, revision, gone_at,"
-                " suspected_at IS NOT NULL OR dormant <> 0, superseded, held, key"
+                "SELECT row, raw_hash, fingerprint, modified, revision, gone_at,"
+                " suspected_at IS NOT NULL OR ignored_until_seen <> 0, superseded, held, key"
                 f" FROM records WHERE feed = ? AND key IN ({marks(some)})",
                 (self.feed_id, *some),
             ).fetchall()
@@ -61,21 +59,19 @@ class FeedSnapshots:
         return found
 
     def bodies(self, rows: Sequence[int]) -> Mapping[int, bytes]:
-        """Return the raw JSON of these rows."""
-        return read_bodies(self.connection, rows)
+        return read_bodies(self.connection, self.feed_id, rows)
 
     def holds(self, rows: Sequence[int]) -> Mapping[int, Hold]:
-        """Return the held readings of these rows."""
         return {
             row: Hold(fingerprint, asked_at)
             for some in portions(rows)
             for row, fingerprint, asked_at in self.connection.execute(
-                f"SELECT record, fingerprint, asked_at FROM holds WHERE record IN ({marks(some)})", some
+                f"SELECT row, fingerprint, asked_at FROM holds WHERE feed = ? AND row IN ({marks(some)})",
+                (self.feed_id, *some),
             )
         }
 
     def quarantined(self, digests: Sequence[bytes]) -> Collection[bytes]:
-        """Return those of these digests whose records are in quarantine."""
         return {
             digest
             for some in portions(digests)
@@ -85,23 +81,24 @@ class FeedSnapshots:
         }
 
 
-def read_bodies(connection: Connection, rows: Sequence[int]) -> Mapping[int, bytes]:
-    """Return the raw JSON of rows."""
+def read_bodies(connection: Connection, feed_id: int, rows: Sequence[int]) -> Mapping[int, bytes]:
     return {
         row: body
         for some in portions(rows)
-        for row, body in connection.execute(f"SELECT record, body FROM bodies WHERE record IN ({marks(some)})", some)
+        for row, body in connection.execute(
+            f"SELECT row, body FROM bodies WHERE feed = ? AND row IN ({marks(some)})", (feed_id, *some)
+        )
     }
 
 
 def commit_page(
     connection: Connection,
-    feed_id: int,
+    lease: Lease,
     detect: Callable[[Snapshots], PageDiff],
     compose: Compose,
     *,
     via: Via,
-    announce: Callable[[PageDiff], Statement | None] | None = None,
+    find_statement: Callable[[PageDiff], Statement | None] | None = None,
     now: datetime,
 ) -> Committed:
     """Compare one page with the stored records, and store its snapshots and events together.
@@ -109,73 +106,73 @@ def commit_page(
     Nothing is written, and no transaction opened, for a page that changes nothing; there is one writer, so what the
     detector read still holds when the transaction begins.
     """
-    page_diff = detect(FeedSnapshots(connection, feed_id))
+    page_diff = detect(FeedSnapshots(connection, lease.id))
     if page_diff.is_idle:
         return Committed(page_diff, 0)
     at = to_micros(now)
     with transaction(connection):
-        inserted = _write_snapshots(connection, feed_id, page_diff.writes)
+        inserted = _write_snapshots(connection, lease, page_diff.writes)
         connection.executemany(
-            "UPDATE records SET suspected_at = NULL, absences = 0, missing_at = NULL, dormant = 0 WHERE id = ?",
-            ((row,) for row in page_diff.cleared),
+            "UPDATE records SET suspected_at = NULL, absences = 0, missing_at = NULL, ignored_until_seen = 0"
+            " WHERE feed = ? AND row = ?",
+            ((lease.id, row) for row in page_diff.cleared),
         )
-        _write_holds(connection, page_diff)
-        queue_details(connection, feed_id, page_diff.pending, at)
-        amend_details(connection, page_diff.amended)
-        _write_quarantine(connection, feed_id, page_diff.bad, at)
+        _write_holds(connection, lease.id, page_diff)
+        queue_details(connection, lease.id, page_diff.pending, at)
+        amend_details(connection, lease.id, page_diff.amended)
+        _write_quarantine(connection, lease.id, page_diff.bad, at)
         if page_diff.drift is not None:
-            connection.execute(
-                "UPDATE feeds SET drift = ?, drift_decision = ?, drift_at = ? WHERE id = ?",
-                (msgspec.json.encode(sorted(page_diff.drift.paths)).decode(), page_diff.drift.decision, at, feed_id),
-            )
-        before = last_sequence(connection, feed_id)
-        numbers = append_events(connection, feed_id, page_diff.changes, compose, now)
-        events = last_sequence(connection, feed_id) - before if numbers else 0
-        write_notes(connection, feed_id, page_diff.notes, numbers, via=via, at=at)
-        statement = None if announce is None else announce(page_diff)
+            paths = msgspec.json.encode(sorted(page_diff.drift.paths)).decode()
+            changes = "drift = ?, drift_decision = ?, drift_at = ?"
+            update_feed(connection, lease, changes, (paths, page_diff.drift.decision, at))
+        before = last_sequence(connection, lease.id)
+        numbers = append_events(connection, lease, page_diff.changes, compose, now) if page_diff.changes else {}
+        events = last_sequence(connection, lease.id) - before if numbers else 0
+        write_notes(connection, lease.id, page_diff.notes, numbers, via=via, at=at)
+        statement = None if find_statement is None else find_statement(page_diff)
         if statement is not None:
-            append_events(connection, feed_id, [statement], compose, now)
+            append_events(connection, lease, [statement], compose, now)
     return Committed(page_diff, events, inserted, statement)
 
 
-def _write_snapshots(connection: Connection, feed_id: int, writes: Sequence[Write]) -> range:
-    first = last_row(connection) + 1
+def _write_snapshots(connection: Connection, lease: Lease, writes: Sequence[Write]) -> range:
     new = [write for write in writes if write.row is None]
+    first = _take_rows(connection, lease, len(new))
     connection.executemany(
-        "INSERT INTO records (id, feed, key, raw_hash, fingerprint, modified, revision) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO records (row, feed, key, raw_hash, fingerprint, modified, revision) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
-            (row, feed_id, write.key, write.raw_hash, write.fingerprint, write.modified, write.revision)
+            (row, lease.id, write.key, write.raw_hash, write.fingerprint, write.modified, write.revision)
             for row, write in enumerate(new, start=first)
         ),
     )
     connection.executemany(
-        "INSERT INTO bodies (record, body) VALUES (?, ?)",
-        ((row, write.body) for row, write in enumerate(new, start=first)),
+        "INSERT INTO bodies (feed, row, body) VALUES (?, ?, ?)",
+        ((lease.id, row, write.body) for row, write in enumerate(new, start=first)),
     )
     old = [write for write in writes if write.row is not None]
     connection.executemany(
         "UPDATE records SET raw_hash = ?, fingerprint = ?, modified = ?, revision = ?, superseded = ?, gone_at = NULL,"
-        " suspected_at = NULL, absences = 0, missing_at = NULL WHERE id = ?",
+        " suspected_at = NULL, absences = 0, missing_at = NULL WHERE feed = ? AND row = ?",
         (
-            (write.raw_hash, write.fingerprint, write.modified, write.revision, write.superseded, write.row)
+            (write.raw_hash, write.fingerprint, write.modified, write.revision, write.superseded, lease.id, write.row)
             for write in old
         ),
     )
-    connection.executemany(
-        PUT_BODY,
-        ((write.row, write.body) for write in old if write.body is not None),
-    )
+    connection.executemany(PUT_BODY, ((lease.id, write.row, write.body) for write in old if write.body is not None))
     return range(first, first + len(new))
 
 
-def _write_holds(connection: Connection, page_diff: PageDiff) -> None:
-    connection.executemany(_DELETE_HOLD, ((row,) for row in page_diff.released))
-    connection.executemany("UPDATE records SET held = false WHERE id = ?", ((row,) for row in page_diff.released))
+def _write_holds(connection: Connection, feed_id: int, page_diff: PageDiff) -> None:
+    released = [(feed_id, row) for row in page_diff.released]
+    connection.executemany(_DELETE_HOLD, released)
+    connection.executemany("UPDATE records SET held = false WHERE feed = ? AND row = ?", released)
     connection.executemany(
         _PUT_HOLD,
-        ((held.row, held.hold.fingerprint, held.hold.asked_at, held.body) for held in page_diff.holds),
+        ((feed_id, held.row, held.hold.fingerprint, held.hold.asked_at, held.body) for held in page_diff.holds),
     )
-    connection.executemany("UPDATE records SET held = true WHERE id = ?", ((held.row,) for held in page_diff.holds))
+    connection.executemany(
+        "UPDATE records SET held = true WHERE feed = ? AND row = ?", ((feed_id, held.row) for held in page_diff.holds)
+    )
 
 
 def _write_quarantine(connection: Connection, feed_id: int, bad: Sequence[Bad], at: int) -> None:
@@ -204,69 +201,76 @@ def _write_quarantine(connection: Connection, feed_id: int, bad: Sequence[Bad], 
         )
 
 
-def last_row(connection: Connection) -> int:
-    """Return the highest row in use."""
-    (row,) = connection.execute("SELECT coalesce(max(id), 0) FROM records").fetchone()
+def last_row(connection: Connection, feed_id: int) -> int:
+    (row,) = connection.execute("SELECT last_row FROM feeds WHERE id = ?", (feed_id,)).fetchone()
     return int(row)
+
+
+def _take_rows(connection: Connection, lease: Lease, count: int) -> int:
+    """Give a feed new rows, perhaps none, if this process holds it; return the first."""
+    found = connection.execute(
+        "UPDATE feeds SET last_row = last_row + ? WHERE id = ? AND token = ? RETURNING last_row",
+        (count, lease.id, lease.token),
+    ).fetchall()
+    if not found:
+        check_lease(connection, lease)
+    return int(found[0][0]) - count + 1
 
 
 def decide(
     connection: Connection,
-    feed_id: int,
+    lease: Lease,
     detect: Callable[[bytes], Change] | None,
     compose: Compose,
     limit: int,
     *,
     now: datetime,
 ) -> int:
-    """Publish records that the second pass left undecided, or take them for baseline; return how many."""
     with transaction(connection):
         rows = connection.execute(
-            f"SELECT id, body FROM records {BY_ROW} JOIN bodies ON record = id"
-            " WHERE feed = ? AND raw_hash = ? AND gone_at IS NULL ORDER BY id LIMIT ?",
-            (feed_id, UNDECIDED, limit),
+            "SELECT row, body FROM records JOIN bodies USING (feed, row)"
+            " WHERE feed = ? AND raw_hash = ? AND gone_at IS NULL ORDER BY row LIMIT ?",
+            (lease.id, UNDECIDED, limit),
         ).fetchall()
         changes = [] if detect is None else [detect(body) for _, body in rows]
         revisions = [change.revision for change in changes] or [0] * len(rows)
         connection.executemany(
-            "UPDATE records SET raw_hash = ?, revision = ? WHERE id = ?",
+            "UPDATE records SET raw_hash = ?, revision = ? WHERE feed = ? AND row = ?",
             (
-                (blake2b(body, digest_size=DIGEST_SIZE).digest(), revision, row)
+                (blake2b(body, digest_size=DIGEST_SIZE).digest(), revision, lease.id, row)
                 for (row, body), revision in zip(rows, revisions, strict=True)
             ),
         )
-        numbers = append_events(connection, feed_id, changes, compose, now)
+        numbers = append_events(connection, lease, changes, compose, now)
         notes = [Note(change.key.text, Finding(change.kind.value), change=change) for change in changes]
-        write_notes(connection, feed_id, notes, numbers, via=Via.PASS, at=to_micros(now))
+        write_notes(connection, lease.id, notes, numbers, via=Via.PASS, at=to_micros(now))
     return len(rows)
 
 
-def begin_emitting(connection: Connection, feed_id: int) -> None:
-    """Note that a snapshot of each stored record is due."""
-    connection.execute("UPDATE feeds SET emitted = 0 WHERE id = ? AND emitted IS NULL", (feed_id,))
+def begin_emitting(connection: Connection, lease: Lease) -> None:
+    update_feed(connection, lease, "emitted = 0", only="AND emitted IS NULL")
 
 
 def emit_snapshots(
     connection: Connection,
-    feed_id: int,
+    lease: Lease,
     detect: Callable[[bytes, datetime | None], Change],
     compose: Compose,
     limit: int,
     *,
     now: datetime,
 ) -> int:
-    """Publish the next due snapshots of records that nothing was published of; 0 when all are."""
     with transaction(connection):
-        (emitted,) = connection.execute("SELECT emitted FROM feeds WHERE id = ?", (feed_id,)).fetchone()
+        (emitted,) = connection.execute("SELECT emitted FROM feeds WHERE id = ?", (lease.id,)).fetchone()
         if emitted is None:
             return 0
         rows = connection.execute(
-            f"SELECT id, body, modified FROM records {BY_ROW} JOIN bodies ON record = id"
-            " WHERE feed = ? AND id > ? AND revision = 0 AND length(raw_hash) = 16 AND gone_at IS NULL AND dormant = 0"
-            " ORDER BY id LIMIT ?",
-            (feed_id, emitted, limit),
+            "SELECT row, body, modified FROM records JOIN bodies USING (feed, row) WHERE feed = ? AND row > ?"
+            " AND revision = 0 AND length(raw_hash) = 16 AND gone_at IS NULL AND ignored_until_seen = 0"
+            " ORDER BY row LIMIT ?",
+            (lease.id, emitted, limit),
         ).fetchall()
-        append_events(connection, feed_id, [detect(body, moment(at)) for _, body, at in rows], compose, now)
+        append_events(connection, lease, [detect(body, moment(at)) for _, body, at in rows], compose, now)
         if rows:
-            connection.execute("UPDATE feeds SET emitted = ? WHERE id = ?", (rows[-1][0], feed_id))
+            update_feed(connection, lease, "emitted = ?", [rows[-1][0]])
     return len(rows)

@@ -4,8 +4,7 @@
   what they share. ``read_store``, ``command_store``: for commands and the page, beside that process.
 - ``schema.sql``: the tables; ``migrations``: the way to them from older ones. ``schema``, ``upgrading``: apply them.
 - ``files``, ``connection``, ``epoch_file``, ``disk_reserve``: the files. ``copying``, ``backup``: copies of them.
-- ``footprint``, ``wiping``, ``probe``: size, traces, holder of the files. ``store_errors``, ``outage``: when they
-  cannot be written.
+- ``probe``: the holder of the files. ``store_errors``, ``outage``: when they cannot be written.
 """
 
 from __future__ import annotations

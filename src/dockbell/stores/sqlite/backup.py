@@ -54,9 +54,8 @@ def _watch_cancellation(progress: Progress | None) -> Progress:
 
 
 def _check_target(path: Path, target: Path, *, force: bool) -> None:
-    """Raise why nothing should be written to a path."""
     folder = target.absolute().parent
-    # Whoever owns the folder of the store could replace the store itself.
+    # The owner of the folder could replace the store itself.
     if folder.is_dir() and (found := find_intruder(folder, *_find_owner(path))):
         raise StoreError(f"backup {target}: {found}")
     if target.is_dir():

@@ -114,7 +114,6 @@ class SqliteCommandStore(CommandStore):
         return await self._do(partial(replays.hurry, sink=sink, now=now))
 
     async def aclose(self) -> None:
-        """Close it."""
         await to_thread.run_sync(self._connection.close, limiter=self._turn)
 
 

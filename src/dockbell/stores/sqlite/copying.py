@@ -21,9 +21,9 @@ from typing import Final, TypeAlias
 
 from dockbell.errors import StoreError
 from dockbell.host.ownership import PRIVATE, check_own, make_own_folder, open_own
-from dockbell.stores.sql.transaction import reading
+from dockbell.stores.sql.connection import reading
+from dockbell.stores.sqlite.disk_reserve import find_size
 from dockbell.stores.sqlite.epoch_file import mark_copy
-from dockbell.stores.sqlite.footprint import find_size
 from dockbell.stores.sqlite.store_errors import find_room
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -37,15 +37,10 @@ _PART: Final = ".part"
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of a store.
+    """A copy of a store."""
 
-    Attributes:
-        path: Where it is.
-        size: In bytes.
-    """
-
-    path: Path
-    size: int
+    path: Path  # where it is
+    size: int  # in bytes
 
 
 def write_copy(

@@ -17,13 +17,15 @@ from typing import TypeAlias, TypeVar, TypeVarTuple
 import anyio
 import anyio.to_thread
 
+from dockbell.core.model import Feed
 from dockbell.errors import StoreError, StoreFull, StoreUnavailable
-from dockbell.ports import Bell
-from dockbell.stores.sql.transaction import transaction
-from dockbell.stores.sqlite.disk_reserve import RESERVED
-from dockbell.stores.sqlite.epoch_file import Life, last_entry
+from dockbell.ports import OutboxBell
+from dockbell.stores.sql import feeds, outbox
+from dockbell.stores.sql.connection import transaction
+from dockbell.stores.sql.lease import Lease, find_lease
+from dockbell.stores.sqlite.disk_reserve import RESERVED, find_free
+from dockbell.stores.sqlite.epoch_file import EpochMark, last_entry
 from dockbell.stores.sqlite.files import Files
-from dockbell.stores.sqlite.footprint import find_free
 from dockbell.stores.sqlite.outage import Outage
 from dockbell.stores.sqlite.store_errors import blame, blame_reading, find_room, translating
 from dockbell.telemetry import Telemetry
@@ -39,21 +41,23 @@ class Engine:
     Attributes:
         path: The file.
         epoch: Random mark of one life of the store.
-        outbox: Rings when events were added.
+        outbox: Tells which feeds have new events.
         purges: How often a record was purged.
         wipes: How many wipes are under way, or next.
         outage: Whether the file can be written.
         now: Returns our time.
         writer: The connection that writes.
+        leases: The feeds that were opened.
     """
 
     def __init__(self, path: Path, files: Files, *, now: Clock, telemetry: Telemetry) -> None:
         self.path = path
-        self.outbox = Bell()
+        self.outbox = OutboxBell(outbox.last_sequences(files.reader))
         (self.epoch,) = files.reader.execute("SELECT epoch FROM life").fetchone()
         self.outage = Outage(self._try_to_write, telemetry)
         self.now = now
         self.writer = files.writer
+        self.leases: dict[Feed, Lease] = {}
         self.purges = 0
         self.wipes = 0
         self._files = files
@@ -75,7 +79,6 @@ class Engine:
         return await self._do(blame, self._writing, function, self.writer, *args)
 
     async def read(self, function: Callable[[sqlite3.Connection, *_Args], _T], *args: *_Args) -> _T:
-        """Call a function with the connection that reads."""
         return await self._do(blame_reading, self._reading, function, self._reader, *args)
 
     async def _do(
@@ -97,6 +100,8 @@ class Engine:
     async def _try_to_write(self) -> None:
         await self.write(_write_nothing)
         await self.write(self._check_room)
+        for feed, end in (await self.read(outbox.last_sequences)).items():
+            self.outbox.announce(feed, end)  # a commit may have succeeded that seemed to fail
 
     def _check_room(self, writer: sqlite3.Connection) -> None:
         """Take the reserve.
@@ -108,22 +113,55 @@ class Engine:
             return
         raise StoreFull(f"store {self.path}: disk full; free some space")
 
-    async def note_events(self) -> None:
-        """Wake who waits for events, and write beside the store how far it is."""
-        self.outbox.ring()  # at once: the caller may be cancelled at the next turn
-        with suppress(StoreUnavailable):  # what was committed is committed; the next commit writes it again
-            await self.write(self._save_life)
+    async def write_events(self, feed: Feed, function: Callable[[sqlite3.Connection, *_Args], _T], *args: *_Args) -> _T:
+        """Call a function that may add events to a feed; wake those who wait for them.
+
+        Raises:
+            StoreUnavailable: It cannot be written now; an outage has begun.
+        """
+        result, end = await self.write(call_and_find_end, feed, function, *args)
+        await self.announce(feed, end)  # at once: the caller may be cancelled at the next turn
+        return result
+
+    async def announce(self, feed: Feed, end: int) -> None:
+        """Wake those who wait for events of a feed where it has new ones, and write beside the store how far it is."""
+        if end > self.outbox.ends.get(feed, 0):
+            self.outbox.announce(feed, end)
+            with suppress(StoreUnavailable):  # what was committed is committed; the next commit writes it again
+                await self.write(self._save_life)
+
+    async def take(self, feed: Feed) -> Lease:
+        """Return the lease of a feed, which this process takes once; a feed that is new is made."""
+        lease = self.leases.get(feed)
+        return lease if lease is not None and lease.is_taken else await self.write(self._take, feed)
+
+    def _take(self, writer: sqlite3.Connection, feed: Feed) -> Lease:
+        lease = self.leases.get(feed)
+        if lease is None or not lease.is_taken:  # decided in the writer's turn: a second taking would end the first
+            try:
+                lease = feeds.open_feed(writer, feed)
+            except sqlite3.OperationalError:  # the disk is full, say: the daemon starts, and takes it at its next look
+                lease = find_lease(writer, feed)
+                if lease is None:
+                    raise
+            self.leases[feed] = lease
+        return lease
 
     def _save_life(self, writer: sqlite3.Connection) -> None:
-        self._files.life.write(Life(self.epoch, last_entry(writer)))
+        self._files.life.write(EpochMark(self.epoch, last_entry(writer)))
 
     async def aclose(self) -> None:
-        """Close the file and let it go."""
         with anyio.CancelScope(shield=True):  # a cancelled caller, too: the lock must not outlive its user
             await self.write(sqlite3.Connection.close)
             await self.read(sqlite3.Connection.close)
         self._files.life.close()
         os.close(self._files.lock)
+
+
+def call_and_find_end(
+    writer: sqlite3.Connection, feed: Feed, function: Callable[[sqlite3.Connection, *_Args], _T], *args: *_Args
+) -> tuple[_T, int]:
+    return function(writer, *args), outbox.find_end(writer, feed)
 
 
 def _write_nothing(writer: sqlite3.Connection) -> None:

@@ -19,38 +19,36 @@ from dockbell.host.ownership import open_own
 from dockbell.stores.sql.life import STORE_LOST, STORE_RESTORED
 
 
-class Life(msgspec.Struct):
+class EpochMark(msgspec.Struct):
     """What is known of the store beside it."""
 
     epoch: str
     entry: int
 
 
-class LifeFile:
+class EpochFile:
     """The file beside the store, open for as long as the store is held."""
 
     def __init__(self, path: Path) -> None:
         """Open it, making it if there is none."""
         self._file = open_own(Path(f"{path}.life"))
 
-    def read(self) -> Life | None:
+    def read(self) -> EpochMark | None:
         """Return what it says; None where it says nothing that can be read."""
         try:
-            return msgspec.json.decode(os.pread(self._file, 1000, 0).strip(b"\0 \n"), type=Life)
+            return msgspec.json.decode(os.pread(self._file, 1000, 0).strip(b"\0 \n"), type=EpochMark)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
 
-    def write(self, life: Life) -> None:
-        """Say how far the store is."""
+    def write(self, life: EpochMark) -> None:
         # Of one length, in one write: a crash leaves the old text or the new one.
         os.pwrite(self._file, msgspec.json.encode(life).ljust(128) + b"\n", 0)
 
     def close(self) -> None:
-        """Let it go."""
         os.close(self._file)
 
 
-def look_back(connection: sqlite3.Connection, known: Life | None, *, is_new: bool) -> str:
+def look_back(connection: sqlite3.Connection, known: EpochMark | None, *, is_new: bool) -> str:
     """Return why the store must begin a new life; empty when it goes on as it is.
 
     Args:

@@ -14,74 +14,62 @@ from dockbell.core.publishing.erasure import Erasure
 from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
-from dockbell.ports import (
-    Absentees,
-    Awaited,
-    Checkpoint,
-    Committed,
-    Compose,
-    FeedState,
-    FeedStore,
-    RunRecord,
-)
-from dockbell.stores.sql import (
-    absence,
-    cleaning,
-    details,
-    feeds,
-    runs,
-    snapshots,
-)
+from dockbell.ports import Absentees, Awaited, Checkpoint, Committed, Compose, FeedState, FeedStore, RunRecord
+from dockbell.stores.sql import absence, cleaning, details, feeds, runs, snapshots
+from dockbell.stores.sql.lease import Lease
 from dockbell.stores.sqlite.engine import Engine
 
 
 class SqliteFeedStore(FeedStore):
-    """The statements of detection, bound to a feed."""
-
-    def __init__(self, engine: Engine, feed: Feed, feed_id: int = 0) -> None:
+    def __init__(self, engine: Engine, feed: Feed) -> None:
         self._engine = engine
         self._feed = feed
-        self._id = feed_id
+
+    @property
+    def _lease(self) -> Lease:
+        lease = self._engine.leases.get(self._feed)
+        assert lease is not None, f"{self._feed} is not open"
+        return lease
+
+    @property
+    def _id(self) -> int:
+        return self._lease.id
 
     async def open(self) -> FeedState:
-        state = await self._engine.write(feeds.open_feed, self._feed)
-        self._id = state.id
+        await self._engine.take(self._feed)
+        (state,) = await self._engine.write(feeds.load_feeds, self._feed)
+        self._engine.outbox.ends.setdefault(self._feed, state.sequence)
         return state
 
     async def begin_feed(self, first_asked_at: datetime, boundary: datetime | None = None) -> None:
-        await self._engine.write(feeds.begin_feed, self._id, first_asked_at, boundary)
+        await self._engine.write(feeds.begin_feed, self._lease, first_asked_at, boundary)
 
     async def save_read_settings(
-        self,
-        read_settings: Mapping[str, JSON],
-        *,
-        rebaseline: Statement | None = None,
-        compose: Compose | None = None,
+        self, read_settings: Mapping[str, JSON], *, rebaseline: Statement | None = None, compose: Compose | None = None
     ) -> None:
-        await self._engine.write(
+        await self._engine.write_events(
+            self._feed,
             partial(
                 feeds.save_read_settings,
-                feed_id=self._id,
+                lease=self._lease,
                 read_settings=read_settings,
                 rebaseline=rebaseline,
                 compose=compose,
                 now=self._engine.now(),
-            )
+            ),
         )
-        if rebaseline is not None:
-            await self._engine.note_events()
 
     async def save_shape(self, shape: Shape, *, proven: bool) -> None:
-        await self._engine.write(partial(feeds.save_shape, feed_id=self._id, shape=shape, proven=proven))
+        await self._engine.write(partial(feeds.save_shape, lease=self._lease, shape=shape, proven=proven))
 
     async def save_listing_profile(self, listing_profile: str) -> None:
-        await self._engine.write(feeds.save_listing_profile, self._id, listing_profile)
+        await self._engine.write(feeds.save_listing_profile, self._lease, listing_profile)
 
     async def save_problem(self, problem: str) -> None:
-        await self._engine.write(feeds.save_problem, self._id, problem)
+        await self._engine.write(feeds.save_problem, self._lease, problem)
 
-    async def last_row(self) -> int:  # rows are numbered over all feeds here
-        return await self._engine.write(snapshots.last_row)
+    async def last_row(self) -> int:
+        return await self._engine.write(snapshots.last_row, self._id)
 
     async def commit_page(
         self,
@@ -89,22 +77,20 @@ class SqliteFeedStore(FeedStore):
         compose: Compose,
         *,
         via: Via,
-        announce: Callable[[PageDiff], Statement | None] | None = None,
+        find_statement: Callable[[PageDiff], Statement | None] | None = None,
     ) -> Committed:
-        committed = await self._engine.write(
+        return await self._engine.write_events(
+            self._feed,
             partial(
                 snapshots.commit_page,
-                feed_id=self._id,
+                lease=self._lease,
                 detect=detect,
                 compose=compose,
                 via=via,
-                announce=announce,
+                find_statement=find_statement,
                 now=self._engine.now(),
-            )
+            ),
         )
-        if committed.events or committed.statement is not None:
-            await self._engine.note_events()
-        return committed
 
     async def close_run(
         self,
@@ -115,35 +101,34 @@ class SqliteFeedStore(FeedStore):
         statements: Sequence[Statement] = (),
         compose: Compose | None = None,
     ) -> None:
-        await self._engine.write(
+        await self._engine.write_events(
+            self._feed,
             partial(
                 feeds.close_run,
-                feed_id=self._id,
+                lease=self._lease,
                 run=run,
                 progress=progress,
                 lateness=lateness,
                 statements=statements,
                 compose=compose,
                 now=self._engine.now(),
-            )
+            ),
         )
-        if statements:
-            await self._engine.note_events()
 
     async def publish(self, statements: Sequence[Statement], compose: Compose) -> None:
-        await self._engine.write(
-            partial(feeds.publish, feed_id=self._id, statements=statements, compose=compose, now=self._engine.now())
+        await self._engine.write_events(
+            self._feed,
+            partial(feeds.publish, lease=self._lease, statements=statements, compose=compose, now=self._engine.now()),
         )
-        await self._engine.note_events()
 
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        await self._engine.write(runs.save_checkpoint, self._id, checkpoint)
+        await self._engine.write(runs.save_checkpoint, self._lease, checkpoint)
 
     async def load_checkpoint(self) -> Checkpoint | None:
         return await self._engine.write(runs.load_checkpoint, self._id)
 
     async def drop_checkpoint(self) -> None:
-        await self._engine.write(runs.drop_checkpoint, self._id)
+        await self._engine.write(runs.drop_checkpoint, self._lease)
 
     async def find_absent(self, seen: SeenRows) -> Absentees:
         return await self._engine.read(absence.find_absent, self._id, seen)
@@ -152,7 +137,7 @@ class SqliteFeedStore(FeedStore):
         return await self._engine.read(absence.count_deleted, self._id, since)
 
     async def suspect(self, rows: Sequence[int], at: datetime) -> None:
-        await self._engine.write(absence.suspect, self._id, rows, at, self._engine.now())
+        await self._engine.write(absence.suspect, self._lease, rows, at, self._engine.now())
 
     async def close_pass(
         self,
@@ -169,10 +154,11 @@ class SqliteFeedStore(FeedStore):
         compose: Compose,
         drift_before: datetime | None = None,
     ) -> None:
-        await self._engine.write(
+        await self._engine.write_events(
+            self._feed,
             partial(
                 absence.close_pass,
-                feed_id=self._id,
+                lease=self._lease,
                 run=run,
                 held=held,
                 confirm_at=confirm_at,
@@ -185,29 +171,28 @@ class SqliteFeedStore(FeedStore):
                 compose=compose,
                 drift_before=drift_before,
                 now=self._engine.now(),
-            )
+            ),
         )
-        await self._engine.note_events()
+        if not statements:
+            self._engine.outbox.ring()  # a backfill may have waited for the pass
 
     async def decide(self, detect: Callable[[bytes], Change] | None, compose: Compose, limit: int) -> int:
-        count = await self._engine.write(
+        return await self._engine.write_events(
+            self._feed,
             partial(
-                snapshots.decide, feed_id=self._id, detect=detect, compose=compose, limit=limit, now=self._engine.now()
-            )
+                snapshots.decide, lease=self._lease, detect=detect, compose=compose, limit=limit, now=self._engine.now()
+            ),
         )
-        if count:
-            await self._engine.note_events()
-        return count
 
     async def end_baseline(self, *, proven: bool, newest: datetime | None, boundary: datetime | None = None) -> None:
-        ending = partial(absence.end_baseline, feed_id=self._id, proven=proven, newest=newest, boundary=boundary)
+        ending = partial(absence.end_baseline, lease=self._lease, proven=proven, newest=newest, boundary=boundary)
         await self._engine.write(ending)
 
     async def keep(self, rows: Sequence[int], finding: Finding, *, ignored_until_seen: bool = False) -> None:
         await self._engine.write(
             partial(
                 absence.keep,
-                feed_id=self._id,
+                lease=self._lease,
                 rows=rows,
                 finding=finding,
                 ignored_until_seen=ignored_until_seen,
@@ -236,27 +221,22 @@ class SqliteFeedStore(FeedStore):
         return await self._engine.read(absence.count_holds, self._id, asked_at)
 
     async def end_suspicion(self) -> bool:
-        return await self._engine.write(absence.end_suspicion, self._id)
+        return await self._engine.write(absence.end_suspicion, self._lease)
 
     async def delete_records(
-        self,
-        rows: Sequence[int],
-        detect: Callable[[bytes, int, datetime | None], Change],
-        compose: Compose,
+        self, rows: Sequence[int], detect: Callable[[bytes, int, datetime | None], Change], compose: Compose
     ) -> int:
-        count = await self._engine.write(
+        return await self._engine.write_events(
+            self._feed,
             partial(
                 absence.delete_records,
-                feed_id=self._id,
+                lease=self._lease,
                 rows=rows,
                 detect=detect,
                 compose=compose,
                 now=self._engine.now(),
-            )
+            ),
         )
-        if count:
-            await self._engine.note_events()
-        return count
 
     async def load_awaited(self, limit: int) -> Sequence[Awaited]:
         return await self._engine.read(details.load_awaited, self._id, limit)
@@ -269,11 +249,8 @@ class SqliteFeedStore(FeedStore):
         *,
         listed: bytes | None = None,
     ) -> int:
-        completing = partial(details.complete, feed_id=self._id, record=row, detect=detect, compose=compose)
-        count = await self._engine.write(partial(completing, listed=listed, now=self._engine.now()))
-        if count:
-            await self._engine.note_events()
-        return count
+        completing = partial(details.complete, lease=self._lease, row=row, detect=detect, compose=compose)
+        return await self._engine.write_events(self._feed, partial(completing, listed=listed, now=self._engine.now()))
 
     async def complete_overdue(
         self,
@@ -282,58 +259,55 @@ class SqliteFeedStore(FeedStore):
         compose: Compose,
         limit: int,
     ) -> None:
-        completing = partial(details.complete_overdue, feed_id=self._id, since=since, detect=detect, compose=compose)
-        if await self._engine.write(partial(completing, limit=limit, now=self._engine.now())):
-            await self._engine.note_events()
+        completing = partial(details.complete_overdue, lease=self._lease, since=since, detect=detect, compose=compose)
+        await self._engine.write_events(self._feed, partial(completing, limit=limit, now=self._engine.now()))
 
     async def load_waits(self) -> Sequence[datetime]:
         return await self._engine.read(details.load_waits, self._id)
 
     async def begin_emitting(self) -> None:
-        await self._engine.write(snapshots.begin_emitting, self._id)
+        await self._engine.write(snapshots.begin_emitting, self._lease)
 
     async def emit_snapshots(
         self, detect: Callable[[bytes, datetime | None], Change], compose: Compose, limit: int
     ) -> int:
-        count = await self._engine.write(
+        return await self._engine.write_events(
+            self._feed,
             partial(
                 snapshots.emit_snapshots,
-                feed_id=self._id,
+                lease=self._lease,
                 detect=detect,
                 compose=compose,
                 limit=limit,
                 now=self._engine.now(),
-            )
+            ),
         )
-        if count:
-            await self._engine.note_events()
-        return count
 
     async def decide_drift(self, decision: Decision) -> None:
-        await self._engine.write(feeds.decide_drift, self._id, decision)
+        await self._engine.write(feeds.decide_drift, self._lease, decision)
 
     async def mark_dropped(self, drop: Sequence[str]) -> bool:
-        return await self._engine.write(cleaning.mark_dropped, self._id, drop)
+        return await self._engine.write(cleaning.mark_dropped, self._lease, drop)
 
     async def clean(
         self, erasure: Erasure, fingerprint: Callable[[bytes], bytes] | None, limit: int
     ) -> tuple[int, int] | None:
-        return await self._engine.write(cleaning.clean, self._id, erasure, fingerprint, limit)
+        return await self._engine.write(cleaning.clean, self._lease, erasure, fingerprint, limit)
 
     async def end_cleaning(self) -> None:
-        await self._engine.write(cleaning.end_cleaning, self._id)
+        await self._engine.write(cleaning.end_cleaning, self._lease)
 
     async def read_bodies(self, rows: Sequence[int]) -> Mapping[int, bytes]:
-        return await self._engine.read(snapshots.read_bodies, rows)
+        return await self._engine.read(snapshots.read_bodies, self._id, rows)
 
     async def note_missing(self, rows: Sequence[int]) -> None:
-        await self._engine.write(absence.note_missing, rows, self._engine.now())
+        await self._engine.write(absence.note_missing, self._lease, rows, self._engine.now())
 
     async def note_found(self, rows: Sequence[int]) -> None:
-        await self._engine.write(absence.note_found, rows)
+        await self._engine.write(absence.note_found, self._lease, rows)
 
     async def find_missing(self, rows: Sequence[int]) -> Mapping[int, datetime | None]:
-        return await self._engine.read(absence.find_missing, rows)
+        return await self._engine.read(absence.find_missing, self._id, rows)
 
     async def postpone(self, row: int) -> None:
-        await self._engine.write(details.postpone, row)
+        await self._engine.write(details.postpone, self._lease, row)

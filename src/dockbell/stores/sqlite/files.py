@@ -17,11 +17,11 @@ from typing import Final
 
 from dockbell.errors import StoreError, StoreFull, StoreInUse
 from dockbell.host.ownership import check_own, check_owner, open_own
+from dockbell.stores.sql.connection import transaction
 from dockbell.stores.sql.life import begin_anew, end_beginning
-from dockbell.stores.sql.transaction import transaction
 from dockbell.stores.sqlite.connection import connect, has_foreign_log
 from dockbell.stores.sqlite.disk_reserve import Reserve
-from dockbell.stores.sqlite.epoch_file import Life, LifeFile, last_entry, look_back
+from dockbell.stores.sqlite.epoch_file import EpochFile, EpochMark, last_entry, look_back
 from dockbell.stores.sqlite.schema import check_version
 from dockbell.stores.sqlite.store_errors import blame
 from dockbell.stores.sqlite.upgrading import Upgrade, upgrade
@@ -34,23 +34,14 @@ _LOG_MOST: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files of a store that this process holds.
+    """The files of a store that this process holds."""
 
-    Attributes:
-        lock: Held until it is closed.
-        life: How far it is.
-        reserve: Room for a full disk.
-        upgrade: What was done to it when it was opened.
-        writer: The one connection that writes.
-        reader: The one that does not.
-    """
-
-    lock: int
-    life: LifeFile
-    reserve: Reserve
-    upgrade: Upgrade
-    writer: sqlite3.Connection
-    reader: sqlite3.Connection
+    lock: int  # held until it is closed
+    life: EpochFile  # how far it is
+    reserve: Reserve  # room for a full disk
+    upgrade: Upgrade  # what was done to it when it was opened
+    writer: sqlite3.Connection  # the one connection that writes
+    reader: sqlite3.Connection  # the one that does not
 
 
 def open_files(path: Path, *, epoch: str, now: int) -> Files:
@@ -86,7 +77,7 @@ def _open(path: Path, reserve: Reserve, *, epoch: str, now: int) -> Files:
             writer.execute(f"PRAGMA journal_size_limit = {_LOG_MOST}")
             # FULL: what is committed survives a power loss; a feed yields a few pages a second, so it costs nothing.
             writer.execute("PRAGMA synchronous = FULL")
-            life = LifeFile(path)
+            life = EpochFile(path)
             opened.callback(life.close)
             upgraded = _begin_life(path, life, writer, epoch=epoch, now=now)
             files = Files(lock, life, reserve, upgraded, writer, connect(path))
@@ -114,7 +105,7 @@ def _claim(path: Path) -> None:
     check_own(Reserve(path).path)
 
 
-def _begin_life(path: Path, life: LifeFile, writer: sqlite3.Connection, *, epoch: str, now: int) -> Upgrade:
+def _begin_life(path: Path, life: EpochFile, writer: sqlite3.Connection, *, epoch: str, now: int) -> Upgrade:
     """Bring a store up to date, and begin a new life where the file is not the one that was there."""
     known = life.read()
     upgraded = upgrade(writer, path, epoch=epoch, now=now)
@@ -124,7 +115,7 @@ def _begin_life(path: Path, life: LifeFile, writer: sqlite3.Connection, *, epoch
     else:
         end_beginning(writer)
     (current,) = writer.execute("SELECT epoch FROM life").fetchone()
-    life.write(Life(current, last_entry(writer)))
+    life.write(EpochMark(current, last_entry(writer)))
     return upgraded
 
 

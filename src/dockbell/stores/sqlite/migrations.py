@@ -1,7 +1,7 @@
 """The steps from each version of the schema to the next; ``schema.sql`` is what they come to.
 
 The version of a store is how many of them it has seen. A migration is never changed once it was released; a new one is
-added, and ``schema.sql`` with it.
+added, and ``schema.sql`` with it. So this module only grows.
 """
 
 from __future__ import annotations
@@ -318,5 +318,102 @@ MIGRATIONS: Final = (
         hurried  INTEGER NOT NULL DEFAULT 0,          -- how often an operator had what waits sent at once
         decided  INTEGER NOT NULL DEFAULT 0           -- and decided what becomes of dead letters
     ) STRICT, WITHOUT ROWID;
+    """,
+    """
+    -- Words: a column is called what the program calls it.
+    ALTER TABLE feeds RENAME COLUMN signature TO read_settings;
+    ALTER TABLE feeds RENAME COLUMN habits TO listing_profile;
+    ALTER TABLE feeds RENAME COLUMN held TO suspended;
+    ALTER TABLE positions RENAME COLUMN told TO backfilled_to;
+    ALTER TABLE checkpoints RENAME COLUMN walk TO run;
+    ALTER TABLE wishes RENAME TO commands;
+    ALTER TABLE commands RENAME COLUMN wish TO kind;
+
+    -- Rows are numbered per feed. Those that are there keep their number, which other processes and checkpoints know;
+    -- the next ones follow after the highest of all feeds, so that a checkpoint takes them for new.
+    ALTER TABLE feeds ADD COLUMN last_row INTEGER NOT NULL DEFAULT 0;
+    UPDATE feeds SET last_row = (SELECT coalesce(max(id), 0) FROM records);
+
+    ALTER TABLE feeds ADD COLUMN token INTEGER NOT NULL DEFAULT 0;
+    DROP INDEX records_gone;
+    DROP INDEX records_suspected;
+    ALTER TABLE records RENAME TO old_records;
+    CREATE TABLE records (
+        feed         INTEGER NOT NULL REFERENCES feeds,
+        row          INTEGER NOT NULL,
+        key          TEXT NOT NULL,
+        raw_hash     BLOB NOT NULL,
+        fingerprint  BLOB NOT NULL,
+        modified     INTEGER,
+        revision     INTEGER NOT NULL,
+        suspected_at INTEGER,
+        there_at     INTEGER,
+        gone_at      INTEGER,
+        superseded   BLOB,
+        ignored_until_seen INTEGER NOT NULL DEFAULT 0,
+        absences     INTEGER NOT NULL DEFAULT 0,
+        held         INTEGER NOT NULL DEFAULT 0,
+        missing_at   INTEGER,
+        PRIMARY KEY (feed, row),
+        UNIQUE (feed, key)
+    ) STRICT;
+    CREATE INDEX records_gone ON records (feed, gone_at) WHERE gone_at IS NOT NULL;
+    CREATE INDEX records_suspected ON records (feed, row) WHERE suspected_at IS NOT NULL;
+    INSERT INTO records SELECT feed, id, key, raw_hash, fingerprint, modified, revision, suspected_at, there_at,
+        gone_at, superseded, dormant, absences, held, missing_at FROM old_records ORDER BY id;
+
+    ALTER TABLE bodies RENAME TO old_bodies;
+    CREATE TABLE bodies (
+        feed INTEGER NOT NULL,
+        row  INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (feed, row),
+        FOREIGN KEY (feed, row) REFERENCES records
+    ) STRICT;
+    INSERT INTO bodies SELECT feed, id, body FROM old_bodies JOIN old_records ON id = record ORDER BY id;
+    DROP TABLE old_bodies;
+
+    ALTER TABLE holds RENAME TO old_holds;
+    CREATE TABLE holds (
+        feed        INTEGER NOT NULL,
+        row         INTEGER NOT NULL,
+        fingerprint BLOB NOT NULL,
+        asked_at    INTEGER NOT NULL,
+        body        BLOB NOT NULL,
+        PRIMARY KEY (feed, row),
+        FOREIGN KEY (feed, row) REFERENCES records
+    ) STRICT;
+    INSERT INTO holds SELECT feed, id, old_holds.fingerprint, asked_at, body
+        FROM old_holds JOIN old_records ON id = record;
+    DROP TABLE old_holds;
+
+    DROP INDEX details_queue;
+    DROP INDEX details_age;
+    ALTER TABLE details RENAME TO old_details;
+    CREATE TABLE details (
+        feed      INTEGER NOT NULL,
+        row       INTEGER NOT NULL,
+        key       TEXT NOT NULL,
+        body      BLOB NOT NULL,
+        kind      TEXT NOT NULL,
+        since     INTEGER,
+        until     INTEGER NOT NULL,
+        modified  INTEGER,
+        late      INTEGER NOT NULL,
+        via       TEXT NOT NULL,
+        is_first  INTEGER NOT NULL,
+        queued_at INTEGER NOT NULL,
+        attempts  INTEGER NOT NULL DEFAULT 0,
+        made_at   INTEGER,
+        PRIMARY KEY (feed, row),
+        FOREIGN KEY (feed, row) REFERENCES records
+    ) STRICT;
+    INSERT INTO details SELECT feed, record, key, body, kind, since, until, modified, late, via, is_first, queued_at,
+        attempts, made_at FROM old_details;
+    DROP TABLE old_details;
+    CREATE INDEX details_queue ON details (feed, attempts, queued_at);
+    CREATE INDEX details_age ON details (feed, queued_at);
+
+    DROP TABLE old_records;
     """,
 )

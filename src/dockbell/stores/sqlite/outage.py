@@ -1,8 +1,8 @@
-"""A time in which a store cannot be written: its disk is full, or broken; who needs it waits here.
+"""A time in which a store cannot be written: its disk is full, or broken; the agents that need it wait here.
 
-Whoever meets it first begins it, whoever waits for its end looks whether it is over, one at a time; so all agents share
-one outage, and it is told once. Looking costs next to nothing, so it is done every few seconds at most; only an outage
-that follows another one closely is given more time, up to a minute, since what ended the other was not enough.
+The first agent that meets it begins it. Those that wait for its end look whether it is over, one at a time: all share
+one outage, and it is reported once. Looking costs next to nothing, so it is done every few seconds at most. Only an
+outage that follows another one closely is given more time, up to a minute: what ended the other was not enough.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ class Outage:
         self._ended_at = -inf
 
     def begin(self, reason: StoreUnavailable) -> None:
-        """Note that the store could not be written."""
         if self.reason is not None:
             return
         self.reason = reason

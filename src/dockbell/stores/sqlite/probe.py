@@ -14,10 +14,10 @@ from dockbell.stores.sqlite import SqliteReadStore
 
 
 def find_holder(path: Path) -> str:
-    """Return who works on a store, ``process 4711``; empty when nobody does.
+    """Return who works on a store, ``process 4711``; empty when none does.
 
-    Asks by a shared lock for the blink of an eye, since the kernel tells nothing of a lock otherwise; whoever opens the
-    store tries twice.
+    Asks by a shared lock for the blink of an eye, since the kernel tells nothing of a lock otherwise; a process that
+    opens the store tries twice.
 
     Raises:
         StoreError: It cannot be asked.

@@ -16,19 +16,19 @@ from dockbell.ports import (
     Extent,
     FeedState,
     Footprint,
+    KeyStatus,
     Noted,
     Quarantined,
     Reached,
     ReadStore,
     RunRecord,
     SinkState,
-    Standing,
     StoredRecord,
     StoredState,
 )
 from dockbell.stores.sql import browsing, delivery, feeds, inspection, runs
-from dockbell.stores.sqlite import footprint
 from dockbell.stores.sqlite.connection import look
+from dockbell.stores.sqlite.disk_reserve import measure
 from dockbell.stores.sqlite.store_errors import blame_reading, translating
 
 _T = TypeVar("_T")
@@ -92,7 +92,7 @@ class SqliteReadStore(ReadStore):
         return await self._read(browsing.find_last_changes)
 
     async def find_extent(self, feed: Feed) -> Extent | None:
-        return await self._read(inspection.find_extent, feed)
+        return await self._read(delivery.find_extent, feed)
 
     async def read_events(self, feed: Feed, after: int, limit: int) -> Sequence[Event]:
         return await self._read(delivery.read_events, feed, after, limit)
@@ -134,11 +134,11 @@ class SqliteReadStore(ReadStore):
     ) -> Sequence[tuple[datetime, Event]]:
         return await self._read(inspection.read_events_of, feed_id, key, limit, change)
 
-    async def load_standings(self, feed_id: int, key: str) -> Sequence[Standing]:
-        return await self._read(inspection.load_standings, feed_id, key)
+    async def load_key_statuses(self, feed_id: int, key: str) -> Sequence[KeyStatus]:
+        return await self._read(inspection.load_key_statuses, feed_id, key)
 
     async def measure(self) -> Footprint:
-        return await self._read(footprint.measure)
+        return await self._read(measure)
 
     async def aclose(self) -> None:
         await self._read(sqlite3.Connection.close)

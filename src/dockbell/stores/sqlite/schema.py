@@ -14,7 +14,6 @@ APPLICATION_ID: Final = 0x646F636B
 
 
 def read_schema() -> str:
-    """Return the statements that make the tables as they stand now."""
     return Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 
 

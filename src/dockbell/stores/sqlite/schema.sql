@@ -23,17 +23,17 @@ CREATE TABLE feeds (
     candidate      INTEGER,                      -- the next watermark, once another run agrees
     passes         INTEGER NOT NULL DEFAULT 0,   -- complete ones
     sequence       INTEGER NOT NULL DEFAULT 0,   -- of the last event
-    held           INTEGER NOT NULL DEFAULT 0,   -- absent records not believed to be deleted
+    suspended      INTEGER NOT NULL DEFAULT 0,   -- absent records not believed to be deleted
     confirm_at     INTEGER,                      -- a pass is due that confirms suspected absences
     problem        TEXT NOT NULL DEFAULT '',     -- what stops the feed
-    signature      TEXT,                         -- JSON object: the settings by which its records are read
+    read_settings  TEXT,                         -- JSON object: the settings by which its records are read
     proven         INTEGER NOT NULL DEFAULT 0,   -- its key was unique over a whole pass
     rebaselining   INTEGER NOT NULL DEFAULT 0,   -- its records are read differently since, and stored in silence
     newest         INTEGER,                      -- timestamp accepted
     tick           INTEGER,                      -- a timestamp that very many records share …
     tick_reads     INTEGER NOT NULL DEFAULT 0,   -- … and how many runs have read them all
     lateness       TEXT NOT NULL DEFAULT '',     -- JSON object: how late records become visible
-    habits         TEXT NOT NULL DEFAULT '',     -- the listing profile: what was learned of its listing
+    listing_profile TEXT NOT NULL DEFAULT '',    -- what was learned of its listing
     drift          TEXT,                         -- JSON array: pointers to members that came or went
     drift_decision TEXT,
     drift_at       INTEGER,
@@ -45,13 +45,15 @@ CREATE TABLE feeds (
     dropped        TEXT NOT NULL DEFAULT '[]',   -- JSON array of pointers: members that are not stored any more
     cleaning       TEXT,                         -- JSON object: how far others are removed (cleaning.py); NULL: all are
     boundary       INTEGER,                      -- the first request, by the records' own clock; NULL: not known
+    last_row       INTEGER NOT NULL DEFAULT 0,   -- of its records; none is used twice
+    token          INTEGER NOT NULL DEFAULT 0,   -- raised when a process takes the feed; commits name it
     UNIQUE (source, resource)
 ) STRICT;
 
--- The narrow part of the snapshots: all that an unchanged record needs. Rows are never deleted.
+-- The narrow part of the snapshots: all that an unchanged record needs. Rows are numbered per feed, from 1.
 CREATE TABLE records (
-    id           INTEGER PRIMARY KEY,
     feed         INTEGER NOT NULL REFERENCES feeds,
+    row          INTEGER NOT NULL,
     key          TEXT NOT NULL,
     raw_hash     BLOB NOT NULL,                  -- of the bytes that the API sent
     fingerprint  BLOB NOT NULL,                  -- of the canonical form
@@ -61,23 +63,33 @@ CREATE TABLE records (
     there_at     INTEGER,                        -- when the last complete pass before that one began
     gone_at      INTEGER,                        -- a tombstone since
     superseded   BLOB,                           -- fingerprints that it replaced lately
-    dormant      INTEGER NOT NULL DEFAULT 0,     -- ignored by absence checks until it is seen again
+    ignored_until_seen INTEGER NOT NULL DEFAULT 0, -- by absence checks (absence.py)
     absences     INTEGER NOT NULL DEFAULT 0,     -- passes in a row that did not show it
     held         INTEGER NOT NULL DEFAULT 0,     -- a reading of it is held
     missing_at   INTEGER,                        -- first not found when it was asked for
+    PRIMARY KEY (feed, row),
     UNIQUE (feed, key)
 ) STRICT;
 CREATE INDEX records_gone ON records (feed, gone_at) WHERE gone_at IS NOT NULL;
-CREATE INDEX records_suspected ON records (feed) WHERE suspected_at IS NOT NULL;
+CREATE INDEX records_suspected ON records (feed, row) WHERE suspected_at IS NOT NULL;
 
-CREATE TABLE bodies (record INTEGER PRIMARY KEY REFERENCES records, body BLOB NOT NULL) STRICT;
+CREATE TABLE bodies (
+    feed INTEGER NOT NULL,
+    row  INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (feed, row),
+    FOREIGN KEY (feed, row) REFERENCES records
+) STRICT;
 
 -- Readings older than what is stored, not yet believed.
 CREATE TABLE holds (
-    record      INTEGER PRIMARY KEY REFERENCES records,
+    feed        INTEGER NOT NULL,
+    row         INTEGER NOT NULL,
     fingerprint BLOB NOT NULL,
     asked_at    INTEGER NOT NULL,                -- the first request that showed it
-    body        BLOB NOT NULL
+    body        BLOB NOT NULL,
+    PRIMARY KEY (feed, row),
+    FOREIGN KEY (feed, row) REFERENCES records
 ) STRICT;
 
 -- Records that cannot be told apart or read, until a complete pass does not meet them.
@@ -94,8 +106,8 @@ CREATE TABLE quarantine (
 
 -- Changes whose events wait for the details of their records.
 CREATE TABLE details (
-    record    INTEGER PRIMARY KEY REFERENCES records,
-    feed      INTEGER NOT NULL REFERENCES feeds,
+    feed      INTEGER NOT NULL,
+    row       INTEGER NOT NULL,
     key       TEXT NOT NULL,
     body      BLOB NOT NULL,                     -- what the list showed last
     kind      TEXT NOT NULL,
@@ -107,7 +119,9 @@ CREATE TABLE details (
     is_first  INTEGER NOT NULL,                  -- nothing was known of the record before
     queued_at INTEGER NOT NULL,
     attempts  INTEGER NOT NULL DEFAULT 0,        -- how often its detail was asked for in vain
-    made_at   INTEGER                            -- as events.made_at
+    made_at   INTEGER,                           -- as events.made_at
+    PRIMARY KEY (feed, row),
+    FOREIGN KEY (feed, row) REFERENCES records
 ) STRICT;
 CREATE INDEX details_queue ON details (feed, attempts, queued_at);
 CREATE INDEX details_age ON details (feed, queued_at);
@@ -116,7 +130,7 @@ CREATE INDEX details_age ON details (feed, queued_at);
 CREATE TABLE checkpoints (
     feed     INTEGER PRIMARY KEY REFERENCES feeds,
     cursor   TEXT NOT NULL,
-    walk     TEXT NOT NULL,                      -- JSON object: its bounds and counts
+    run      TEXT NOT NULL,                      -- JSON object: its bounds and counts
     seen     BLOB NOT NULL,                      -- rows that any request showed since it began, compressed
     rows     BLOB NOT NULL,                      -- rows that the pass showed, compressed
     saved_at INTEGER NOT NULL
@@ -183,7 +197,7 @@ CREATE TABLE positions (
     origin     INTEGER NOT NULL DEFAULT 0,       -- the sink began, or began again, after this sequence …
     began_at   INTEGER,                          -- … at this time
     lost_since INTEGER,                          -- when the first event was recorded that it lost
-    told       INTEGER,                          -- backfilled up to this row; NULL: no backfill is due
+    backfilled_to INTEGER,                       -- the row; NULL: no backfill is due
     PRIMARY KEY (sink, feed)
 ) STRICT, WITHOUT ROWID;
 
@@ -252,9 +266,9 @@ CREATE TABLE conditions (
 CREATE TABLE pauses (sink TEXT PRIMARY KEY, paused_at INTEGER NOT NULL, reason TEXT NOT NULL) STRICT;
 
 -- Commands of an operator to the daemon, from another process.
-CREATE TABLE wishes (
+CREATE TABLE commands (
     id      INTEGER PRIMARY KEY AUTOINCREMENT,
-    wish    TEXT NOT NULL,
+    kind    TEXT NOT NULL,
     feed    INTEGER REFERENCES feeds,
     made_at INTEGER NOT NULL,
     done_at INTEGER,

@@ -9,32 +9,29 @@ from typing import Literal
 
 from dockbell.core.model import Feed
 from dockbell.core.publishing.settlement import Blocked, Replay, Settlement, StartOffset
-from dockbell.ports import (
-    BackfillRecord,
-    Controls,
-    SinkStore,
-)
-from dockbell.stores.sql import (
-    backfill,
-    delivery,
-    replays,
-)
+from dockbell.ports import BackfillRecord, Controls, SinkStore
+from dockbell.stores.sql import backfill, delivery, replays
 from dockbell.stores.sqlite.engine import Engine
 
 
 class SqliteSinkStore(SinkStore):
-    """The statements of delivery, bound to a sink."""
-
     def __init__(self, engine: Engine, name: str) -> None:
         self._engine = engine
         self._name = name
+        self.starts = 0
         self._controls: tuple[int, Controls] | None = None
 
     async def enroll(self, start: Literal["now", "beginning", "state"]) -> Sequence[Feed]:
-        return await self._engine.write(delivery.enroll, self._name, start, self._engine.now())
+        try:
+            return await self._engine.write(delivery.enroll, self._name, start, self._engine.now())
+        finally:
+            self.starts += 1  # when it can be read: a relay that looks before would not look again
 
     async def overrun(self, before: datetime) -> Mapping[Feed, datetime]:
-        return await self._engine.write(delivery.overrun, self._name, before, self._engine.now())
+        try:
+            return await self._engine.write(delivery.overrun, self._name, before, self._engine.now())
+        finally:
+            self.starts += 1  # as above
 
     async def load_queue(self) -> tuple[Mapping[Feed, int], Sequence[Blocked]]:
         return await self._engine.read(delivery.load_queue, self._name)

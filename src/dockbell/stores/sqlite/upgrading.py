@@ -12,27 +12,24 @@ from typing import Final
 
 from dockbell.errors import StoreError, StoreFull
 from dockbell.stores.sqlite.copying import write_copy
-from dockbell.stores.sqlite.disk_reserve import RESERVED
-from dockbell.stores.sqlite.footprint import find_size
+from dockbell.stores.sqlite.disk_reserve import RESERVED, find_size
 from dockbell.stores.sqlite.migrations import MIGRATIONS
 from dockbell.stores.sqlite.schema import check_version, migrate
 from dockbell.stores.sqlite.store_errors import blame, find_room
 
-_ROOM: Final = 2
-"""How many times the size of a store must be free: for the copy, and for what a migration may write anew."""
+_ROOM: Final = 4
+"""How many times the size of a store must be free: for the copy, and for a migration that writes all tables anew.
+
+What it writes and what it overwrites stand in the log, and then the file grows by what was written.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """What was done to a store when it was opened.
+    """What was done to a store when it was opened."""
 
-    Attributes:
-        version: The version that it had; 0 where it was made.
-        copy: Where it is as it was before; None where nothing was migrated, or there was nothing.
-    """
-
-    version: int
-    copy: Path | None = None
+    version: int  # the version that it had; 0 where it was made
+    copy: Path | None = None  # where it is as it was before; None where nothing was migrated, or there was nothing
 
 
 def upgrade(connection: sqlite3.Connection, path: Path, *, epoch: str, now: int) -> Upgrade:

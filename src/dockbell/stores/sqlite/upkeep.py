@@ -23,22 +23,18 @@ from dockbell.ports import (
     Purged,
     Retention,
 )
-from dockbell.stores.sql import (
-    commands,
-    delivery,
-    pruning,
-    purging,
-)
-from dockbell.stores.sqlite import footprint, wiping
-from dockbell.stores.sqlite.engine import Engine
+from dockbell.stores.sql import commands, delivery, pruning, purging
+from dockbell.stores.sqlite.disk_reserve import measure
+from dockbell.stores.sqlite.engine import Engine, call_and_find_end
 
+_LOG_BUSY: Final = "the log beside the store cannot be emptied while a process reads it"
+_PATIENCE: Final = 1000
+"""How long to wait for readers of the log, in milliseconds; no write is possible meanwhile."""
 _PRUNED_AT_ONCE: Final = 1000
 """Events per transaction: a commit of a page never waits long."""
 
 
 class SqliteRetention(Retention):
-    """The statements of the janitor."""
-
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
@@ -49,7 +45,7 @@ class SqliteRetention(Retention):
         return await self._engine.read(delivery.find_left, sinks)
 
     async def measure(self) -> Footprint:
-        return await self._engine.read(footprint.measure)
+        return await self._engine.read(measure)
 
     async def prune_events(self, before: datetime, sinks: Sequence[str], limit: int | None = None) -> int:
         pruned, place = 0, (0, 0)
@@ -72,33 +68,33 @@ class SqliteRetention(Retention):
 
 
 class SqlitePrivacy(Privacy):
-    """The statements that erase."""
-
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def purge(
         self, feed: Feed, key: str, detect: Callable[[Key, int, datetime], Change], compose: Compose
     ) -> Purged:
-        purged = await self._engine.write(
-            partial(purging.purge, feed=feed, key=key, detect=detect, compose=compose, now=self._engine.now())
-        )
-        if purged.is_known:
-            self._engine.purges += 1
-            await self._engine.note_events()
+        engine = self._engine
+        if feed not in engine.outbox.ends:
+            return Purged()
+        lease = await engine.take(feed)
+        purge = partial(purging.purge, lease=lease, key=key, detect=detect, compose=compose, now=engine.now())
+        purged, end = await engine.write(call_and_find_end, feed, purge)
+        if purged.is_known:  # first of all: relays must not send what they have read before
+            engine.purges += 1
+            engine.outbox.ring()
+        await engine.announce(feed, end)
         return purged
 
     async def wipe(self, *, rewrite_most: int | None = None) -> str:
         self._engine.wipes += 1
         try:
-            return await self._engine.write(wiping.wipe, rewrite_most)
+            return await self._engine.write(wipe, rewrite_most)
         finally:
             self._engine.wipes -= 1
 
 
 class SqliteHealth(Health):
-    """Whether the file can be written."""
-
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
@@ -122,8 +118,6 @@ class SqliteHealth(Health):
 
 
 class SqliteCommandInbox(CommandInbox):
-    """The commands of operators, which other processes write."""
-
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._version = 0
@@ -146,3 +140,42 @@ class SqliteCommandInbox(CommandInbox):
 
 def _check(connection: sqlite3.Connection) -> None:
     connection.execute("SELECT 1").fetchone()
+
+
+def wipe(connection: sqlite3.Connection, rewrite_most: int | None) -> str:
+    """Leave nothing in the store's files of what was deleted; return why something may be left, empty when nothing is.
+
+    What is deleted is overwritten with zeros as it is (``secure_delete``), but pages that were divided or joined before
+    may hold old copies of what they held, in parts that they do not use: only writing the whole file anew removes them.
+
+    Args:
+        connection: To the store; no other of this process may be in a transaction.
+        rewrite_most: A larger file, in bytes, is not written anew: nothing else can be written meanwhile. None: any is.
+    """
+    if not _empty_log(connection):
+        return _LOG_BUSY  # before all is written anew in vain
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    problem = ""
+    if rewrite_most is not None and pages * size > rewrite_most:
+        problem = (
+            f"the store has {pages * size >> 20} MB, too much to write it anew unless the daemon is stopped: unused"
+            " parts of it may hold traces"
+        )
+    else:
+        try:
+            connection.execute("VACUUM")
+        except sqlite3.Error as error:
+            problem = f"the store could not be written anew ({error}), unused parts of it may hold traces"
+    return problem or ("" if _empty_log(connection) else _LOG_BUSY)
+
+
+def _empty_log(connection: sqlite3.Connection) -> bool:
+    """Return whether the log beside the store is empty now; not while a reader needs it."""
+    (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    connection.execute(f"PRAGMA busy_timeout = {min(patience, _PATIENCE)}")
+    try:
+        is_busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {patience}")
+    return not is_busy

@@ -12,7 +12,7 @@ const listeners = [];
 export const onSession = (listener) => listeners.push(listener);
 export const getSession = () => session;
 
-/** Why nobody may act here; empty where somebody may. */
+/** Why acts are impossible here; empty where they are possible. */
 export const whyNot = () => (session.can_act ? '' : session.needs_token ? 'Sign in to act.' : 'Nobody may act here: add token to [web] in the configuration.');
 
 export function setSession(found) {
@@ -20,10 +20,10 @@ export function setSession(found) {
   for (const listener of listeners) listener();
 }
 
-/** Send a request; return {status, body}, the body decoded. Throws, in words to be shown, where nobody answers. */
+/** Send a request; return {status, body}, the body decoded. Throws, in words to be shown, where no answer comes. */
 export async function send(method, path, body) {
   let answer = await sendOnce(method, path, body);
-  if (answer.status === 403 && answer.body?.type?.endsWith(':csrf')) { // somebody signed in anew, in another tab
+  if (answer.status === 403 && answer.body?.type?.endsWith(':csrf')) { // the user signed in anew, in another tab
     setSession((await sendOnce('GET', 'session')).body);
     answer = await sendOnce(method, path, body);
   }

@@ -20,7 +20,7 @@ export class Events {
     this.found = null; // what the filter found, newest first; null without a filter
     this.older = [];
     this.next = undefined; // where older ones begin; null: there are none
-    this.waiting = []; // recorded while somebody reads
+    this.waiting = []; // recorded while the list is being read
     this.opened = new Map();
     this.filter = {};
     this.searches = 0;
@@ -58,7 +58,7 @@ export class Events {
     else this.take();
   }
 
-  /** Whether somebody reads in the list, so that nothing may move. */
+  /** Whether the list is being read, so that nothing may move. */
   isRead() {
     const isScrolled = getComputedStyle(this.scroll).overflowY === 'auto' ? this.scroll.scrollTop > 8 : this.scroll.getBoundingClientRect().top < -40;
     return isScrolled || this.opened.size > 0 || this.list.querySelector(':focus-visible') !== null;
@@ -152,7 +152,7 @@ export class Events {
     const opened = {};
     this.opened.set(name, opened);
     this.draw();
-    // Looked at again while it is under way, and for as long as somebody looks.
+    // Looked at again while it is under way, and for as long as the event is shown.
     while (this.opened.get(name) === opened) {
       Object.assign(opened, await load(event));
       this.draw();

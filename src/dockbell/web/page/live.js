@@ -4,7 +4,7 @@ const SILENCE = 45_000; // the daemon says something every 15 s, if only that it
 const FIRST = 15_000; // until it says the first
 const LASTING = 10_000; // who hangs up sooner is in trouble
 const PAUSE_MOST = 30_000;
-// A browser allows six connections to one place, whatever the number of tabs: one that nobody looks at hangs up, and
+// A browser allows six connections to one place, whatever the number of tabs: a hidden tab hangs up, and
 // comes back now and then for as long as it takes to hear all, so that its title stays true.
 const HIDDEN = 3_000;
 const REST = 60_000;

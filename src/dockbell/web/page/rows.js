@@ -73,7 +73,7 @@ export class Rows {
     return true;
   }
 
-  /** Show only those that a test accepts, and the one in which somebody is; return how many. */
+  /** Show only those that a test accepts, and the one that has the focus; return how many. */
   filter(test) {
     let n = 0;
     for (const row of this.rows.values()) {

@@ -9,7 +9,7 @@ from jsonschema import Draft7Validator
 
 from dockbell.core.document import decode, encode
 from dockbell.core.model import JSON
-from dockbell.core.publishing.catalogue.learning import Learned, name_type
+from dockbell.core.publishing.catalogue.messages import Learned, name_type
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 from urllib.parse import urlsplit
 
-from dockbell.config import SinkSettings, Table
+from dockbell.config import SinkSettings
+from dockbell.config.values import Table
 from dockbell.core.model import JSON, NOTICES, Feed
 from dockbell.core.publishing.catalogue.messages import EVENT_TYPE
 
@@ -30,15 +32,7 @@ _ABOUT_SIZES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The names of the messages that a sink takes.
-
-    Attributes:
-        feeds: Whose events.
-        changes: Of the records of each resource.
-        statements: About feeds.
-        notices: To the operator.
-        states: For each resource, of the record itself.
-    """
+    """The names of the messages that a sink takes; ``states`` are of the records themselves."""
 
     feeds: Sequence[Feed]
     changes: Mapping[str, Sequence[str]]
@@ -47,25 +41,16 @@ class Offer:
     states: Mapping[str, str]
 
     @property
-    def sources(self) -> list[str]:
-        """The sources of the feeds, each once."""
-        return list(dict.fromkeys(feed.source for feed in self.feeds))
+    def names(self) -> list[str]:
+        """All but those of states."""
+        return [*chain.from_iterable(self.changes.values()), *self.statements, *self.notices]
 
-    @property
-    def resources(self) -> list[str]:
-        """The resources of the feeds, each once."""
-        return list(dict.fromkeys(feed.resource for feed in self.feeds))
-
-    @property
-    def all_changes(self) -> list[str]:
-        """Those of all resources."""
-        return [name for names in self.changes.values() for name in names]
+    def find_sources(self, resource: str = "") -> list[str]:
+        return list(dict.fromkeys(feed.source for feed in self.feeds if feed.resource == resource or not resource))
 
 
 @dataclass(slots=True)
 class Outlets:
-    """The servers, channels and operations of an AsyncAPI document, as they are added."""
-
     servers: dict[str, JSON] = field(default_factory=dict)
     channels: dict[str, JSON] = field(default_factory=dict)
     operations: dict[str, JSON] = field(default_factory=dict)
@@ -78,23 +63,14 @@ class Outlets:
             case "webhook":
                 self._add_webhook(name, settings.model_dump(), offer, _describe(settings))
             case kind:
-                names = [*offer.all_changes, *offer.statements, *offer.notices]
-                self._add(
-                    name, None, names, server=None, description=f"A sink of the kind {kind}. {_describe(settings)}"
-                )
+                about = f"A sink of the kind {kind}. {_describe(settings)}"
+                self._add(name, None, offer.names, server=None, description=about)
 
     def add_pull_feeds(self, url: str, offer: Offer) -> None:
-        """Add the feeds and records that ``[web]`` serves.
-
-        Args:
-            url: Where, without a slash at the end.
-            offer: All that there is.
-        """
-        self._add_server(
-            _WEB, url, {"http": "http", "https": "https"}, "Pull feeds, and the records as they are stored."
-        )
+        """Add the feeds and records that ``[web]`` serves at ``url``, which ends without a slash."""
+        self._add_server(_WEB, url, "Pull feeds, and the records as they are stored.")
         for resource in offer.changes:
-            sources = [feed.source for feed in offer.feeds if feed.resource == resource]
+            sources = offer.find_sources(resource)
             self._add(
                 f"{_WEB}.{resource}",
                 f"/feeds/{{source}}/{resource}",
@@ -115,7 +91,7 @@ class Outlets:
             )
 
     def _add_mqtt(self, name: str, given: Table, offer: Offer, description: str) -> None:
-        self._add_server(name, given["url"], {"mqtt": "mqtt", "mqtts": "secure-mqtt"}, "")
+        self._add_server(name, given["url"])
         self.servers[name]["protocolVersion"] = "3.1.1" if given.get("protocol") == "3.1.1" else "5.0"
         expiry = {} if given["expiry"] is None else {"messageExpiryInterval": int(given["expiry"].total_seconds())}
         once = {"mqtt": {"qos": _AT_LEAST_ONCE, "retain": False, **expiry, **_MQTT}}
@@ -129,13 +105,14 @@ class Outlets:
             )
 
         for part, resource, changes in _split(given["topic"], offer.changes):
-            topic, sources = _fill(given["topic"], resource), _sources_of(offer, resource)
+            topic, sources = _fill(given["topic"], resource), offer.find_sources(resource)
             ends = {each.rpartition(".")[2] for each in changes}
             add(part, topic, changes, description, once, source=sources, resource=offer.changes, change=sorted(ends))
         if offer.statements:
             about = "What is said about a feed as a whole."
             ends = {each.rpartition(".")[2] for each in offer.statements}
-            known = {"source": offer.sources, "resource": offer.resources, "change": sorted(ends)}
+            resources = dict.fromkeys(feed.resource for feed in offer.feeds)
+            known = {"source": offer.find_sources(), "resource": resources, "change": sorted(ends)}
             add("feeds", given["feed_topic"], offer.statements, about, once, **known)
         if offer.notices:
             topic = given["feed_topic"].replace("{source}", NOTICES.source).replace("{resource}", NOTICES.resource)
@@ -145,7 +122,7 @@ class Outlets:
             about = "Retained: each record as it is stored now; an empty payload, which clears it, when it is deleted."
             states = {resource: [state] for resource, state in offer.states.items()}
             for part, resource, names in _split(given["state_topic"], states):
-                topic, sources = _fill(given["state_topic"], resource), _sources_of(offer, resource)
+                topic, sources = _fill(given["state_topic"], resource), offer.find_sources(resource)
                 add(f"{part}.state", topic, names, about, kept, source=sources, resource=offer.states)
         if given["status_topic"]:
             add("status", given["status_topic"], ["status"], "Retained: whether dockbell is connected.", kept)
@@ -153,15 +130,16 @@ class Outlets:
     def _add_webhook(self, name: str, given: Table, offer: Offer, description: str) -> None:
         is_known = isinstance(given["url"], str)  # else it is a secret, and is not shown
         if is_known:
-            self._add_server(name, given["url"], {"http": "http", "https": "https"}, "")
-        names = [*offer.all_changes, *offer.statements, *offer.notices]
+            self._add_server(name, given["url"])
         binding = {"http": {"method": "POST", **_HTTP}}
         # Without an address: the path of a webhook may hold a token, and its receiver knows it.
-        self._add(name, None, names, server=name if is_known else None, description=description, binding=binding)
+        server = name if is_known else None
+        self._add(name, None, offer.names, server=server, description=description, binding=binding)
 
-    def _add_server(self, name: str, url: str, protocols: Mapping[str, str], description: str) -> None:
+    def _add_server(self, name: str, url: str, description: str = "") -> None:
         parts = urlsplit(url)
-        self.servers[name] = {"host": parts.netloc.rpartition("@")[2], "protocol": protocols[parts.scheme]}
+        protocol = "secure-mqtt" if parts.scheme == "mqtts" else parts.scheme
+        self.servers[name] = {"host": parts.netloc.rpartition("@")[2], "protocol": protocol}
         if description:
             self.servers[name]["description"] = description
 
@@ -176,7 +154,6 @@ class Outlets:
         parameters: Mapping[str, Iterable[str]] | None = None,
         binding: JSON = None,
     ) -> None:
-        """Add a channel, and that dockbell sends there."""
         channel: dict[str, JSON] = {
             "address": address,
             "title": name,
@@ -224,12 +201,7 @@ def _fill(template: str, resource: str) -> str:
     return template.replace("{resource}", resource) if resource else template
 
 
-def _sources_of(offer: Offer, resource: str) -> list[str]:
-    return [feed.source for feed in offer.feeds if feed.resource == resource] if resource else offer.sources
-
-
 def _describe(settings: SinkSettings) -> str:
-    """Return a description of the sink for its readers."""
     parts = [f"Events as {EVENT_TYPE}, at least once, in order for each record; payload {settings.payload}."]
     if settings.where is not None:
         parts.append(f"Only changes for which this holds: {settings.where}.")

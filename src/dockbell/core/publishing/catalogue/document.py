@@ -9,11 +9,12 @@ from dockbell.config import Config, SinkSettings
 from dockbell.core.document import decode
 from dockbell.core.model import JSON, NOTICES, RESOURCES, ChangeKind, Feed
 from dockbell.core.publishing.catalogue.channels import Offer, Outlets
-from dockbell.core.publishing.catalogue.learning import Learned, name_type
 from dockbell.core.publishing.catalogue.messages import (
     EVENT_TYPE,
+    Learned,
     Message,
     Messages,
+    name_type,
     write_batch,
     write_page,
     write_state,
@@ -40,22 +41,15 @@ _HEADERS: Final = {
 }
 _EVENT_BINDINGS: Final = {
     "http": {"headers": _HEADERS, "bindingVersion": "0.3.0"},
-    "mqtt": {
-        "contentType": f"{EVENT_TYPE}; charset=utf-8",
-        "payloadFormatIndicator": 1,
-        "bindingVersion": "0.2.0",
-    },
+    "mqtt": {"contentType": f"{EVENT_TYPE}; charset=utf-8", "payloadFormatIndicator": 1, "bindingVersion": "0.2.0"},
 }
 
 
 class Catalogue:
     """The document of one configuration.
 
-    Args:
-        config: The configuration.
-        contract: ``event.schema.json``, decoded.
-        records: From which the schemas of records are learned; those of a resource without any stay open.
-        version: Of dockbell.
+    ``contract`` is ``event.schema.json``, decoded. The schemas of records are learned from ``records``; those of a
+    resource without any stay open.
     """
 
     def __init__(self, config: Config, *, contract: JSON, records: Records, version: str) -> None:
@@ -64,8 +58,7 @@ class Catalogue:
         self._records = records
         self._version = version
         self._feeds = [Feed(each.source, each.resource) for each in config.feeds()]
-        self._resources = list(dict.fromkeys(feed.resource for feed in self._feeds))
-        self._named: dict[str, dict[str, None]] = {resource: {} for resource in self._resources}
+        self._named: dict[str, dict[str, None]] = {feed.resource: {} for feed in self._feeds}
         for each in config.feeds():
             self._named[each.resource] |= dict.fromkeys(event.name for event in each.settings.events)
         self._schemas: dict[str, JSON] = self._messages.shared
@@ -74,7 +67,6 @@ class Catalogue:
         self._fill()
 
     def write_document(self) -> dict[str, JSON]:
-        """Return the AsyncAPI 3.0.0 document."""
         name = self._config.name
         return {
             "asyncapi": "3.0.0",
@@ -96,11 +88,7 @@ class Catalogue:
         }
 
     def write_schemas(self, refer: Callable[[str], str]) -> dict[str, JSON]:
-        """Return the JSON Schemas (draft 7) by name.
-
-        Args:
-            refer: Returns how one refers to another by its name.
-        """
+        """Return the JSON Schemas (draft 7) by name; ``refer`` returns how one refers to another by its name."""
         return {name: {"$schema": _DRAFT, **_refer(schema, refer)} for name, schema in self._schemas.items()}
 
     def _fill(self) -> None:
@@ -134,19 +122,17 @@ class Catalogue:
         return Offer(feeds, changes, self._register(statements), self._register(notices), states)
 
     def _offer_pulls(self) -> Offer:
-        """Return the feeds as they can be read, with every event, and write the messages."""
         statements = self._messages.write_statements()
         changes, states = {}, {}
-        for resource in dict.fromkeys(feed.resource for feed in self._feeds):
+        for resource, named in self._named.items():
             self._learn(resource, "", bytes)
-            events = [*self._messages.write_changes(RESOURCES[resource], self._named[resource]), *statements]
+            events = [*self._messages.write_changes(RESOURCES[resource], named), *statements]
             self._include(events)
             changes[resource] = self._register([write_batch(RESOURCES[resource], events)])
             states[resource] = self._register([write_page(RESOURCES[resource])])[0]
         return Offer(self._feeds, changes, (), (), states)
 
     def _register(self, messages: Iterable[Message]) -> list[str]:
-        """Add messages with their schemas; return their names."""
         messages = list(messages)
         self._include(messages)
         self._written |= {message.name: message.content for message in messages}
@@ -157,7 +143,6 @@ class Catalogue:
             self._schemas |= message.schemas
 
     def _learn(self, resource: str, prefix: str, show: Callable[[bytes], bytes]) -> None:
-        """Add the schema of a resource's records, as they are shown."""
         name = f"{prefix}{RESOURCES[resource].singular}.record"
         if name in self._schemas:
             return

@@ -6,26 +6,30 @@ with the record in it, as generators of code want it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from dockbell.core.model import JSON, ChangeKind, Resource, StatementKind
-from dockbell.core.publishing.catalogue.learning import name_type
 
 EVENT_TYPE: Final = "application/cloudevents+json"
 BATCH_TYPE: Final = "application/cloudevents-batch+json"
 RECORD_TYPE: Final = "application/json"
 
+_NAMES_MOST: Final = 100
+"""An object with more members, over all records, is a map: its names are data."""
+
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_KINDS: Final = {type(None): "null", bool: "boolean", str: "string", int: "integer", list: "array", dict: "object"}
+_FRACTION: Final = "number"
 _SHARED: Final = (
     *("component", "count", "key", "moment", "moment_or_null", "operation", "pointer", "resource", "through_sequence"),
 )
 """The parts of the contract that the schemas of events refer to."""
 
-_OWN: Final = {
-    "event": ("type", "dataschema", "data"),
-    "change": ("resource", "change", "before", "after", "name"),
-}
+_OWN: Final = {"event": ("type", "dataschema", "data"), "change": ("resource", "change", "before", "after", "name")}
 """The members that each event describes for itself."""
 
 _SUMMARIES: Final = {
@@ -42,7 +46,6 @@ _SUMMARIES: Final = {
 
 
 def point(name: str) -> dict[str, JSON]:
-    """Return a reference to a schema of the catalogue."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
@@ -63,13 +66,7 @@ def adapt(schema: JSON) -> JSON:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One type of event, or of another message.
-
-    Attributes:
-        name: As in the catalogue: ``shipment.created``.
-        content: The AsyncAPI message.
-        schemas: By name, those that it has for itself.
-    """
+    """One type of event, or of another message; ``schemas`` are those that it has for itself."""
 
     name: str
     content: dict[str, JSON]
@@ -77,11 +74,7 @@ class Message:
 
 
 class Messages:
-    """Writes messages.
-
-    Args:
-        contract: ``event.schema.json``, decoded.
-    """
+    """Writes messages; ``contract`` is ``event.schema.json``, decoded."""
 
     def __init__(self, contract: JSON) -> None:
         self._contract = contract
@@ -89,7 +82,6 @@ class Messages:
 
     @property
     def shared(self) -> dict[str, JSON]:
-        """The schemas that those of all events refer to."""
         found = {name: self._parts[name] for name in _SHARED}
         rooms = {"event": self._contract["properties"], "change": self._parts["change"]["properties"]}
         for room, properties in rooms.items():
@@ -97,12 +89,9 @@ class Messages:
         return {name: {"title": name_type(name), **adapt(schema)} for name, schema in found.items()}
 
     def write_changes(self, resource: Resource, named: Iterable[str], *, prefix: str = "") -> list[Message]:
-        """Return the messages of a resource's changes and of the operator's own events.
+        """Return the messages of a resource's changes and of the operator's own events, which are ``named``.
 
-        Args:
-            resource: Whose.
-            named: The names of the operator's own events.
-            prefix: Stands before the names of all messages and schemas, where a sink sees records in a way of its own.
+        ``prefix`` stands before the names of all messages and schemas, where a sink sees records in a way of its own.
         """
         kinds = [(str(kind), self._describe_change(resource, kind, prefix)) for kind in ChangeKind]
         own = [(name, self._describe_named(resource, name, prefix)) for name in named]
@@ -112,13 +101,11 @@ class Messages:
         ]
 
     def write_statements(self) -> list[Message]:
-        """Return the messages of the statements about a feed."""
         return [
             self._write(f"feed.{kind}", adapt(self._parts[kind]), summary=_SUMMARIES[kind]) for kind in StatementKind
         ]
 
     def write_notices(self) -> list[Message]:
-        """Return the messages of dockbell's notices to its operator."""
         notice = adapt(self._parts["notice"])
         return [
             self._write(
@@ -146,8 +133,7 @@ class Messages:
                     properties[name] = {"anyOf": [record, {"type": "null"}]}
         properties["resource"] = {"const": resource.name}
         required = [*self._parts["change"]["required"], *special.get("required", ())]
-        description = special["description"]
-        return _close({"description": description, "type": "object", "required": required, "properties": properties})
+        return _object(properties, required, description=special["description"])
 
     def _describe_named(self, resource: Resource, name: str, prefix: str) -> dict[str, JSON]:
         record = {"anyOf": [point(f"{prefix}{resource.singular}.record"), {"type": "null"}]}
@@ -160,8 +146,7 @@ class Messages:
             "name": {"const": name},
         }
         required = [*self._parts["change"]["required"], "name"]
-        description = self._parts["named"]["description"]
-        return _close({"description": description, "type": "object", "required": required, "properties": properties})
+        return _object(properties, required, description=self._parts["named"]["description"])
 
     def _write(
         self, name: str, data: dict[str, JSON], *, key: bool = False, prefix: str = "", summary: str | None
@@ -181,7 +166,7 @@ class Messages:
         else:
             properties = {each: schema for each, schema in properties.items() if each not in ("subject", "dataref")}
         summary = summary or f"What the operator calls {name.partition('.')[2]!r}"
-        payload = {"title": title, "description": summary + ".", "type": "object", "required": required}
+        payload = _object(properties, required, title=title, description=summary + ".")
         return Message(
             full,
             {
@@ -192,22 +177,17 @@ class Messages:
                 "payload": point(full),
                 "bindings": {"$ref": "#/components/messageBindings/event"},
             },
-            {
-                full: _close({**payload, "properties": properties}),
-                f"{full}.data": {"title": f"{title}Data", **data},
-            },
+            {full: payload, f"{full}.data": {"title": f"{title}Data", **data}},
         )
 
 
 def write_state(resource: Resource, prefix: str) -> Message:
-    """Return the message of a stored record, with the schema of the records."""
     record = f"{prefix}{resource.singular}.record"
     content = {"summary": f"A record of {resource.name} as it is stored.", "contentType": RECORD_TYPE}
     return _write_plain(f"{prefix}{resource.singular}.state", content, record, {})
 
 
 def write_batch(resource: Resource, events: Iterable[Message]) -> Message:
-    """Return the message of some events of a pull feed."""
     name = f"{resource.singular}.batch"
     schema = {"title": name_type(name), "type": "array", "items": {"anyOf": [point(each.name) for each in events]}}
     content = {"summary": f"Events of {resource.name}, in order.", "contentType": f"{BATCH_TYPE}; charset=utf-8"}
@@ -215,7 +195,6 @@ def write_batch(resource: Resource, events: Iterable[Message]) -> Message:
 
 
 def write_page(resource: Resource) -> Message:
-    """Return the message of some stored records."""
     name = f"{resource.singular}.page"
     members = {
         "key": point("key"),
@@ -239,7 +218,6 @@ def write_page(resource: Resource) -> Message:
 
 
 def write_status() -> Message:
-    """Return the message that says whether dockbell is connected to a broker."""
     schema = {
         "title": "Status",
         "type": "object",
@@ -254,5 +232,88 @@ def _write_plain(name: str, content: dict[str, JSON], payload: str, schemas: Map
     return Message(name, {"name": name, "title": name_type(name), **content, "payload": point(payload)}, schemas)
 
 
-def _close(schema: dict[str, JSON]) -> dict[str, JSON]:
-    return {**schema, "additionalProperties": False}
+def _object(properties: dict[str, JSON], required: Sequence[str], **said: str) -> dict[str, JSON]:
+    closed = {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
+    return said | closed
+
+
+class Learned:
+    """The values seen at one place of the records: names and kinds, never a value."""
+
+    def __init__(self) -> None:
+        self._kinds: Counter[str] = Counter()
+        self._times = 0
+        self._members: dict[str, Learned] = {}
+        self._values: Learned | None = None
+        self._elements: Learned | None = None
+
+    def see(self, value: JSON) -> None:
+        kind = _KINDS.get(type(value), _FRACTION)
+        self._kinds[kind] += 1
+        if isinstance(value, str):
+            self._times += _TIME.fullmatch(value) is not None
+        elif isinstance(value, list):
+            self._elements = self._elements or Learned()
+            for element in value:
+                self._elements.see(element)
+        elif isinstance(value, dict):
+            for name, member in value.items():
+                self._find_member(name).see(member)
+
+    def _find_member(self, name: str) -> Learned:
+        if self._values is None and name not in self._members and len(self._members) == _NAMES_MOST:
+            self._become_map()
+        return self._members.setdefault(name, Learned()) if self._values is None else self._values
+
+    def _become_map(self) -> Learned:
+        self._values = self._values or Learned()
+        for member in self._members.values():
+            self._values.join(member)
+        self._members = {}
+        return self._values
+
+    def join(self, other: Learned) -> None:
+        self._kinds += other._kinds
+        self._times += other._times
+        for name, member in other._members.items():
+            self._find_member(name).join(member)
+        if other._values is not None:
+            self._become_map().join(other._values)
+        if other._elements is not None:
+            self._elements = self._elements or Learned()
+            self._elements.join(other._elements)
+
+    def describe(self, title: str) -> dict[str, JSON]:
+        """Return a JSON Schema of the values; each object in it has a title that begins with ``title``.
+
+        Members are required where every object had them. Others may come at any time, as the API grows. Where only null
+        was seen, anything may stand: it says nothing of the kind that a value will have.
+        """
+        kinds = sorted(self._kinds)
+        if _FRACTION in kinds and "integer" in kinds:
+            kinds.remove("integer")
+        if kinds in ([], ["null"]):
+            return {}
+        schema: dict[str, JSON] = {"type": kinds if len(kinds) > 1 else kinds[0]}
+        if "object" in kinds:
+            schema = {"title": title, **schema, **self._describe_members(title)}
+        if self._elements is not None:
+            schema["items"] = self._elements.describe(f"{title}Element")
+        if "string" in kinds and self._times == self._kinds["string"]:
+            schema["format"] = "date-time"
+        return schema
+
+    def _describe_members(self, title: str) -> dict[str, JSON]:
+        if self._values is not None:
+            return {"additionalProperties": self._values.describe(f"{title}Value")}
+        required = [name for name, member in self._members.items() if member.count() == self._kinds["object"]]
+        members = {name: member.describe(f"{title}{name_type(name)}") for name, member in self._members.items()}
+        return {"properties": members} | ({"required": required} if required else {})
+
+    def count(self) -> int:
+        return self._kinds.total()
+
+
+def name_type(name: str) -> str:
+    """Return a name as types are called, ``LineItems`` for ``line_items``."""
+    return "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", name))

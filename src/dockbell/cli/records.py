@@ -1,0 +1,253 @@
+"""``dockbell why`` and ``purge``: what is stored of one record."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import aclosing
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import click
+
+from dockbell.cli.completion import complete_resources, complete_sources
+from dockbell.cli.group import exit_if
+from dockbell.cli.options import ask_store, choose_feeds, config_option, json_option, read_config, read_selection
+from dockbell.cli.printing import print_json, print_lines, print_table, write_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dockbell.admin.commands import Result, Target
+    from dockbell.admin.why import EventTrace, RecordHistory, SinkTrace
+    from dockbell.config import Config
+    from dockbell.core.model import Feed
+    from dockbell.ports import Noted, RunRecord
+
+
+@click.command()
+@click.argument("resource", shell_complete=complete_resources)
+@click.argument("key")
+@config_option
+@json_option
+@click.option(
+    "--source",
+    metavar="NAME",
+    shell_complete=complete_sources,
+    help="The source; needed where several read the resource.",
+)
+def why(config_path: str | None, *, resource: str, key: str, as_json: bool, source: str | None) -> None:
+    """Say why a record has the events that it has, or none.
+
+    Prints the record as it is stored, the last runs that covered it, what its readings came to, its events and how far
+    they are with each sink. KEY is written as in events and topics, components joined by commas; a key as the API
+    writes it is understood too. Times are UTC.
+
+    \b
+    delivered   the sink has taken it, or began after it
+    owed        it is on its way
+    waiting     behind an earlier event of the record
+    blocked     the last attempt failed, the next is due
+    dead        it is a dead letter
+    filtered    the sink does not want it
+    not begun   the sink is new: the daemon must be started again
+
+    \b
+    Examples:
+      dockbell why shipments shp_000123
+      dockbell why stock SKU-1,wh_1 --source main --json
+    """
+    from dockbell.admin.as_json import describe_history
+    from dockbell.admin.why import explain, find_history
+    from dockbell.app import now
+
+    config = read_config(config_path)
+    (feed,) = choose_feeds(config, [f"{source}/{resource}" if source else resource])
+    try:
+        account = ask_store(
+            config,
+            lambda read_store: find_history(read_store, feed, key, feeds=config.feeds(), sinks=config.sinks, at=now()),
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if as_json:
+        print_json(describe_history(account, key))
+        return
+    if account.key != key:
+        print_lines(f'key "{key}" is taken for {account.key}\n')
+    _print(account)
+    if reason := explain(account):
+        click.echo(f"\n{click.style('why:', bold=True)} {reason}")
+
+
+def _print(account: RecordHistory) -> None:
+    print_lines(f"{account.feed} {account.key}: {_tell_record(account)}")
+    for title, headings, rows in (
+        ("runs that covered it", ("asked", "run", "result"), _run_rows(account.runs)),
+        ("findings", ("at", "via", "finding", "modified", "fingerprint", "event"), map(_note_row, account.notes)),
+        ("events", ("sequence", "recorded", "type", "id", "sinks"), map(_event_row, account.events)),
+    ):
+        listed = list(rows)
+        if listed:
+            click.echo(f"\n{title}")
+            print_table(headings, listed)
+
+
+def _tell_record(account: RecordHistory) -> str:
+    record = account.record
+    words = [account.presence.value]
+    if record is not None:
+        if record.gone_at is not None:
+            words.append(f"since {write_cell(record.gone_at)}")
+        words += [f"revision {record.revision}", f"modified {write_cell(record.modified) or 'at no known time'}"]
+        words.append("purged" if record.is_purged else f"fingerprint {_shorten(record.fingerprint)}")
+        if record.held_at is not None:
+            words.append(f"a reading is held since {write_cell(record.held_at)}")
+    if account.quarantined:
+        words.append("in quarantine")
+    return ", ".join(words)
+
+
+def _run_rows(runs: Sequence[RunRecord]) -> list[tuple[object, ...]]:
+    """Return a row for each group of consecutive runs of one kind with one outcome."""
+    rows: list[tuple[object, ...]] = []
+    for _, alike in groupby(runs, lambda run: (run.kind, run.problem)):
+        group = list(alike)
+        first, last = group[0], group[-1]
+        if len(group) == 1:
+            asked, kind = write_cell(first.asked_at), f"{first.kind}"
+            result = f"{first.pages} pages, {first.records} records, {first.events} events"
+        else:
+            asked, kind = (
+                f"{write_cell(first.asked_at)} to {write_cell(last.asked_at)}",
+                f"{len(group)} times {first.kind}",
+            )
+            result = f"{sum(run.pages for run in group)} pages, {sum(run.events for run in group)} events"
+        rows.append((asked, kind, f"incomplete, {first.problem}" if first.problem else f"complete, {result}"))
+    return rows
+
+
+def _note_row(note: Noted) -> tuple[object, ...]:
+    event = "" if note.sequence is None else f"#{note.sequence}"
+    return (note.at, note.via, note.finding, note.modified, _shorten(note.fingerprint), event)
+
+
+def _event_row(told: EventTrace) -> tuple[object, ...]:
+    event = told.event
+    sinks = "; ".join(f"{transit.sink} {_tell_transit(transit)}" for transit in told.traces)
+    kind = f"{event.type} (unjudged: its condition took too long)" if told.is_unjudged else event.type
+    return (f"#{event.sequence}", told.recorded_at, kind, event.id, sinks)
+
+
+def _tell_transit(transit: SinkTrace) -> str:
+    from dockbell.admin.why import Stage
+
+    error = f": {transit.error}" if transit.error else ""
+    tried = f" after {transit.attempts} attempts" if transit.stage in (Stage.BLOCKED, Stage.DEAD) else ""
+    due = f", next at {write_cell(transit.due)}" if transit.stage is Stage.BLOCKED else ""
+    return f"{transit.stage.value}{tried}{error}{due}"
+
+
+def _shorten(fingerprint: bytes | None) -> str:
+    return "" if fingerprint is None else fingerprint.hex()[:8]
+
+
+@click.command()
+@click.argument("feed")
+@click.argument("key")
+@click.option(
+    "--anyway", is_flag=True, help="Even where the API still shows the record: it comes back with the next pass."
+)
+@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal to ask at.")
+@config_option
+@json_option
+def purge(config_path: str | None, *, feed: str, key: str, anyway: bool, yes: bool, as_json: bool) -> None:
+    """Erase all that is stored of one record's content, for good.
+
+    Its stored text, what is held or waits of it, its readings in quarantine, and the content of its kept events: they
+    stay in their places, empty. Its key, its revision and its timestamp stay too, so that numbers go on. Subscribers
+    get a last event, `deleted` with the reason `purged`; retained state is cleared. Then the store's files are written
+    anew, so that no trace is left in them. Backups are not reached.
+
+    FEED is source/resource, or only the resource where one source has it; it may have left the configuration. KEY is
+    written as in events, or as the API writes it.
+
+    A record that is still there comes back with the next pass, as `restored`: have it removed from the API first, or
+    leave members out for good by `drop` in [resources.X].
+
+    On a terminal it asks before it erases; elsewhere, as in a script, it erases nothing without --yes.
+
+    \b
+    Examples:
+      dockbell purge shipments shp_000123
+      dockbell purge shipments shp_000123 --anyway --yes
+    """
+    import anyio
+
+    from dockbell.admin.commands import find_target
+    from dockbell.core.model import RESOURCES
+
+    config = read_config(config_path)
+    (meant,) = read_selection(config, {"feed_names": (feed,), "keys": (), "span": None}).feeds
+    if meant.resource not in RESOURCES:
+        raise click.UsageError(f"{meant} holds no records")
+    try:
+        target = ask_store(config, lambda read_store: find_target(read_store, meant, key))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if target is None:
+        _refuse(meant, key, "nothing is stored of it", as_json=as_json)
+    elif target.is_there and not anyway:
+        words = "it is still there, so that the next pass would store it again; remove it from the API, or add --anyway"
+        _refuse(meant, target.key, words, as_json=as_json)
+    else:
+        if not yes:
+            if not _is_asked():
+                raise click.UsageError("this erases for good, and there is no terminal to ask at; add --yes")
+            click.confirm(f"erase all content of {meant} {target.key}, for good?", abort=True, err=True)
+        result = anyio.run(_purge, config, target)
+        _tell_result(target, result, as_json=as_json)
+        exit_if(not result.is_done)
+
+
+def _is_asked() -> bool:
+    return sys.stdin.isatty()
+
+
+def _refuse(feed: Feed, key: str, words: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"feed": str(feed), "key": key, "outcome": "failed", "detail": words})
+    else:
+        click.echo(f"{feed} {key}: {words}", err=True)
+    exit_if(words)
+
+
+async def _purge(config: Config, target: Target) -> Result:
+    """Have it done by the daemon, or do it here."""
+    from dockbell import app
+    from dockbell.admin.commands import await_commands, read_result
+    from dockbell.ports import Command, CommandKind
+
+    if not app.find_holder(config):
+        from dockbell.app.once import run_purge
+
+        outcome = await run_purge(config, target.feed, target.key)
+        return read_result(Command(0, CommandKind.PURGE, target.feed, outcome))
+    async with aclosing(await app.open_command_store(config)) as command_store:
+        number = await command_store.make_command(target.feed, CommandKind.PURGE, app.now(), target.key)
+        (command,) = await await_commands(
+            command_store,
+            [Command(number, CommandKind.PURGE, target.feed)],
+            is_held=lambda: bool(app.find_holder(config)),
+        )
+    return read_result(command)
+
+
+def _tell_result(target: Target, result: Result, *, as_json: bool) -> None:
+    if as_json:
+        told = {"feed": str(target.feed), "key": target.key, "outcome": result.verdict}
+        print_json({**told, **result.counts, "detail": result.detail})
+    elif result.is_done:
+        news = ", subscribers are told" if result.counts["published"] else ""
+        click.echo(f"{target.feed} {target.key}: erased, {result.counts['emptied']} kept events are empty{news}")
+    else:
+        click.echo(f"{target.feed} {target.key}: {result.verdict}: {result.detail}", err=True)

@@ -1,0 +1,71 @@
+"""The right of one process to write a feed: every commit of a feed names its token, and is refused when it is old."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dockbell.core.model import Feed
+from dockbell.errors import LeaseLost
+from dockbell.stores.sql.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A feed as the process holds it that took it last."""
+
+    feed: Feed
+    id: int  # the feed's number in the store
+    token: int  # raised each time that a process takes the feed
+    is_taken: bool = True  # false: the store could not be written when the feed was opened
+
+
+def find_lease(connection: Connection, feed: Feed) -> Lease | None:
+    """Return the present lease of a feed, which is not taken by that; None where the feed is not stored."""
+    row = connection.execute(
+        "SELECT id, token FROM feeds WHERE source = ? AND resource = ?", (feed.source, feed.resource)
+    ).fetchone()
+    return Lease(feed, row[0], row[1], is_taken=False) if row else None
+
+
+def take_lease(connection: Connection, feed: Feed) -> Lease:
+    """Take a feed that is stored, from any process that holds it; call it in a transaction."""
+    ((feed_id, token),) = connection.execute(
+        "UPDATE feeds SET token = token + 1 WHERE source = ? AND resource = ? RETURNING id, token",
+        (feed.source, feed.resource),
+    ).fetchall()
+    return Lease(feed, feed_id, token)
+
+
+def update_feed(
+    connection: Connection,
+    lease: Lease,
+    changes: str = "token = token",
+    values: Sequence[Any] = (),
+    only: str = "",
+    *,
+    only_values: Sequence[Any] = (),
+) -> None:
+    """Change a feed's row, where the condition ``only`` holds; each commit of a feed does this at least once.
+
+    Raises:
+        LeaseLost: Another process has taken the feed; the transaction must not be committed.
+    """
+    statement = f"UPDATE feeds SET {changes} WHERE id = ? AND token = ? {only}"
+    if connection.execute(statement, (*values, lease.id, lease.token, *only_values)).rowcount == 0:
+        check_lease(connection, lease)  # else the condition does not hold
+
+
+def check_lease(connection: Connection, lease: Lease) -> None:
+    """Refuse a lease that is over.
+
+    Raises:
+        LeaseLost: Another process has taken the feed.
+    """
+    (token,) = connection.execute("SELECT token FROM feeds WHERE id = ?", (lease.id,)).fetchone()
+    if token != lease.token:
+        raise LeaseLost(
+            f"feed {lease.feed}: another process has taken it over, and nothing was stored;"
+            " let one dockbell alone work on the store, and start it again"
+        )

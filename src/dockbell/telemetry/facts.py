@@ -1,0 +1,303 @@
+"""What happened to sinks and to dockbell itself; :mod:`dockbell.telemetry.reading_facts` has what happened to feeds."""
+
+from __future__ import annotations
+
+import logging
+import string
+from datetime import datetime, timedelta
+from typing import ClassVar, Final
+
+import msgspec
+
+from dockbell.config import Answer
+from dockbell.core.model import Delivery, Feed, Outcome
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """Something that happened and that an operator may want to know."""
+
+    weight: ClassVar[int] = logging.INFO  # how much it matters, on the scale of :mod:`logging`
+    line: ClassVar[str] = ""
+    """The log line, a template of the fields: ``{sink}``; ``{pages:# page}`` counts things, ``{delay:.1f}`` seconds.
+    Facts without it write ``__str__``."""
+
+    @property
+    def level(self) -> int:
+        """How much this one matters; the weight of its kind, unless its fields say otherwise."""
+        return self.weight
+
+    def __str__(self) -> str:
+        return _LINES.vformat(self.line, (), msgspec.structs.asdict(self))
+
+
+class _Lines(string.Formatter):
+    def format_field(self, value: object, format_spec: str) -> str:
+        if format_spec.startswith("# ") and isinstance(value, int):
+            return count(value, format_spec[2:])
+        seconds = value.total_seconds() if isinstance(value, timedelta) and format_spec else value
+        return str(super().format_field(seconds, format_spec))
+
+
+_LINES: Final = _Lines()
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number of things in words: ``1 page``, ``2 pages``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+# Sinks, and the events that they are owed -----------------------------------------------------------------------------
+
+
+class DeliverySettled(Fact, frozen=True):
+    """An attempt to deliver an event came to an end."""
+
+    weight = logging.DEBUG
+    sink: str
+    delivery: Delivery
+    outcome: Outcome
+    waited: timedelta | None = None
+    """For how long the event had been stored; None where that is unknown, and for replays."""
+    age: timedelta | None = None
+    """How long before its change was made, as the record says; None where it does not say, and for replays."""
+
+    def __str__(self) -> str:
+        event = self.delivery.event
+        reason = f" ({self.outcome.reason})" if self.outcome.reason else ""
+        return (
+            f"sink {self.sink}: {event.type} {event.key} #{event.sequence}, attempt {self.delivery.attempt}: "
+            f"{self.outcome.kind}{reason}"
+        )
+
+
+class EventDied(Fact, frozen=True):
+    weight = logging.ERROR
+    line = "sink {sink}: {feed} {key} #{sequence} is a dead letter: {reason}"
+    sink: str
+    feed: Feed
+    key: str
+    sequence: int
+    reason: str
+
+
+class EventsTakenBack(Fact, frozen=True):
+    """Dead letters are owed again."""
+
+    weight = logging.WARNING
+    line = "sink {sink}: {count:# dead letter} taken back: it refuses whatever it is offered"
+    sink: str
+    count: int
+
+
+class SinkLeft(Fact, frozen=True):
+    weight = logging.WARNING
+    line = (
+        "sink {sink}: is no longer configured; {owed:# event} that it had not taken are kept for keep_events only;"
+        " under its old name it would go on with them"
+    )
+    sink: str
+    owed: int
+
+
+class LettersForgotten(Fact, frozen=True):
+    """Dead letters that no operator has looked after are deleted; what was held behind them goes on."""
+
+    weight = logging.WARNING
+    line = "sink {sink}: {count:# dead letter} older than max_owed, deleted"
+    sink: str
+    count: int
+
+
+class EventsSifted(Fact, frozen=True):
+    """A sink's filters have evaluated events of a feed's records."""
+
+    weight = logging.DEBUG
+    line = "sink {sink}: {feed}: {passed:# event} let through, {held_back} held back"
+    sink: str
+    feed: Feed
+    passed: int
+    held_back: int
+
+
+class FilterUnanswered(Fact, frozen=True):
+    """A sink's condition was neither true nor false of some events.
+
+    They were held back, or are dead letters; or, where it took too long to judge, they were let through.
+    """
+
+    line = "sink {sink}: where {answer}, for {count:# event}"
+    sink: str
+    answer: str
+    count: int
+    is_first: bool = False
+
+    @property
+    def level(self) -> int:
+        """Enough to be seen for the first of what is let through unjudged."""
+        return logging.WARNING if self.is_first and self.answer == Answer.COSTLY else logging.DEBUG
+
+
+class SinkPaused(Fact, frozen=True):
+    weight = logging.WARNING
+    line = 'sink {sink}: paused, {reason}; "dockbell resume {sink}" lets it go on'
+    sink: str
+    reason: str
+
+
+class SinkResumed(Fact, frozen=True):
+    line = "sink {sink}: resumed"
+    sink: str
+
+
+class SinkOverrun(Fact, frozen=True):
+    """A sink lost events that it was owed for too long; it will be told of the stored records instead."""
+
+    weight = logging.ERROR
+    sink: str
+    feed: Feed
+    lost_since: datetime | None
+
+    def __str__(self) -> str:
+        since = "" if self.lost_since is None else f" recorded since {self.lost_since:%Y-%m-%d %H:%M:%S}"
+        return f"sink {self.sink}: overrun: has lost the events of {self.feed}{since}; begins again with what is stored"
+
+
+class SinkConnected(Fact, frozen=True):
+    line = "sink {sink}: connected, {detail}"
+    sink: str
+    detail: str
+
+
+class StateRepaired(Fact, frozen=True):
+    """A sink brought the states at its receiver up to what is stored, or can do so only in part."""
+
+    line = "sink {sink}: state, {detail}"
+    sink: str
+    detail: str
+
+
+class SinkOmits(Fact, frozen=True):
+    """A sink publishes nothing to a topic, because the receiver does not take it; deliveries go on."""
+
+    weight = logging.WARNING
+    line = "sink {sink}: leaves out {topic}, {reason}"
+    sink: str
+    topic: str
+    reason: str
+
+
+class SinkFails(Fact, frozen=True):
+    """A sink cannot reach its receiver, or is refused by it."""
+
+    weight = logging.WARNING
+    line = "sink {sink}: {reason}; trying again in {delay:.1f} s"
+    sink: str
+    reason: str
+    delay: timedelta
+
+
+# The daemon itself, and what operators ask of it ----------------------------------------------------------------------
+
+
+class CommandFinished(Fact, frozen=True):
+    """A command of an operator was done, or could not be."""
+
+    line = "{feed}: {command}: {outcome}"
+    feed: Feed
+    command: str
+    outcome: str
+
+
+class AgentFails(Fact, frozen=True):
+    """An agent met an unexpected error; it begins again."""
+
+    weight = logging.ERROR
+    agent: str
+    error: BaseException
+
+    def __str__(self) -> str:
+        error = self.error
+        while isinstance(error, BaseExceptionGroup):  # of several the first: it ended the others
+            error = error.exceptions[0]
+        return f"{self.agent}: {type(error).__name__}: {error}"
+
+
+class StoreFails(Fact, frozen=True):
+    """The store cannot be written: nothing is read, and nothing delivered that could not be noted, until it can."""
+
+    weight = logging.ERROR
+    line = "{reason}; reading and delivering wait, and go on by themselves"
+    reason: str
+
+
+class StoreMended(Fact, frozen=True):
+    line = "store: can be written again after {after:.0f} s; reading and delivering go on"
+    after: timedelta
+
+
+class Crowded(Fact, frozen=True):
+    """The web server refused connections because there were too many; told at most once a minute."""
+
+    weight = logging.WARNING
+    count: int  # how many connections were refused, or were ended for others, since it was told last
+    places: int  # how many connections there may be
+    peer: str  # the address of the last of them; empty where no connection could be accepted
+    reason: str = ""  # why no connection could be accepted for a while; else empty
+
+    def describe(self) -> str:
+        """Return it without its subject."""
+        words = f"{self.count} connections were sent away, the last from {self.peer}, of {self.places} places"
+        if self.reason:
+            none = f"no connection could be accepted: {self.reason}"
+            return f"{none}; {words}" if self.count else none
+        return words
+
+    def __str__(self) -> str:
+        return f"web: {self.describe()}"
+
+
+class StoreUpgraded(Fact, frozen=True):
+    """The store of an older dockbell was brought up to date; a copy was made before."""
+
+    line = "store: brought from version {version} to {now}; as it was before: {copy}"
+    version: int
+    now: int
+    copy: str
+
+
+class FileExposed(Fact, frozen=True):
+    """A file can be read or written by those who should not."""
+
+    weight = logging.WARNING
+    line = "{problem}"
+    problem: str
+
+
+class Started(Fact, frozen=True):
+    name: str
+    feeds: int
+    sinks: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"dockbell {self.name} runs: {self.feeds} feeds, sinks {', '.join(self.sinks) or 'none'}"
+
+
+class Stopping(Fact, frozen=True):
+    line = "stopping: delivering what is in flight"
+
+
+class Reloaded(Fact, frozen=True):
+    """The configuration was read again and is followed now."""
+
+    line = "reloaded: {words}"
+    words: str
+
+
+class ReloadRefused(Fact, frozen=True):
+    """The configuration was read again and cannot be followed; what runs goes on by the old one."""
+
+    weight = logging.ERROR
+    problems: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"not reloaded: {'; '.join(self.problems)}"

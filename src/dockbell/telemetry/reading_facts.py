@@ -1,0 +1,204 @@
+"""What happened to sources, feeds and their runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+
+from dockbell.core.model import ChangeKind, Feed, RunKind, Statement, StatementKind, Urgency
+from dockbell.ports import Tally
+from dockbell.telemetry.facts import Fact, count
+
+
+class RequestSent(Fact, frozen=True):
+    """The API answered one request (or did not: ``status`` is then None).
+
+    ``remaining`` of ``limit`` requests are left to all users of the key until its window ends, in ``resets_in``; None
+    where the answer did not say so.
+    """
+
+    weight = logging.DEBUG
+    source: str
+    urgency: Urgency
+    path: str
+    status: int | None
+    round_trip: timedelta
+    remaining: int | None
+    method: str = "GET"
+    limit: int | None = None
+    resets_in: timedelta | None = None
+
+    def __str__(self) -> str:
+        answer = "no answer" if self.status is None else f"HTTP {self.status}"
+        return f"{self.source}: {self.method} {self.path}: {answer} in {self.round_trip.total_seconds():.3f} s"
+
+
+class SourceWaits(Fact, frozen=True):
+    weight = logging.WARNING
+    line = "source {source}: {reason}; asking again in {delay:.1f} s"
+    source: str
+    reason: str
+    delay: timedelta
+
+
+class PageRead(Fact, frozen=True):
+    """A run read and committed one more page; the numbers count since it began, for a pass also before a crash."""
+
+    weight = logging.DEBUG
+    line = "{feed}: {kind}: {pages:# page}, {records:# record} so far"
+    feed: Feed
+    kind: RunKind
+    began_at: datetime
+    pages: int
+    records: int
+    events: int
+
+
+class RunEnded(Fact, frozen=True):
+    """A poll or a pass ended; ``problem`` is empty when it read everything.
+
+    ``asked_at`` is S of its first request, None where none was answered, and ``sent_at`` the same by our clock.
+    ``late``: it asked later than its schedule says; None where no schedule says anything. What a pass did not show is
+    judged after this.
+    """
+
+    feed: Feed
+    kind: RunKind
+    pages: int
+    records: int
+    events: int
+    elapsed: timedelta
+    problem: str = ""
+    asked_at: datetime | None = None
+    late: bool | None = None
+    tally: Tally = msgspec.field(default_factory=Tally)
+    sent_at: datetime | None = None
+
+    @property
+    def level(self) -> int:
+        """Less for a poll that went well: there are thousands a day."""
+        if self.problem:
+            return logging.WARNING
+        return logging.INFO if self.kind is RunKind.PASS else logging.DEBUG
+
+    def __str__(self) -> str:
+        state = f"incomplete, {self.problem}" if self.problem else "complete"
+        return (
+            f"{self.feed}: {self.kind} {state}: {count(self.pages, 'page')}, {count(self.records, 'record')}, "
+            f"{count(self.events, 'event')} in {self.elapsed.total_seconds():.1f} s"
+        )
+
+
+class ChangesStored(Fact, frozen=True):
+    """Changes of a feed were stored together, and their events with them."""
+
+    weight = logging.DEBUG
+    feed: Feed
+    kinds: Mapping[ChangeKind, int]  # how many there are of each kind
+    ages: tuple[timedelta, ...] = ()
+    """How long before the answer that showed them those were made that moved the timestamp of their record; by the
+    service's clock."""
+    took: timedelta = timedelta(0)  # from that answer until they were stored
+
+    def __str__(self) -> str:
+        return f"{self.feed}: stored " + ", ".join(f"{count} {kind}" for kind, count in self.kinds.items())
+
+
+class FeedFails(Fact, frozen=True):
+    """A feed cannot be read; it goes on trying, the others are not concerned."""
+
+    weight = logging.ERROR
+    feed: Feed
+    reason: str
+    delay: timedelta | None = None
+
+    def __str__(self) -> str:
+        again = "" if self.delay is None else f"; asking again in {self.delay.total_seconds():.0f} s"
+        return f"{self.feed}: {self.reason}{again}"
+
+
+class FeedMended(Fact, frozen=True):
+    line = "{feed}: can be read again"
+    feed: Feed
+
+
+class Stated(Fact, frozen=True):
+    """Something was stated about a feed."""
+
+    statement: Statement
+
+    @property
+    def level(self) -> int:
+        """More for what an operator should look at."""
+        return _WEIGHTS.get(self.statement.kind, logging.INFO)
+
+    def __str__(self) -> str:
+        details = ", ".join(f"{name} {value}" for name, value in self.statement.details.items() if value is not None)
+        return f"{self.statement.feed}: {self.statement.kind}: {details}"
+
+
+_WEIGHTS: Mapping[str, int] = {
+    StatementKind.GAP: logging.WARNING,
+    StatementKind.REBASELINED: logging.WARNING,
+    StatementKind.HELD: logging.ERROR,
+}
+
+
+class FeedCleaned(Fact, frozen=True):
+    """What must not be stored any more was taken out of what was stored; ``problem``: why traces of it may be left."""
+
+    feed: Feed
+    places: tuple[str, ...]
+    records: int
+    events: int
+    problem: str = ""
+
+    @property
+    def level(self) -> int:
+        """More where an operator should look."""
+        return logging.WARNING if self.problem else logging.INFO
+
+    def __str__(self) -> str:
+        found = f"{count(self.records, 'record')} and {count(self.events, 'event')}"
+        problem = f'; but {self.problem}; the next pass, or "dockbell once", tries again' if self.problem else ""
+        return f"{self.feed}: {', '.join(self.places)} dropped from {found}{problem}"
+
+
+class ListingChanged(Fact, frozen=True):
+    weight = logging.WARNING
+    line = "{feed}: the API behaves differently: {words}"
+    feed: Feed
+    words: str
+
+
+class LookbackNarrow(Fact, frozen=True):
+    weight = logging.WARNING
+    line = (
+        "{feed}: records become visible up to {lateness:.0f} s after their timestamps, polls look back"
+        " {lookback:.0f} s; raise lookback, or leave it out"
+    )
+    feed: Feed
+    lookback: timedelta
+    lateness: timedelta
+
+
+class NamedEventUnanswered(Fact, frozen=True):
+    """The condition of a named event was neither true nor false of some changes.
+
+    It did not follow them; or, where its condition took too long to judge, it did.
+    """
+
+    line = "{feed}: named event {name}: {answer}, for {count:# change}"
+    feed: Feed
+    name: str
+    answer: str
+    count: int
+    is_first: bool = False
+
+    @property
+    def level(self) -> int:
+        """Enough to be seen for the first of its kind: it may be a slip in the condition."""
+        return logging.WARNING if self.is_first else logging.DEBUG

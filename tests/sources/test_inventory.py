@@ -475,7 +475,7 @@ async def test_a_collection_that_is_always_limited_does_not_silence_the_others(
             for resource in ("stock", "shipments", "packages"):
                 group.start_soon(read_on, resource)
 
-    assert limited.call_count <= 720
+    assert limited.call_count <= (240 if wish is None else 720)
     assert all(route.call_count >= 3600 / 15 - 12 for route in others)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -136,7 +137,7 @@ class Account:
         self._window = WindowClock()
         self._key_gate = KeyGate()  # the key, or what it may see: 401, 403
         self._throttles = KeyGate()  # how often it may ask: 429
-        self._throttled = 0  # so many 429 since anything was accepted
+        self._throttled = Counter[str]()  # so many 429 since a collection was accepted
         self._probes: dict[tuple[KeyGate, str], anyio.Event] = {}  # under way; each is set when it comes to an end
 
     async def send_once(self, request: Request) -> Response:
@@ -256,7 +257,7 @@ class Account:
             self._key_gate.accepted(collection, now(), asked_at=sent_at)
             self._throttle(request, response, sent_at)
         elif response.status < HTTPStatus.BAD_REQUEST or response.status in NOT_FOUND:
-            self._throttled = 0
+            self._throttled.pop(collection, None)
             for refusals in (self._key_gate, self._throttles):
                 refusals.accepted(collection, now(), asked_at=sent_at)
 
@@ -265,8 +266,8 @@ class Account:
 
         One that comes again and again while others are answered is its collection's own, and stops only that.
         """
-        self._throttled += 1
-        wish = read_retry_after(response) or wait_before(self._throttled)
+        self._throttled[request.collection] += 1
+        wish = read_retry_after(response) or wait_before(self._throttled[request.collection])
         if not self._throttles.is_alone(request.collection):
             for budget in self._charged(request):
                 budget.pause(min(wish, PAUSE_MOST), now())

@@ -273,8 +273,8 @@ async def test_whoever_waits_for_events_is_woken_even_if_who_committed_them_is_c
     state = await store.feed(FEED).open()
     rings, write = store.outbox.rings, store.engine.write
 
-    async def write_and_cancel(*given: Any) -> Any:
-        written = await write(*given)
+    async def write_and_cancel(*given: Any, **named: Any) -> Any:
+        written = await write(*given, **named)
         scope.cancel()
         return written
 

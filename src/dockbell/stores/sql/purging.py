@@ -30,14 +30,13 @@ _UNDER_A_FORMER_KEY: Final = "WHERE feed = :feed AND key > ' ' AND key < '!' AND
 
 def purge(
     connection: Connection,
+    lease: Lease,
     key: str,
     detect: Callable[[Key, int, datetime], Change],
     compose: Compose,
     *,
-    lease: Lease,
     now: datetime,
 ) -> Purged:
-    """See the port."""
     feed_id = lease.id
     with transaction(connection):
         update_feed(connection, lease)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Concatenate, Literal, ParamSpec, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -31,6 +31,7 @@ from dockbell.stores.sqlite.connection import connect, look
 from dockbell.stores.sqlite.store_errors import blame
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 
 class SqliteCommandStore(CommandStore):
@@ -52,9 +53,11 @@ class SqliteCommandStore(CommandStore):
         (await to_thread.run_sync(look, path)).close()
         return cls(await to_thread.run_sync(connect, path), path)
 
-    async def _do(self, do: Callable[[sqlite3.Connection], _T]) -> _T:
+    async def _do(
+        self, function: Callable[Concatenate[sqlite3.Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
         try:
-            return await to_thread.run_sync(do, self._connection, limiter=self._turn)
+            return await to_thread.run_sync(partial(function, self._connection, *args, **kwargs), limiter=self._turn)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # the statement's own fault
                 raise
@@ -69,49 +72,48 @@ class SqliteCommandStore(CommandStore):
         Raises:
             StoreError: The feed was never read.
         """
-        return await self._do(partial(_make_command, feed=feed, kind=kind, now=now, key=key))
+        return await self._do(_make_command, feed, kind, now, key)
 
     async def load_command(self, number: int) -> Command:
-        (command,) = await self._do(partial(commands.load_commands, only=number))
+        (command,) = await self._do(commands.load_commands, only=number)
         return command
 
     async def find_command(self, number: int) -> Command | None:
-        return next(iter(await self._do(partial(commands.load_commands, only=number))), None)
+        return next(iter(await self._do(commands.load_commands, only=number)), None)
 
     async def load_reaches(self, sink: str, start: Literal["now", "beginning", "state"]) -> Mapping[Feed, Reach]:
-        return await self._do(partial(replays.load_reaches, sink=sink, start=start))
+        return await self._do(replays.load_reaches, sink, start)
 
     async def read_candidates(
         self, sink: str, feed: Feed, reach: Reach, selection: Selection, *, within: tuple[int, int], limit: int
     ) -> Sequence[Candidate]:
-        reading = partial(replays.read_candidates, sink=sink, feed=feed, reach=reach, selection=selection)
-        return await self._do(partial(reading, within=within, limit=limit))
+        return await self._do(replays.read_candidates, sink, feed, reach, selection, within=within, limit=limit)
 
     async def offer(self, sink: str, feed: Feed, events: Sequence[tuple[int, str]], now: datetime) -> Offered:
-        return await self._do(partial(replays.offer, sink=sink, feed=feed, events=events, now=now))
+        return await self._do(replays.offer, sink, feed, events, now)
 
     async def forget_replays(self, sink: str, limit: int) -> int:
-        return await self._do(partial(replays.forget_replays, sink=sink, limit=limit))
+        return await self._do(replays.forget_replays, sink, limit)
 
     async def count_dead(self, sink: str | None, selection: Selection) -> Sequence[DeadGroup]:
-        return await self._do(partial(replays.count_dead, sink=sink, selection=selection))
+        return await self._do(replays.count_dead, sink, selection)
 
     async def read_dead(
         self, sink: str | None, selection: Selection, limit: int, after: Undelivered | None = None
     ) -> Sequence[Undelivered]:
-        return await self._do(partial(replays.read_dead, sink=sink, selection=selection, limit=limit, after=after))
+        return await self._do(replays.read_dead, sink, selection, limit, after)
 
     async def discard(self, sink: str, feed: Feed, events: Sequence[tuple[int, str]], now: datetime) -> int:
-        return await self._do(partial(replays.discard, sink=sink, feed=feed, events=events, now=now))
+        return await self._do(replays.discard, sink, feed, events, now)
 
     async def pause(self, sink: str, reason: str, now: datetime) -> bool:
-        return await self._do(partial(replays.pause, sink=sink, reason=reason, now=now))
+        return await self._do(replays.pause, sink, reason, now)
 
     async def resume(self, sink: str, now: datetime) -> bool:
-        return await self._do(partial(replays.resume, sink=sink, now=now))
+        return await self._do(replays.resume, sink, now)
 
     async def hurry(self, sink: str, now: datetime) -> Hurried:
-        return await self._do(partial(replays.hurry, sink=sink, now=now))
+        return await self._do(replays.hurry, sink, now)
 
     async def aclose(self) -> None:
         await to_thread.run_sync(self._connection.close, limiter=self._turn)

@@ -11,8 +11,9 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias, TypeVar, TypeVarTuple
+from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -32,7 +33,7 @@ from dockbell.telemetry import Telemetry
 
 Clock: TypeAlias = Callable[[], datetime]
 _T = TypeVar("_T")
-_Args = TypeVarTuple("_Args")
+_P = ParamSpec("_P")
 
 
 class Engine:
@@ -70,27 +71,30 @@ class Engine:
         with suppress(StoreUnavailable):
             await self.write(self._check_room)
 
-    async def write(self, function: Callable[[sqlite3.Connection, *_Args], _T], *args: *_Args) -> _T:
+    async def write(
+        self, function: Callable[Concatenate[sqlite3.Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
         """Call a function with the connection that writes.
 
         Raises:
             StoreUnavailable: It cannot be written now; an outage has begun.
         """
-        return await self._do(blame, self._writing, function, self.writer, *args)
+        return await self._do(blame, self._writing, partial(function, self.writer, *args, **kwargs))
 
-    async def read(self, function: Callable[[sqlite3.Connection, *_Args], _T], *args: *_Args) -> _T:
-        return await self._do(blame_reading, self._reading, function, self._reader, *args)
+    async def read(
+        self, function: Callable[Concatenate[sqlite3.Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        return await self._do(blame_reading, self._reading, partial(function, self._reader, *args, **kwargs))
 
     async def _do(
         self,
         blame_it: Callable[[sqlite3.Error | OSError, Path], StoreError | None],
         turn: anyio.CapacityLimiter,
-        function: Callable[[*_Args], _T],
-        *args: *_Args,
+        function: Callable[[], _T],
     ) -> _T:
         try:
             with translating(self.path, blame_it):
-                return await anyio.to_thread.run_sync(function, *args, limiter=turn)
+                return await anyio.to_thread.run_sync(function, limiter=turn)
         except StoreUnavailable as error:
             if isinstance(error, StoreFull):
                 self._files.reserve.give_up()
@@ -112,16 +116,6 @@ class Engine:
         if self._files.reserve.take() or find_free(writer) + find_room(self.path) >= RESERVED:
             return
         raise StoreFull(f"store {self.path}: disk full; free some space")
-
-    async def write_events(self, feed: Feed, function: Callable[[sqlite3.Connection, *_Args], _T], *args: *_Args) -> _T:
-        """Call a function that may add events to a feed; wake those who wait for them.
-
-        Raises:
-            StoreUnavailable: It cannot be written now; an outage has begun.
-        """
-        result, end = await self.write(call_and_find_end, feed, function, *args)
-        await self.announce(feed, end)  # at once: the caller may be cancelled at the next turn
-        return result
 
     async def announce(self, feed: Feed, end: int) -> None:
         """Wake those who wait for events of a feed where it has new ones, and write beside the store how far it is."""
@@ -159,9 +153,14 @@ class Engine:
 
 
 def call_and_find_end(
-    writer: sqlite3.Connection, feed: Feed, function: Callable[[sqlite3.Connection, *_Args], _T], *args: *_Args
+    writer: sqlite3.Connection,
+    feed: Feed,
+    function: Callable[Concatenate[sqlite3.Connection, _P], _T],
+    /,
+    *args: _P.args,
+    **kwargs: _P.kwargs,
 ) -> tuple[_T, int]:
-    return function(writer, *args), outbox.find_end(writer, feed)
+    return function(writer, *args, **kwargs), outbox.find_end(writer, feed)
 
 
 def _write_nothing(writer: sqlite3.Connection) -> None:

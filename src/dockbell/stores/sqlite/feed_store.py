@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar
 
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.comparing.page_diff import Finding, PageDiff, Pending, Snapshots
@@ -17,7 +18,10 @@ from dockbell.core.reading.window import Progress
 from dockbell.ports import Absentees, Awaited, Checkpoint, Committed, Compose, FeedState, FeedStore, RunRecord
 from dockbell.stores.sql import absence, cleaning, details, feeds, runs, snapshots
 from dockbell.stores.sql.lease import Lease
-from dockbell.stores.sqlite.engine import Engine
+from dockbell.stores.sqlite.engine import Engine, call_and_find_end
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 
 class SqliteFeedStore(FeedStore):
@@ -35,6 +39,18 @@ class SqliteFeedStore(FeedStore):
     def _id(self) -> int:
         return self._lease.id
 
+    async def _append(
+        self, function: Callable[Concatenate[sqlite3.Connection, Lease, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        """Call a function that may add events to the feed; wake those who wait for them.
+
+        Raises:
+            StoreUnavailable: It cannot be written now; an outage has begun.
+        """
+        result, end = await self._engine.write(call_and_find_end, self._feed, function, self._lease, *args, **kwargs)
+        await self._engine.announce(self._feed, end)  # at once: the caller may be cancelled at the next turn
+        return result
+
     async def open(self) -> FeedState:
         await self._engine.take(self._feed)
         (state,) = await self._engine.write(feeds.load_feeds, self._feed)
@@ -47,20 +63,12 @@ class SqliteFeedStore(FeedStore):
     async def save_read_settings(
         self, read_settings: Mapping[str, JSON], *, rebaseline: Statement | None = None, compose: Compose | None = None
     ) -> None:
-        await self._engine.write_events(
-            self._feed,
-            partial(
-                feeds.save_read_settings,
-                lease=self._lease,
-                read_settings=read_settings,
-                rebaseline=rebaseline,
-                compose=compose,
-                now=self._engine.now(),
-            ),
+        await self._append(
+            feeds.save_read_settings, read_settings, rebaseline=rebaseline, compose=compose, now=self._engine.now()
         )
 
     async def save_shape(self, shape: Shape, *, proven: bool) -> None:
-        await self._engine.write(partial(feeds.save_shape, lease=self._lease, shape=shape, proven=proven))
+        await self._engine.write(feeds.save_shape, self._lease, shape, proven=proven)
 
     async def save_listing_profile(self, listing_profile: str) -> None:
         await self._engine.write(feeds.save_listing_profile, self._lease, listing_profile)
@@ -79,17 +87,8 @@ class SqliteFeedStore(FeedStore):
         via: Via,
         find_statement: Callable[[PageDiff], Statement | None] | None = None,
     ) -> Committed:
-        return await self._engine.write_events(
-            self._feed,
-            partial(
-                snapshots.commit_page,
-                lease=self._lease,
-                detect=detect,
-                compose=compose,
-                via=via,
-                find_statement=find_statement,
-                now=self._engine.now(),
-            ),
+        return await self._append(
+            snapshots.commit_page, detect, compose, via=via, find_statement=find_statement, now=self._engine.now()
         )
 
     async def close_run(
@@ -101,25 +100,18 @@ class SqliteFeedStore(FeedStore):
         statements: Sequence[Statement] = (),
         compose: Compose | None = None,
     ) -> None:
-        await self._engine.write_events(
-            self._feed,
-            partial(
-                feeds.close_run,
-                lease=self._lease,
-                run=run,
-                progress=progress,
-                lateness=lateness,
-                statements=statements,
-                compose=compose,
-                now=self._engine.now(),
-            ),
+        await self._append(
+            feeds.close_run,
+            run,
+            progress,
+            lateness=lateness,
+            statements=statements,
+            compose=compose,
+            now=self._engine.now(),
         )
 
     async def publish(self, statements: Sequence[Statement], compose: Compose) -> None:
-        await self._engine.write_events(
-            self._feed,
-            partial(feeds.publish, lease=self._lease, statements=statements, compose=compose, now=self._engine.now()),
-        )
+        await self._append(feeds.publish, statements, compose, now=self._engine.now())
 
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         await self._engine.write(runs.save_checkpoint, self._lease, checkpoint)
@@ -154,50 +146,33 @@ class SqliteFeedStore(FeedStore):
         compose: Compose,
         drift_before: datetime | None = None,
     ) -> None:
-        await self._engine.write_events(
-            self._feed,
-            partial(
-                absence.close_pass,
-                lease=self._lease,
-                run=run,
-                held=held,
-                confirm_at=confirm_at,
-                proven=proven,
-                newest=newest,
-                boundary=boundary,
-                is_first=is_first,
-                lateness=lateness,
-                statements=statements,
-                compose=compose,
-                drift_before=drift_before,
-                now=self._engine.now(),
-            ),
+        await self._append(
+            absence.close_pass,
+            run,
+            held=held,
+            confirm_at=confirm_at,
+            proven=proven,
+            newest=newest,
+            boundary=boundary,
+            is_first=is_first,
+            lateness=lateness,
+            statements=statements,
+            compose=compose,
+            drift_before=drift_before,
+            now=self._engine.now(),
         )
         if not statements:
             self._engine.outbox.ring()  # a backfill may have waited for the pass
 
     async def decide(self, detect: Callable[[bytes], Change] | None, compose: Compose, limit: int) -> int:
-        return await self._engine.write_events(
-            self._feed,
-            partial(
-                snapshots.decide, lease=self._lease, detect=detect, compose=compose, limit=limit, now=self._engine.now()
-            ),
-        )
+        return await self._append(snapshots.decide, detect, compose, limit, now=self._engine.now())
 
     async def end_baseline(self, *, proven: bool, newest: datetime | None, boundary: datetime | None = None) -> None:
-        ending = partial(absence.end_baseline, lease=self._lease, proven=proven, newest=newest, boundary=boundary)
-        await self._engine.write(ending)
+        await self._engine.write(absence.end_baseline, self._lease, proven=proven, newest=newest, boundary=boundary)
 
     async def keep(self, rows: Sequence[int], finding: Finding, *, ignored_until_seen: bool = False) -> None:
         await self._engine.write(
-            partial(
-                absence.keep,
-                lease=self._lease,
-                rows=rows,
-                finding=finding,
-                ignored_until_seen=ignored_until_seen,
-                now=self._engine.now(),
-            )
+            absence.keep, self._lease, rows, finding, ignored_until_seen=ignored_until_seen, now=self._engine.now()
         )
 
     async def find_suspected(self) -> Sequence[int]:
@@ -207,14 +182,7 @@ class SqliteFeedStore(FeedStore):
         self, rows: Sequence[int], *, keyless: int, met_since: datetime, offset: timedelta
     ) -> Sequence[int]:
         return await self._engine.read(
-            partial(
-                absence.find_told_apart,
-                feed_id=self._id,
-                rows=rows,
-                keyless=keyless,
-                met_since=met_since,
-                offset=offset,
-            )
+            absence.find_told_apart, self._id, rows, keyless=keyless, met_since=met_since, offset=offset
         )
 
     async def count_holds(self, asked_at: datetime) -> int:
@@ -226,17 +194,7 @@ class SqliteFeedStore(FeedStore):
     async def delete_records(
         self, rows: Sequence[int], detect: Callable[[bytes, int, datetime | None], Change], compose: Compose
     ) -> int:
-        return await self._engine.write_events(
-            self._feed,
-            partial(
-                absence.delete_records,
-                lease=self._lease,
-                rows=rows,
-                detect=detect,
-                compose=compose,
-                now=self._engine.now(),
-            ),
-        )
+        return await self._append(absence.delete_records, rows, detect, compose, now=self._engine.now())
 
     async def load_awaited(self, limit: int) -> Sequence[Awaited]:
         return await self._engine.read(details.load_awaited, self._id, limit)
@@ -249,8 +207,7 @@ class SqliteFeedStore(FeedStore):
         *,
         listed: bytes | None = None,
     ) -> int:
-        completing = partial(details.complete, lease=self._lease, row=row, detect=detect, compose=compose)
-        return await self._engine.write_events(self._feed, partial(completing, listed=listed, now=self._engine.now()))
+        return await self._append(details.complete, row, detect, compose, listed=listed, now=self._engine.now())
 
     async def complete_overdue(
         self,
@@ -259,8 +216,7 @@ class SqliteFeedStore(FeedStore):
         compose: Compose,
         limit: int,
     ) -> None:
-        completing = partial(details.complete_overdue, lease=self._lease, since=since, detect=detect, compose=compose)
-        await self._engine.write_events(self._feed, partial(completing, limit=limit, now=self._engine.now()))
+        await self._append(details.complete_overdue, since, detect, compose, limit=limit, now=self._engine.now())
 
     async def load_waits(self) -> Sequence[datetime]:
         return await self._engine.read(details.load_waits, self._id)
@@ -271,17 +227,7 @@ class SqliteFeedStore(FeedStore):
     async def emit_snapshots(
         self, detect: Callable[[bytes, datetime | None], Change], compose: Compose, limit: int
     ) -> int:
-        return await self._engine.write_events(
-            self._feed,
-            partial(
-                snapshots.emit_snapshots,
-                lease=self._lease,
-                detect=detect,
-                compose=compose,
-                limit=limit,
-                now=self._engine.now(),
-            ),
-        )
+        return await self._append(snapshots.emit_snapshots, detect, compose, limit, now=self._engine.now())
 
     async def decide_drift(self, decision: Decision) -> None:
         await self._engine.write(feeds.decide_drift, self._lease, decision)

@@ -75,9 +75,7 @@ class SqliteStore:
     async def read_events(
         self, feed: Feed, after: int, limit: int, *, key: str | None = None, until: int | None = None
     ) -> Sequence[Event]:
-        return await self.engine.read(
-            partial(delivery.read_events, feed=feed, after=after, limit=limit, key=key, until=until)
-        )
+        return await self.engine.read(delivery.read_events, feed, after, limit, key=key, until=until)
 
     async def find_extents(self) -> Mapping[Feed, Extent]:
         return await self.engine.read(delivery.find_extents)

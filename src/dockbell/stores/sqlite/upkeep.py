@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Final
 
 from dockbell.core.model import Change, Feed, Key
@@ -78,8 +77,9 @@ class SqlitePrivacy(Privacy):
         if feed not in engine.outbox.ends:
             return Purged()
         lease = await engine.take(feed)
-        purge = partial(purging.purge, lease=lease, key=key, detect=detect, compose=compose, now=engine.now())
-        purged, end = await engine.write(call_and_find_end, feed, purge)
+        purged, end = await engine.write(
+            call_and_find_end, feed, purging.purge, lease, key, detect, compose, now=engine.now()
+        )
         if purged.is_known:  # first of all: relays must not send what they have read before
             engine.purges += 1
             engine.outbox.ring()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, Self, TypeAlias
 
 import msgspec
 
@@ -15,7 +15,7 @@ from dockbell.admin.reasons import list_reasons
 from dockbell.admin.status import FeedStatus, Quiet, Silence, Status
 from dockbell.admin.why import EventTrace, RecordHistory, SinkTrace, explain
 from dockbell.core.moment import format_moment
-from dockbell.ports import Condition, Noted, RunRecord, SinkState, StoredRecord
+from dockbell.ports import Condition, FeedState, Noted, SinkState, StoredRecord
 
 CONDITIONS: Final = ("connected", "waiting", "down", "paused", "unknown")
 
@@ -27,9 +27,19 @@ _Condition: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"enum": l
 class Model(msgspec.Struct, forbid_unknown_fields=True):
     """A JSON object with these members and no others."""
 
+    @classmethod
+    def of(cls, found: object, **others: Any) -> Self:
+        """Return the model of an object: its attributes of the members' names, times as text, and the ``others``."""
+        names = (name for name in cls.__struct_fields__ if name not in others)
+        return cls(**{name: _write(getattr(found, name)) for name in names}, **others)
+
 
 def write_moment(moment: datetime | None) -> Time | None:
     return None if moment is None else format_moment(moment)
+
+
+def _write(value: Any) -> Any:
+    return format_moment(value) if isinstance(value, datetime) else value
 
 
 # How everything stands -----------------------------------------------------------------------------------------------
@@ -156,7 +166,7 @@ def describe_gap(each: FeedStatus) -> BlindGap | None:
 
 def describe_quarantine(each: FeedStatus) -> list[QuarantinedRecord]:
     """Return some of the records that cannot be told apart or read."""
-    return [QuarantinedRecord(bad.key, bad.problem, format_moment(bad.last_at)) for bad in each.bad]
+    return [QuarantinedRecord.of(bad) for bad in each.bad]
 
 
 def find_condition(state: SinkState) -> str:
@@ -171,29 +181,24 @@ def find_condition(state: SinkState) -> str:
 
 
 def _describe_feed(each: FeedStatus, at: datetime) -> FeedModel:
-    state = each.state
-    shape = state.shape if state else None
-    return FeedModel(
+    state, shape = each.state or FeedState(0, each.feed), each.state and each.state.shape
+    return FeedModel.of(
+        state,
         feed=str(each.feed),
         records=each.records,
-        events=state.sequence if state else 0,
+        events=state.sequence,
         read_at=write_moment(each.read_at),
-        watermark=write_moment(state.progress.watermark if state else None),
-        pass_at=write_moment(state.full.ended_at if state and state.full else None),
+        watermark=write_moment(state.progress.watermark),
+        pass_at=write_moment(state.full.ended_at if state.full else None),
         pass_due_at=write_moment(each.pass_expected_at),
-        failed_passes=state.failing.count if state and state.failing else 0,
-        pass_problem=state.failing.problem if state and state.failing else "",
-        held=state.held if state else 0,
-        problem=state.problem if state else "",
+        failed_passes=state.failing.count if state.failing else 0,
+        pass_problem=state.failing.problem if state.failing else "",
         key=list(shape.key) if shape else None,
         updated_at=shape.updated_at if shape else None,
         learned=dict(each.learned),
-        proven=state.proven if state else False,
-        rebaselining=state.rebaselining if state else False,
         lookback_seconds=None if each.lookback is None else each.lookback.total_seconds(),
-        lateness_seconds=state.lateness.quantile(at).total_seconds() if state else None,
-        held_readings=state.holds if state else 0,
-        quarantined=state.quarantined if state else 0,
+        lateness_seconds=state.lateness.quantile(at).total_seconds() if each.state else None,
+        held_readings=state.holds,
         quarantine=describe_quarantine(each),
         drift=describe_drift(each),
         gap=describe_gap(each),
@@ -204,20 +209,13 @@ def _describe_feed(each: FeedStatus, at: datetime) -> FeedModel:
 
 
 def describe_sink(each: SinkState, silence: Silence) -> SinkModel:
-    return SinkModel(
+    return SinkModel.of(
+        each,
         sink=each.name,
         condition=find_condition(each),
         reason=each.found.reason if each.found else "",
         since=write_moment(each.found.since if each.found else None),
-        owed=each.owed,
-        blocked=each.blocked,
-        dead=each.dead,
-        held=each.held,
-        replays=each.replays,
         paused=each.paused or None,
-        paused_at=write_moment(each.paused_at),
-        oldest=write_moment(each.oldest),
-        error=each.error,
         silence=silence.kind,
         silence_words=silence.words,
     )
@@ -306,69 +304,38 @@ class DeliveryModel(Model):
 
 def describe_history(account: RecordHistory, given: str) -> WhyModel:
     """Return all that is known of a record; ``given`` is the key that was asked for."""
-    return WhyModel(
+    return WhyModel.of(
+        account,
         feed=str(account.feed),
-        key=account.key,
         given=given,
-        at=format_moment(account.at),
-        presence=account.presence,
         why=explain(account) or None,
         record=_describe_record(account.record) if account.record else None,
-        quarantine=[
-            QuarantineSpan(bad.problem, format_moment(bad.first_at), format_moment(bad.last_at))
-            for bad in account.quarantined
-        ],
-        runs=[_describe_run(run) for run in account.runs],
+        quarantine=[QuarantineSpan.of(bad) for bad in account.quarantined],
+        runs=[RunModel.of(run) for run in account.runs],
         findings=[_describe_note(note) for note in account.notes],
         events=[_describe_event(told) for told in account.events],
     )
 
 
 def describe_traces(traces: Sequence[SinkTrace]) -> list[DeliveryModel]:
-    """Return how far an event is with each sink."""
-    return [DeliveryModel(each.sink, each.stage, each.attempts, each.error, write_moment(each.due)) for each in traces]
+    return [DeliveryModel.of(each) for each in traces]
 
 
 def _describe_record(record: StoredRecord) -> RecordModel:
-    return RecordModel(
-        revision=record.revision,
-        modified=write_moment(record.modified),
-        fingerprint=record.fingerprint.hex(),
-        purged=record.is_purged,
-        gone_at=write_moment(record.gone_at),
-        suspected_at=write_moment(record.suspected_at),
-        dormant=record.is_dormant,
-        held_at=write_moment(record.held_at),
-        awaited_at=write_moment(record.awaited_at),
+    return RecordModel.of(
+        record, fingerprint=record.fingerprint.hex(), purged=record.is_purged, dormant=record.is_dormant
     )
-
-
-def _describe_run(run: RunRecord) -> RunModel:
-    asked_at, since, ended_at = format_moment(run.asked_at), write_moment(run.since), format_moment(run.ended_at)
-    return RunModel(run.kind, asked_at, since, ended_at, run.pages, run.records, run.events, run.problem)
 
 
 def _describe_note(note: Noted) -> FindingModel:
-    return FindingModel(
-        at=format_moment(note.at),
-        via=note.via,
-        finding=note.finding.name.lower(),
-        says=note.finding.value,
-        modified=write_moment(note.modified),
-        fingerprint=None if note.fingerprint is None else note.fingerprint.hex(),
-        sequence=note.sequence,
-    )
+    fingerprint = None if note.fingerprint is None else note.fingerprint.hex()
+    return FindingModel.of(note, finding=note.finding.name.lower(), says=note.finding.value, fingerprint=fingerprint)
 
 
 def _describe_event(told: EventTrace) -> EventModel:
-    return EventModel(
-        sequence=told.event.sequence,
-        id=told.event.id,
-        type=told.event.type,
-        revision=told.event.revision,
+    return EventModel.of(
+        told.event,
         unjudged=told.is_unjudged,
         recorded_at=format_moment(told.recorded_at),
-        sinks={
-            each.sink: SinkStage(each.stage, each.attempts, each.error, write_moment(each.due)) for each in told.traces
-        },
+        sinks={each.sink: SinkStage.of(each, at=write_moment(each.due)) for each in told.traces},
     )

@@ -17,7 +17,6 @@ from dockbell.admin.replaying import find_sinks_with_dead
 from dockbell.config import Config
 from dockbell.config.values import show
 from dockbell.core.model import Feed
-from dockbell.core.moment import format_moment
 from dockbell.core.publishing.settlement import DeadLetter
 from dockbell.ports import CommandStore, Selection, Undelivered
 from dockbell.web import params
@@ -76,8 +75,6 @@ class LetterList(Model):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """The endpoint."""
-
     command_store: CommandStore
     config: Callable[[], Config]
 
@@ -93,17 +90,7 @@ class DeadLetters:
 
 
 def _describe(each: Undelivered) -> LetterModel:
-    letter = each.letter
-    return LetterModel(
-        feed=str(letter.feed),
-        sequence=letter.sequence,
-        key=letter.key,
-        type=each.type or None,
-        error=letter.error,
-        attempts=letter.attempts,
-        died_at=format_moment(letter.died_at),
-        holds=each.holds,
-    )
+    return LetterModel.of(each.letter, feed=str(each.letter.feed), type=each.type or None, holds=each.holds)
 
 
 def _write(last: Undelivered) -> str:

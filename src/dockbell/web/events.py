@@ -61,16 +61,12 @@ def summarise(place: int, event: Event) -> Summary:
     """Return the summary of an event; ``place`` numbers the events of all feeds."""
     told = _DECODER.decode(event.body)
     changed = told.data.changed or []
-    return Summary(
+    return Summary.of(
+        event,
         place=place,
         feed=str(event.feed),
         source=event.feed.source,
         resource=event.feed.resource,
-        sequence=event.sequence,
-        key=event.key,
-        type=event.type,
-        change=event.change,
-        revision=event.revision,
         at=told.time,
         changed=changed[:_CHANGED_MOST],
         more=max(0, len(changed) - _CHANGED_MOST),
@@ -127,8 +123,6 @@ _WRITER: Final = msgspec.json.Encoder(enc_hook=_Number.write)
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """The endpoints."""
-
     read_store: ReadStore
     config: Callable[[], Config]
 
@@ -151,7 +145,6 @@ class Events:
         return json_response(EventList([summarise(place, event) for place, event in found], following))
 
     async def answer_one(self, request: Request) -> Response:
-        """Answer with one event, its differences, and its deliveries."""
         feed = params.read_feed(request)
         await params.find_extent(self.read_store, feed)
         sequence = params.read_number("sequence", request.path_params["sequence"], 0, params.PLACE_MOST)

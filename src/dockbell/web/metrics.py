@@ -29,7 +29,7 @@ from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import Feed
 from dockbell.core.running.budget import Budget
 from dockbell.errors import StoreError
-from dockbell.ports import SinkState
+from dockbell.ports import FeedState, SinkState
 from dockbell.telemetry.metrics import DESCRIPTIONS, Description, Metrics
 from dockbell.telemetry.recent import Recent
 from dockbell.telemetry.series import OTHERS, BudgetLately, FeedLately
@@ -125,23 +125,22 @@ def _describe_budget(source: str, config: Config, lately: BudgetLately) -> Itera
 
 
 def _describe_feed(each: FeedStatus, at: datetime) -> Iterator[Number]:
-    feed, state = (each.feed.source, each.feed.resource), each.state
+    feed, state = (each.feed.source, each.feed.resource), each.state or FeedState(0, each.feed)
     yield "feed_records", feed, each.records
-    yield "feed_last_sequence", feed, state.sequence if state else 0
-    yield "feed_held_deletions", feed, state.held if state else 0
-    yield "feed_held_readings", feed, state.holds if state else 0
-    is_held = state is not None and state.drift is not None and state.drift.decision is Decision.HOLD
-    yield "feed_held_drift", feed, is_held
-    yield "feed_failed_passes", feed, state.failing.count if state and state.failing else 0
-    yield "feed_quarantined_records", feed, state.quarantined if state else 0
-    yield "feed_stopped", feed, bool(state and state.problem)
+    yield "feed_last_sequence", feed, state.sequence
+    yield "feed_held_deletions", feed, state.held
+    yield "feed_held_readings", feed, state.holds
+    yield "feed_held_drift", feed, state.drift is not None and state.drift.decision is Decision.HOLD
+    yield "feed_failed_passes", feed, state.failing.count if state.failing else 0
+    yield "feed_quarantined_records", feed, state.quarantined
+    yield "feed_stopped", feed, bool(state.problem)
     yield from _name("feed_silence", feed, each.silence.kind, [kind for kind in Quiet if kind])
     if each.lookback is not None:
         yield "feed_lookback_seconds", feed, each.lookback.total_seconds()
     moments = {
         "feed_read_timestamp_seconds": each.read_at,
         "feed_read_due_timestamp_seconds": each.expected_at,
-        "feed_pass_timestamp_seconds": state.full.ended_at if state and state.full else None,
+        "feed_pass_timestamp_seconds": state.full.ended_at if state.full else None,
         "feed_pass_due_timestamp_seconds": each.pass_expected_at,
         "feed_change_timestamp_seconds": each.changed_at,
         "feed_watermark_timestamp_seconds": each.seen_until,
@@ -149,7 +148,7 @@ def _describe_feed(each: FeedStatus, at: datetime) -> Iterator[Number]:
     for name, moment in moments.items():
         if moment is not None:
             yield name, feed, moment.timestamp()
-    if state is not None:
+    if each.state is not None:
         yield "feed_lateness_seconds", feed, state.lateness.quantile(at).total_seconds()
     if (age := each.find_age(at)) is not None:
         yield "feed_freshness_seconds", feed, age.total_seconds()
@@ -176,8 +175,6 @@ def _name(gauge: str, labels: tuple[str, ...], word: str, words: Sequence[str]) 
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """The endpoint."""
-
     metrics: Metrics
     recent: Recent
     load: Callable[[], Awaitable[Status]]

@@ -21,7 +21,7 @@ from dockbell.admin.silence import Silences
 from dockbell.admin.status import FeedStatus, Silence, Status, load_status
 from dockbell.config import Config, SourceSettings, format_duration
 from dockbell.core.model import JSON, RESOURCES
-from dockbell.ports import ReadStore, SinkState, StoredRecord
+from dockbell.ports import FeedState, ReadStore, SinkState, StoredRecord
 from dockbell.telemetry.recent import Recent
 from dockbell.telemetry.series import LEFT, STEP, Delay
 from dockbell.web.events import summarise
@@ -115,7 +115,7 @@ class PageState:
         }
 
     def _describe_feed(self, each: FeedStatus, at: datetime) -> dict[str, JSON]:
-        state, feed = each.state, each.feed
+        feed, state = each.feed, each.state or FeedState(0, each.feed)
         lately = self._recent.feed(feed, stored=each.records)
         progress = lately.progress
         return {
@@ -125,10 +125,10 @@ class PageState:
             "every": f"cron {each.every}" if isinstance(each.every, str) else format_duration(each.every),
             "polled": RESOURCES[feed.resource].polled,
             "records": each.records,
-            "events": state.sequence if state else 0,
+            "events": state.sequence,
             "read_at": write_moment(each.read_at),
             "watermark": write_moment(each.seen_until),
-            "pass_at": write_moment(state.full.ended_at if state and state.full else None),
+            "pass_at": write_moment(state.full.ended_at if state.full else None),
             "expected_at": write_moment(each.expected_at),
             "last_change_at": write_moment(each.changed_at),
             # Without the current minute: its value would change with every read, and the page computes it of read_at.
@@ -146,10 +146,10 @@ class PageState:
             },
             "learned": [list(pair) for pair in each.learned],
             "remarks": list(describe_feed(each, at)),
-            "problem": state.problem if state else "",
-            "held": state.held if state else 0,
+            "problem": state.problem,
+            "held": state.held,
             "drift": describe_drift(each),
-            "quarantined": state.quarantined if state else 0,
+            "quarantined": state.quarantined,
             "bad": describe_quarantine(each),
             "gap": describe_gap(each),
         }

@@ -181,9 +181,7 @@ class Files:
     which can be taken away again, the configuration, and at last the secrets that replace others, so that what was
     there is not lost before its successor is of use.
 
-    Args:
-        path: Of the configuration.
-        replace: A configuration that is there is replaced, and so is what ``rewrite`` names.
+    With ``replace`` a configuration that is there is replaced, and so is what ``rewrite`` names.
     """
 
     path: Path

@@ -95,8 +95,6 @@ class FeedReplay:
 
 @dataclass(slots=True)
 class Replayed:
-    """What a replay came to."""
-
     feeds: list[FeedReplay] = field(default_factory=list)
     sample: list[Event] = field(default_factory=list)  # the first of the chosen events
     problems: list[str] = field(default_factory=list)  # what was asked for and is not there, one line each

@@ -43,8 +43,6 @@ class Crowding:
 
 
 class Quiet(StrEnum):
-    """The kinds of silence."""
-
     NONE = ""
     SOURCE = "quiet"  # the feed is read as it should be, and nothing changes
     BLIND = "blind"  # the feed is not read as it should be, so changes may be missed
@@ -61,8 +59,6 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class FeedStatus:
-    """The status of one configured feed."""
-
     feed: Feed
     every: timedelta | str  # how often it is read: an interval, or a cron line
     records: int = 0  # how many of its records are stored
@@ -111,8 +107,6 @@ class FeedStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The status of everything."""
-
     at: datetime
     holder: str  # the process that works on the store; empty when none does
     feeds: tuple[FeedStatus, ...]  # in the order of the configuration, as the sinks are

@@ -91,8 +91,6 @@ class EventTrace:
 
 @dataclass(frozen=True, slots=True)
 class RecordHistory:
-    """The history of one record."""
-
     at: datetime
     feed: Feed
     key: str

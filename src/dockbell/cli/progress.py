@@ -93,10 +93,8 @@ def log_stream() -> TextIO:
 class Reading:
     """Shows how far the passes of feeds have come; a listener of :class:`dockbell.telemetry.Telemetry`.
 
-    Args:
-        lines: Where.
-        expected: How many pages a pass of a feed had before; those of other feeds have no end that is known.
-        least: From which page on a pass is worth a line.
+    ``expected`` is how many pages a pass of a feed had before; those of other feeds have no end that is known. From the
+    page ``least`` on a pass is worth a line.
     """
 
     def __init__(self, lines: Lines, expected: Mapping[Feed, int] | None = None, *, least: int = 1) -> None:

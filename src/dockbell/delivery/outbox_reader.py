@@ -35,17 +35,7 @@ _EVALUATE_MOST: Final = timedelta(seconds=1)
 class OutboxReader:
     """Fills the delivery queue of one sink for one session.
 
-    Args:
-        sink: The sink's name.
-        queue: The deliveries of the sink, restored from the store.
-        starts: Where the sink began in each feed.
-        filter_: Which events the sink wants.
-        evaluator: Evaluates the filters.
-        keeps_state: Whether the sink gets the state of records whose events its filters hold back.
-        store: Where the events and records are.
-        telemetry: Where filters that could not be evaluated are reported.
-        now: The time.
-        name: The name of this dockbell.
+    With ``keeps_state`` the sink gets the state of records whose events its filters hold back.
 
     Attributes:
         replays: Replays that are read and not sent yet.

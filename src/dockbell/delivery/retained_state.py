@@ -19,11 +19,8 @@ _AT_ONCE: Final = 200
 class StoredRetainedState:
     """Implements :class:`dockbell.ports.RetainedState`.
 
-    Args:
-        sink: The sink's name.
-        store: Where the records are.
-        wants: Returns whether the sink takes events of a feed, and the feed is configured.
-        render: Returns the part of a record's raw JSON that the sink may see.
+    ``wants`` returns whether the sink takes events of a feed, and the feed is configured; ``render`` the part of a
+    record's raw JSON that the sink may see.
     """
 
     def __init__(

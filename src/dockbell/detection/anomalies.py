@@ -25,11 +25,7 @@ class AnomalyGuard:
     def find(self, page: Page, cursor: str, *, records: int, repeated: int) -> str:
         """Return what is wrong with a page that another one follows; empty where nothing is.
 
-        Args:
-            page: The page.
-            cursor: Its cursor of the next page.
-            records: How many records the run has shown.
-            repeated: How many of these came a second time.
+        ``repeated`` of the ``records`` that the run has shown came a second time.
         """
         mark = _digest(cursor.encode())
         if mark in self._cursors:

@@ -41,14 +41,8 @@ class DeletionDecider:
         A sample of absent shipments is asked for first. Where one of them is there, the list shows only some of the
         records, and each must be asked for; so must each under a ``query``, where those that are there have left it.
         Else a second pass confirms by itself; but each record that a pass showed twice may have pushed another one past
-        a page edge, and the same in the next pass.
-
-        Args:
-            state: Of the feed.
-            absentees: What the pass did not show.
-            found: What it showed.
-            run: Its record.
-            approve: An operator calls what is absent again deleted, however much it is.
+        a page edge, and the same in the next pass. With ``approve`` an operator calls what is absent again deleted,
+        however much it is.
         """
         feed = self._feed
         self._check.take(None)  # what an earlier pass left is decided anew

@@ -47,17 +47,7 @@ class TrackedFeed:
     """One feed; its agents share it.
 
     Attributes:
-        feed: Its source and resource.
-        settings: How it is read.
-        resource: What the API serves.
-        compose: Makes the events of its changes.
         erasure: Removes from records what is never stored; None where that is nothing.
-        clocks: Ours and the steady one.
-        profile: What was learned of its listing and clocks.
-        fetcher: Asks the API for its pages and records.
-        gaps: When it was read last.
-        problems: What stops its agents.
-        schedule: When its runs are due.
         sightings: What its pages showed, whichever run read them.
         turns: The lock of its turn: pages are asked for and committed one at a time.
         awaited: Rings when changes begin to wait for the details of their records.
@@ -79,17 +69,8 @@ class TrackedFeed:
     ) -> None:
         """Set what is read.
 
-        Args:
-            feed: Its source and resource.
-            settings: How it is read.
-            name: The name of this dockbell.
-            base_url: Where the API is.
-            source: The API.
-            store: Where the feed is kept.
-            telemetry: What facts are reported to.
-            now: Our clock.
-            steady: The time since some origin; it only goes forward, whatever is done to the clock.
-            next_time: When something is due that happens at an interval or by a crontab line, and was done before.
+        ``steady`` returns the time since some origin; it only goes forward, whatever is done to the clock.
+        ``next_time`` returns when something is due again that happens at an interval or by a crontab line.
         """
         self.feed = feed
         self.settings = settings

@@ -67,10 +67,7 @@ async def find_first_request(feed: TrackedFeed) -> FirstRequest:
 async def store_first_request(feed: TrackedFeed, first: FirstRequest, page: Page) -> None:
     """Store when the feed was first asked for; before it, the records that are dated later than that.
 
-    Args:
-        feed: Not begun yet.
-        first: What was found.
-        page: The first page of the first run.
+    ``page`` is the first one of the first run.
     """
     state = await feed.state()
     asked_at = first.asked_at or page.asked_at

@@ -46,15 +46,7 @@ def make_context(
 ) -> ReadContext:
     """Return what the comparison of a page is to know.
 
-    Args:
-        kind: Of the run.
-        state: Of the feed.
-        first_asked_at: When the feed was first asked for, by the service's clock.
-        settings: How the feed is read.
-        profile: What was learned of it.
-        polled: It is polled.
-        is_provisional: Its key was learned, and is not proven yet.
-        is_withholding: Nothing is published, because of its key.
+    A feed ``is_provisional`` while its learned key is not proven; while it ``is_withholding``, nothing is published.
     """
     baseline = state.passes == 0
     # Once snapshots were published, what they state is known to others: from then on a difference is a change.

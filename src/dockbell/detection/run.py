@@ -53,8 +53,6 @@ class _Request(Enum):
 
 @dataclass
 class Run:
-    """One run of a feed."""
-
     summary: RunSummary  # what its pages showed
     since: datetime | None = None  # the ``updated_since`` of a poll; None for a pass
     level: int = 0  # its limit, as an index of ``LIMITS``
@@ -131,11 +129,8 @@ class Run:
         """Yield the pages of the list to its end, or to the problem that ends the run.
 
         The feed's turn is held until the caller asks for the next page. Before that the caller commits the page and
-        passes it to :meth:`take`, or calls :meth:`ask_again`.
-
-        Args:
-            ask: Asks for a page.
-            save: Stores how far the run has come, by our time; None where it cannot go on after a crash.
+        passes it to :meth:`take`, or calls :meth:`ask_again`. ``save`` stores how far the run has come, by our time;
+        None where it cannot go on after a crash.
         """
         while not self._is_over:
             if save is not None and self._received_at is not None and self._is_checkpoint_due(self._received_at):

@@ -15,12 +15,7 @@ _UNPUNCTUAL: Final = timedelta(seconds=2)
 
 
 class Clocks:
-    """Our clock, which may be set, the steady one, which only goes forward, and the age of times noted by ours.
-
-    Attributes:
-        now: Returns our time.
-        steady: Returns the time since some origin.
-    """
+    """Our clock, which may be set, the steady one, which only goes forward, and the age of times noted by ours."""
 
     def __init__(self, now: Callable[[], datetime], steady: Callable[[], timedelta]) -> None:
         self.now = now

@@ -17,9 +17,7 @@ _AT_ONCE: Final = 500
 async def scrub(feed: TrackedFeed, *, rewrite_most: int | None) -> None:
     """Scrub the stored records of a feed, if that is due; it stays due until no trace is left in the store's files.
 
-    Args:
-        feed: What is scrubbed.
-        rewrite_most: See :meth:`dockbell.ports.Privacy.wipe`.
+    ``rewrite_most`` is of :meth:`dockbell.ports.Privacy.wipe`.
     """
     state = await feed.state()
     if not state.cleaning or feed.erasure is None:

@@ -50,8 +50,6 @@ def count(number: int, noun: str) -> str:
 
 
 class DeliverySettled(Fact, frozen=True):
-    """An attempt to deliver an event came to an end."""
-
     weight = logging.DEBUG
     sink: str
     delivery: Delivery

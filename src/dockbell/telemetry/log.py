@@ -31,8 +31,6 @@ _LONGEST: Final = 4000
 
 @dataclass(slots=True)
 class _Said:
-    """Something that was said."""
-
     at: float  # Unix time
     line: str  # its first line
     level: int

@@ -126,13 +126,10 @@ class FeedMended(Fact, frozen=True):
 
 
 class Stated(Fact, frozen=True):
-    """Something was stated about a feed."""
-
     statement: Statement
 
     @property
     def level(self) -> int:
-        """More for what an operator should look at."""
         return _WEIGHTS.get(self.statement.kind, logging.INFO)
 
     def __str__(self) -> str:
@@ -158,7 +155,6 @@ class FeedCleaned(Fact, frozen=True):
 
     @property
     def level(self) -> int:
-        """More where an operator should look."""
         return logging.WARNING if self.problem else logging.INFO
 
     def __str__(self) -> str:

@@ -42,9 +42,7 @@ _NONE: Final = timedelta(0)
 class Recent:
     """The measurements; :meth:`hear` is a listener of :class:`dockbell.telemetry.Telemetry`.
 
-    Args:
-        now: Our clock.
-        steady: Seconds of a clock that is never set, since some origin.
+    ``steady`` returns the seconds of a clock that is never set, since some origin.
     """
 
     def __init__(
@@ -74,10 +72,8 @@ class Recent:
     def recall(self, feed: Feed, runs: Iterable[tuple[datetime, datetime]], *, records: int | None = None) -> None:
         """Record what is stored of a feed from before the start.
 
-        Args:
-            feed: The feed.
-            runs: Its complete polls and passes, oldest first: when they began and ended, by our clock.
-            records: How many its last complete pass had.
+        ``runs`` are its complete polls and passes, oldest first: when they began and ended, by our clock. Its last
+        complete pass had so many ``records``.
         """
         known, now, here = self._feeds[feed], self._now(), self._time()
         for began_at, ended_at in runs:

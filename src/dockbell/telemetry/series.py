@@ -132,8 +132,6 @@ class Delays:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come."""
-
     kind: RunKind
     pages: int
     records: int
@@ -144,8 +142,6 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class FeedLately:
-    """Recent measurements of a feed."""
-
     end: datetime  # when the last of the steps ends: it is the running one
     freshness: tuple[float | None, ...]
     """The largest age, in seconds, of the last complete run in each step; None before the first such run."""
@@ -159,8 +155,6 @@ class FeedLately:
 
 @dataclass(frozen=True, slots=True)
 class BudgetLately:
-    """Recent measurements of a source's budget."""
-
     end: datetime
     kinds: Mapping[str, tuple[float, ...]]
     """Requests in each step, by urgency; those of ``others`` are what the service counted beside ours."""
@@ -173,8 +167,6 @@ class BudgetLately:
 
 @dataclass(frozen=True, slots=True)
 class SinkLately:
-    """Recent measurements of a sink."""
-
     end: datetime
     delivered: tuple[float, ...]  # events that its receiver took in each step
     delay: Delay | None
@@ -253,8 +245,6 @@ class FeedSeries:
 
 
 class SourceSeries:
-    """The measurements of one source's budget."""
-
     def __init__(self) -> None:
         self.counts = {urgency: Ring(STEPS, 0) for urgency in Urgency}
         self.others = Ring(STEPS, 0)

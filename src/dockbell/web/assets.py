@@ -23,8 +23,6 @@ _MEDIA_TYPES: Final = {
 
 
 class Assets:
-    """The endpoints."""
-
     def __init__(self) -> None:
         self._files = {
             each.name: (each.read_bytes(), media_type)

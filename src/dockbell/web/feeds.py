@@ -61,8 +61,6 @@ def add_up(sizes: Sizes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Some events of a feed."""
-
     feed: Feed
     after: Position  # the position before them
     sizes: Sizes  # of all events, in order, without gaps
@@ -71,8 +69,6 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Feeds:
-    """The endpoint."""
-
     read_store: ReadStore
     long_polls: LongPolls
     allowance: Allowance  # the bytes that answers may hold
@@ -135,13 +131,9 @@ class Feeds:
 
 
 class Batch(Response):
-    """Some events of a feed, as a JSON array, byte for byte as they are stored.
+    """The events of a portion, as a JSON array, byte for byte as they are stored.
 
-    Args:
-        feeds: The endpoint.
-        portion: All events to send.
-        headers: Of the response.
-        again: Answers anew, if the first events have changed before anything was sent.
+    ``again`` answers anew, if the first events have changed before anything was sent.
     """
 
     def __init__(

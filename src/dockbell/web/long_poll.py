@@ -75,10 +75,7 @@ async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> N
 class EventStream(Response):
     """Server-sent events: a response that goes on until the client or the daemon ends it, or the store cannot be read.
 
-    Args:
-        long_polls: Counts it.
-        write: Sends its text with the function that it is given, until it returns.
-        headers: Of the response.
+    ``write`` sends its text with the function that it is given, until it returns; ``long_polls`` counts it.
     """
 
     def __init__(

@@ -62,7 +62,6 @@ class Route:
 
     @property
     def methods(self) -> Sequence[str]:
-        """The methods that it answers."""
         return ("GET", "HEAD") if self.method == "GET" else (self.method,)
 
 
@@ -86,12 +85,7 @@ _SECURITY: Final[dict[Access, JSON]] = {
 
 
 class Routes:
-    """All routes of a site, and that of the document which describes them.
-
-    Args:
-        routes: All others.
-        cookie: The name of the session's cookie.
-    """
+    """All routes of a site, and that of the document which describes them; ``cookie`` names the session's."""
 
     def __init__(self, routes: Iterable[Route], cookie: str) -> None:
         responses = {200: ResponseDoc("An OpenAPI document.", dict)}

@@ -92,8 +92,6 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The endpoints."""
-
     tokens: Tokens
     sessions: Sessions
 
@@ -135,7 +133,6 @@ class Session:
 
 
 def no_token() -> Problem:
-    """Return the problem of an action where no token is configured."""
     detail = 'token: none is configured, so nobody may act here; add token = { env = "DOCKBELL_WEB_TOKEN" } to [web]'
     return Problem(HTTPStatus.FORBIDDEN, "token", detail)
 

@@ -63,8 +63,6 @@ _SILENCE: Final = timedelta(seconds=60)
 
 
 class SiteOpened(Fact, frozen=True):
-    """The web server answers."""
-
     url: str
 
     line = "web: answers at {url}"
@@ -73,21 +71,10 @@ class SiteOpened(Fact, frozen=True):
 class Site:
     """A socket that listens from the start, and answers while :meth:`run` does.
 
-    Args:
-        settings: ``[web]``.
-        config: Returns the current configuration.
-        read_store: For pull feeds and stored records.
-        page_read_store: Another one, for the status page, whose reads may take long.
-        command_store: Takes an operator's actions.
-        recent: Recent measurements.
-        outbox: Rings when events were added.
-        telemetry: Is told the address, and of refused connections.
-        now: Our clock.
-        next_time: Returns the next time of an interval or a cron line after a given time.
-        keep_alive: After how much silence a stream sends a comment.
-        listener: A socket that listens already, from :meth:`share`; else one is opened.
-        metrics: The counters.
-        check_store: Returns after the writer of the store has answered; raises why the store cannot be written.
+    The reads of the status page may take long, so it has its own ``page_read_store``. ``next_time`` returns the next
+    time of an interval or a cron line after a given time. After the silence of ``keep_alive`` a stream sends a comment.
+    ``listener`` is a socket that listens already, from :meth:`share`; else one is opened. ``check_store`` returns after
+    the writer of the store has answered; it raises why the store cannot be written.
 
     Raises:
         ConfigError: The address cannot be listened on.

@@ -51,8 +51,6 @@ class IndexModel(Model):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The endpoints of the list of feeds."""
-
     config: Callable[[], Config]
     read_store: ReadStore
     assets: Assets
@@ -99,8 +97,6 @@ class StateRecord(Model):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The endpoints of the stored records."""
-
     read_store: ReadStore
     allowance: Allowance
 

@@ -36,8 +36,6 @@ class Readiness(Model):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The endpoints of monitoring."""
-
     load: Callable[[], Awaitable[Status]]
     """Returns the status after the writer of the store has answered; raises why the store cannot be written. It must be
     cheap, because any client may ask as often as it likes."""
@@ -71,8 +69,6 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class StatusEndpoints:
-    """The endpoints of ``dockbell status --json`` and ``dockbell why --json``."""
-
     read_store: ReadStore
     config: Callable[[], Config]
     load: Callable[[], Awaitable[Status]]

@@ -53,8 +53,6 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was measured."""
-
     subject: str  # the source or the feed, ``main`` or ``main/shipments``
     what: str  # what was measured, ``key``
     found: str  # what it is, ``/id``

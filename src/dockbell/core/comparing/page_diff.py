@@ -117,8 +117,6 @@ class Note(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A reading to hold."""
-
     row: int
     hold: Hold
     body: bytes

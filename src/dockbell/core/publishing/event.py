@@ -56,8 +56,6 @@ def read_named(settings: Sequence[NamedEventSettings]) -> tuple[NamedEvent, ...]
 
 
 class NamedEvents:
-    """The named events of one feed."""
-
     def __init__(self, named: Sequence[NamedEvent] = (), evaluate: Evaluate = Expression.evaluate) -> None:
         self._evaluate = evaluate
         self._named = tuple(named)

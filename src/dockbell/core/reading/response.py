@@ -46,8 +46,6 @@ _PARTIAL_CONTENT: Final = 206
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One complete answer."""
-
     status: int
     headers: Mapping[str, str]  # by name in lower case
     body: bytes  # without its content coding

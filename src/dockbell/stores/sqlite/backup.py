@@ -25,12 +25,7 @@ _BESIDE: Final = ("", "-wal", "-shm", "-journal", ".lock", ".life", ".reserve")
 async def back_up(path: Path, target: Path, *, at: datetime, force: bool, progress: Progress | None = None) -> Copy:
     """Copy a store, also while a daemon works on it; a process that opens the copy as a store begins a new life.
 
-    Args:
-        path: The store.
-        target: Where the copy goes; it is there when it is complete and was checked, and not before.
-        at: The time.
-        force: Replace what is there.
-        progress: Called with how far it is.
+    The copy is at ``target`` when it is complete and was checked, and not before.
 
     Raises:
         StoreError: The store cannot be read, the target not be written, or the copy is not sound.

@@ -37,8 +37,6 @@ _PART: Final = ".part"
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of a store."""
-
     path: Path  # where it is
     size: int  # in bytes
 
@@ -48,11 +46,8 @@ def write_copy(
 ) -> Copy:
     """Copy a store as it is now to a path, replacing what is there when the copy is complete, checked and on the disk.
 
-    Args:
-        connection: To the store, in no transaction.
-        target: Where the copy goes.
-        at: The time in microseconds, for a copy that shall know that it is one; only of a store that is up to date.
-        progress: Called with how far it is.
+    The connection is in no transaction. ``at`` is the time in microseconds, for a copy that shall know that it is one;
+    only of a store that is up to date.
 
     Raises:
         StoreError: It cannot be written, or is not sound.

@@ -40,15 +40,10 @@ class Engine:
     """What the handles of a store share.
 
     Attributes:
-        path: The file.
         epoch: Random mark of one life of the store.
         outbox: Tells which feeds have new events.
         purges: How often a record was purged.
         wipes: How many wipes are under way, or next.
-        outage: Whether the file can be written.
-        now: Returns our time.
-        writer: The connection that writes.
-        leases: The feeds that were opened.
     """
 
     def __init__(self, path: Path, files: Files, *, now: Clock, telemetry: Telemetry) -> None:

@@ -51,10 +51,7 @@ class EpochFile:
 def look_back(connection: sqlite3.Connection, known: EpochMark | None, *, is_new: bool) -> str:
     """Return why the store must begin a new life; empty when it goes on as it is.
 
-    Args:
-        connection: To the store.
-        known: What the file beside it says.
-        is_new: The store was made just now.
+    ``known`` is what the file beside it says.
     """
     if is_new:
         return "" if known is None else STORE_LOST

@@ -14,51 +14,32 @@ name the file, the table, the key, what was got and what to do.
 
 from __future__ import annotations
 
-from dockbell.condition.evaluation import Answer
-from dockbell.config.expression import Expression, Facts
-from dockbell.config.loading import check_secrets, find, load, redacted, to_toml, validate
-from dockbell.config.secret import ProxyUrl, Revealed, RevealedBytes, Secret, SecretUrl
-from dockbell.config.tables import (
-    Config,
-    FeedSettings,
-    NamedEventSettings,
-    ResourceSettings,
-    SinkSettings,
-    SourceSettings,
-    StoreSettings,
-)
-from dockbell.config.values import RETRY_SCHEDULE, ConfigPath, Duration, Interval, format_duration, parse_duration
-from dockbell.config.web import WebSettings
-from dockbell.config.wording import suggest
-
-__all__ = [
-    "RETRY_SCHEDULE",
-    "Answer",
-    "Config",
-    "ConfigPath",
-    "Duration",
-    "Expression",
-    "Facts",
-    "FeedSettings",
-    "Interval",
-    "NamedEventSettings",
-    "ProxyUrl",
-    "ResourceSettings",
-    "Revealed",
-    "RevealedBytes",
-    "Secret",
-    "SecretUrl",
-    "SinkSettings",
-    "SourceSettings",
-    "StoreSettings",
-    "WebSettings",
-    "check_secrets",
-    "find",
-    "format_duration",
-    "load",
-    "parse_duration",
-    "redacted",
-    "suggest",
-    "to_toml",
-    "validate",
-]
+from dockbell.condition.evaluation import Answer as Answer
+from dockbell.config.expression import Expression as Expression
+from dockbell.config.expression import Facts as Facts
+from dockbell.config.loading import check_secrets as check_secrets
+from dockbell.config.loading import find as find
+from dockbell.config.loading import load as load
+from dockbell.config.loading import redacted as redacted
+from dockbell.config.loading import to_toml as to_toml
+from dockbell.config.loading import validate as validate
+from dockbell.config.secret import ProxyUrl as ProxyUrl
+from dockbell.config.secret import Revealed as Revealed
+from dockbell.config.secret import RevealedBytes as RevealedBytes
+from dockbell.config.secret import Secret as Secret
+from dockbell.config.secret import SecretUrl as SecretUrl
+from dockbell.config.tables import Config as Config
+from dockbell.config.tables import FeedSettings as FeedSettings
+from dockbell.config.tables import NamedEventSettings as NamedEventSettings
+from dockbell.config.tables import ResourceSettings as ResourceSettings
+from dockbell.config.tables import SinkSettings as SinkSettings
+from dockbell.config.tables import SourceSettings as SourceSettings
+from dockbell.config.tables import StoreSettings as StoreSettings
+from dockbell.config.values import RETRY_SCHEDULE as RETRY_SCHEDULE
+from dockbell.config.values import ConfigPath as ConfigPath
+from dockbell.config.values import Duration as Duration
+from dockbell.config.values import Interval as Interval
+from dockbell.config.values import format_duration as format_duration
+from dockbell.config.values import parse_duration as parse_duration
+from dockbell.config.web import WebSettings as WebSettings
+from dockbell.config.wording import suggest as suggest

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from dockbell.admin.as_json import find_condition, write_moment
+from dockbell.admin.as_json import find_condition
+from dockbell.core.moment import write_moment
 from dockbell.ports import Condition, Found, SinkState
 from tests.fakes import NOON
 

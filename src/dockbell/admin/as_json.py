@@ -14,7 +14,7 @@ import msgspec
 from dockbell.admin.reasons import list_reasons
 from dockbell.admin.status import FeedStatus, Quiet, Silence, Status
 from dockbell.admin.why import EventTrace, RecordHistory, SinkTrace, explain
-from dockbell.core.moment import format_moment
+from dockbell.core.moment import format_moment, write_moment
 from dockbell.ports import Condition, FeedState, Noted, SinkState, StoredRecord
 
 CONDITIONS: Final = ("connected", "waiting", "down", "paused", "unknown")
@@ -32,10 +32,6 @@ class Model(msgspec.Struct, forbid_unknown_fields=True):
         """Return the model of an object: its attributes of the members' names, times as text, and the ``others``."""
         names = (name for name in cls.__struct_fields__ if name not in others)
         return cls(**{name: _write(getattr(found, name)) for name in names}, **others)
-
-
-def write_moment(moment: datetime | None) -> Time | None:
-    return None if moment is None else format_moment(moment)
 
 
 def _write(value: Any) -> Any:

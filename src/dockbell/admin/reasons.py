@@ -16,6 +16,7 @@ from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import RESOURCES
 from dockbell.core.reading.shape import is_own_id
 from dockbell.ports import Condition, FeedState, Footprint, SinkState
+from dockbell.telemetry.facts import count_of
 
 OWED_MOST: Final = timedelta(minutes=5)
 """How long a sink may owe an event."""
@@ -167,10 +168,6 @@ def find_waiting(state: FeedState) -> Iterator[str]:
             f"{state.quarantined} records in quarantine cannot be read or told apart;"
             ' "dockbell status --verbose" says why'
         )
-
-
-def count_of(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _write_paths(state: FeedState) -> str:

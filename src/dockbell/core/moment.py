@@ -53,9 +53,17 @@ def format_moment(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
+def write_moment(moment: datetime | None) -> str | None:
+    return None if moment is None else format_moment(moment)
+
+
 def to_micros(moment: datetime) -> int:
     since = moment - EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def micros(moment: datetime | None) -> int | None:
+    return None if moment is None else to_micros(moment)
 
 
 def from_micros(micros: int) -> datetime:

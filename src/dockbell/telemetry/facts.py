@@ -33,7 +33,7 @@ class Fact(msgspec.Struct, frozen=True):
 class _Lines(string.Formatter):
     def format_field(self, value: object, format_spec: str) -> str:
         if format_spec.startswith("# ") and isinstance(value, int):
-            return count(value, format_spec[2:])
+            return count_of(value, format_spec[2:])
         seconds = value.total_seconds() if isinstance(value, timedelta) and format_spec else value
         return str(super().format_field(seconds, format_spec))
 
@@ -41,7 +41,7 @@ class _Lines(string.Formatter):
 _LINES: Final = _Lines()
 
 
-def count(number: int, noun: str) -> str:
+def count_of(number: int, noun: str) -> str:
     """Return a number of things in words: ``1 page``, ``2 pages``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 

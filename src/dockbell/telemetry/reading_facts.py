@@ -10,7 +10,7 @@ import msgspec
 
 from dockbell.core.model import ChangeKind, Feed, RunKind, Statement, StatementKind, Urgency
 from dockbell.ports import Tally
-from dockbell.telemetry.facts import Fact, count
+from dockbell.telemetry.facts import Fact, count_of
 
 
 class RequestSent(Fact, frozen=True):
@@ -87,8 +87,8 @@ class RunEnded(Fact, frozen=True):
     def __str__(self) -> str:
         state = f"incomplete, {self.problem}" if self.problem else "complete"
         return (
-            f"{self.feed}: {self.kind} {state}: {count(self.pages, 'page')}, {count(self.records, 'record')}, "
-            f"{count(self.events, 'event')} in {self.elapsed.total_seconds():.1f} s"
+            f"{self.feed}: {self.kind} {state}: {count_of(self.pages, 'page')}, {count_of(self.records, 'record')}, "
+            f"{count_of(self.events, 'event')} in {self.elapsed.total_seconds():.1f} s"
         )
 
 
@@ -158,7 +158,7 @@ class FeedCleaned(Fact, frozen=True):
         return logging.WARNING if self.problem else logging.INFO
 
     def __str__(self) -> str:
-        found = f"{count(self.records, 'record')} and {count(self.events, 'event')}"
+        found = f"{count_of(self.records, 'record')} and {count_of(self.events, 'event')}"
         problem = f'; but {self.problem}; the next pass, or "dockbell once", tries again' if self.problem else ""
         return f"{self.feed}: {', '.join(self.places)} dropped from {found}{problem}"
 

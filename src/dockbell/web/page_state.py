@@ -14,13 +14,13 @@ from dockbell.admin.as_json import (
     describe_gap,
     describe_quarantine,
     describe_sink,
-    write_moment,
 )
 from dockbell.admin.reasons import Reason, describe_feed, find_reasons
 from dockbell.admin.silence import Silences
 from dockbell.admin.status import FeedStatus, Silence, Status, load_status
 from dockbell.config import Config, SourceSettings, format_duration
 from dockbell.core.model import JSON, RESOURCES
+from dockbell.core.moment import write_moment
 from dockbell.ports import FeedState, ReadStore, SinkState, StoredRecord
 from dockbell.telemetry.recent import Recent
 from dockbell.telemetry.series import LEFT, STEP, Delay

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dockbell.core.comparing.candidate import Candidate, Difference, Facts, micros
+from dockbell.core.comparing.candidate import Candidate, Difference, Facts
 from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.comparing.page_diff import UNDECIDED, Finding, Hold, Stored
 from dockbell.core.comparing.read_context import ReadContext
@@ -25,7 +25,7 @@ from dockbell.core.comparing.silence_rules import (
     was_superseded,
 )
 from dockbell.core.model import ClockSource, Key, Page, Via
-from dockbell.core.moment import to_micros
+from dockbell.core.moment import micros, to_micros
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SOON = NOON + timedelta(seconds=60)

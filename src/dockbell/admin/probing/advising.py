@@ -10,12 +10,12 @@ from typing import Final
 from dockbell.admin.probing.asking import Asker
 from dockbell.admin.probing.findings import Finding, State, reread, tell_feed
 from dockbell.admin.probing.measuring import Measured
-from dockbell.admin.reasons import count_of
 from dockbell.config import SourceSettings, format_duration
 from dockbell.config.loading import write_keys, write_value
 from dockbell.core.model import RESOURCES
 from dockbell.core.reading.response import clean, read_allowance
 from dockbell.core.reading.survey import count_keys, find_total
+from dockbell.telemetry.facts import count_of
 
 KEY_VARIABLE: Final = "DOCKBELL_API_KEY"
 

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from dockbell.admin.probing.asking import Asker
 from dockbell.admin.probing.measuring import Bound, Measured
-from dockbell.admin.reasons import count_of, format_age
+from dockbell.admin.reasons import format_age
 from dockbell.core import pointer
 from dockbell.core.model import JSON, RESOURCES
 from dockbell.core.moment import EPOCH
@@ -28,6 +28,7 @@ from dockbell.core.reading.survey import (
     find_total,
     guess_cursor,
 )
+from dockbell.telemetry.facts import count_of
 
 _SKEW_TOLD: Final = timedelta(seconds=2)
 _SHOWN_MOST: Final = 5

@@ -9,7 +9,7 @@ from dockbell.core.comparing.drift import Drift
 from dockbell.core.comparing.page_diff import Finding, Hold, Note, Stored, Write
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import JSON, Change, Key, Page
-from dockbell.core.moment import to_micros
+from dockbell.core.moment import micros, to_micros
 
 
 class Sighting(NamedTuple):
@@ -114,7 +114,3 @@ class Facts(NamedTuple):
         if self.known is not None:
             return self.date < self.context.began_at
         return self.context.was_there(self.date, self.page.answered_at)
-
-
-def micros(moment: datetime | None) -> int | None:
-    return None if moment is None else to_micros(moment)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final
 
-from dockbell.core.comparing.candidate import Candidate, Difference, Differing, Facts, Sighting, micros
+from dockbell.core.comparing.candidate import Candidate, Difference, Differing, Facts, Sighting
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.drift import Drift, extend_drift
 from dockbell.core.comparing.page_diff import (
@@ -35,7 +35,7 @@ from dockbell.core.diff import diff
 from dockbell.core.document import DEPTH_MAX, decode
 from dockbell.core.key import key_of
 from dockbell.core.model import Page
-from dockbell.core.moment import from_micros
+from dockbell.core.moment import from_micros, micros
 
 _DOUBLED: Final = "stands twice on one page with different content"
 _DOUBLED_MOST: Final = 3

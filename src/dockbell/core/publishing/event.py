@@ -31,7 +31,7 @@ from dockbell.core.model import (
     Statement,
     Via,
 )
-from dockbell.core.moment import format_moment
+from dockbell.core.moment import format_moment, write_moment
 from dockbell.core.publishing.settlement import StartOffset
 from dockbell.core.publishing.statement import GapReason, gap
 
@@ -213,8 +213,8 @@ def _describe_change(change: Change) -> dict[str, JSON]:
     if change.patch is not None:
         data["patch"] = change.patch
         data["changed"] = change.changed
-    data["changed_between"] = [_write_moment(moment) for moment in change.changed_between]
-    data["modified_at"] = _write_moment(change.modified_at)
+    data["changed_between"] = [write_moment(moment) for moment in change.changed_between]
+    data["modified_at"] = write_moment(change.modified_at)
     data["detected_at"] = format_moment(change.detected_at)
     data["via"] = change.via
     data["late"] = change.late
@@ -285,7 +285,3 @@ def _embed(raw: bytes | None) -> msgspec.Raw | None:
         return None
     # An event is one line: a line break can only stand between the tokens of a JSON text.
     return msgspec.Raw(msgspec.json.format(raw, indent=-1) if b"\n" in raw or b"\r" in raw else raw)
-
-
-def _write_moment(moment: datetime | None) -> str | None:
-    return None if moment is None else format_moment(moment)

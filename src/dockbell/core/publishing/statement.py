@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from dockbell.core.model import ChangeKind, Feed, Statement, StatementKind
-from dockbell.core.moment import format_moment
+from dockbell.core.moment import format_moment, write_moment
 
 FOUND: Final = (ChangeKind.CREATED, ChangeKind.UPDATED, ChangeKind.DELETED, ChangeKind.RESTORED)
 """The changes that a certificate counts."""
@@ -82,8 +82,7 @@ def gap(
     ``detected_at`` is our time when it could see again. It had seen everything until ``began_at``; None where that is
     unknown.
     """
-    begin = None if began_at is None else format_moment(began_at)
-    details = {"from": begin, "to": format_moment(ended_at), "reason": str(reason)}
+    details = {"from": write_moment(began_at), "to": format_moment(ended_at), "reason": str(reason)}
     return Statement(feed, StatementKind.GAP, detected_at, details)
 
 

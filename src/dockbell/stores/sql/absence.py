@@ -10,10 +10,10 @@ from typing import Final
 from dockbell.core.comparing.page_diff import PURGED, Finding, Note
 from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import Change, RunKind, Statement, Via
-from dockbell.core.moment import from_micros, to_micros
+from dockbell.core.moment import from_micros, micros, to_micros
 from dockbell.core.reading.lateness import Lateness
 from dockbell.ports import Absentees, Compose, RunRecord
-from dockbell.stores.sql.connection import Connection, marks, micros, moment, portions, transaction
+from dockbell.stores.sql.connection import Connection, marks, moment, portions, transaction
 from dockbell.stores.sql.dialect import THEN_JOIN
 from dockbell.stores.sql.feeds import save_lateness, state
 from dockbell.stores.sql.lease import Lease, update_feed

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 
-from dockbell.core.moment import from_micros, to_micros
+from dockbell.core.moment import from_micros
 
 _VALUES_AT_ONCE: Final = 500
 _T = TypeVar("_T")
@@ -87,10 +87,6 @@ def upsert(table: str, key: Sequence[str], *others: str) -> str:
         f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks(columns)})"
         f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
     )
-
-
-def micros(moment: datetime | None) -> int | None:
-    return None if moment is None else to_micros(moment)
 
 
 def moment(stored: int | None) -> datetime | None:

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from dockbell.core.comparing.page_diff import Amended, Finding, Note, Pending
 from dockbell.core.model import Change, ChangeKind, Via
-from dockbell.core.moment import from_micros, to_micros
+from dockbell.core.moment import from_micros, micros, to_micros
 from dockbell.ports import Awaited, Compose
-from dockbell.stores.sql.connection import Connection, marks, micros, moment, transaction
+from dockbell.stores.sql.connection import Connection, marks, moment, transaction
 from dockbell.stores.sql.lease import Lease, update_feed
 from dockbell.stores.sql.outbox import PUT_BODY, append_events, last_sequence, write_notes
 

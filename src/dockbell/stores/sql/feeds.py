@@ -10,12 +10,12 @@ import msgspec
 
 from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.model import JSON, Feed, RunKind, Statement
-from dockbell.core.moment import to_micros
+from dockbell.core.moment import micros, to_micros
 from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape, keeps_records, keeps_shape
 from dockbell.core.reading.window import Progress
 from dockbell.ports import Compose, FeedState, RunRecord
-from dockbell.stores.sql.connection import Connection, micros, moment, transaction
+from dockbell.stores.sql.connection import Connection, moment, transaction
 from dockbell.stores.sql.lease import Lease, take_lease, update_feed
 from dockbell.stores.sql.outbox import append_events
 from dockbell.stores.sql.runs import load_failed, load_failing, load_run, save_run

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.model import Event, Feed, RunKind, Via
-from dockbell.core.moment import from_micros, to_micros
+from dockbell.core.moment import from_micros, micros, to_micros
 from dockbell.core.publishing.settlement import Blocked, DeadLetter
 from dockbell.ports import (
     Condition,
@@ -22,7 +22,7 @@ from dockbell.ports import (
     StoredRecord,
     StoredState,
 )
-from dockbell.stores.sql.connection import Connection, micros, moment, reading
+from dockbell.stores.sql.connection import Connection, moment, reading
 from dockbell.stores.sql.dialect import IS_HELD
 from dockbell.stores.sql.runs import RUN, read_run
 

@@ -8,9 +8,9 @@ from typing import Final
 
 from dockbell.core.comparing.page_diff import Note
 from dockbell.core.model import Change, Event, Feed, Statement, Via
-from dockbell.core.moment import to_micros
+from dockbell.core.moment import micros, to_micros
 from dockbell.ports import Compose
-from dockbell.stores.sql.connection import Connection, micros, upsert
+from dockbell.stores.sql.connection import Connection, upsert
 from dockbell.stores.sql.lease import Lease, update_feed
 
 PUT_BODY: Final = upsert("bodies", ["feed", "row"], "body")

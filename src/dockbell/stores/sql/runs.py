@@ -10,9 +10,9 @@ import msgspec
 
 from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import Feed, RunKind
-from dockbell.core.moment import from_micros, to_micros
+from dockbell.core.moment import from_micros, micros, to_micros
 from dockbell.ports import Checkpoint, Failing, Reached, RunRecord, Tally
-from dockbell.stores.sql.connection import Connection, micros, moment, transaction, upsert
+from dockbell.stores.sql.connection import Connection, moment, transaction, upsert
 from dockbell.stores.sql.lease import Lease, update_feed
 
 RUN = "kind, asked_at, since, ended_at, pages, records, events, problem, tally, sent_at"

@@ -85,7 +85,14 @@ def _show_bound(bound: object) -> str:
 class Settings(BaseModel):
     """One table of the configuration: frozen, strict about types and unknown keys, plain in what it says of them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        defer_build=True,  # what only imports a model need not wait for its validator
+    )
 
     @model_validator(mode="wrap")
     @classmethod

@@ -30,7 +30,7 @@ from dockbell.delivery.clock_watch import ClockWatch
 from dockbell.delivery.delivery_report import DeliveryReport
 from dockbell.delivery.outbox_reader import OutboxReader
 from dockbell.delivery.retained_state import StoredRetainedState
-from dockbell.host.evaluator import SHARED, Evaluator, LimitedEvaluator
+from dockbell.host.evaluator import SHARED, LimitedEvaluator
 from dockbell.ports import Bell, Sink, StateKeeper, Store
 from dockbell.telemetry import SinkPaused, SinkResumed, Telemetry
 
@@ -54,7 +54,6 @@ class Relay:
         max_owed: How old an event may be that is attempted again; None: as old as it comes.
         steady: The time since some origin, whatever the clock is set to; None: the clock is never set forward.
         feeds: Returns the configured feeds; None: every feed in the store.
-        evaluator: Evaluates the sink's filters; None: a ration of the process's evaluator.
     """
 
     def __init__(
@@ -72,7 +71,6 @@ class Relay:
         max_owed: timedelta | None = None,
         steady: Callable[[], timedelta] | None = None,
         feeds: Callable[[], Collection[Feed]] | None = None,
-        evaluator: Evaluator | None = None,
     ) -> None:
         self._sink = sink
         self._settings = settings
@@ -85,7 +83,7 @@ class Relay:
         self._name = name
         self._filter = Filter(settings)
         self._feeds = feeds
-        self._evaluator = evaluator or LimitedEvaluator(SHARED, free=_FREE)
+        self._evaluator = LimitedEvaluator(SHARED, free=_FREE)
         self._rendering = Rendering(settings, state_url, unordered)
         self._bell = Bell()
         self._turns = Bell()

@@ -18,10 +18,11 @@ from dockbell.stores.sql.lease import Lease, update_feed
 RUN = "kind, asked_at, since, ended_at, pages, records, events, problem, tally, sent_at"
 
 
-def load_run(connection: Connection, feed_id: int, kind: RunKind, *, complete: bool = True) -> RunRecord | None:
+def load_run(connection: Connection, feed_id: int, kind: RunKind) -> RunRecord | None:
+    """Return the last complete run of a kind."""
     row = connection.execute(
-        f"SELECT {RUN} FROM runs WHERE feed = ? AND kind = ? AND complete = ? ORDER BY id DESC LIMIT 1",
-        (feed_id, kind, complete),
+        f"SELECT {RUN} FROM runs WHERE feed = ? AND kind = ? AND complete = true ORDER BY id DESC LIMIT 1",
+        (feed_id, kind),
     ).fetchone()
     return None if row is None else read_run(row)
 

@@ -13,12 +13,7 @@ _ORIGIN: Final = datetime.fromtimestamp(0, UTC)
 class ClockWatch:
     """Compares the clock with a time that is never set.
 
-    Args:
-        now: The clock.
-        steady: The time since some origin, whatever the clock is set to; None: the clock is never set forward.
-
-    Attributes:
-        looked_at: The time of the last look.
+    ``steady`` returns that time, since some origin; None: the clock is never set forward.
     """
 
     def __init__(self, now: Callable[[], datetime], steady: Callable[[], timedelta] | None) -> None:

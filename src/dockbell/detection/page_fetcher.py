@@ -55,14 +55,10 @@ class PageFetcher:
         limit: int,
         between_tries: BetweenTries = nullcontext,
     ) -> Page:
-        """Return a page.
+        """Return a page of at most ``limit`` records; the first where there is no cursor.
 
-        Args:
-            kind: Of the run, which decides how urgent the request is.
-            since: The ``updated_since`` of the list; None for the whole list.
-            cursor: Of the page; None for the first.
-            limit: The most records on it.
-            between_tries: Makes the context in which the next try is waited for.
+        The kind of the run decides how urgent the request is, and ``between_tries`` makes the context in which the next
+        try is waited for.
 
         Raises:
             SourceError: As :meth:`dockbell.ports.Source.read_page`.

@@ -13,7 +13,7 @@ from dockbell.admin.probing.asking import Asker
 from dockbell.admin.probing.measuring import Bound, Measured
 from dockbell.admin.reasons import format_age
 from dockbell.core import pointer
-from dockbell.core.model import JSON, RESOURCES
+from dockbell.core.model import RESOURCES
 from dockbell.core.moment import EPOCH
 from dockbell.core.reading.request import MAX_LIMIT
 from dockbell.core.reading.rereading import Rereading, compare_readings
@@ -333,7 +333,8 @@ def _tell_filters(measured: Measured) -> Iterator[_Row]:
     if measured.by_default is not None:
         hidden = {*measured.keys(measured.records)} - {*measured.keys(measured.by_default.records)}
         whole = measured.at_end and measured.by_default.page.next_cursor is None
-        idle, shown = (sum(map(_is_inactive, each)) for each in (measured.records, measured.by_default.records))
+        listings = (measured.records, measured.by_default.records)
+        idle, shown = (sum(pointer.resolve(each, ("status",)) == "inactive" for each in some) for some in listings)
         evidence = f"{idle} of {len(measured.records)} records with status=all are inactive, {shown} without it"
         if (idle and not shown) or (whole and hidden):
             yield "status=all", "shows more", evidence, State.OK
@@ -346,10 +347,6 @@ def _tell_filters(measured: Measured) -> Iterator[_Row]:
             yield f"expand={relation}", "accepted", f"adds {', '.join(members[:_SHOWN_MOST])}", State.OK
         else:
             yield f"expand={relation}", "no effect seen", "accepted, but adds no member", State.OK
-
-
-def _is_inactive(record: JSON) -> bool:
-    return bool(pointer.resolve(record, ("status",)) == "inactive")
 
 
 def _tell_shipment(measured: Measured) -> Iterator[_Row]:

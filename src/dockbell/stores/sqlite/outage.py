@@ -29,13 +29,8 @@ _CALM: Final = 120.0
 class Outage:
     """Whether a store can be written now, and its agents' patience until it can.
 
-    Args:
-        try_again: Returns when the store can be written again with some room to spare; raises StoreError otherwise.
-        telemetry: Gets the beginning and the end.
-
-    Attributes:
-        reason: Why it cannot be written; None while it can.
-        began: Rings at the beginning.
+    ``try_again`` returns when the store can be written again with some room to spare, and raises StoreError otherwise.
+    ``reason`` says why it cannot be written, and is None while it can; ``began`` rings at the beginning.
     """
 
     def __init__(self, try_again: Callable[[], Awaitable[None]], telemetry: Telemetry) -> None:

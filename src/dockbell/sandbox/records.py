@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Final, TypeVar
 
@@ -42,23 +42,18 @@ def _more(found: re.Match[bytes]) -> bytes:
     return b"%s%d" % (found[1], int(found[2]) + 1)
 
 
-def _other_priority(found: re.Match[bytes]) -> bytes:
-    return found[1] + (b'"standard"' if found[2] == b'"express"' else b'"express"')
-
-
-_EDITS: Final[dict[str, tuple[re.Pattern[bytes], Callable[[re.Match[bytes]], bytes]]]] = {
-    "shipments": (re.compile(rb'("priority":)("[a-z]+")'), _other_priority),
-    "packages": (re.compile(rb'("scan_count":)(\d+)'), _more),
-    "items": (re.compile(rb'("reorder_point":)(\d+)'), _more),
-    "stock": (re.compile(rb'("safety_stock":)(\d+)'), _more),
-    "warehouses": (re.compile(rb'("used":)(\d+)'), _more),
+_EDITS: Final[dict[str, re.Pattern[bytes]]] = {
+    "shipments": re.compile(rb'("package_count":)(\d+)'),
+    "packages": re.compile(rb'("scan_count":)(\d+)'),
+    "items": re.compile(rb'("reorder_point":)(\d+)'),
+    "stock": re.compile(rb'("safety_stock":)(\d+)'),
+    "warehouses": re.compile(rb'("used":)(\d+)'),
 }
 
 
 def edit_body(resource: str, body: bytes) -> bytes:
-    """Return a record's JSON with one small field changed."""
-    pattern, turn = _EDITS[resource]
-    return pattern.sub(turn, body, count=1)
+    """Return a record's JSON with one number raised, so that edits never lead back to what it said before."""
+    return _EDITS[resource].sub(_more, body, count=1)
 
 
 class Author:

@@ -79,7 +79,7 @@ class Sandbox:
         return self.activity.step(n)
 
     def edit(self, resource: str, n: int = 1, *, identity: str | None = None) -> int:
-        """Change one field of the oldest ``n`` records of a resource on one tick, or of one record."""
+        """Raise one number in the oldest ``n`` records of a resource on one tick, or in one record."""
         return self._world.edit(resource, n, identity)
 
     def touch(self, resource: str, n: int = 1, *, identity: str | None = None) -> int:

@@ -142,7 +142,9 @@ class World:
         table = self.tables[resource]
         if identity is None:
             return [table.rows[place[-1]] for place in table.places(changed=False)[:count]]
-        found = next((row for row in table.rows.values() if self.form.name(row) == identity), None)
+        found = table.find(self.form.identity(table.resource, identity))
+        if found is None:  # composite keys are in no order
+            found = next((row for row in table.rows.values() if self.form.name(row) == identity), None)
         if found is None:
             raise LookupError(f"there is no {identity!r} in {resource}")
         return [found]

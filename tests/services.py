@@ -23,6 +23,12 @@ class Daemon:
                 [sys.executable, "-m", "dockbell", "run"], cwd=self._folder, stdout=log, stderr=log
             )
 
+    @property
+    def pid(self) -> int:
+        """The process that was started last."""
+        assert self._process is not None
+        return self._process.pid
+
     def __enter__(self) -> Self:
         return self
 

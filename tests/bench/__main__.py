@@ -1,6 +1,6 @@
 """Figures for docs/benchmarks.md, printed, not asserted.
 
-``python -m tests.bench [passes] [delivery] [backlog] [endpoints] [latency] [pages] [startup]``
+``python -m tests.bench [passes] [delivery] [backlog] [endpoints] [latency] [pages] [startup] [freshness]``
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import platform
 import sqlite3
 import sys
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 
 from tests.bench.delivery import measure_backlog, measure_delivery, measure_endpoints
+from tests.bench.freshness import LOADS, measure_freshness
 from tests.bench.latency import measure_latency
 from tests.bench.pages import measure_pages
 from tests.bench.reading import measure_reading
@@ -27,13 +29,19 @@ def main() -> None:
         "parts",
         nargs="*",
         metavar="part",
-        help="passes, delivery, backlog, endpoints, latency, pages, startup; all when left out",
+        help="passes, delivery, backlog, endpoints, latency, pages, startup, freshness; all but the last when left out",
     )
     parser.add_argument("--records", type=int, default=300_000, help="records read, over all five feeds")
     parser.add_argument("--events", type=int, default=20_000, help="events delivered to each kind of sink")
     parser.add_argument("--backlog", type=int, default=1_000_000, help="events that wait for a sink")
     parser.add_argument("--seconds", type=int, default=30, help="how long changes are timed")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured in turn; medians are shown")
+    freshness = parser.add_argument_group("freshness")
+    freshness.add_argument("--load", choices=LOADS, default="lists", help="what changes, and who reads")
+    freshness.add_argument("--learn", type=float, default=10, help="minutes before anything is measured")
+    freshness.add_argument("--minutes", type=float, default=20, help="minutes that are measured")
+    freshness.add_argument("--smoke", action="store_true", help="few records and no wait: less than a minute in all")
+    freshness.add_argument("--at-most", type=float, default=inf, help="exit 1 if the mean is more times the floor")
     options = parser.parse_args()
     parts = {
         "passes": lambda: measure_reading(options.records, options.rounds),
@@ -44,12 +52,16 @@ def main() -> None:
         "pages": lambda: measure_pages(options.events, options.rounds),
         "startup": measure_startup,
     }
-    if unknown := set(options.parts) - parts.keys():
+    if unknown := set(options.parts) - {*parts, "freshness"}:
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
     print(f"`{' '.join(('python -m tests.bench', *sys.argv[1:]))}` on {_describe_machine()}.\n", flush=True)
     for name, measure in parts.items():
         if name in options.parts or not options.parts:
             measure()
+    if "freshness" in options.parts:
+        load = LOADS[options.load].smoke() if options.smoke else LOADS[options.load]
+        learn, seconds = (8, 15) if options.smoke else (60 * options.learn, 60 * options.minutes)
+        sys.exit(not measure_freshness(load, learn=learn, seconds=seconds, at_most=options.at_most))
 
 
 def _describe_machine() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
@@ -21,19 +21,19 @@ from tests.bench.processes import Cost, Meter, run_alone, serving
 from tests.bench.servers import serve_sandbox
 from tests.bench.table import BARE, print_costs
 
-_UNPACED = 1_000_000_000
+UNPACED: Final = {"requests_per_minute": 1_000_000_000}
 
 
 def make_config(url: str, path: Path, **tables: Any) -> Config:
     """Return a configuration with everything at its default but the budget, which never makes a request wait."""
-    main = {"base_url": url, "api_key": "sandbox", "requests_per_minute": _UNPACED}
+    main = {"base_url": url, "api_key": "sandbox", **UNPACED}
     table = {"store": {"url": f"sqlite:///{path}"}, "sources": {"main": main}, **tables}
     return validate(table, lambda kind: load_sink_type(kind).Settings)
 
 
-def read_all(url: str, path: Path) -> Cost:
+def read_all(url: str, path: Path, **tables: Any) -> Cost:
     """Pass once over each of the five feeds, all at once, as the daemon does."""
-    return anyio.run(_read_all, make_config(url, path))
+    return anyio.run(_read_all, make_config(url, path, **tables))
 
 
 def fill(url: str, path: Path) -> Cost:

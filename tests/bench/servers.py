@@ -1,13 +1,17 @@
-"""What the measurements talk to, each in a process of its own: an unlimited sandbox, and a receiver of webhooks."""
+"""What the measurements talk to, each in a process of its own: sandboxes, and a receiver of webhooks."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import time
 from multiprocessing.connection import Connection
-from typing import Final
+from typing import Any, Final
 
 import anyio
+import msgspec
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dockbell.sandbox import Sandbox, SandboxOptions, serve
 
@@ -24,6 +28,96 @@ def serve_sandbox(parent: Connection, records: int) -> None:
             await anyio.sleep_forever()
 
     anyio.run(run)
+
+
+def serve_witnessed(parent: Connection, options: dict[str, Any]) -> None:
+    """Serve a sandbox with these options, behind a :class:`Witness`."""
+
+    async def run() -> None:
+        sandbox = Sandbox(SandboxOptions(**options))
+        sandbox.app = Witness(sandbox.app)
+        async with serve(sandbox) as url:
+            parent.send(url)
+            await anyio.sleep_forever()
+
+    anyio.run(run)
+
+
+class Request(msgspec.Struct, array_like=True):
+    """One request below ``/v1/``, and who sent it."""
+
+    at: float  # Unix time of its answer
+    key: str
+    agent: str
+    status: int
+
+
+class Shown(msgspec.Struct, array_like=True):
+    """A version of a record that was changed since the start, when a key first got to see it."""
+
+    at: float  # Unix time of the answer
+    key: str
+    resource: str
+    identity: str
+    stamp: str  # ``updated_at``
+
+
+class Testimony(msgspec.Struct):
+    """All that a witness saw."""
+
+    requests: list[Request]
+    shown: list[Shown]
+
+
+class _Record(msgspec.Struct):
+    id: str
+    updated_at: str
+
+
+_OK: Final = 200
+_SEEDED_UNTIL: Final = "2026"
+"""No seeded record is younger than that year, see docs/sandbox.md."""
+_PAGE: Final = msgspec.json.Decoder(dict[str, list[_Record] | str | None])
+
+
+class Witness:
+    """Remembers the requests that an API answers and the changes that it shows; ``GET /witness`` asks for both."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._requests: list[Request] = []
+        self._shown: dict[tuple[str, str, str, str], Shown] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, and note it."""
+        if scope["type"] != "http" or not scope["path"].startswith("/v1/"):
+            asked = scope["type"] == "http" and scope["path"] == "/witness"
+            await (self._testify() if asked else self._app)(scope, receive, send)
+            return
+        status, body = 0, bytearray()
+
+        async def hear(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            body.extend(message.get("body", b""))
+            await send(message)
+
+        await self._app(scope, receive, hear)
+        headers = dict(scope["headers"])
+        key = headers.get(b"authorization", b"").decode().removeprefix("Bearer ")
+        now = time.time()
+        self._requests.append(Request(now, key, headers.get(b"user-agent", b"").decode(), status))
+        resource = scope["path"].removeprefix("/v1/")
+        if status == _OK and "/" not in resource:
+            records = _PAGE.decode(body)[resource]
+            assert isinstance(records, list)
+            for record in records:
+                if record.updated_at > _SEEDED_UNTIL:
+                    seen = (key, resource, record.id, record.updated_at)
+                    self._shown.setdefault(seen, Shown(now, *seen))
+
+    def _testify(self) -> Response:
+        return Response(msgspec.json.encode(Testimony(self._requests, list(self._shown.values()))))
 
 
 def serve_receiver(parent: Connection) -> None:

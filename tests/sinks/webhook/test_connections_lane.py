@@ -11,7 +11,7 @@ import pytest
 from dockbell.core.model import Outcome, OutcomeKind
 from tests.sinks.conftest import make_delivery, running
 from tests.sinks.receiver import OK, Receiver, Request, make_sink, receiving, respond
-from tests.sinks.test_webhook_rotation import mint_certificate, serving
+from tests.sinks.webhook.test_secret_reload_rotation import mint_certificate, serving
 
 
 async def deliver(receiver: Receiver, count: int, *, url: str = "", ca_file: str | None = None) -> list[Outcome]:

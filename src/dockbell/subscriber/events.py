@@ -26,113 +26,184 @@ VIA_STATE: Final = "state"
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one record."""
+    """What became of one record.
 
-    resource: str  # ``shipments``, ``packages``, ``items``, ``stock`` or ``warehouses``
-    key: str  # the record's key string
-    id: JSON  # the key as the API wrote it: a string, an integer, or a list of them
-    change: str  # ``created``, ``updated``, ``deleted``, ``restored`` or ``snapshot``; perhaps more in later versions
-    revision: int  # the record's change count
-    # The record before; None where there was none, or where ``omitted`` says that it was left out.
+    Attributes:
+        resource: ``shipments``, ``packages``, ``items``, ``stock`` or ``warehouses``.
+        key: The record's key string.
+        id: The key as the API wrote it: a string, an integer, or a list of them.
+        change: ``created``, ``updated``, ``deleted``, ``restored`` or ``snapshot``; perhaps more in later versions.
+        revision: The record's change count.
+        before: The record before; None where there was none, or where ``omitted`` says that it was left out.
+        after: The record after; None where there is none (``deleted``), or where ``omitted`` says so.
+        patch: RFC 6902 operations from ``before`` to ``after``, of ``updated``.
+        changed: The pointers to what changed, of ``updated``.
+        changed_between: The API's time: the start of the last complete run that would have shown it, and this reading.
+        modified_at: The record's own timestamp, where it has one.
+        detected_at: When dockbell saw it.
+        via: Which kind of reading showed it, ``poll``, ``pass`` …; ``state`` where a sink is told how records are.
+        late: An earlier complete run covered it and did not show it.
+        reason: Of ``deleted``: ``absent``, ``not_found``, ``left``; ``purged``: erase what you have of the record.
+        detail_missing: The record's detail was wanted and did not come.
+        omitted: Which of ``before``, ``after``, ``patch``, ``changed`` were left out on the way to this sink.
+        purged: Those that ``omitted`` names were erased, because the operator had the record's content erased.
+    """
+
+    resource: str
+    key: str
+    id: JSON
+    change: str
+    revision: int
     before: dict[str, JSON] | None = None
-    # The record after; None where there is none (``deleted``), or where ``omitted`` says so.
     after: dict[str, JSON] | None = None
-    patch: list[dict[str, JSON]] | None = None  # RFC 6902 operations from ``before`` to ``after``, of ``updated``
-    changed: list[str] | None = None  # the pointers to what changed, of ``updated``
-    # The API's time: the start of the last complete run that would have shown it, and this reading.
+    patch: list[dict[str, JSON]] | None = None
+    changed: list[str] | None = None
     changed_between: tuple[datetime | None, datetime | None] | None = None
-    modified_at: datetime | None = None  # the record's own timestamp, where it has one
-    detected_at: datetime  # when dockbell saw it
-    # Which kind of reading showed it, ``poll``, ``pass`` …; ``state`` where a sink is told how records are.
+    modified_at: datetime | None = None
+    detected_at: datetime
     via: str = ""
-    late: bool = False  # an earlier complete run covered it and did not show it
-    # Of ``deleted``: ``absent``, ``not_found``, ``left``; ``purged``: erase what you have of the record.
+    late: bool = False
     reason: str | None = None
-    detail_missing: bool = False  # the record's detail was wanted and did not come
-    # Which of ``before``, ``after``, ``patch``, ``changed`` were left out on the way to this sink.
+    detail_missing: bool = False
     omitted: tuple[str, ...] = ()
-    purged: bool = False  # these were erased, because the operator had the record's content erased afterwards
+    purged: bool = False
 
 
 class Named(Change, frozen=True, kw_only=True):
-    """What the operator calls a change that matters; it repeats the change that it follows, revision included."""
+    """What the operator calls a change that matters; it repeats the change that it follows, revision included.
 
-    name: str  # the last part of the event's type
-    unjudged: bool = False  # its condition took too long to judge, so that it may not hold
+    Attributes:
+        name: The last part of the event's type.
+        unjudged: Its condition took too long to judge, so that it may not hold.
+    """
+
+    name: str
+    unjudged: bool = False
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
-    """Something said about a feed as a whole; of a kind that has no class here, unless it is a subclass."""
+    """Something said about a feed as a whole; of a kind that has no class here, unless it is a subclass.
 
-    resource: str  # of the feed
-    statement: str  # the last part of the event's type
-    through_sequence: int  # it holds for all events of the feed up to this one
-    detected_at: datetime  # when it became known
+    Attributes:
+        resource: Of the feed.
+        statement: The last part of the event's type.
+        through_sequence: It holds for all events of the feed up to this one.
+        detected_at: When it became known.
+    """
+
+    resource: str
+    statement: str
+    through_sequence: int
+    detected_at: datetime
 
 
 class Reconciled(Statement, frozen=True, kw_only=True):
-    """A pass over the whole list is complete."""
+    """A pass over the whole list is complete.
 
-    began_at: datetime = msgspec.field(name="from")  # the API's time of its first request
-    ended_at: datetime = msgspec.field(name="to")  # the API's time of its last answer
+    Attributes:
+        began_at: The API's time of its first request.
+        ended_at: The API's time of its last answer.
+        pages: How many pages it read.
+        records: How many records they held.
+        created: How many changes of this kind it found.
+        updated: As ``created``.
+        deleted: As ``created``.
+        restored: As ``created``.
+        missed: How many of these changes the polls should have shown.
+        held: How many readings of the feed's records are held, as older than what is stored, or as drift.
+        quarantined: How many records could not be read or told apart.
+        digest: Hash of all keys and contents: the same one later means that nothing changed between.
+        verdict: ``equal``, ``repaired`` or ``doubtful``.
+    """
+
+    began_at: datetime = msgspec.field(name="from")
+    ended_at: datetime = msgspec.field(name="to")
     pages: int
-    records: int  # how many records its pages held
-    created: int = 0  # how many changes of this kind it found; ``updated``, ``deleted`` and ``restored`` likewise
+    records: int
+    created: int = 0
     updated: int = 0
     deleted: int = 0
     restored: int = 0
-    missed: int = 0  # how many of these changes the polls should have shown
-    held: int = 0  # how many readings of the feed's records are held, as older than what is stored, or as drift
-    quarantined: int = 0  # how many records could not be read or told apart
-    digest: str = ""  # hash of all keys and contents: the same one later means that nothing changed between
-    verdict: str  # ``equal``, ``repaired`` or ``doubtful``
+    missed: int = 0
+    held: int = 0
+    quarantined: int = 0
+    digest: str = ""
+    verdict: str
 
 
 class Gap(Statement, frozen=True, kw_only=True):
-    """Dockbell was blind for a while: versions that came and went meanwhile have no event."""
+    """Dockbell was blind for a while: versions that came and went meanwhile have no event.
 
-    # Until when it had seen everything; None where that is unknown.
+    Attributes:
+        began_at: Until when it had seen everything; None where that is unknown.
+        ended_at: From when on it sees again.
+        reason: ``down``, ``refused``, ``unavailable``, ``no_budget``, ``store_unavailable``; ``store_lost``: revisions
+            begin anew; ``overrun``: this sink alone has lost events, and is told of each record as it is.
+    """
+
     began_at: datetime | None = msgspec.field(name="from")
-    ended_at: datetime = msgspec.field(name="to")  # from when on it sees again
-    # ``down``, ``refused``, ``unavailable``, ``no_budget``, ``store_unavailable``; ``store_lost``: revisions begin
-    # anew; ``overrun``: this sink alone has lost events, and is told of each record as it is.
+    ended_at: datetime = msgspec.field(name="to")
     reason: str
 
 
 class Rebaselined(Statement, frozen=True, kw_only=True):
-    """The feed is read differently from now on; what differs only for that has no event."""
+    """The feed is read differently from now on; what differs only for that has no event.
 
-    parts: tuple[str, ...]  # what differs, by its names in the configuration
+    Attributes:
+        parts: What differs, by its names in the configuration.
+    """
+
+    parts: tuple[str, ...]
 
 
 class Held(Statement, frozen=True, kw_only=True):
-    """Changes wait for an operator."""
+    """Changes wait for an operator.
 
-    reason: str  # ``deletions`` or ``drift``
-    count: int  # how many records wait
-    paths: tuple[str, ...] = ()  # the pointers that changed, of ``drift``
-    since: datetime  # when the first of them began to
+    Attributes:
+        reason: ``deletions`` or ``drift``.
+        count: How many records wait.
+        paths: The pointers that changed, of ``drift``.
+        since: When the first of them began to.
+    """
+
+    reason: str
+    count: int
+    paths: tuple[str, ...] = ()
+    since: datetime
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """Something about dockbell itself, for its operator; ``resources`` of the sink must name ``notices``."""
+    """Something about dockbell itself, for its operator; ``resources`` of the sink must name ``notices``.
 
-    # The last part of the event's type: ``dead_letter``, ``overrun``, ``unreachable``, …
+    Attributes:
+        notice: The last part of the event's type: ``dead_letter``, ``overrun``, ``unreachable``, …
+        sink: About which sink; None where it is about something else.
+        feed: About which feed, ``SOURCE/RESOURCE``; None where it is about something else.
+        server: ``web`` where it is about the web server.
+        reason: In words.
+        count: How often, since the last notice of the kind about it.
+        detected_at: When it became known.
+    """
+
     notice: str = msgspec.field(name="statement")
-    sink: str | None = None  # about which sink; None where it is about something else
-    feed: str | None = None  # about which feed, ``SOURCE/RESOURCE``; None where it is about something else
-    server: str | None = None  # ``web`` where it is about the web server
-    reason: str = ""  # in words
-    count: int = 1  # how often, since the last notice of the kind about it
-    detected_at: datetime  # when it became known
+    sink: str | None = None
+    feed: str | None = None
+    server: str | None = None
+    reason: str = ""
+    count: int = 1
+    detected_at: datetime
 
 
 class Test(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``dockbell test`` sends; no record stands behind it."""
+    """What ``dockbell test`` sends; no record stands behind it.
+
+    Attributes:
+        after: A note.
+    """
 
     __test__: ClassVar = False  # pytest takes it for none of its own
 
-    after: dict[str, JSON] | None = None  # a note
+    after: dict[str, JSON] | None = None
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -151,18 +222,31 @@ _STATEMENTS: Final[dict[str, type[Statement]]] = {
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One event."""
+    """One event.
 
-    id: str  # the same however often it comes, and on whatever way
-    source: str  # ``dockbell://NAME/SOURCE/RESOURCE``
-    type: str  # ``dockbell.shipment.updated`` and so on
-    time: datetime  # when dockbell saw what it tells
-    partitionkey: str  # ``SOURCE/RESOURCE/KEY``, or ``SOURCE/RESOURCE`` where it is about no record
-    sequence: int  # its number in its feed, contiguous from 1; 0 for a test
-    subject: str | None = None  # the record's key; None where it is about none
-    dataref: str | None = None  # where the record can be read, when the event was too large to carry it
-    data: Data  # what it says
-    members: dict[str, JSON]  # all of it as it came, also what this version does not know
+    Attributes:
+        id: The same however often it comes, and on whatever way.
+        source: ``dockbell://NAME/SOURCE/RESOURCE``.
+        type: ``dockbell.shipment.updated`` and so on.
+        time: When dockbell saw what it tells.
+        partitionkey: ``SOURCE/RESOURCE/KEY``, or ``SOURCE/RESOURCE`` where it is about no record.
+        sequence: Its number in its feed, contiguous from 1; 0 for a test.
+        subject: The record's key; None where it is about none.
+        dataref: Where the record can be read, when the event was too large to carry it.
+        data: What it says.
+        members: All of it as it came, also what this version does not know.
+    """
+
+    id: str
+    source: str
+    type: str
+    time: datetime
+    partitionkey: str
+    sequence: int
+    subject: str | None = None
+    dataref: str | None = None
+    data: Data
+    members: dict[str, JSON]
 
     @property
     def feed(self) -> str:
@@ -258,9 +342,12 @@ class Verifier:
     def verify(self, headers: Mapping[str, str], body: bytes, *, now: float | None = None) -> None:
         """Return if a webhook is genuine.
 
+        The signature is checked over the raw bytes of the body, before anything parses them: JSON that was parsed and
+        written again is other bytes, and nothing of a body that is not genuine reaches a parser.
+
         Args:
             headers: Of the request, names in any case.
-            body: As received, byte for byte.
+            body: The raw bytes, as received; not what a framework made of them.
             now: Unix seconds; the system's clock where left out.
 
         Raises:

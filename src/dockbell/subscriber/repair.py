@@ -28,7 +28,12 @@ _PROBLEM: Final = "urn:dockbell:problem:"
 
 
 class Batch(NamedTuple):
-    """Some events of a feed, in order, none left out, and the position behind the last of them."""
+    """Some events of a feed.
+
+    Attributes:
+        events: In order, none left out.
+        position: Behind the last of them; where to go on.
+    """
 
     events: list[Event]
     position: str

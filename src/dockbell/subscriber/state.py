@@ -68,9 +68,15 @@ class Seen:
 
 
 class Missing(NamedTuple):
-    """Changes or events that were made and did not arrive, or not yet."""
+    """Changes or events that were made and did not arrive, or not yet.
 
-    where: str  # the ``partitionkey`` of a record, when they are revisions; of a feed, when they are sequence numbers
+    Attributes:
+        where: The ``partitionkey`` of a record, when they are revisions; of a feed, when they are sequence numbers.
+        first: The first of the numbers.
+        last: The last of them.
+    """
+
+    where: str
     first: int
     last: int
 
@@ -132,31 +138,51 @@ class SequenceGaps:
 
 
 class Copy(msgspec.Struct, frozen=True):
-    """What is known of one record."""
+    """What is known of one record.
 
-    revision: int | None  # the highest that was seen; None where revisions begin anew
-    sequence: int  # of the event that told it, or the one up to which it was read; 0 where that is unknown
-    record: dict[str, JSON] | None  # its content; None when it is gone
-    is_current: bool = True  # whether ``record`` is that of ``revision``; if not, an event told only that it changed
-    # Whether ``revision`` is known to be the latest; it is not where a reading showed the record gone.
+    Attributes:
+        revision: The highest that was seen; None where revisions begin anew.
+        sequence: Of the event that told it, or the one up to which it was read; 0 where that is unknown.
+        record: Its content; None when it is gone.
+        is_current: Whether ``record`` is that of ``revision``; if not, an event told only that it changed.
+        is_exact: Whether ``revision`` is known to be the latest; it is not where a reading showed the record gone.
+    """
+
+    revision: int | None
+    sequence: int
+    record: dict[str, JSON] | None
+    is_current: bool = True
     is_exact: bool = True
 
 
 class Effect(StrEnum):
-    """What an event did to the copy."""
+    """What an event did to the copy.
+
+    Attributes:
+        APPLIED: The copy is as the event says.
+        OLD: The event tells a revision that was seen, or an earlier one.
+        ASIDE: It tells nothing of a record: a named event, a statement, a notice, a test.
+        INCOMPLETE: It carries less than the copy needs: see :attr:`State.stale`.
+        UNREAD: Records of the feed changed without an event of their own: see :attr:`State.unread`.
+    """
 
     APPLIED = "applied"
-    OLD = "old"  # it tells a revision that was seen, or an earlier one
-    ASIDE = "aside"  # it tells nothing of a record: a named event, a statement, a notice, a test
-    INCOMPLETE = "incomplete"  # it carries less than the copy needs: see State.stale
-    UNREAD = "unread"  # records of the feed changed without an event of their own: see State.unread
+    OLD = "old"
+    ASIDE = "aside"
+    INCOMPLETE = "incomplete"
+    UNREAD = "unread"
 
 
 class Taken(NamedTuple):
-    """What an event came to."""
+    """What an event came to.
 
-    effect: Effect  # what it did to the copy
-    missing: Missing | None = None  # changes of the record that did not arrive before it; always None without ``gaps``
+    Attributes:
+        effect: What it did to the copy.
+        missing: Changes of the record that did not arrive before it; always None without ``gaps``.
+    """
+
+    effect: Effect
+    missing: Missing | None = None
 
 
 class State(Mapping[str, JSON]):
@@ -165,17 +191,20 @@ class State(Mapping[str, JSON]):
     Repetitions, late ones included, and any order among records leave it the same. It is for one dockbell and one
     thread at a time. A record that is gone leaves its revision behind, so that what comes late cannot bring it back.
 
+    Attributes:
+        copies: What is known of each record, those that are gone included; to be changed by the methods only.
+        stale: The ``partitionkey`` of each record whose latest change no event told in full: read it from dockbell.
+        unread: The feeds of which all stored records must be read from dockbell.
+
     Args:
         copies: Where the copies are kept: any mapping, such as one on disk; a dict where left out.
         gaps: Looks for missing changes; None to look for none.
     """
 
     def __init__(self, copies: MutableMapping[str, Copy] | None = None, *, gaps: RevisionGaps | None = None) -> None:
-        # What is known of each record, those that are gone included; to be changed by the methods only.
         self.copies: MutableMapping[str, Copy] = {} if copies is None else copies
-        # The ``partitionkey`` of each record whose latest change no event told in full: read it from dockbell.
         self.stale = {place for place, copy in self.copies.items() if not copy.is_current}
-        self.unread: set[str] = set()  # the feeds of which all stored records must be read from dockbell
+        self.unread: set[str] = set()
         self._gaps = gaps
         self._loaded: dict[str, int] = {}
 

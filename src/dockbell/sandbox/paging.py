@@ -236,16 +236,20 @@ class Pages:
             raise Refusal(400, "result_window_too_large", text, parameter="cursor")
         end = start + self._size(query.limit, len(listing) - start, options)
         rows = listing.rows(start, end)
-        if options.order == "shuffled":
-            self._dice.shuffle(rows)
         if end >= len(listing) + options.trailing_page:
-            return rows, None
+            return self._in_order(rows, options), None
         if options.repeated_pages and self._dice.random() < options.repeated_pages:
             end = start
         elif end == start:
             turn += 1
         position = listing.position(end // per_page + 1 if per_page else end)
-        return rows, self.cursors.write(position, turn, listing, query)
+        return self._in_order(rows, options), self.cursors.write(position, turn, listing, query)
+
+    def _in_order(self, rows: list[Row], options: SandboxOptions) -> list[Row]:
+        """Return the rows as the page shows them. Drawn last, since the number of draws goes with that of the rows."""
+        if options.order == "shuffled":
+            self._dice.shuffle(rows)
+        return rows
 
     def _size(self, limit: int, left: int, options: SandboxOptions) -> int:
         size = min(limit, options.page_cap)

@@ -188,9 +188,10 @@ class World:
 
     def _show_later(self, at: int, written: Mapping[str, Mapping[int, Row | None]]) -> None:
         replicas = [replica for replica in (self._visible, self._lagging) if replica]
-        if not (replicas and written):
+        if not replicas:
             return
         options = self._settings.options
+        # Drawn for a step that changed nothing, too: the later draws do not depend on it.
         is_late = options.late_share == 1 or self._dice.random() < options.late_share
         visible = min(at, to_micros(self._clock())) + round(options.late_visibility * 1_000_000 * is_late)
         for replica in replicas:

@@ -7,5 +7,6 @@
 - ``check``: what would fail: store, API, sinks; sends a test event. ``exposure``: which files others can read or write.
 - ``commands``: what the daemon is asked to do: a pass, a decision on deletions or drift, the erasure of a record.
 - ``replaying``: replays and dead letters of a sink.
+- ``state``: the stored records, all of a feed or one.
 - ``events``: the recorded events, chosen and followed; the catalogue of those that there can be.
 """

@@ -14,6 +14,7 @@ import msgspec
 from dockbell.admin.reasons import list_reasons
 from dockbell.admin.status import FeedStatus, Quiet, Silence, Status
 from dockbell.admin.why import EventTrace, RecordHistory, SinkTrace, explain
+from dockbell.core.model import Feed
 from dockbell.core.moment import format_moment, write_moment
 from dockbell.ports import Condition, FeedState, Noted, SinkState, StoredRecord
 
@@ -311,6 +312,30 @@ def describe_history(account: RecordHistory, given: str) -> WhyModel:
         findings=[_describe_note(note) for note in account.notes],
         events=[_describe_event(told) for told in account.events],
     )
+
+
+class _StoredModel(Model):
+    feed: str
+    key: str
+    revision: Count
+    modified: Time | None
+    fingerprint: str | None
+    gone_at: Time | None
+    record: msgspec.Raw
+
+
+def write_stored(feed: Feed, record: StoredRecord) -> bytes:
+    """Return what is stored of a record, its content included, on one line."""
+    model = _StoredModel(
+        feed=str(feed),
+        key=record.key,
+        revision=record.revision,
+        modified=write_moment(record.modified),
+        fingerprint=None if record.is_purged else record.fingerprint.hex(),
+        gone_at=write_moment(record.gone_at),
+        record=msgspec.Raw(record.body or b"null"),
+    )
+    return msgspec.json.format(msgspec.json.encode(model), indent=-1)  # some APIs write a record on several lines
 
 
 def describe_traces(traces: Sequence[SinkTrace]) -> list[DeliveryModel]:

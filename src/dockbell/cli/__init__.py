@@ -29,6 +29,10 @@ _SECTIONS = {
     "Look": {
         "status": ("dockbell.cli.status", "Print how feeds and sinks stand; for monitoring too."),
         "events": ("dockbell.cli.events", "Print the recorded events, and follow them."),
+        "state": (
+            "dockbell.cli.state",
+            "Print the stored records as JSON lines: all, those of FEED, or the one with KEY.",
+        ),
         "why": ("dockbell.cli.records", "Say why a record has the events that it has, or none."),
         "catalogue": ("dockbell.cli.events", "Describe what this configuration publishes, and where."),
     },

@@ -28,6 +28,8 @@ class StoredRecord:
         is_dormant: Absence checks ignore it until it is seen again.
         held_at: S of the first request that showed the reading that is held; None where none is.
         awaited_at: Since when an event of it waits for its detail, by our clock; None where none does.
+        row: Its place: rows are read in the order of their places, and a record never changes its own.
+        body: Its raw JSON; of a tombstone as it was last, None once that is erased.
     """
 
     key: str
@@ -40,6 +42,8 @@ class StoredRecord:
     is_dormant: bool = False
     held_at: datetime | None = None
     awaited_at: datetime | None = None
+    row: int = 0
+    body: bytes | None = None
 
     @property
     def is_purged(self) -> bool:
@@ -147,6 +151,9 @@ class ReadStore(Protocol):
 
     async def find_record(self, feed_id: int, key: str) -> StoredRecord | None:
         """Return what is stored of a record; None where nothing is."""
+
+    async def read_stored(self, feed_id: int, after: int, limit: int, *, with_gone: bool) -> Sequence[StoredRecord]:
+        """Return what is stored of records, by place, after a place; of tombstones only where they are asked for."""
 
     async def find_suspected(self, feed_id: int, limit: int) -> Sequence[StoredRecord]:
         """Return records that are suspected to be gone, those that were suspected first before the others."""

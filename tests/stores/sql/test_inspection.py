@@ -209,3 +209,21 @@ async def test_complete_readings_are_told_by_feed_after_a_time(command_store: Co
         FEED: [(NOON + 5 * MINUTE, NOON + 6 * MINUTE), (NOON + 8 * MINUTE, NOON + 9 * MINUTE)],
         Feed("main", "stock"): [(NOON, NOON + 3 * MINUTE)],
     }
+
+
+async def test_what_is_stored_is_read_by_place_with_its_content(command_store: CommandStore) -> None:
+    await command_store.show(shipment("a"), shipment("b"), shipment("c"))
+    await command_store.store.feed(FEED).suspect([2], NOON)
+    detect = partial(DETECTOR.deletion, until=NOON, now=NOON)
+    compose = Composer(FEED, name="acme", singular="shipment", epoch="epoch")
+    await command_store.store.feed(FEED).delete_records([2], detect, compose)
+
+    async def read(after: int, limit: int, *, with_gone: bool) -> list[tuple[int, str, bool]]:
+        found = await command_store.read_store.read_stored(command_store.state.id, after, limit, with_gone=with_gone)
+        assert [json.loads(record.body or b"") for record in found] == [shipment(record.key) for record in found]
+        return [(record.row, record.key, record.gone_at is not None) for record in found]
+
+    assert await read(0, 10, with_gone=False) == [(1, "a", False), (3, "c", False)]
+    assert await read(1, 1, with_gone=False) == [(3, "c", False)]
+    assert await read(0, 2, with_gone=True) == [(1, "a", False), (2, "b", True)]
+    assert await read(3, 10, with_gone=True) == []

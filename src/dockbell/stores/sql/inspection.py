@@ -28,9 +28,10 @@ from dockbell.stores.sql.runs import RUN, read_run
 
 _RECORD: Final = (
     "SELECT records.key, records.modified, records.fingerprint, revision, gone_at, suspected_at, there_at,"
-    " ignored_until_seen, asked_at, queued_at FROM records"
+    " ignored_until_seen, asked_at, queued_at, records.row, bodies.body FROM records"
     " LEFT JOIN holds ON holds.feed = records.feed AND holds.row = records.row"
     " LEFT JOIN details ON details.feed = records.feed AND details.row = records.row"
+    " LEFT JOIN bodies ON bodies.feed = records.feed AND bodies.row = records.row"
 )
 
 _THERE: Final = (
@@ -169,6 +170,18 @@ def find_record(connection: Connection, feed_id: int, key: str) -> StoredRecord 
     return None if row is None else _stored_record(row)
 
 
+def read_stored(
+    connection: Connection, feed_id: int, after: int, limit: int, with_gone: bool
+) -> Sequence[StoredRecord]:
+    there = "" if with_gone else " AND gone_at IS NULL"
+    rows = connection.execute(
+        f"{_RECORD} WHERE records.feed = ? AND records.row > ?{there} AND records.key NOT LIKE '% %'"
+        " ORDER BY records.row LIMIT ?",
+        (feed_id, after, limit),
+    )
+    return [_stored_record(row) for row in rows]
+
+
 def find_suspected(connection: Connection, feed_id: int, limit: int) -> Sequence[StoredRecord]:
     return [
         _stored_record(row)
@@ -181,7 +194,8 @@ def find_suspected(connection: Connection, feed_id: int, limit: int) -> Sequence
 
 
 def _stored_record(row: Sequence[Any]) -> StoredRecord:
-    key, modified, fingerprint, revision, gone_at, suspected_at, there_at, ignored_until_seen, held_at, awaited_at = row
+    key, modified, fingerprint, revision, gone_at, suspected_at, there_at, ignored_until_seen, *waits, place, body = row
+    held_at, awaited_at = waits
     return StoredRecord(
         key,
         moment(modified),
@@ -193,6 +207,8 @@ def _stored_record(row: Sequence[Any]) -> StoredRecord:
         bool(ignored_until_seen),
         moment(held_at),
         moment(awaited_at),
+        place,
+        body,
     )
 
 

@@ -112,6 +112,9 @@ class SqliteReadStore(ReadStore):
     async def find_record(self, feed_id: int, key: str) -> StoredRecord | None:
         return await self._read(inspection.find_record, feed_id, key)
 
+    async def read_stored(self, feed_id: int, after: int, limit: int, *, with_gone: bool) -> Sequence[StoredRecord]:
+        return await self._read(inspection.read_stored, feed_id, after, limit, with_gone)
+
     async def find_suspected(self, feed_id: int, limit: int) -> Sequence[StoredRecord]:
         return await self._read(inspection.find_suspected, feed_id, limit)
 

@@ -1,0 +1,101 @@
+"""``dockbell state``: the stored records, for pipes."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import click
+
+from dockbell.cli.completion import complete_feeds
+from dockbell.cli.group import exit_if
+from dockbell.cli.options import choose_feeds, config_option, read_config
+from dockbell.cli.printing import print_raw, write_cell
+
+if TYPE_CHECKING:
+    from dockbell.config import Config
+    from dockbell.core.model import Feed
+    from dockbell.ports import FeedState, ReadStore
+
+
+@click.command()
+@click.argument("feed", required=False, shell_complete=complete_feeds)
+@click.argument("key", required=False)
+@click.option("--deleted", is_flag=True, help="Deleted records too, as they were last.")
+@config_option
+def state(config_path: str | None, *, feed: str | None, key: str | None, deleted: bool) -> None:
+    """Print the stored records as JSON lines: all, those of FEED, or the one with KEY.
+
+    FEED is source/resource, or only the resource where one source has it; it may have left the configuration. KEY is
+    written as in events, or as the API writes it. Works while the daemon runs: each record is printed as it is stored
+    when its turn comes. A feed whose baseline is not complete yet is named on standard error.
+
+    \b
+    feed, key     which record it is, as in events
+    revision      its change count
+    modified      its own timestamp; null where it has none
+    fingerprint   hash of its content, as it is compared; null once it is purged
+    gone_at       since when it is deleted; null while it is there
+    record        its content, without what `drop` leaves out; null once it is erased
+
+    Of a deleted record the content is erased by "dockbell purge", or after keep_events.
+
+    Exits with 1 when no record with KEY is stored, or it is deleted and --deleted is not given.
+
+    \b
+    Examples:
+      dockbell state > records.jsonl
+      dockbell state shipments | jq -c .record
+      dockbell state main/stock --deleted | jq -r 'select(.gone_at) | .key'
+      dockbell state shipments shp_000123
+    """
+    import anyio
+
+    anyio.run(_print, read_config(config_path), feed, key, deleted)
+
+
+async def _print(config: Config, name: str | None, key: str | None, deleted: bool) -> None:
+    from dockbell import app
+    from dockbell.core.model import RESOURCES
+
+    async with aclosing(await app.open_read_store(config)) as read_store:
+        states = {state.feed: state for state in await read_store.load_feeds()}
+        feeds = choose_feeds(config, () if name is None else (name,), states)
+        if name is not None and feeds[0].resource not in RESOURCES:
+            raise click.UsageError(f"{feeds[0]} holds no records")
+        for feed in feeds:
+            if key is not None:
+                await _print_one(read_store, feed, states.get(feed), key, deleted=deleted)
+            elif feed.resource in RESOURCES:
+                await _print_all(read_store, feed, states.get(feed), deleted=deleted)
+
+
+async def _print_all(read_store: ReadStore, feed: Feed, state: FeedState | None, *, deleted: bool) -> None:
+    from dockbell.admin.as_json import write_stored
+    from dockbell.admin.state import read_all
+
+    if state is None or not state.passes or state.rebaselining:
+        click.echo(f"{feed}: its baseline is not complete yet, records may be missing", err=True)
+    if state is not None:
+        async for record in read_all(read_store, state, with_gone=deleted):
+            print_raw(write_stored(feed, record))
+
+
+async def _print_one(read_store: ReadStore, feed: Feed, state: FeedState | None, key: str, *, deleted: bool) -> None:
+    from dockbell.admin.as_json import write_stored
+    from dockbell.admin.state import find_one
+
+    try:
+        record = None if state is None else await find_one(read_store, state, key)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    problem = ""
+    if record is None:
+        problem = f'nothing is stored of it; "dockbell why {feed} {key}" may say why'
+    elif record.gone_at is not None and not deleted:
+        problem = f"was deleted at {write_cell(record.gone_at)}; --deleted prints what is left of it"
+    else:
+        print_raw(write_stored(feed, record))
+    if problem:
+        click.echo(f"{feed} {key}: {problem}", err=True)
+    exit_if(problem)

@@ -14,17 +14,21 @@ import sys
 import termios
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
 import pytest
 
+from dockbell.core.model import RESOURCES
 from tests.cli.programs import run
 
 COMMAND: Final = (sys.executable, "-m", "dockbell", "demo")
 NO_MOSQUITTO: Final = "from dockbell.demo import receivers; receivers._ADMIN_FOLDERS = '/nowhere'; "
 NO_BROKER: Final = NO_MOSQUITTO + "receivers.find_spec = lambda name: None; "
 MAIN: Final = "from dockbell.cli import main; main()"
+PAGE: Final = r"^  page +http://127\.0\.0\.1:(\d+)/  the status page of dockbell, for your browser(.*)$"
 LINE: Final = r"^\d\d:\d\d:\d\d (mqtt hook|mqtt     |     hook|hook   ) [+~*-]?(\w+)\S* .* +\d+(\.\d+)?s$"
 
 
@@ -41,9 +45,14 @@ def start(folder: Path, *args: str, patch: str = "", **options: Any) -> subproce
 
 def read_until_events(process: subprocess.Popen[str]) -> str:
     """Return what is printed up to the second event."""
+    return read_until(process, LINE, 2)
+
+
+def read_until(process: subprocess.Popen[str], pattern: str, count: int = 1) -> str:
+    """Return what is printed up to the line that matches a pattern, or to the last of so many."""
     assert process.stdout is not None
     text = ""
-    while len(re.findall(LINE, text, re.MULTILINE)) < 2:
+    while len(re.findall(pattern, text, re.MULTILINE)) < count:
         line = process.stdout.readline()
         assert line, text
         text += line
@@ -109,11 +118,51 @@ def test_a_signal_ends_it_cleanly_with_whatever_broker_there_is(
     began = time.monotonic()
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10
     assert (process.returncode, err) == (0, "")
     assert wanted in head
     assert re.search(r"^arrived +(mqtt \d+\n +)?hook \d+, every signature genuine$", out, re.MULTILINE)
     assert read_account(out)["lost"] == 0
+    check_nothing_is_left(tmp_path, head + out)
+
+
+@pytest.mark.acceptance
+def test_its_page_answers_as_soon_as_its_address_is_shown_and_as_long_as_it_runs(tmp_path: Path) -> None:
+    process = start(tmp_path)
+    head = read_until(process, PAGE)
+    url = f"http://127.0.0.1:{re.findall(PAGE, head, re.MULTILINE)[0][0]}"
+    with httpx.Client(base_url=url, trust_env=False) as client:
+        page = client.get("/", headers={"Accept": "text/html"})
+        assert (page.status_code, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+        assert "<title>dockbell</title>" in page.text
+        files = re.findall(r'(?:src|href)="(page/[^"]+)"', page.text)
+        assert [client.get(f"/{name}").status_code for name in files] == [200] * len(files) != []
+        status = client.get("/status").json()
+        assert {feed["feed"] for feed in status["feeds"]} == {f"main/{resource}" for resource in RESOURCES}
+        read_until_events(process)
+        with client.stream("GET", "/live") as live:  # as a page that is open
+            assert next(live.iter_lines())
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30)
+            assert time.monotonic() - began < 10
+    assert (process.returncode, err) == (0, "")
+    check_nothing_is_left(tmp_path, head + out)
+
+
+@pytest.mark.acceptance
+def test_where_the_port_of_its_page_is_in_use_it_takes_another_and_says_so(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        with suppress(OSError):  # then it is in use already
+            stack.enter_context(socket.create_server(("127.0.0.1", 8470)))
+        process = start(tmp_path)
+        head = read_until(process, PAGE)
+        ((port, reason),) = re.findall(PAGE, head, re.MULTILINE)
+        assert (8470 < int(port) < 8480, reason) == (True, ", since port 8470 is in use")
+        assert httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).status_code == 200
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, "")
     check_nothing_is_left(tmp_path, head + out)
 
 
@@ -132,7 +181,7 @@ def test_on_a_terminal_lines_scroll_above_a_live_header(tmp_path: Path) -> None:
     os.close(ours)
     text = shown.decode()
     assert process.wait(10) == 0, text
-    assert "Ctrl-C ends it" in text
+    assert re.search(r"── dockbell demo ── 0:0\d ── http://127\.0\.0\.1:\d+/ ── Ctrl-C ends it ─", text)
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     lines = [line.strip("\r") for line in plain.splitlines()]
     assert re.search(LINE, "\n".join(lines), re.MULTILINE)

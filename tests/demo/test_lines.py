@@ -15,6 +15,7 @@ from dockbell.demo.lines import is_clean, write_summary
 from tests.demo.events import arrival, at, statement
 
 BOTH = ("mqtt", "hook")
+PAGE = "http://127.0.0.1:8470/"
 
 
 def sight(*sinks: str, is_late: bool = False, **data: Any) -> Sighting:
@@ -98,8 +99,9 @@ def test_the_header_fits_80_columns_after_a_long_time() -> None:
         figures.add_delay(second / 10, "shipments", 99.9, deletion=False)
     for sink in BOTH:
         figures.inboxes[sink].events = 123_456
-    header = lines.header(figures, 30, 36_000, 300, 80)
+    header = lines.header(figures, 30, 36_000, 300, 80, page_url=PAGE)
     assert max(line.cell_len for line in header) == 80
+    assert f"600:00 ── {PAGE} ── Ctrl-C ends it ─" in header[0].plain
     assert "300 of 300" in header[1].plain
 
 

@@ -16,7 +16,7 @@ from paho.mqtt import publish
 from dockbell.core.publishing.signature import parse_secret, sign
 from dockbell.demo import receivers
 from dockbell.demo.arrival import Arrival
-from dockbell.demo.receivers import HOST, Broker, receive, start_broker, subscribe
+from dockbell.demo.receivers import HOST, Broker, find_free_port, receive, start_broker, subscribe
 from tests import brokers
 from tests.brokers import MOSQUITTO
 
@@ -131,6 +131,14 @@ async def test_it_takes_events_in_the_event_loop_and_nothing_else(mosquitto: bro
         with anyio.fail_after(5):
             await arrived.wait()
     assert [(each.sink, each.event["id"]) for each in arrivals] == [("mqtt", "evt_1")]
+
+
+def test_a_port_on_which_something_listens_is_not_taken() -> None:
+    free = brokers.find_free_port()
+    with socket.create_server((HOST, 0)) as listener:
+        used = listener.getsockname()[1]
+        assert find_free_port(used, free) == free
+        assert find_free_port(used) not in (used, free)
 
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

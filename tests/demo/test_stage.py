@@ -23,6 +23,7 @@ def make(records: int, broker_url: str | None = "mqtt://127.0.0.1:1883") -> Conf
     text = write_config(
         "http://127.0.0.1:1",
         "key",
+        listen="127.0.0.1:8471",
         counts=SandboxOptions(records=records).counts(),
         broker_url=broker_url,
         hook_url="http://127.0.0.1:2",
@@ -34,6 +35,8 @@ def make(records: int, broker_url: str | None = "mqtt://127.0.0.1:1883") -> Conf
 def test_the_configuration_is_one_that_a_user_could_write() -> None:
     config = make(1500)
     assert [feed.resource for feed in config.feeds()] == list(RESOURCES)
+    assert config.web is not None
+    assert config.web.listen == "127.0.0.1:8471"
     assert all(feed.settings.confirm_after == CONFIRM_AFTER for feed in config.feeds())
     assert {name: sink.type for name, sink in config.sinks.items()} == {"mqtt": "mqtt", "hook": "webhook"}
 

@@ -13,7 +13,7 @@ from dockbell.demo.account import Balance
 from dockbell.demo.lines import Screen
 from dockbell.demo.witness import Witness
 from dockbell.sandbox import LoggedChange
-from dockbell.telemetry import FeedFails, RequestSent, RunEnded, Stated
+from dockbell.telemetry import FeedFails, RequestSent, RunEnded, Started, Stated
 from tests.demo.events import arrival, at, statement
 
 STOCK = Feed("main", "stock")
@@ -111,6 +111,12 @@ def test_it_knows_from_the_facts_when_everything_is_being_read(witness: Witness)
     assert witness.has_begun.is_set()
     witness.hear(RequestSent("main", Urgency.PASS, "/v1/items", 429, timedelta(0), 0))
     assert (witness.figures.requests.total, witness.figures.requests.refused) == (6, 1)
+
+
+def test_it_knows_when_the_daemon_has_started(witness: Witness) -> None:
+    assert not witness.has_started.is_set()
+    witness.hear(Started("demo", 5, ("hook",)))
+    assert witness.has_started.is_set()
 
 
 def test_only_complete_runs_count_and_passes_tell_the_number_of_records(witness: Witness) -> None:

@@ -93,8 +93,9 @@ def demo(*, seconds: float | None, activity: float, records: int, seed: int, kee
     """Show dockbell at work, with everything it needs.
 
     Brings an API with activity, a broker and receivers. Each line is an event that arrived: by MQTT at a subscriber,
-    signed at a webhook receiver. No configuration, no server, nothing left behind. MQTT takes an installed Mosquitto,
-    or the broker of the extra "demo".
+    signed at a webhook receiver. The status page is at http://127.0.0.1:8470/, or at another port, which is printed,
+    where that one is in use. No configuration, no server, nothing left behind. MQTT takes an installed Mosquitto, or
+    the broker of the extra "demo".
 
     Exits with 0 when the account at the end balances, otherwise with 1.
 

@@ -112,8 +112,8 @@ def note(text: str, at: datetime, level: int) -> Text:
     return Text(f"{at.astimezone():%H:%M:%S} ", "dim").append(text, "red" if level >= logging.ERROR else "yellow")
 
 
-def header(figures: Figures, now: float, elapsed: float, limit: int, width: int) -> list[Text]:
-    """Return the live header: budget, events, delay.
+def header(figures: Figures, now: float, elapsed: float, limit: int, width: int, *, page_url: str) -> list[Text]:
+    """Return the live header: where the page is, budget, events, delay.
 
     ``now`` is monotonic seconds, ``elapsed`` those since the start, ``limit`` the requests allowed in a minute.
     """
@@ -122,7 +122,7 @@ def header(figures: Figures, now: float, elapsed: float, limit: int, width: int)
     filled = min(_BAR_WIDTH, round(share * _BAR_WIDTH))
     style = "green" if share < 0.8 else "yellow" if share < 1 else "red"  # noqa: PLR2004  # near the limit, at it
     bar = Text("━" * filled, style).append("━" * (_BAR_WIDTH - filled), "bright_black")
-    title = f"── dockbell demo ── {minutes}:{seconds:02} ── Ctrl-C ends it "
+    title = f"── dockbell demo ── {minutes}:{seconds:02} ── {page_url} ── Ctrl-C ends it "
     return [
         Text(title + "─" * (width - len(title)), "dim"),
         Text(" requests ", "bold").append_text(bar).append(" ").append_text(show_requests(figures, now, limit)),

@@ -87,7 +87,7 @@ async def start_broker(folder: Path) -> AsyncIterator[Broker | str]:
     """
     problem = "no broker here; pip install 'dockbell[demo]' brings one"
     for name, command, config in _find_brokers():
-        port = _find_free_port()
+        port = find_free_port()
         config_path = folder / f"{name}.toml"  # iotcore goes by the suffix
         config_path.write_text(config.format(host=HOST, port=port))
         log_path = folder / f"{name}.log"
@@ -120,7 +120,11 @@ def _find_brokers() -> Iterator[tuple[str, list[str], str]]:
         yield "iotcore", [sys.executable, "-P", "-m", "iotcore", "--log-level", "CRITICAL", "--config"], _IOTCORE
 
 
-def _find_free_port() -> int:
+def find_free_port(*wanted: int) -> int:
+    """Return the first wanted port on which nothing listens, else any that is free."""
+    for port in wanted:
+        with suppress(OSError), socket.create_server((HOST, port)):
+            return port
     with socket.create_server((HOST, 0)) as listener:
         return int(listener.getsockname()[1])
 

@@ -19,12 +19,12 @@ from rich.text import Text
 
 from dockbell import app
 from dockbell.app.process import run
-from dockbell.config import Config
+from dockbell.config import Config, WebSettings
 from dockbell.core.publishing.signature import mint
 from dockbell.demo import lines
 from dockbell.demo.arrival import HOOK, MQTT
 from dockbell.demo.lines import Screen, is_clean, write_summary
-from dockbell.demo.receivers import Broker, receive, start_broker, subscribe
+from dockbell.demo.receivers import HOST, Broker, find_free_port, receive, start_broker, subscribe
 from dockbell.demo.witness import Witness
 from dockbell.errors import ConfigError
 from dockbell.host.ownership import PRIVATE, find_intruder, write_draft
@@ -49,6 +49,9 @@ _TRANSIT: Final = timedelta(seconds=1)
 """A reading that ended so shortly before the end proves no loss: its events may not have arrived yet."""
 _PAGE: Final = 200
 _POLLED_EVERY: Final = {"shipments": 1, "packages": 1, "items": 5}
+_WEB_PORT: Final = WebSettings().address[1]
+_WEB_PORTS: Final = range(_WEB_PORT, _WEB_PORT + 10)
+"""The status page is at the first of these on which nothing listens."""
 
 _HEAD: Final = """\
 # Written by "dockbell demo": much quicker than the defaults, so that there is something to see.
@@ -56,6 +59,9 @@ name = "demo"
 
 [store]
 url = "sqlite:///dockbell.db"
+
+[web]
+listen = "{listen}"
 
 [sources.main]
 base_url = "{base_url}"
@@ -85,7 +91,14 @@ secret = "{secret}"
 
 
 def write_config(
-    base_url: str, api_key: str, *, counts: Mapping[str, int], broker_url: str | None, hook_url: str, secret: str
+    base_url: str,
+    api_key: str,
+    *,
+    listen: str,
+    counts: Mapping[str, int],
+    broker_url: str | None,
+    hook_url: str,
+    secret: str,
 ) -> str:
     """Return the TOML of a dockbell that reads a sandbox and publishes to the demo's receivers.
 
@@ -95,7 +108,7 @@ def write_config(
     """
     pages = {resource: ceil(count / _PAGE) + 1 for resource, count in counts.items()}  # + 1: they grow
     reconcile = max(30, 4 * sum(pages[resource] for resource in _POLLED_EVERY))
-    text = _HEAD.format(base_url=base_url, api_key=api_key)
+    text = _HEAD.format(listen=listen, base_url=base_url, api_key=api_key)
     for name, every in (_POLLED_EVERY | {"stock": max(5, pages["stock"]), "warehouses": 15}).items():
         polled = _POLLED.format(reconcile=reconcile) if name in _POLLED_EVERY else ""
         text += _RESOURCE.format(name=name, every=every, polled=polled, confirm=int(CONFIRM_AFTER.total_seconds()))
@@ -146,11 +159,16 @@ class _Stage:
         sinks = (MQTT, HOOK) if isinstance(broker, Broker) else (HOOK,)
         self._witness = Witness(sinks, sandbox.changes, CONFIRM_AFTER, screen, anyio.current_time)
         self._began = anyio.current_time()
+        self._web_port = find_free_port(*_WEB_PORTS)
         sandbox.activity.rate = 0
 
     @property
     def _elapsed(self) -> float:
         return anyio.current_time() - self._began
+
+    @property
+    def _page_url(self) -> str:
+        return f"http://{HOST}:{self._web_port}/"
 
     async def run(self, home: Path, counts: dict[str, int], stop: anyio.Event) -> bool:
         witness, secret = self._witness, mint(secrets.token_bytes(32))
@@ -162,7 +180,15 @@ class _Stage:
                 await stack.enter_async_context(subscribe(self._broker, witness.take))
                 broker_url = self._broker.url
             path = home / "dockbell.toml"
-            text = write_config(base_url, _KEY, counts=counts, broker_url=broker_url, hook_url=hook_url, secret=secret)
+            text = write_config(
+                base_url,
+                _KEY,
+                listen=f"{HOST}:{self._web_port}",
+                counts=counts,
+                broker_url=broker_url,
+                hook_url=hook_url,
+                secret=secret,
+            )
             write_draft(path, text, PRIVATE).replace(path)  # follows no link that another user may have put there
             self._introduce(base_url, hook_url, sum(counts.values()))
             stack.enter_context(_log_to(witness))
@@ -180,6 +206,8 @@ class _Stage:
             watching.start_soon(self._start_activity)
             async with anyio.create_task_group() as running:
                 running.start_soon(run, config, Telemetry(self._witness.hear), daemon_stop)
+                await self._witness.has_started.wait()
+                self._show_page()
                 with anyio.move_on_after(self._options.seconds):
                     await stop.wait()
                 self._sandbox.activity.rate = 0
@@ -202,7 +230,9 @@ class _Stage:
                 self._witness.tick()
             figures, now = self._witness.figures, anyio.current_time()
             if self._screen.is_live:
-                self._screen.renew(lines.header(figures, now, self._elapsed, LIMIT, self._screen.width))
+                self._screen.renew(
+                    lines.header(figures, now, self._elapsed, LIMIT, self._screen.width, page_url=self._page_url)
+                )
             elif self._elapsed >= status_due:
                 status_due += _STATUS_EVERY
                 self._screen.show(*lines.status(figures, now, self._elapsed, LIMIT))
@@ -225,6 +255,11 @@ class _Stage:
         else:
             self._tell("MQTT", broker, "yellow")
         self._tell("webhook", f"{hook_url}  a receiver that verifies signatures")
+
+    def _show_page(self) -> None:
+        """Show the address of the status page, which answers by now, and the heading of the events to come."""
+        taken = "" if self._web_port == _WEB_PORT else f", since port {_WEB_PORT} is in use"
+        self._tell("page", f"{self._page_url}  the status page of dockbell, for your browser{taken}")
         self._witness.show_heading()
 
     def _tell(self, name: str, text: str, style: str = "") -> None:

@@ -19,7 +19,7 @@ from dockbell.demo.account import Account, Balance, Run
 from dockbell.demo.arrival import Arrival, Figures, Inbox, Pairing, Sighting
 from dockbell.demo.lines import Screen
 from dockbell.sandbox import LoggedChange
-from dockbell.telemetry import Fact, PageRead, RequestSent, RunEnded, Stated
+from dockbell.telemetry import Fact, PageRead, RequestSent, RunEnded, Started, Stated
 
 _QUIET_FOR: Final = timedelta(minutes=1)
 
@@ -39,6 +39,7 @@ class Witness:
         clock: Callable[[], float],
     ) -> None:
         self.figures = Figures(sinks)
+        self.has_started = anyio.Event()  # the daemon
         self.has_begun = anyio.Event()  # the daemon has begun to read every resource
         self._asked: set[str] = set()
         self._changes = changes
@@ -61,6 +62,8 @@ class Witness:
     def hear(self, fact: Fact) -> None:
         """Take in a fact of the daemon; a problem is shown."""
         match fact:
+            case Started():
+                self.has_started.set()
             case RequestSent():
                 self.figures.requests.add(self._clock(), fact.status)
                 if fact.status is not None:

@@ -15,7 +15,7 @@ from math import inf
 from pathlib import Path
 
 from tests.bench.delivery import measure_backlog, measure_delivery, measure_endpoints
-from tests.bench.freshness import LOADS, measure_freshness
+from tests.bench.freshness import LOADS, SMOKE, Times, measure_freshness
 from tests.bench.latency import measure_latency
 from tests.bench.pages import measure_pages
 from tests.bench.reading import measure_reading
@@ -40,6 +40,7 @@ def main() -> None:
     freshness.add_argument("--load", choices=LOADS, default="lists", help="what changes, and who reads")
     freshness.add_argument("--learn", type=float, default=10, help="minutes before anything is measured")
     freshness.add_argument("--minutes", type=float, default=20, help="minutes that are measured")
+    freshness.add_argument("--drain", type=float, default=7, help="minutes that the last changes may take to arrive")
     freshness.add_argument("--smoke", action="store_true", help="few records and no wait: less than a minute in all")
     freshness.add_argument("--at-most", type=float, default=inf, help="exit 1 if the mean is more times the floor")
     options = parser.parse_args()
@@ -59,9 +60,9 @@ def main() -> None:
         if name in options.parts or not options.parts:
             measure()
     if "freshness" in options.parts:
-        load = LOADS[options.load].smoke() if options.smoke else LOADS[options.load]
-        learn, seconds = (8, 15) if options.smoke else (60 * options.learn, 60 * options.minutes)
-        sys.exit(not measure_freshness(load, learn=learn, seconds=seconds, at_most=options.at_most))
+        load, minutes = LOADS[options.load], (options.learn, options.minutes, options.drain)
+        load, times = (load.smoke(), SMOKE) if options.smoke else (load, Times(*(60 * each for each in minutes)))
+        sys.exit(not measure_freshness(load, times, at_most=options.at_most))
 
 
 def _describe_machine() -> str:

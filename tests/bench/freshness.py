@@ -17,7 +17,7 @@ from math import ceil, inf, nan
 from pathlib import Path
 from statistics import fmean, median
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 import httpx
@@ -47,6 +47,17 @@ _LOOK: Final = 2.0
 _SETTLE: Final = 3.0
 _FOREIGN: Final = "somebody else"
 _BENCH: Final = "bench"
+
+
+class Times(NamedTuple):
+    """How long a run takes, in seconds."""
+
+    learn: float  # before anything is measured
+    measure: float
+    drain: float  # the most that the last changes have to arrive
+
+
+SMOKE: Final = Times(8, 15, 15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +90,6 @@ class Load:
     foreign: int = 0  # requests a minute of another user of each key
     limit: int = _LIMIT  # requests a minute
     settings: str = ""  # of the daemon, beyond where to read and where to deliver
-    drain: float = 7 * _MINUTE  # seconds that what was changed may take to arrive, at the end
 
     @property
     def keys(self) -> list[str]:
@@ -95,9 +105,9 @@ class Load:
         """Return the floor of the daemon's share of the limit."""
         return find_floor(self.demands(rates), (self.limit * SHARE - self.foreign) / _MINUTE)
 
-    def spans(self, learn: float, seconds: float) -> Iterator[Span]:
+    def spans(self, learn: float, measure: float) -> Iterator[Span]:
         """Yield the parts of a run that learns first."""
-        end = learn + seconds
+        end = learn + measure
         if self.then is None:
             yield Span("measured", learn, end, self.rates)
             return
@@ -115,13 +125,18 @@ class Load:
         every = "".join(f'[resources.{name}]\nevery = "1s"\n' for name in self.rates)
         return replace(
             self,
-            rates={name: 4 * rate for name, rate in self.rates.items()},
+            rates=_quicken(self.rates),
+            then=self.then and _quicken(self.then),
             records={"shipments": 400, "packages": 500, "items": 200, "stock": 1000, "warehouses": 10},
             flip_at=15,
+            accounts=min(self.accounts, 3),
             limit=6000,
             settings=every,
-            drain=15,
         )
+
+
+def _quicken(rates: Mapping[str, float]) -> dict[str, float]:
+    return {name: 4 * rate for name, rate in rates.items()}
 
 
 _LISTS: Final = Load(rates={"shipments": 1.5, "packages": 1.5, "items": 1.0, "stock": 0.9, "warehouses": 0.1})
@@ -152,18 +167,18 @@ class _Run:
     cpu: Sequence[float]  # seconds that the daemon used in each span
 
 
-def measure_freshness(load: Load, *, learn: float, seconds: float, at_most: float = inf) -> bool:
+def measure_freshness(load: Load, times: Times, *, at_most: float = inf) -> bool:
     """Print how fresh events are beside the floor; return whether all is well.
 
     It is not when a change was lost, an event invented, a request refused by the limit, or when the mean is more than
     ``at_most`` times the floor.
     """
     options = {**load.records, "requests_per_minute": 0, "api_keys": (*load.keys, _BENCH)}
-    spans = list(load.spans(learn, seconds))
+    spans = list(load.spans(times.learn, times.measure))
     with TemporaryDirectory() as name, serving(serve_witnessed, options) as url:
         folder = Path(name)
         run_alone(_fill, url, folder / "dockbell.db", load.keys)
-        run = anyio.run(_measure, load, spans, url, folder)
+        run = anyio.run(_measure, load, spans, times.drain, url, folder)
     ratios = [_print_span(load, span, run, cpu) for span, cpu in zip(spans, run.cpu, strict=True)]
     refused = sum(request.status == HTTPStatus.TOO_MANY_REQUESTS for request in run.requests)
     lost = sum(wait.is_lost for wait in run.waits)
@@ -178,7 +193,7 @@ def _fill(url: str, path: Path, keys: Sequence[str]) -> None:
     read_all(url, path, sources={key: {"base_url": url, "api_key": _BENCH, **UNPACED} for key in keys})
 
 
-async def _measure(load: Load, spans: Sequence[Span], url: str, folder: Path) -> _Run:
+async def _measure(load: Load, spans: Sequence[Span], drain: float, url: str, folder: Path) -> _Run:
     changes, receiver, port = Changes(), Receiver(), find_free_port()
     app = Starlette(routes=[Route("/hook", receiver.take, methods=["POST"])])
     (folder / "dockbell.toml").write_text(_configure(load, url, f"http://127.0.0.1:{port}/hook"))
@@ -201,7 +216,7 @@ async def _measure(load: Load, spans: Sequence[Span], url: str, folder: Path) ->
                     await _sleep_until(began + span.end)
                     cpu.append(_cpu_seconds(daemon.pid) - before)
                 await changes.follow(client)
-                with anyio.move_on_after(load.drain):
+                with anyio.move_on_after(drain):
                     while _count_open(changes, receiver, load, began + spans[0].start, began + spans[-1].end):
                         await anyio.sleep(_LOOK)
                         await changes.follow(client)

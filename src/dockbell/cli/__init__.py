@@ -29,10 +29,7 @@ _SECTIONS = {
     "Look": {
         "status": ("dockbell.cli.status", "Print how feeds and sinks stand; for monitoring too."),
         "events": ("dockbell.cli.events", "Print the recorded events, and follow them."),
-        "state": (
-            "dockbell.cli.state",
-            "Print the stored records as JSON lines: all, those of FEED, or the one with KEY.",
-        ),
+        "state": ("dockbell.cli.state", "Print the stored records as JSON lines."),
         "why": ("dockbell.cli.records", "Say why a record has the events that it has, or none."),
         "catalogue": ("dockbell.cli.events", "Describe what this configuration publishes, and where."),
     },

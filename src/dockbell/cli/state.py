@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 @click.option("--deleted", is_flag=True, help="Deleted records too, as they were last.")
 @config_option
 def state(config_path: str | None, *, feed: str | None, key: str | None, deleted: bool) -> None:
-    """Print the stored records as JSON lines: all, those of FEED, or the one with KEY.
+    """Print the stored records as JSON lines.
 
-    FEED is source/resource, or only the resource where one source has it; it may have left the configuration. KEY is
-    written as in events, or as the API writes it. Works while the daemon runs: each record is printed as it is stored
-    when its turn comes. A feed whose baseline is not complete yet is named on standard error.
+    All are printed, those of FEED, or the one with KEY. FEED is source/resource, or only the resource where one source
+    has it; it may have left the configuration. KEY is written as in events, or as the API writes it.
+
+    Works while the daemon runs: each record is printed as it is stored when its turn comes. A feed whose baseline is
+    not complete yet is named on standard error.
 
     \b
     feed, key     which record it is, as in events

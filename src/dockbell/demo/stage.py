@@ -258,8 +258,8 @@ class _Stage:
 
     def _show_page(self) -> None:
         """Show the address of the status page, which answers by now, and the heading of the events to come."""
-        taken = "" if self._web_port == _WEB_PORT else f", since port {_WEB_PORT} is in use"
-        self._tell("page", f"{self._page_url}  the status page of dockbell, for your browser{taken}")
+        remark = ", for your browser" if self._web_port == _WEB_PORT else f"; port {_WEB_PORT} is in use"
+        self._tell("page", f"{self._page_url}  the status page{remark}")
         self._witness.show_heading()
 
     def _tell(self, name: str, text: str, style: str = "") -> None:

@@ -103,10 +103,6 @@ class FeedCursor:
         backfill = None if row is None else Backfill(start.origin, row, row)
         return cls(position, position, origin=start.origin, backfill=backfill)
 
-    @property
-    def count(self) -> int:
-        return len(self.unsettled) + (len(self.backfill.unsettled) if self.backfill else 0)
-
     def forget(self, event: Event) -> None:
         if self.backfill is not None and event.sequence == self.backfill.origin:
             del self.backfill.unsettled[self.backfill.rows.pop(event.key)]
@@ -161,15 +157,12 @@ class ReadAhead:
     cursors: dict[Feed, FeedCursor] = field(default_factory=dict)  # how far each feed was read and settled
     fresh: dict[RecordId, deque[Event]] = field(default_factory=dict)  # the fresh events by key
     line: deque[tuple[Event, int]] = field(default_factory=deque)  # each event with the number of its attempt
+    count: int = 0  # how many events are fresh, summed up as they come and go: a sink may have 10,000 feeds
 
     def add_feeds(self, positions: Mapping[Feed, int], starts: Mapping[Feed, StartOffset]) -> None:
         for feed, position in positions.items():
             if feed not in self.cursors:
                 self.cursors[feed] = FeedCursor.begin(position, starts.get(feed))
-
-    @property
-    def count(self) -> int:
-        return sum(cursor.count for cursor in self.cursors.values())
 
     @property
     def origins(self) -> Mapping[Feed, int]:
@@ -192,6 +185,7 @@ class ReadAhead:
         backfill.is_read = is_read
 
     def _add(self, event: Event) -> None:
+        self.count += 1
         record_id = (event.feed, event.key)
         if record_id in self.fresh:
             self.fresh[record_id].append(event)
@@ -204,6 +198,7 @@ class ReadAhead:
         cursor, record_id = self.cursors[event.feed], (event.feed, event.key)
         cursor.furthest = max(cursor.furthest, event.sequence)
         cursor.forget(event)
+        self.count -= 1
         queue = self.fresh[record_id]
         queue.popleft()
         if queue:
@@ -216,6 +211,7 @@ class ReadAhead:
         cursor = self.cursors[record_id[0]]
         for event in self.fresh.pop(record_id, ()):
             cursor.forget(event)
+            self.count -= 1
 
     def can_take(self, in_flight: Container[RecordId]) -> bool:
         return any((event.feed, event.key) not in in_flight for event, _ in self.line)

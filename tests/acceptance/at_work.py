@@ -54,16 +54,16 @@ async def at_work(dockbell: Deployment) -> AsyncIterator[None]:
     """Let all agents of a deployment work while the block lasts; in it, sleep."""
     agents = dockbell.agents
     async with anyio.create_task_group() as group:
-        for feed, reader in agents.feeds.items():
-            group.start_soon(agents.reconcilers[feed].run, VirtualAlarm())
-            if reader.resource.addressable:
-                group.start_soon(agents.reconcilers[feed].absence_check.run)
-            if feed in agents.pollers:
-                assert isinstance(reader.settings.schedule, timedelta)
-                group.start_soon(agents.pollers[feed].run, VirtualAlarm(reader.settings.schedule))
-                group.start_soon(agents.pollers[feed].run_trailing, VirtualAlarm(trailing_every(reader.settings)))
-            if feed in agents.detail_fetchers:
-                group.start_soon(agents.detail_fetchers[feed].run)
+        for each in agents.feeds.values():
+            settings = each.tracked.settings
+            group.start_soon(each.reconciler.run, VirtualAlarm())
+            if each.poller is not None:
+                assert isinstance(settings.schedule, timedelta)
+                group.start_soon(each.poller.run, VirtualAlarm(settings.schedule))
+                group.start_soon(each.poller.run_trailing, VirtualAlarm(trailing_every(settings)))
+            if each.detail_fetcher is not None:
+                group.start_soon(each.reconciler.absence_check.run)
+                group.start_soon(each.detail_fetcher.run)
         yield
         group.cancel_scope.cancel()
 

@@ -24,6 +24,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
 from dockbell.app import opening
 from dockbell.app.agents import Agents, assemble
+from dockbell.app.source_agents import FeedAgents
 from dockbell.config import Config
 from dockbell.core.model import Feed, RunKind
 from dockbell.detection.guarded import run_guarded
@@ -256,28 +257,31 @@ class Deployment:
     async def run(self, seconds: float) -> None:
         """Let the agents do what is due, as the program would, for some time."""
         end = anyio.current_time() + seconds
+        agents = self.agents.feeds.values()
+        pollers = [(each, each.poller) for each in agents if each.poller is not None]
+        detail_fetchers = [each.detail_fetcher for each in agents if each.detail_fetcher is not None]
         while True:
-            for feed, reconciler in self.agents.reconcilers.items():
-                if await reconciler.delay() <= timedelta(0):
-                    await self._tend(feed, reconciler.run_once)
+            for each in agents:
+                if await each.reconciler.delay() <= timedelta(0):
+                    await self._tend(each, each.reconciler.run_once)
             if anyio.current_time() >= self._polls_at:
                 self._polls_at = anyio.current_time() + POLL_EVERY
-                for feed, poller in self.agents.pollers.items():
-                    await self._tend(feed, poller.run_once)
+                for each, poller in pollers:
+                    await self._tend(each, poller.run_once)
             if anyio.current_time() >= self._trails_at:
                 self._trails_at = anyio.current_time() + 300
-                for feed, poller in self.agents.pollers.items():
-                    await self._tend(feed, poller.trail_once)
-            for detail_fetcher in self.agents.detail_fetchers.values():
+                for each, poller in pollers:
+                    await self._tend(each, poller.trail_once)
+            for detail_fetcher in detail_fetchers:
                 await detail_fetcher.run_once()
             if anyio.current_time() >= end:
                 return
-            dues = [(await each.delay()).total_seconds() for each in self.agents.reconcilers.values()]
+            dues = [(await each.reconciler.delay()).total_seconds() for each in agents]
             now = anyio.current_time()
             await anyio.sleep(max(0.001, min(end - now, self._polls_at - now, self._trails_at - now, *dues)))
 
-    async def _tend(self, feed: Feed, run_once: Callable[[], Awaitable[object]]) -> None:
-        await run_guarded(self.agents.feeds[feed], run_once, pause=False)
+    async def _tend(self, agents: FeedAgents, run_once: Callable[[], Awaitable[object]]) -> None:
+        await run_guarded(agents.tracked, run_once, pause=False)
 
     def edit(self, count: int = 2) -> None:
         """Change the oldest records of each resource."""
@@ -288,7 +292,7 @@ class Deployment:
 
     async def state(self, resource: str) -> FeedState:
         """Return what is stored about a feed."""
-        return await self.agents.feeds[Feed("main", resource)].state()
+        return await self.agents.feeds[Feed("main", resource)].tracked.state()
 
     async def account(self) -> Account:
         """Return what the events tell."""
@@ -414,6 +418,7 @@ async def deploy(
     monkeypatch.setattr(system, "elapsed", clock.steady)
     monkeypatch.setattr(opening, "open_source", open_source)
     async with assemble(_configure(folder, resources, settings or {}), Telemetry(facts.append)) as agents:
+        await agents.load()
         form = Form((sandbox.options.timestamp_field, *apart), sorts=sorts)
         yield replace(Deployment(sandbox, agents, wire, form), facts=facts)
 

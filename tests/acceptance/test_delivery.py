@@ -120,11 +120,13 @@ async def test_a_sink_that_is_dead_for_forty_days_is_noticed_by_nobody_else(
             for relay in relays:
                 group.start_soon(relay.run)
             janitor = Janitor(store, settings=StoreSettings(), sinks=tuple(endpoints), telemetry=Telemetry(), now=clock)
-            await dockbell.agents.reconcilers[feed].run_once()
+            await dockbell.agents.feeds[feed].reconciler.run_once()
+            poller = dockbell.agents.feeds[feed].poller
+            assert poller is not None
             kept: list[tuple[float, int]] = []
             for number in range(42 * 8):
                 dockbell.sandbox.step(4)
-                await dockbell.agents.pollers[feed].run_once()
+                await poller.run_once()
                 await anyio.sleep(day / 8)
                 if number % 8 == 0:
                     await janitor.run_once()

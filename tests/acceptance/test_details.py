@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,11 @@ async def test_while_no_detail_comes_every_change_is_told_in_time_and_the_list_i
         anyio.create_task_group() as group,
     ):
         await dockbell.run(60)
-        group.start_soon(dockbell.agents.detail_fetchers.pop(SHIPMENTS).run)
+        feeds = dockbell.agents.sources["main"].feeds
+        detail_fetcher = feeds[SHIPMENTS].detail_fetcher
+        assert detail_fetcher is not None
+        group.start_soon(detail_fetcher.run)
+        feeds[SHIPMENTS] = replace(feeds[SHIPMENTS], detail_fetcher=None)
         dockbell.wire.before = only_alone(trouble)
         began_at = anyio.current_time()
         dockbell.sandbox.edit("shipments", 300)

@@ -52,7 +52,7 @@ async def events(dockbell: Deployment, *kinds: str) -> list[dict[str, Any]]:
 
 async def reached(dockbell: Deployment) -> dict[Feed, int]:
     """Return the number of the last event of each feed."""
-    return {feed: (await reader.state()).sequence for feed, reader in dockbell.agents.feeds.items()}
+    return {feed: (await each.tracked.state()).sequence for feed, each in dockbell.agents.feeds.items()}
 
 
 async def told_within(
@@ -223,7 +223,7 @@ async def test_many_deleted_shipments_are_told_soon(tmp_path: Path, monkeypatch:
             await anyio.sleep(60)
             gone, before = places(dockbell, "shipments", 150), await reached(dockbell)
             dockbell.sandbox.delete("shipments", 150)
-            await dockbell.agents.reconcilers[Feed("main", "shipments")].reconcile()
+            await dockbell.agents.feeds[Feed("main", "shipments")].reconciler.reconcile()
             await told_within(dockbell, gone, "deleted", 600, after=before)
         assert sorted(await dockbell.told("deleted")) == sorted(gone)
 
@@ -272,7 +272,7 @@ async def test_after_a_pass_on_the_operator_s_word_what_is_gone_is_confirmed_soo
         await anyio.sleep(600)
         gone, before = places(dockbell, "packages", 1), await reached(dockbell)
         dockbell.sandbox.delete("packages", 1)
-        await dockbell.agents.reconcilers[Feed("main", "packages")].reconcile()
+        await dockbell.agents.feeds[Feed("main", "packages")].reconciler.reconcile()
         await told_within(dockbell, gone, "deleted", 120, after=before)
 
 
@@ -481,7 +481,7 @@ async def test_polls_go_on_where_updated_since_may_not_be_old(
             dockbell.sandbox.edit("packages", identity="pkg_5")
             await told_within(dockbell, [("packages", "pkg_5")], "updated", 65)
         assert await reasons(dockbell) == []
-        await dockbell.agents.reconcilers[Feed("main", "packages")].reconcile()
+        await dockbell.agents.feeds[Feed("main", "packages")].reconciler.reconcile()
         assert await dockbell.judge() == []
 
 
@@ -663,8 +663,8 @@ async def test_a_step_of_our_clock_is_no_gap(tmp_path: Path, monkeypatch: pytest
     async with deploy(tmp_path, monkeypatch) as dockbell:
         monkeypatch.setattr(opening, "now", Stepped())
         monkeypatch.setattr(connection_pool, "datetime", Stepped())
-        for feed in dockbell.agents.feeds.values():
-            feed.clocks.now = Stepped()
+        for each in dockbell.agents.feeds.values():
+            each.tracked.clocks.now = Stepped()
         async with at_work(dockbell):
             await anyio.sleep(200)
             step = timedelta(hours=hours)

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from dockbell.app.command_runner import CommandRunner, reconcile
+from dockbell.app.source_agents import FeedAgents
 from dockbell.core.model import Feed, RunKind
 from dockbell.errors import SchemaMismatch, SourceUnavailable, StoreError, StoreUnavailable
 from dockbell.ports import Command, CommandKind
@@ -46,7 +47,14 @@ class Rings:
 
 
 def make_runner(rig: Rig) -> CommandRunner:
-    return CommandRunner(rig.store, {rig.feed: rig.reconciler}, {rig.feed: rig.tracked}, rig.ear.telemetry)
+    async def find(feed: Feed) -> FeedAgents | None:
+        return FeedAgents(rig.tracked, rig.reconciler) if feed == rig.feed else None
+
+    return CommandRunner(rig.store, find, rig.ear.telemetry)
+
+
+async def find_none(_: Feed) -> None:
+    """Find no feed: none is configured."""
 
 
 async def kind(rig: Rig, command_store: SqliteCommandStore, kind: CommandKind) -> str | None:
@@ -156,7 +164,7 @@ async def test_a_record_of_a_feed_that_has_left_the_configuration_is_purged(
     await rig.read_whole()
     number = await command_store.make_command(rig.feed, CommandKind.PURGE, rig.clock(), "b")
     (command,) = await rig.store.commands.take()
-    await CommandRunner(rig.store, {}, {}, rig.ear.telemetry).execute(command)
+    await CommandRunner(rig.store, find_none, rig.ear.telemetry).execute(command)
     assert str((await command_store.load_command(number)).outcome) == "complete: 0 emptied, 1 published"
 
 
@@ -223,7 +231,7 @@ async def test_a_command_for_a_feed_that_is_not_configured_is_refused(
     rig: Rig, command_store: SqliteCommandStore
 ) -> None:
     number = await command_store.make_command(rig.feed, CommandKind.RECONCILE, rig.clock())
-    await CommandRunner(rig.store, {}, {}, rig.ear.telemetry).execute(
+    await CommandRunner(rig.store, find_none, rig.ear.telemetry).execute(
         Command(number, CommandKind.RECONCILE, Feed("main", "x"))
     )
     assert str((await command_store.load_command(number)).outcome) == "failed: the feed is not configured"

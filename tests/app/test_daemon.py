@@ -46,14 +46,16 @@ def write(folder: Path, *, resources: str = "", sinks: str = "") -> Path:
 
 
 @asynccontextmanager
-async def working(path: Path, ear: Ear) -> AsyncIterator[Daemon]:
-    """Have a daemon work meanwhile."""
+async def working(path: Path, ear: Ear, *, loaded: bool = True) -> AsyncIterator[Daemon]:
+    """Have a daemon work meanwhile, from when its sources are loaded on, or from its start."""
     stop = anyio.Event()
     async with assemble(load_config(path), ear.telemetry) as agents, Scheduler() as scheduler:
         daemon = Daemon(agents, scheduler, read_again=lambda: load_config(path), supervisor=Supervisor())
         async with anyio.create_task_group() as group:
             group.start_soon(daemon.run, stop, Bell())
             await anyio.wait_all_tasks_blocked()
+            if loaded:
+                await daemon._loading.wait()
             yield daemon
             stop.set()
 
@@ -78,7 +80,7 @@ async def test_a_full_disk_while_it_reloads_delays_what_is_new_and_ends_nothing(
             outcome = await daemon.reload()
         assert str(outcome) == "complete: feed main/items added, sink other added"
         assert not failures
-        assert set(agents.feeds) == set(daemon._feeds) == {SHIPMENTS, ITEMS}
+        assert set(agents.feeds) == set(agents.sources["main"]._tasks) == {SHIPMENTS, ITEMS}
         assert set(agents.relays) == set(daemon._relays) == {"out", "other"}
     assert any(isinstance(fact, Reloaded) for fact in ear.facts)
 
@@ -126,7 +128,7 @@ async def test_a_bug_met_by_a_reload_ends_nothing(tmp_path: Path, monkeypatch: p
         path.write_text("[sources")
         monkeypatch.setattr(daemon, "_read_again", lambda: load_config(path))
         assert str(await daemon.reload()).startswith("failed: nothing was changed")
-        assert set(daemon._feeds) == {SHIPMENTS}
+        assert set(daemon._agents.sources["main"]._tasks) == {SHIPMENTS}
     assert any(isinstance(fact, ReloadRefused) for fact in ear.facts)
 
 

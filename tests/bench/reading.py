@@ -52,11 +52,12 @@ async def _read_all(config: Config) -> Cost:
 
     async with assemble(config, Telemetry()) as agents:
         assert isinstance(agents.store, SqliteStore)
+        await agents.load()
         database = agents.store.engine.writer  # only its own connection knows what it wrote
         meter, before = Meter(), database.total_changes
         async with anyio.create_task_group() as group:
-            for reconciler in agents.reconcilers.values():
-                group.start_soon(pass_over, reconciler)
+            for each in agents.feeds.values():
+                group.start_soon(pass_over, each.reconciler)
         return meter.read(
             sum(run.records for run in runs),
             pages=sum(run.pages for run in runs),

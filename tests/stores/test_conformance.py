@@ -89,6 +89,17 @@ async def test_a_new_feed_knows_nothing_and_keeps_what_it_is_told(store: Store) 
     )
 
 
+async def test_feeds_are_added_at_once_and_a_sink_begins_in_them_before_they_are_opened(store: Store) -> None:
+    before = await store.feed(FEED).open()
+    await store.add_feeds([FEED, OTHER])
+    await store.sink("erp").enroll("now")
+    positions, _ = await store.sink("erp").load_queue()
+    assert positions == {FEED: 0, OTHER: 0}
+    assert await store.feed(FEED).open() == before
+    state = await store.feed(OTHER).open()
+    assert state == FeedState(state.id, OTHER)
+
+
 async def test_a_handle_writes_the_feed_that_it_is_bound_to_and_no_other(store: Store, state: FeedState) -> None:
     handle, other = store.feed(FEED), store.feed(OTHER)
     assert await handle.open() == state

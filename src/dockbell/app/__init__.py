@@ -3,7 +3,8 @@
 The package itself offers only what opens one thing that a configuration names (``opening``), so that a command which
 reads the store starts quickly. The rest is imported from its module:
 
-- ``agents``: opens all things of a configuration, and follows a reload. ``agent_task``: one agent's task.
+- ``agents``: opens all things of a configuration, and follows a reload. ``source_agents``: one source, which is loaded,
+  works and ends by itself. ``agent_task``: one agent's task.
 - ``process``: runs the daemon until a signal. ``daemon``: runs the agents. ``scheduler``: when. ``systemd``: notifies
   the service manager.
 - ``janitor``: prunes the store. ``command_runner``: runs an operator's commands. ``once``: one round without a daemon.

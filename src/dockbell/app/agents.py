@@ -16,20 +16,16 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from dockbell.app import opening
 from dockbell.app.command_runner import CommandRunner
 from dockbell.app.janitor import Janitor
-from dockbell.app.scheduler import next_time
+from dockbell.app.source_agents import FeedAgents, SourceAgents
 from dockbell.config import Config, ResourceSettings, SinkSettings, check_secrets
 from dockbell.config.tables import Resources, SourceSettings
 from dockbell.config.values import show
-from dockbell.core.model import RESOURCES, Feed
+from dockbell.core.model import Feed
 from dockbell.delivery.notifier import Notifier
 from dockbell.delivery.relay import Relay
-from dockbell.detection.detail_fetcher import DetailFetcher
-from dockbell.detection.feed import TrackedFeed
-from dockbell.detection.poller import Poller
-from dockbell.detection.reconciler import Reconciler
 from dockbell.errors import ConfigError
 from dockbell.host import system
-from dockbell.ports import Sink, Store
+from dockbell.ports import Bell, Sink, Store
 from dockbell.telemetry import SinkLeft, SinkOverrun, Telemetry
 
 if TYPE_CHECKING:
@@ -94,25 +90,46 @@ class Agents:
     Attributes:
         config: What it is in line with.
         store: Open for as long as the agents are.
+        sources: By name; each is loaded by itself.
+        configured: The feeds of the configuration, loaded or not.
     """
 
     def __init__(self, config: Config, store: Store, telemetry: Telemetry) -> None:
         self.config = config
         self.store = store
         self.telemetry = telemetry
-        self.feeds: dict[Feed, TrackedFeed] = {}
-        self.pollers: dict[Feed, Poller] = {}
-        self.reconcilers: dict[Feed, Reconciler] = {}
-        self.detail_fetchers: dict[Feed, DetailFetcher] = {}
+        self.sources: dict[str, SourceAgents] = {}
+        self.configured: frozenset[Feed] = frozenset()
         self.relays: dict[str, Relay] = {}
         self.notifier = Notifier(store, telemetry, name=config.name, now=opening.now)
-        self.command_runner = CommandRunner(store, self.reconcilers, self.feeds, telemetry, name=config.name)
+        self.command_runner = CommandRunner(store, self.find, telemetry, name=config.name)
         self.janitor = self._make_janitor(config)
-        self._configured = frozenset(_list_feeds(config))
-        self._clients: dict[str, InventoryClient] = {}
-        self._source_recipes: dict[str, SourceSettings] = {}
-        self._feed_recipes: dict[Feed, FeedRecipe] = {}
         self._sink_recipes: dict[str, SinkRecipe] = {}
+        self._loads = Bell()
+
+    @property
+    def feeds(self) -> Mapping[Feed, FeedAgents]:
+        """The agents of all feeds that are loaded."""
+        return {feed: agents for source in self.sources.values() for feed, agents in source.feeds.items()}
+
+    async def find(self, feed: Feed) -> FeedAgents | None:
+        """Return the agents of a feed as soon as they are loaded; None where it is not configured."""
+        while feed in self.configured:
+            rings = self._loads.rings
+            if feed.source in self.sources and feed in (feeds := self.sources[feed.source].feeds):
+                return feeds[feed]
+            await self._loads.wait(rings)
+        return None
+
+    async def load(self) -> None:
+        """Load every source that is not loaded."""
+        for source in self.sources.values():
+            await self.load_source(source)
+
+    async def load_source(self, source: SourceAgents) -> None:
+        """Load a source, and tell those who wait for its feeds."""
+        await source.load()
+        self._loads.ring()
 
     def find_changes(self, config: Config) -> Changes:
         """Return what a configuration would change.
@@ -129,91 +146,69 @@ class Agents:
         if problems:
             raise ConfigError(*problems)
         others = (("[store]", self.config.store, config.store), ("[web]", self.config.web, config.web))
+        feeds = {feed: (each.settings, how) for each in self.sources.values() for feed, how in each.wanted.items()}
         return Changes(
-            compare(self._source_recipes, _list_sources(config)),
-            compare(self._feed_recipes, _list_feeds(config)),
+            compare({name: each.settings for name, each in self.sources.items()}, _list_sources(config)),
+            compare(feeds, _list_feeds(config)),
             compare(self._sink_recipes, _list_sinks(config)),
             tuple(f"{place} changed" for place, there, wanted in others if there != wanted),
         )
 
     async def adopt(self, config: Config, opened: Opened, changes: Changes) -> None:
-        """Make what a configuration asks for, of what was opened for it; the work of what it replaces has ended.
+        """Hold what a configuration asks for, not loaded yet; the work of what it replaces has ended.
 
-        Raises:
-            StoreError: The store cannot be read or written; what was made so far stays.
+        The store is not asked: :meth:`enroll` follows.
         """
-        is_first = not self._clients
-        for feed in changes.feeds.ending:
-            self._forget_feed(feed)
         for name in changes.sinks.ending:
             del self.relays[name], self._sink_recipes[name]
-        await self._take_clients(config, opened, changes.sources)
+        sources = _list_sources(config)
+        for name in changes.sources.ending:
+            ended = self.sources.pop(name)
+            await ended.client.aclose()
+            if name in sources and _have_one_key(ended.settings, sources[name]):
+                opened.clients[name].inherit(ended.client)
+        for name in changes.sources.beginning:
+            self.sources[name] = SourceAgents(
+                sources[name], opened.clients[name], name=config.name, store=self.store, telemetry=self.telemetry
+            )
         feeds = _list_feeds(config)
-        for feed in changes.feeds.beginning:
-            await self._make_feed(feed, feeds[feed])
-        if is_first:
-            await self.notifier.open()
-        await self._make_relays(config, opened, changes.sinks, is_first=is_first)
+        for source in self.sources.values():
+            source.wanted = {}
+        for feed, (_, settings) in feeds.items():
+            self.sources[feed.source].wanted[feed] = settings
         self.janitor = self._make_janitor(config)
         self.notifier.forget(changes.feeds.removed, changes.sinks.removed)
-        self.config, self._configured = config, frozenset(feeds)
+        self.config, self.configured = config, frozenset(feeds)
+        self._loads.ring()
 
-    async def _take_clients(self, config: Config, opened: Opened, changes: Difference[str]) -> None:
-        sources = _list_sources(config)
-        for name in changes.ending:
-            recipe, client = self._source_recipes.pop(name), self._clients.pop(name)
-            await client.aclose()
-            if name in sources and _have_one_key(recipe, sources[name]):
-                opened.clients[name].inherit(client)
-        for name in changes.beginning:
-            self._clients[name], self._source_recipes[name] = opened.clients[name], sources[name]
+    async def enroll(self, opened: Opened, changes: Changes, *, is_first: bool = False) -> None:
+        """Have the store know all configured feeds, and each sink begin in those that are new to it.
 
-    async def _make_relays(self, config: Config, opened: Opened, changes: Difference[str], *, is_first: bool) -> None:
-        sinks = _list_sinks(config)
-        left = await self.store.retention.find_left(tuple(sinks))
-        for name in left if is_first else changes.removed:
+        All feeds at once, before any is loaded: what a sink is owed does not depend on which feed is loaded first, and
+        after the loss of a store no feed misses that it was lost.
+
+        Raises:
+            StoreError: The store cannot be read or written; call it again.
+        """
+        await self.store.add_feeds([feed for source in self.sources.values() for feed in source.wanted])
+        if is_first:
+            await self.notifier.open()
+        for name, recipe in _list_sinks(self.config).items():
+            for feed in await self.store.sink(name).enroll(recipe[0].start):
+                self.telemetry.emit(SinkOverrun(name, feed, None))
+            if name not in self.relays:
+                self._make_relay(opened.sinks[name], recipe)
+        left = await self.store.retention.find_left(tuple(self.relays))
+        for name in left if is_first else changes.sinks.removed:
             if name in left:
                 self.telemetry.emit(SinkLeft(name, left[name]))
-        for name in changes.kept:
-            await self._enroll(name, sinks[name])  # there may be feeds that are new to it
-        for name in changes.beginning:
-            await self._make_relay(opened.sinks[name], sinks[name])
 
     async def aclose(self) -> None:
-        for client in self._clients.values():
-            await client.aclose()
+        for source in self.sources.values():
+            await source.client.aclose()
 
-    async def _make_feed(self, feed: Feed, recipe: FeedRecipe) -> None:
-        source, settings = recipe
-        tracked = TrackedFeed(
-            feed,
-            settings,
-            name=self.config.name,
-            source=self._clients[feed.source],
-            base_url=source.base_url,
-            store=self.store,
-            telemetry=self.telemetry,
-            now=opening.now,
-            steady=system.elapsed,
-            next_time=next_time,
-        )
-        await tracked.state()
-        self.feeds[feed] = tracked
-        self.reconcilers[feed] = Reconciler(tracked)
-        if RESOURCES[feed.resource].polled:
-            self.pollers[feed] = Poller(tracked)
-        if tracked.resource.addressable:
-            self.detail_fetchers[feed] = DetailFetcher(tracked)
-        self._feed_recipes[feed] = recipe
-
-    def _forget_feed(self, feed: Feed) -> None:
-        del self.feeds[feed], self.reconcilers[feed], self._feed_recipes[feed]
-        self.pollers.pop(feed, None)
-        self.detail_fetchers.pop(feed, None)
-
-    async def _make_relay(self, sink: Sink, recipe: SinkRecipe) -> None:
+    def _make_relay(self, sink: Sink, recipe: SinkRecipe) -> None:
         settings, state_url, unordered, max_owed = recipe
-        await self._enroll(sink.name, recipe)
         self.relays[sink.name] = Relay(
             sink,
             settings,
@@ -225,15 +220,10 @@ class Agents:
             unordered=unordered,
             max_owed=max_owed,
             steady=system.elapsed,
-            feeds=lambda: self._configured,
+            feeds=lambda: self.configured,
         )
         self._sink_recipes[sink.name] = recipe
         self.notifier.expect(sink.name)
-
-    async def _enroll(self, sink: str, recipe: SinkRecipe) -> None:
-        """Have a sink begin in the feeds that are new to it."""
-        for feed in await self.store.sink(sink).enroll(recipe[0].start):
-            self.telemetry.emit(SinkOverrun(sink, feed, None))
 
     def _make_janitor(self, config: Config) -> Janitor:
         return Janitor(
@@ -260,7 +250,7 @@ async def open_news(config: Config, changes: Changes, telemetry: Telemetry) -> O
 
 @asynccontextmanager
 async def assemble(config: Config, telemetry: Telemetry) -> AsyncIterator[Agents]:
-    """Open everything that a configuration names, not at work yet, and close it again.
+    """Open everything that a configuration names, not loaded and not at work yet, and close it again.
 
     Raises:
         ConfigError: Something that the configuration names cannot be used.
@@ -278,6 +268,7 @@ async def assemble(config: Config, telemetry: Telemetry) -> AsyncIterator[Agents
         agents = Agents(config, store, telemetry)
         stack.push_async_callback(agents.aclose)
         await agents.adopt(config, opened, everything)
+        await agents.enroll(opened, everything, is_first=True)
         yield agents
 
 

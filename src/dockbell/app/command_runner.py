@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
 import anyio
 
 from dockbell.admin.commands import purge_record
+from dockbell.app.source_agents import FeedAgents
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.model import Feed
-from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.reconciler import Reconciler
 from dockbell.errors import DockbellError, StoreError, StoreUnavailable, is_due_to
 from dockbell.ports import REWRITE_MOST, Alarm, Command, CommandKind, CommandOutcome, Store
@@ -28,19 +28,19 @@ class _UnderWay:
 
 
 class CommandRunner:
+    """Executes commands; ``find`` returns the agents of a feed once it is loaded, None where it is not configured."""
+
     def __init__(
         self,
         store: Store,
-        reconcilers: Mapping[Feed, Reconciler],
-        feeds: Mapping[Feed, TrackedFeed],
+        find: Callable[[Feed], Awaitable[FeedAgents | None]],
         telemetry: Telemetry,
         *,
         name: str = "dockbell",
     ) -> None:
         self._name = name
         self._store = store
-        self._reconcilers = reconcilers
-        self._feeds = feeds
+        self._find = find
         self._telemetry = telemetry
         self._busy: dict[int, _UnderWay] = {}
 
@@ -85,8 +85,8 @@ class CommandRunner:
                 outcome = await (reload or _reload_nothing)()
             elif command.kind is CommandKind.PURGE and command.feed is not None:
                 outcome = await self._purge(command.feed, command.key)
-            elif command.feed is not None and command.feed in self._feeds:
-                outcome = await self._do(command.kind, self._feeds[command.feed], self._reconcilers[command.feed])
+            elif command.feed is not None and (agents := await self._find(command.feed)) is not None:
+                outcome = await self._do(command.kind, agents)
             else:
                 outcome = CommandOutcome("failed", detail="the feed is not configured")
         except Exception as error:  # noqa: BLE001  # other commands go on
@@ -104,13 +104,15 @@ class CommandRunner:
                 self._telemetry.emit(CommandFinished(command.feed, words, str(outcome)))
 
     async def _purge(self, feed: Feed, key: str) -> CommandOutcome:
+        agents = await self._find(feed)
         outcome = await purge_record(self._store, feed, key, name=self._name, rewrite_most=REWRITE_MOST)
-        if feed in self._feeds:
-            await self._feeds[feed].reload()
-            await self._reconcilers[feed].look()
+        if agents is not None:
+            await agents.tracked.reload()
+            await agents.reconciler.look()
         return outcome
 
-    async def _do(self, kind: CommandKind, tracked: TrackedFeed, reconciler: Reconciler) -> CommandOutcome:
+    async def _do(self, kind: CommandKind, agents: FeedAgents) -> CommandOutcome:
+        tracked, reconciler = agents.tracked, agents.reconciler
         match kind:
             case CommandKind.RECONCILE:
                 return await reconcile(reconciler)

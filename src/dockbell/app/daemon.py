@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import AsyncExitStack, ExitStack, closing
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -20,11 +20,9 @@ from dockbell.admin.status import Status, load_status
 from dockbell.app import opening
 from dockbell.app.agent_task import AgentTask
 from dockbell.app.agents import Agents, Changes, open_news
-from dockbell.app.scheduler import Alarm, Scheduler, next_time
+from dockbell.app.scheduler import Scheduler, next_time
 from dockbell.app.systemd import Supervisor
 from dockbell.config import Config, WebSettings
-from dockbell.core.model import Feed
-from dockbell.detection.poller import trailing_every
 from dockbell.errors import ConfigError, DockbellError, StoreUnavailable
 from dockbell.ports import Bell, CommandOutcome, ReadStore
 from dockbell.telemetry import AgentFails, Reloaded, ReloadRefused, Started, Stopping
@@ -38,6 +36,8 @@ if TYPE_CHECKING:
 _PRUNE_EVERY: Final = timedelta(minutes=10)
 _LOOK_EVERY: Final = timedelta(seconds=0.5)
 _LOOK_MOST: Final = timedelta(seconds=2)
+_LOADS_AT_ONCE: Final = 16
+"""How many sources are loaded side by side: those that are loaded work meanwhile, and would starve a single loader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Daemon:
         self._supervisor = supervisor
         self._shared_status = SharedRead(self._load_status)
         self._turn = anyio.Lock()
-        self._feeds: dict[Feed, AgentTask] = {}
+        self._loading: AgentTask
         self._relays: dict[str, AgentTask] = {}
         self._janitor: AgentTask | None = None
         self._site: _OpenSite | None = None
@@ -98,6 +98,7 @@ class Daemon:
     async def run(self, stop: anyio.Event, reloads: Bell) -> None:
         """Run until ``stop`` is set; then end detection at once, and delivery after what is in flight is settled.
 
+        It runs as soon as the page answers and the relays work: the sources are loaded meanwhile.
         Whenever ``reloads`` rings, the configuration is read again.
 
         Raises:
@@ -112,12 +113,13 @@ class Daemon:
                 async with anyio.create_task_group() as self._detecting:
                     self._serve(site, agents.config.web)
                     self._start_missing()
+                    self._loading = AgentTask(self._detecting, self._load)
                     self._detecting.start_soon(self._recover)
                     self._detecting.start_soon(self._attend)
                     self._detecting.start_soon(self._reload_whenever, reloads)
                     self._detecting.start_soon(self._shared_status.run)
                     self._detecting.start_soon(self._supervisor.watch, self._look)
-                    self._telemetry.emit(Started(agents.config.name, len(agents.feeds), tuple(agents.relays)))
+                    self._telemetry.emit(Started(agents.config.name, len(agents.configured), tuple(agents.relays)))
                     self._supervisor.ready(self._describe())
                     await stop.wait()
                     self._detecting.cancel_scope.cancel()
@@ -173,34 +175,28 @@ class Daemon:
             if site is not None:
                 await site.aclose()
             raise
+        await self._loading.end()  # goes on below: with what is configured then
         await self._end(changes, config, moves=moves)
         if moves:
             self._serve(site, config.web)
-        left = changes
+        await agents.adopt(config, opened, changes)
         try:
-            while True:
-                try:
-                    await agents.command_runner.leave(left.feeds.ending)
-                    await agents.adopt(config, opened, left)
-                    break
-                except StoreUnavailable:
-                    self._start_missing()
-                    await agents.store.health.recovered()
-                    left = agents.find_changes(config)
+            await self._retry_in_outage(partial(agents.enroll, opened, changes))
         finally:
             self._start_missing()
-            self._recent.keep(agents.feeds, agents.relays)
+            self._recent.keep(agents.configured, agents.relays)
             if self._metrics is not None:
-                self._metrics.expect(agents.feeds, agents.relays)
+                self._metrics.expect(agents.configured, agents.relays)
+        await self._load()
         return changes
 
     async def _end(self, changes: Changes, config: Config, *, moves: bool) -> None:
         """End the agents that a configuration removes or changes."""
-        now = self._agents.config
+        now, ended = self._agents.config, frozenset(changes.feeds.ending)
         prunes_otherwise = (config.store, config.sinks.keys()) != (now.store, now.sinks.keys())
         async with anyio.create_task_group() as ending:
-            for feed in changes.feeds.ending:
-                ending.start_soon(self._feeds.pop(feed).end)
+            for name in {feed.source for feed in ended}:
+                ending.start_soon(self._agents.sources[name].end, ended)
             for name in changes.sinks.ending:
                 self._agents.relays[name].stop()
                 ending.start_soon(self._relays.pop(name).wait)
@@ -209,39 +205,45 @@ class Daemon:
                 self._janitor = None
             if self._serving is not None and moves:
                 ending.start_soon(self._serving.end)
+        await self._agents.command_runner.leave(ended)
+        self._recent.forget_progress(ended)
 
     # Tasks ------------------------------------------------------------------------------------------------------------
 
+    async def _load(self) -> None:
+        """Load the sources that are not loaded, a few side by side, and let the agents of each work at once.
+
+        Raises:
+            StoreError: The store cannot be read; the sources that are loaded work.
+        """
+        sources = iter(self._agents.sources.values())
+
+        async def load_next() -> None:
+            for source in sources:
+                await self._retry_in_outage(partial(self._agents.load_source, source))
+                source.start(self._detecting, self._scheduler)
+
+        try:
+            async with anyio.create_task_group() as group:
+                for _ in range(_LOADS_AT_ONCE):
+                    group.start_soon(load_next)
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+
+    async def _retry_in_outage(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what may be done again, until the store can be written."""
+        while True:
+            try:
+                return await work()
+            except StoreUnavailable:
+                await self._agents.store.health.recovered()
+
     def _start_missing(self) -> None:
-        for feed in self._agents.feeds:
-            if feed not in self._feeds:
-                self._feeds[feed] = AgentTask(self._detecting, partial(self._read, feed))
         for name, relay in self._agents.relays.items():
             if name not in self._relays:
                 self._relays[name] = AgentTask(self._delivering, relay.run)
         if self._janitor is None:
             self._janitor = AgentTask(self._detecting, self._prune)
-
-    async def _read(self, feed: Feed) -> None:
-        agents = self._agents
-        self._recent.forget_progress([feed])  # of a run that a reload has interrupted
-        with ExitStack() as stack:
-
-            def repeat(name: str, every: timedelta | str) -> Alarm:
-                return stack.enter_context(closing(self._scheduler.repeat(f"{name} {feed}", every)))
-
-            async with anyio.create_task_group() as group:
-                group.start_soon(
-                    agents.reconcilers[feed].run, stack.enter_context(closing(self._scheduler.alarm(f"pass {feed}")))
-                )
-                if feed in agents.pollers:
-                    settings = agents.feeds[feed].settings
-                    group.start_soon(agents.pollers[feed].run, repeat("poll", settings.schedule))
-                    group.start_soon(agents.pollers[feed].run_trailing, repeat("trail", trailing_every(settings)))
-                if agents.feeds[feed].resource.addressable:
-                    group.start_soon(agents.reconcilers[feed].absence_check.run)
-                if feed in agents.detail_fetchers:
-                    group.start_soon(agents.detail_fetchers[feed].run)
 
     async def _prune(self) -> None:
         with closing(self._scheduler.repeat("prune", _PRUNE_EVERY)) as alarm:
@@ -311,7 +313,7 @@ class Daemon:
 
             self._metrics = Metrics()
             self._telemetry.listen(self._metrics.hear)
-            self._metrics.expect(self._agents.feeds, self._agents.relays)
+            self._metrics.expect(self._agents.configured, self._agents.relays)
         return self._metrics
 
     def _serve(self, opened: _OpenSite | None, settings: WebSettings | None) -> None:
@@ -363,4 +365,4 @@ class Daemon:
             await read_store.aclose()
 
     def _describe(self) -> str:
-        return f"{len(self._agents.feeds)} feeds, {len(self._agents.relays)} sinks"
+        return f"{len(self._agents.configured)} feeds, {len(self._agents.relays)} sinks"

@@ -10,7 +10,8 @@ import anyio
 
 from dockbell.admin.commands import purge_record
 from dockbell.app import opening
-from dockbell.app.agents import Agents, assemble
+from dockbell.app.agents import assemble
+from dockbell.app.source_agents import FeedAgents
 from dockbell.config import Config
 from dockbell.core.model import Feed
 from dockbell.delivery.relay import Relay
@@ -27,12 +28,12 @@ async def run_once(config: Config, telemetry: Telemetry) -> bool:
     A polled feed is polled; a feed is read whole where its last pass is older than its interval.
     """
     async with assemble(config, telemetry) as agents:
+        await agents.load()
         read: list[bool] = []
-        for reconciler in agents.reconcilers.values():
-            reconciler.rewrite_most = None  # only the caller waits
         async with anyio.create_task_group() as group:
-            for feed in agents.feeds:
-                group.start_soon(_read_once, agents, feed, read)
+            for each in agents.feeds.values():
+                each.reconciler.rewrite_most = None  # only the caller waits
+                group.start_soon(_read_once, each, read)
         await agents.notifier.finish()  # before the deliveries: what reading gave to tell goes with them
         settled: list[bool] = []
         async with anyio.create_task_group() as group:
@@ -49,6 +50,7 @@ async def run_commands(
     async with assemble(config, telemetry) as agents:
         command_store = await opening.open_command_store(config)
         try:
+            await agents.load()
             numbers = [await command_store.make_command(feed, kind, opening.now()) for feed, kind in commands]
             async with anyio.create_task_group() as group:
                 for command in await agents.store.commands.take():
@@ -71,22 +73,20 @@ async def run_purge(config: Config, feed: Feed, key: str) -> CommandOutcome:
         await store.aclose()
 
 
-async def _read_once(agents: Agents, feed: Feed, read: list[bool]) -> None:
+async def _read_once(agents: FeedAgents, read: list[bool]) -> None:
     async def read_feed() -> RunRecord | None:
         runs: list[RunRecord | None] = []
-        if await agents.reconcilers[feed].delay() <= timedelta(0):
-            runs.append(await agents.reconcilers[feed].run_once())
-        if feed in agents.pollers:
-            runs.append(await agents.pollers[feed].run_once())
-        waits = feed in agents.detail_fetchers and await agents.detail_fetchers[feed].run_once()
-        await agents.reconcilers[
-            feed
-        ].absence_check.run_once()  # what was not found is asked for again by the next pass
+        if await agents.reconciler.delay() <= timedelta(0):
+            runs.append(await agents.reconciler.run_once())
+        if agents.poller is not None:
+            runs.append(await agents.poller.run_once())
+        waits = agents.detail_fetcher is not None and await agents.detail_fetcher.run_once()
+        await agents.reconciler.absence_check.run_once()  # what was not found is asked for again by the next pass
         complete.append(not waits and all(run is not None and not run.problem for run in runs))
         return next((run for run in runs if run is not None), None)
 
     complete: list[bool] = []
-    await run_guarded(agents.feeds[feed], read_feed, pause=False)
+    await run_guarded(agents.tracked, read_feed, pause=False)
     read.append(bool(complete) and complete[0])
 
 

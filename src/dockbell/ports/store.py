@@ -195,6 +195,9 @@ class Store(Protocol):
     def commands(self) -> CommandInbox:
         """What operators have asked for."""
 
+    async def add_feeds(self, added: Sequence[Feed]) -> None:
+        """Make the feeds among these that are new, all of them or none; :meth:`FeedStore.open` takes them."""
+
     def feed(self, feed: Feed) -> FeedStore:
         """Return the handle of a feed, the same each time."""
 

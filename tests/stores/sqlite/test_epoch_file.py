@@ -158,6 +158,17 @@ async def test_a_gap_is_not_forgotten_when_the_first_process_dies_before_it_know
         assert (await store.feed(FEED).open()).blind == ""
 
 
+async def test_a_gap_is_not_forgotten_when_the_first_process_dies_before_it_opens_all_feeds(path: Path) -> None:
+    async with opened(path) as store:
+        await write(store, 1)
+    lose(path)
+    async with opened(path) as store:
+        await store.add_feeds([FEED, OTHER])
+        await begin(store)
+    async with opened(path) as store:
+        assert (await begin(store, OTHER)).blind == STORE_LOST
+
+
 async def test_a_gap_waits_until_it_is_stated(path: Path) -> None:
     async with opened(path) as store:
         await write(store, 1)

@@ -21,15 +21,25 @@ from dockbell.stores.sql.outbox import append_events
 from dockbell.stores.sql.runs import load_failed, load_failing, load_run, save_run
 
 
+def add_feeds(connection: Connection, added: Sequence[Feed]) -> None:
+    """Make the feeds among these that are new: all of them or none."""
+    with transaction(connection):
+        _add_feeds(connection, added)
+
+
 def open_feed(connection: Connection, feed: Feed) -> Lease:
     """Take a feed, making it if it is new."""
     with transaction(connection):
-        connection.execute(
-            "INSERT INTO feeds (source, resource, blind) SELECT ?, ?, nullif(reason, '') FROM life"
-            " WHERE true ON CONFLICT (source, resource) DO NOTHING",
-            (feed.source, feed.resource),
-        )
+        _add_feeds(connection, [feed])
         return take_lease(connection, feed)
+
+
+def _add_feeds(connection: Connection, added: Sequence[Feed]) -> None:
+    connection.executemany(
+        "INSERT INTO feeds (source, resource, blind) SELECT ?, ?, nullif(reason, '') FROM life"
+        " WHERE true ON CONFLICT (source, resource) DO NOTHING",
+        [(feed.source, feed.resource) for feed in added],
+    )
 
 
 def load_feeds(connection: Connection, only: Feed | None = None) -> list[FeedState]:

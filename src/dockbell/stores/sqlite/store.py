@@ -14,7 +14,7 @@ from dockbell.core.model import Event, Feed
 from dockbell.core.moment import to_micros
 from dockbell.core.publishing.settlement import RecordId
 from dockbell.ports import Extent, StoredState
-from dockbell.stores.sql import backfill, delivery
+from dockbell.stores.sql import backfill, delivery, feeds
 from dockbell.stores.sqlite.engine import Clock, Engine
 from dockbell.stores.sqlite.feed_store import SqliteFeedStore
 from dockbell.stores.sqlite.files import open_files
@@ -71,6 +71,9 @@ class SqliteStore:
 
     def sink(self, name: str) -> SqliteSinkStore:
         return self._sinks.setdefault(name, SqliteSinkStore(self.engine, name))
+
+    async def add_feeds(self, added: Sequence[Feed]) -> None:
+        await self.engine.write(feeds.add_feeds, added)
 
     async def read_events(
         self, feed: Feed, after: int, limit: int, *, key: str | None = None, until: int | None = None

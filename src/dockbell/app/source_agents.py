@@ -1,0 +1,132 @@
+"""The agents of one source: a source is loaded, works and ends by itself, whatever the others do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import TaskGroup
+
+from dockbell.app import opening
+from dockbell.app.agent_task import AgentTask
+from dockbell.app.scheduler import Alarm, Scheduler, next_time
+from dockbell.config import ResourceSettings
+from dockbell.config.tables import SourceSettings
+from dockbell.core.model import Feed
+from dockbell.detection.detail_fetcher import DetailFetcher
+from dockbell.detection.feed import TrackedFeed
+from dockbell.detection.poller import Poller, trailing_every
+from dockbell.detection.reconciler import Reconciler
+from dockbell.host import system
+from dockbell.ports import Store
+from dockbell.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from dockbell.sources import InventoryClient
+
+
+@dataclass(frozen=True, slots=True)
+class FeedAgents:
+    """The agents of one feed, which share its state."""
+
+    tracked: TrackedFeed
+    reconciler: Reconciler
+    poller: Poller | None = None  # None: the API does not show what was modified since a time
+    detail_fetcher: DetailFetcher | None = None  # None: its records cannot be asked for one by one
+
+    @classmethod
+    def of(cls, tracked: TrackedFeed) -> FeedAgents:
+        return cls(
+            tracked,
+            Reconciler(tracked),
+            Poller(tracked) if tracked.resource.polled else None,
+            DetailFetcher(tracked) if tracked.resource.addressable else None,
+        )
+
+    async def run(self, scheduler: Scheduler) -> None:
+        """Let them work until cancelled."""
+        feed, settings = self.tracked.feed, self.tracked.settings
+        with ExitStack() as stack:
+
+            def repeat(name: str, every: timedelta | str) -> Alarm:
+                return stack.enter_context(closing(scheduler.repeat(f"{name} {feed}", every)))
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(self.reconciler.run, stack.enter_context(closing(scheduler.alarm(f"pass {feed}"))))
+                if self.poller is not None:
+                    group.start_soon(self.poller.run, repeat("poll", settings.schedule))
+                    group.start_soon(self.poller.run_trailing, repeat("trail", trailing_every(settings)))
+                if self.detail_fetcher is not None:
+                    group.start_soon(self.reconciler.absence_check.run)
+                    group.start_soon(self.detail_fetcher.run)
+
+
+class SourceAgents:
+    """One source: its client and, as they are loaded, the agents of its feeds.
+
+    To take it from another process is to :meth:`load` and :meth:`start` it, to hand it over is to :meth:`end` it:
+    opening a feed in the store takes the feed's lease, and every commit names it.
+
+    Attributes:
+        settings: How the API is reached, without what is said of single resources.
+        client: Asks the API; it is closed after the end of the source.
+        wanted: The configured feeds, and how each is read.
+        feeds: The agents of the feeds that are loaded.
+    """
+
+    def __init__(
+        self, settings: SourceSettings, client: InventoryClient, *, name: str, store: Store, telemetry: Telemetry
+    ) -> None:
+        self.settings = settings
+        self.client = client
+        self.wanted: dict[Feed, ResourceSettings] = {}
+        self.feeds: dict[Feed, FeedAgents] = {}
+        self._name = name
+        self._store = store
+        self._telemetry = telemetry
+        self._tasks: dict[Feed, AgentTask] = {}
+
+    async def load(self) -> None:
+        """Make the agents of the wanted feeds that are not loaded, each as soon as its state is read.
+
+        Raises:
+            StoreError: The store cannot be read or written; what is loaded stays, and the rest can be loaded again.
+        """
+        for feed, settings in self.wanted.items():
+            if feed in self.feeds:
+                continue
+            tracked = TrackedFeed(
+                feed,
+                settings,
+                name=self._name,
+                source=self.client,
+                base_url=self.settings.base_url,
+                store=self._store,
+                telemetry=self._telemetry,
+                now=opening.now,
+                steady=system.elapsed,
+                next_time=next_time,
+            )
+            await tracked.state()
+            self.feeds[feed] = FeedAgents.of(tracked)
+
+    def start(self, group: TaskGroup, scheduler: Scheduler) -> None:
+        """Let the agents that are loaded work, those that do not yet."""
+        for feed, agents in self.feeds.items():
+            if feed not in self._tasks:
+                self._tasks[feed] = AgentTask(group, partial(agents.run, scheduler))
+
+    async def end(self, feeds: Collection[Feed] | None = None) -> None:
+        """End the work of some feeds, of all by default, and forget their agents; the client stays open."""
+        ending = [feed for feed in self.feeds if feeds is None or feed in feeds]
+        async with anyio.create_task_group() as group:
+            for feed in ending:
+                if feed in self._tasks:
+                    group.start_soon(self._tasks.pop(feed).end)
+        for feed in ending:
+            del self.feeds[feed]

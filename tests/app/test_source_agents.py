@@ -1,0 +1,205 @@
+"""Each source is loaded by itself: the others neither wait for it nor end with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from dockbell.app import load_config
+from dockbell.app.agent_task import AgentTask
+from dockbell.app.agents import assemble
+from dockbell.app.daemon import Daemon
+from dockbell.app.scheduler import Scheduler
+from dockbell.app.systemd import Supervisor
+from dockbell.core.model import Feed
+from dockbell.errors import StoreError, StoreFull
+from dockbell.ports import Bell, FeedState
+from dockbell.sandbox import Sandbox, SandboxOptions, serve
+from dockbell.stores.sqlite.feed_store import SqliteFeedStore
+from dockbell.telemetry import Fact, RunEnded, Started, Telemetry
+
+SOURCE = """
+[sources.{name}]
+base_url = "{api}"
+api_key = "sandbox"
+"""
+SINK = """
+[resources]
+shipments = { every = "200ms" }
+stock = { every = "1h" }
+[sinks.out]
+type = "stdout"
+resources = ["notices"]
+"""
+SHIPMENTS = [Feed(name, "shipments") for name in ("first", "second", "third")]
+
+
+@dataclass
+class Yard:
+    """A daemon that reads sources of one API; the store does not answer for a source before it is let go."""
+
+    path: Path
+    api: str
+    held: dict[str, anyio.Event] = field(default_factory=dict)
+    facts: list[Fact] = field(default_factory=list)
+    failures: dict[str, StoreError] = field(default_factory=dict)
+    daemon: Daemon = field(init=False)
+    stop: anyio.Event = field(default_factory=anyio.Event)
+
+    def write(self, *names: str, more: str = SINK) -> None:
+        self.path.write_text("".join(SOURCE.format(name=name, api=self.api) for name in names) + more)
+
+    def hold(self, *names: str) -> None:
+        self.held.update((name, anyio.Event()) for name in names)
+
+    @property
+    def loaded(self) -> set[str]:
+        return {feed.source for feed in self.daemon._agents.feeds}
+
+    async def until_read(self, *names: str) -> None:
+        """Wait until these sources were read, from now on."""
+        seen = len(self.facts)
+        with anyio.fail_after(30):
+            while {*names} - {fact.feed.source for fact in self.facts[seen:] if isinstance(fact, RunEnded)}:  # noqa: ASYNC110
+                await anyio.sleep(0.02)
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Have the daemon work, and end it by the stop that SIGTERM sets."""
+        async with assemble(load_config(self.path), Telemetry(self.facts.append)) as agents, Scheduler() as scheduler:
+            self.daemon = Daemon(agents, scheduler, read_again=lambda: load_config(self.path), supervisor=Supervisor())
+            async with anyio.create_task_group() as group:
+                task = AgentTask(group, partial(self.daemon.run, self.stop, Bell()))
+                await anyio.wait_all_tasks_blocked()
+                yield
+                self.stop.set()
+                with anyio.fail_after(10):
+                    await task.wait()
+
+
+@pytest.fixture
+async def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Yard]:
+    opened = SqliteFeedStore.open
+
+    async def open_later(store: SqliteFeedStore) -> FeedState:
+        source = store._feed.source
+        if source in there.held:
+            await there.held[source].wait()
+        if source in there.failures:
+            raise there.failures.pop(source)
+        return await opened(store)
+
+    monkeypatch.setattr(SqliteFeedStore, "open", open_later)
+    async with serve(Sandbox(SandboxOptions(records=20, requests_per_minute=0))) as api:
+        there = Yard(tmp_path / "dockbell.toml", api)
+        yield there
+
+
+async def test_a_source_is_read_while_another_is_still_loaded(yard: Yard) -> None:
+    yard.write("first", "second", "third")
+    yard.hold("second")
+    async with yard.working():
+        assert [(fact.feeds, fact.sinks) for fact in yard.facts if isinstance(fact, Started)] == [(6, ("out",))]
+        await yard.until_read("first", "third")
+        assert yard.loaded == {"first", "third"}
+        yard.held["second"].set()
+        await yard.until_read("first", "second", "third")
+
+
+async def test_a_stop_while_sources_are_loaded_ends_the_daemon(yard: Yard) -> None:
+    yard.write("first", "second")
+    yard.hold("second")
+    async with yard.working():
+        await yard.until_read("first")
+    assert yard.loaded == {"first"}
+
+
+async def test_a_reload_removes_and_adds_sources_while_others_are_loaded(yard: Yard) -> None:
+    yard.write("first", "second")
+    yard.hold("second")
+    async with yard.working():
+        await yard.until_read("first")
+        yard.write("first", "third")
+        with anyio.fail_after(10):
+            outcome = str(await yard.daemon.reload())
+        assert outcome == (
+            "complete: feed third/shipments added, feed third/stock added,"
+            " feed second/shipments removed, feed second/stock removed"
+        )
+        assert yard.loaded == {"first", "third"}
+        await yard.until_read("third")
+
+
+async def test_a_reload_goes_on_with_loading_what_it_does_not_change(yard: Yard) -> None:
+    yard.write("first", "second")
+    yard.hold("second")
+    async with yard.working():
+        await yard.until_read("first")
+        task = yard.daemon._agents.sources["first"]._tasks[SHIPMENTS[0]]
+        yard.write("first", "second", "third")
+        async with anyio.create_task_group() as group:
+            group.start_soon(yard.daemon.reload)
+            await yard.until_read("third")
+            yard.held["second"].set()
+        await yard.until_read("first", "second", "third")
+        assert yard.daemon._agents.sources["first"]._tasks[SHIPMENTS[0]] is task
+
+
+async def test_a_configuration_that_cannot_be_used_does_not_stop_the_loading(yard: Yard) -> None:
+    yard.write("first", "second")
+    yard.hold("second")
+    async with yard.working():
+        yard.write("first", more="[sinks")
+        assert str(await yard.daemon.reload()).startswith("failed: nothing was changed")
+        yard.held["second"].set()
+        await yard.until_read("first", "second")
+
+
+async def test_a_full_disk_delays_the_loading_of_a_source(yard: Yard) -> None:
+    yard.write("first", "second")
+    yard.failures["second"] = StoreFull("store: disk full")
+    async with yard.working():
+        await yard.until_read("first", "second")
+    assert not yard.failures
+
+
+async def test_a_store_that_cannot_be_read_ends_the_daemon_but_not_one_that_reloads(yard: Yard) -> None:
+    yard.write("first")
+    async with yard.working():
+        await yard.until_read("first")
+        yard.write("first", "second")
+        yard.failures["second"] = StoreError("store: malformed")
+        assert str(await yard.daemon.reload()) == "failed: not all was changed, reload again\nstore: malformed"
+        await yard.until_read("first")
+        assert str(await yard.daemon.reload()) == "complete: nothing changed"
+        await yard.until_read("first", "second")
+    yard.failures["second"] = StoreError("store: malformed")
+    with pytest.raises(ExceptionGroup) as caught:
+        async with yard.working():
+            await anyio.sleep(5)
+    assert caught.group_contains(StoreError, match="malformed")
+
+
+async def test_a_command_waits_until_its_feed_is_loaded(yard: Yard) -> None:
+    yard.write("first")
+    found = []
+    async with (
+        assemble(load_config(yard.path), Telemetry()) as agents,
+        anyio.create_task_group() as group,
+    ):
+
+        async def find() -> None:
+            found.append(await agents.find(SHIPMENTS[0]))
+
+        group.start_soon(find)
+        await anyio.wait_all_tasks_blocked()
+        assert not found
+        assert await agents.find(SHIPMENTS[1]) is None
+        await agents.load()
+    assert found == [agents.feeds[SHIPMENTS[0]]]

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.core.model import Allowance, Urgency
-from dockbell.core.running.budget import WINDOW, Budget, Usage
+from dockbell.core.running.budget import WINDOW, Budget, Load, Usage
 
 ZERO = timedelta(0)
 SECOND = timedelta(seconds=1)
@@ -312,6 +312,28 @@ class Simulation:
         if allowance is not None:
             self._budget.learned(allowance, now)
         self._budget.answered(now, urgency)
+
+
+@pytest.mark.parametrize(("sliding", "reset_moves"), [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize("others", [0, 2])
+def test_what_others_use_shows_in_the_figures_of_the_api(others: int, *, sliding: bool, reset_moves: bool) -> None:
+    budget, service = Budget(300), Service(sliding=sliding, reset_moves=reset_moves)
+    foreign = [START + number * SECOND / others for number in range(others * 300)] if others else []
+    simulation = Simulation(budget, lambda: (SECOND / 20, SECOND / 20), service.count)
+    polls = [(START + number * SECOND / 2, Urgency.POLL) for number in range(600)]
+    simulation.run(polls, others=foreign)
+    assert budget.load().foreign == pytest.approx(others, abs=0.2)
+    assert service.refused == 0
+
+
+def test_a_planner_learns_what_is_asked_beside_its_runs_and_how_often_the_api_asked_for_a_pause() -> None:
+    budget = Budget(300, share=0.9)
+    for urgency in Urgency:
+        budget.spent(START, urgency)
+    budget.pause(SECOND, START)
+    assert budget.load() == Load(limit=300, allowed=270, foreign=0.0, beside=3, pauses=1)
+    budget.learned(Allowance(limit=100, remaining=90, resets_in=SECOND), START)
+    assert budget.load().allowed == 90
 
 
 def every(gap: timedelta, urgency: Urgency, start: timedelta = START) -> Iterator[tuple[timedelta, Urgency]]:

@@ -35,6 +35,9 @@ _STEADY: Final = timedelta(seconds=3)
 _RESET_JITTER: Final = timedelta(seconds=1.5)
 
 _PACED: Final = frozenset({Urgency.PASS, Urgency.TRAILING})
+_PLANNED: Final = frozenset({Urgency.POLL, Urgency.PASS})
+# What others use shows in the difference of two figures: over a shorter time it would be chance.
+_FOREIGN_SPAN: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,17 @@ class Usage:
     remaining: int | None
     """What the API last said is left of its window; None when it said nothing, or the window is over."""
     resets_in: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a planner must know of a budget."""
+
+    limit: int  # in a minute, of all users of the key: ours, or the API's where that is lower
+    allowed: int  # the most of it that we allow ourselves
+    foreign: float  # requests a second of others with this key, as far as the API's figures tell
+    beside: int  # requests so far that were neither polls nor pages of passes
+    pauses: int  # so often the API asked for a pause (429)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +97,16 @@ class Budget:
         self._answers = 0
         self._told: _Told | None = None
         self._paused_until = ZERO
+        self._beside = 0
+        self._pauses = 0
+        self._foreign = 0.0  # requests a second
+        self._told_limit = requests_per_minute
 
     def inherit(self, before: Budget) -> None:
         """Count the requests of the budget that this one replaces, which has none under way."""
         self._urgent, self._paced, self._answers = before._urgent, before._paced, before._answers
         self._told, self._pacer, self._paused_until = before._told, before._pacer, before._paused_until
+        self._foreign, self._told_limit = before._foreign, before._told_limit
 
     def admit(self, now: timedelta, urgency: Urgency = Urgency.POLL) -> timedelta:
         """Return how long to wait before one request of this urgency; zero: it may be sent now.
@@ -102,6 +121,7 @@ class Budget:
         return wait
 
     def spent(self, now: timedelta, urgency: Urgency = Urgency.POLL) -> None:
+        self._beside += urgency not in _PLANNED
         if urgency not in _PACED:
             self._urgent.enter()
             return
@@ -118,6 +138,9 @@ class Budget:
         resets_at = now + min(max(allowance.resets_in, ZERO), WINDOW)
         used = allowance.limit - allowance.remaining
         told = self._told
+        self._told_limit = allowance.limit
+        if told is not None and _RESET_JITTER < resets_at - told.first_reset < WINDOW / 2:  # it counts the last minute
+            self._foreign = max(0, used - self._count(now) + self._under_way()) / WINDOW.total_seconds()
         if told is None or abs(resets_at - told.first_reset) > _RESET_JITTER:
             told = _Told(0, 0, resets_at, now, first_reset=resets_at, first_used=used, first_answers=self._answers)
         # One less than the share leaves: standing exactly there may be our own full use.
@@ -126,11 +149,18 @@ class Budget:
             ours = self._answers - told.first_answers + self._under_way()
             foreign = max(0, used - told.first_used - ours)
             kept = max(kept, round(foreign * (resets_at - now) / (now - told.since)))
+            if now - told.since >= _FOREIGN_SPAN:
+                self._foreign = foreign / (now - told.since).total_seconds()
         self._told = replace(told, remaining=allowance.remaining, kept=kept, resets_at=resets_at)
 
     def pause(self, delay: timedelta, now: timedelta) -> None:
         """Send nothing for a while: the API asked for it (429)."""
         self._paused_until = max(self._paused_until, now + delay)
+        self._pauses += 1
+
+    def load(self) -> Load:
+        limit = min(self.limit, self._told_limit)
+        return Load(limit, _part(limit, self._share), self._foreign, self._beside, self._pauses)
 
     def usage(self, now: timedelta) -> Usage:
         told = self._current(now)

@@ -1,0 +1,45 @@
+"""What is stored with a feed of its plan: a restart goes on with it, and other processes show it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Self
+
+from dockbell.core.planning.costs import Cost
+from dockbell.core.planning.division import Reason
+from dockbell.core.planning.rates import Rate
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """What was learned of a feed, and what was decided by it."""
+
+    rate: Rate = field(default_factory=Rate)
+    cost: Cost = field(default_factory=Cost)
+    every: timedelta | None = None  # its interval; None before the first division
+    reason: Reason | None = None
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "rate": self.rate.to_json(),
+                "cost": self.cost.to_json(),
+                "every": None if self.every is None else round(self.every.total_seconds(), 3),
+                "reason": self.reason,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        if not text:
+            return cls()
+        plan = json.loads(text)
+        every, reason = plan["every"], plan["reason"]
+        return cls(
+            Rate.from_json(plan["rate"]),
+            Cost.from_json(plan["cost"]),
+            None if every is None else timedelta(seconds=every),
+            None if reason is None else Reason(reason),
+        )

@@ -165,6 +165,24 @@ class CountedAlarm:
         self._left -= 1
 
 
+class TimedAlarm(CountedAlarm):
+    """An alarm for which time passes until it is due."""
+
+    def __init__(self, clock: Clock, rings: int) -> None:
+        super().__init__(rings)
+        self._clock = clock
+        self._delay = 0.0
+
+    def ring_in(self, delay: timedelta) -> None:
+        super().ring_in(delay)
+        self._delay = delay.total_seconds()
+
+    async def wait(self) -> None:
+        if self._left:
+            self._clock.pass_(self._delay)
+        await super().wait()
+
+
 async def run_until_quiet(run: Callable[[Alarm], Coroutine[Any, Any, None]], alarm: CountedAlarm) -> None:
     """Let an agent run until its alarm rings no more."""
     async with anyio.create_task_group() as group:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -54,7 +55,7 @@ def test_the_table_of_delays_has_the_defaults(resource: str, told: str, tmp_path
     config.write_text('[sources.main]\nbase_url = "https://api.example.com"\napi_key = "k"\n')
     (feed,) = [feed for feed in load_config(config).feeds() if feed.resource == resource]
     seconds = {"15 s": 15, "60 s": 60, "5 min": 300, "hour": 3600}[told]
-    assert feed.settings.every is not None
+    assert isinstance(feed.settings.every, timedelta)
     assert feed.settings.every.total_seconds() == seconds
     (row,) = [line for line in README.splitlines() if line.startswith("|") and resource in line.split("|")[1]]
     assert f"every {told}" in row

@@ -14,22 +14,16 @@ from dockbell.admin.reasons import list_reasons
 from dockbell.admin.status import load_status
 from dockbell.app import opening
 from dockbell.app.scheduler import next_time
-from dockbell.detection.poller import trailing_every
 from tests.acceptance.deployment import START, Deployment
 
 _MOMENT: Final = 1e-6
 
 
 class VirtualAlarm:
-    """Rings as the scheduler's alarms do, by the clock of the loop; rings while the agent is busy count as one.
+    """Rings as the scheduler's alarms do, by the clock of the loop; rings while the agent is busy count as one."""
 
-    Args:
-        every: Rings now, and then at this interval; None: only when it is told.
-    """
-
-    def __init__(self, every: timedelta | None = None) -> None:
-        self._every = None if every is None else every.total_seconds()
-        self._due = inf if every is None else anyio.current_time()
+    def __init__(self) -> None:
+        self._due = inf
         self._changed = anyio.Event()
 
     async def wait(self) -> None:
@@ -37,10 +31,7 @@ class VirtualAlarm:
         while (left := self._due - anyio.current_time()) > _MOMENT:
             with anyio.move_on_after(left):
                 await self._changed.wait()
-        rang = self._due
         self._due = inf
-        if self._every is not None:
-            self._due = rang + self._every * ((anyio.current_time() - rang) // self._every + 1)
 
     def ring_in(self, delay: timedelta) -> None:
         """Ring once after a delay."""
@@ -55,12 +46,10 @@ async def at_work(dockbell: Deployment) -> AsyncIterator[None]:
     agents = dockbell.agents
     async with anyio.create_task_group() as group:
         for each in agents.feeds.values():
-            settings = each.tracked.settings
             group.start_soon(each.reconciler.run, VirtualAlarm())
             if each.poller is not None:
-                assert isinstance(settings.schedule, timedelta)
-                group.start_soon(each.poller.run, VirtualAlarm(settings.schedule))
-                group.start_soon(each.poller.run_trailing, VirtualAlarm(trailing_every(settings)))
+                group.start_soon(each.poller.run, VirtualAlarm())
+                group.start_soon(each.poller.run_trailing, VirtualAlarm())
             if each.detail_fetcher is not None:
                 group.start_soon(each.reconciler.absence_check.run)
                 group.start_soon(each.detail_fetcher.run)

@@ -14,6 +14,7 @@ Problems = Callable[[str], list[str]]
 SOURCE = '[sources.main]\nbase_url = "https://api.example.com"\napi_key = "k"\n'
 POINTER = 'must be a JSON pointer such as "/id" or "/address/city"'
 DURATION = 'must be a duration such as "90s", "5m", "24h" or "7d"'
+AUTO_OR_DURATION = DURATION.replace("be a", 'be "auto" or a')
 NAME = 'must be made of a-z, 0-9, "-" and "_", and begin with a letter or digit'
 FIVE = ("shipments", "packages", "items", "stock", "warehouses")
 SECRET = 'text, { env = "NAME" } or { file = "path" }'
@@ -197,13 +198,16 @@ def test_the_tables_of_resources_are_checked(text: str, problem: str, problems: 
     [
         ("enabled = 1", "enabled: must be true or false, got 1"),
         ('evry = "15s"', 'evry: unknown key; did you mean "every"?'),
-        ('every = "1x"', f'every: {DURATION}, got "1x"'),
-        ("every = 15", f"every: {DURATION}, got 15"),
+        ('every = "1x"', f'every: {AUTO_OR_DURATION}, got "1x"'),
+        ("every = 15", f"every: {AUTO_OR_DURATION}, got 15"),
         ('every = "0s"', "every: must be longer than 0s"),
-        ('every = "auto"', 'every: "auto" is not available yet; give a duration such as "15s"'),
+        ('every = "15s"\nat_most = "1m"', 'at_most: is for every = "auto", and every says when; keep one of them'),
+        ('at_most = "1m"\ncron = "0 6 * * *"', 'at_most: is for every = "auto", and cron says when; keep one of them'),
+        ('at_most = "0s"', "at_most: must be longer than 0s"),
+        ("weight = 0", "weight: must be more than 0.0, got 0"),
         ('every = "1s"\ncron = "0 6 * * *"', "cron: every is given too; keep one of them"),
         ('cron = "0 6 * * 1"', f'cron: day of the week must be a name, got "1": {DISAGREE}'),
-        ("lookback = 5", f"lookback: {DURATION}, got 5".replace("be a", 'be "auto" or a')),
+        ("lookback = 5", f"lookback: {AUTO_OR_DURATION}, got 5"),
         ('first_pass = "emti"', 'first_pass: must be "baseline" or "emit", got "emti"; did you mean "emit"?'),
         ('first_pass = "x"', 'first_pass: must be "baseline" or "emit", got "x"'),
         ("first_pass = 1", 'first_pass: must be "baseline" or "emit", got 1'),

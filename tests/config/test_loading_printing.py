@@ -54,6 +54,7 @@ timeout = "30s"
 proxy = "http://***@proxy.example.com:3128"
 
 [sources.main.resources.items]
+weight = 1.0
 cron = "0 6 * * mon-fri"
 reconcile = "1d"
 lookback = "auto"
@@ -73,6 +74,7 @@ events = []
 
 [sources.main.resources.stock]
 every = "1m30s"
+weight = 1.0
 lookback = "auto"
 first_pass = "baseline"
 ignore = []

@@ -69,12 +69,13 @@ def test_without_resources_all_five_are_read_with_their_defaults(read: Read) -> 
     config = read(SOURCE)
     assert _read_names(config) == FIVE
     assert {feed.resource: feed.settings.schedule for feed in config.feeds()} == {
-        "shipments": timedelta(seconds=15),
-        "packages": timedelta(seconds=15),
-        "items": timedelta(seconds=60),
-        "stock": timedelta(minutes=5),
+        "shipments": timedelta(minutes=1),
+        "packages": timedelta(minutes=1),
+        "items": timedelta(minutes=1),
+        "stock": timedelta(minutes=15),
         "warehouses": timedelta(hours=1),
     }
+    assert all(feed.settings.is_auto for feed in config.feeds())
     assert {feed.resource: feed.settings.reconcile for feed in config.feeds()} == {
         "shipments": timedelta(hours=24),
         "packages": timedelta(hours=24),
@@ -159,6 +160,26 @@ def test_cron_takes_the_place_of_the_interval_below_it_and_the_other_way_round(r
     items, stock = _settings(config, "items"), _settings(config, "stock")
     assert (items.every, items.cron, items.schedule) == (None, "0 6 * * mon-fri", "0 6 * * mon-fri")
     assert (stock.every, stock.cron, stock.schedule) == (timedelta(minutes=1), None, timedelta(minutes=1))
+
+
+@pytest.mark.parametrize(
+    ("common", "own", "every", "at_most"),
+    [
+        ('every = "auto"', "touch = true", "auto", 15),
+        ('every = "30s"', 'every = "auto"', "auto", 15),
+        ('every = "30s"', 'at_most = "2m"', None, 2),
+        ('at_most = "2m"', "weight = 3", None, 2),
+        ('at_most = "2m"', 'every = "30s"', timedelta(seconds=30), None),
+    ],
+)
+def test_what_says_when_is_replaced_as_one(
+    read: Read, common: str, own: str, every: str | timedelta | None, at_most: int | None
+) -> None:
+    config = read(f"{SOURCE}[resources.stock]\n{common}\n[sources.main.resources.stock]\n{own}\n")
+    (stock,) = config.feeds()
+    assert stock.settings.every == every
+    assert stock.settings.at_most == (None if at_most is None else timedelta(minutes=at_most))
+    assert stock.settings.is_auto is (at_most is not None)
 
 
 POINTERS = st.sampled_from(["/a", "/b/c", "/d/*/e"])

@@ -7,10 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
-from dockbell.config import ResourceSettings
+from dockbell.config.values import parse_duration
 from dockbell.core.model import RunKind, Urgency
 from dockbell.core.moment import format_moment
 from dockbell.detection.guarded import run_guarded
@@ -18,7 +17,7 @@ from dockbell.detection.poller import trailing_every
 from dockbell.errors import CursorExpired, RequestRefused, SourceRefused, SourceUnavailable, StoreUnavailable
 from dockbell.telemetry import LookbackNarrow
 from tests.fakes import NOON
-from tests.rig import CountedAlarm, Rig, open_rig, run_until_quiet
+from tests.rig import CountedAlarm, Rig, TimedAlarm, open_rig, run_until_quiet
 
 
 @pytest.fixture
@@ -363,19 +362,62 @@ async def test_a_tick_of_many_records_is_left_to_the_trailing_poll_once_it_was_r
 
 @pytest.mark.parametrize(("every", "seconds"), [("15s", 300), ("60s", 1200)])
 def test_trailing_polls_are_made_every_twenty_polls_and_not_sooner_than_five_minutes(every: str, seconds: int) -> None:
-    assert trailing_every(ResourceSettings(every=every)) == timedelta(seconds=seconds)  # type: ignore[arg-type]
+    assert trailing_every(parse_duration(every)) == timedelta(seconds=seconds)
 
 
-async def test_the_agents_poll_whenever_their_alarms_ring(rig: Rig) -> None:
+async def test_the_agents_poll_at_once_and_then_from_start_to_start(rig: Rig) -> None:
     await rig.read_whole()
     rig.source.asked.clear()
     rig.source.page_size = 200
-    await run_until_quiet(rig.poller.run, CountedAlarm(2))
-    assert [urgency for _, _, urgency in rig.source.asked] == [Urgency.POLL, Urgency.POLL]
+    alarm = TimedAlarm(rig.clock, 2)
+    await run_until_quiet(rig.poller.run, alarm)
+    assert [urgency for _, _, urgency in rig.source.asked] == [Urgency.POLL] * 3
+    assert alarm.delays == [15, 15, 15]
     rig.source.records.clear()
-    with anyio.fail_after(10):
-        await run_until_quiet(rig.poller.run_trailing, CountedAlarm(1))
+    await run_until_quiet(rig.poller.run_trailing, CountedAlarm(1))
     assert rig.source.asked[-1][2] is Urgency.TRAILING
+
+
+async def test_a_poll_that_takes_longer_than_its_interval_is_followed_by_the_next_at_once(rig: Rig) -> None:
+    await rig.read_whole()
+    rig.source.asked.clear()
+    rig.source.page_size = 200
+
+    async def take_long() -> None:
+        rig.clock.pass_(20)
+
+    rig.meanwhile(RunKind.POLL, take_long)
+    alarm = TimedAlarm(rig.clock, 0)
+    await run_until_quiet(rig.poller.run, alarm)
+    assert len(rig.source.asked) == 2
+    assert alarm.delays == [15]
+
+
+async def test_a_new_interval_counts_from_the_start_of_the_last_poll(rig: Rig) -> None:
+    await rig.read_whole()
+    rig.source.page_size = 200
+
+    async def divide() -> None:
+        rig.clock.pass_(3)
+        rig.tracked.schedule.set_interval(timedelta(seconds=5))
+
+    rig.meanwhile(RunKind.POLL, divide)
+    alarm = TimedAlarm(rig.clock, 0)
+    await run_until_quiet(rig.poller.run, alarm)
+    assert alarm.delays == [0, 2]  # it is woken, and waits for what is left
+
+
+async def test_a_feed_that_is_not_answered_is_polled_every_15_seconds_at_most(rig: Rig) -> None:
+    await rig.read_whole()
+    rig.tracked.schedule.set_interval(timedelta(seconds=1))
+
+    def fail(_: int) -> None:
+        raise SourceUnavailable("503")
+
+    rig.source.before_page = fail
+    alarm = TimedAlarm(rig.clock, 0)
+    await run_until_quiet(rig.poller.run, alarm)
+    assert alarm.delays == [15]
 
 
 # Gaps ----------------------------------------------------------------------------------------------------------------

@@ -1021,6 +1021,16 @@ async def test_a_certificate_counts_what_is_held_whichever_run_held_it(rig: Rig)
     assert (said[-1]["verdict"], said[-1]["held"]) == ("equal", 0)
 
 
+async def test_a_certificate_that_says_the_same_waits_for_a_minute(rig: Rig) -> None:
+    for _ in range(3):
+        await rig.read_whole(after=10)
+    assert len(await rig.statements("reconciled")) == 1
+    await rig.read_whole(after=60)
+    assert len(await rig.statements("reconciled")) == 2
+    await rig.reconciler.reconcile()
+    assert len(await rig.statements("reconciled")) == 3
+
+
 async def test_a_certificate_does_not_count_held_readings_that_end_with_the_pass(rig: Rig) -> None:
     await rig.read_whole()
     old = dict(rig.source.records["a"])

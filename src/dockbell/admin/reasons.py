@@ -126,8 +126,8 @@ def _check_feed(status: FeedStatus, at: datetime) -> Iterator[tuple[str, bool]]:
     elif status.read_at is None:
         yield f"never read to its end yet{failure}", bool(failure)  # the first pass takes its time
     if status.read_at is not None and status.expected_at is not None and status.expected_at < at:
-        every = f"cron {status.every}" if isinstance(status.every, str) else f"every {format_duration(status.every)}"
-        yield f"last read to its end {format_age(at - status.read_at)} ago, expected {every}{failure}", True
+        ago = format_age(at - status.read_at)
+        yield f"last read to its end {ago} ago, expected {status.schedule}{failure}", True
     if state is not None:
         if words := _check_passes(status, state, at):
             yield words, True

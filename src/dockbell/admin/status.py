@@ -9,9 +9,11 @@ from enum import StrEnum
 from typing import Final
 
 from dockbell.config import FeedSettings, ResourceSettings
+from dockbell.config.values import format_duration
 from dockbell.core.document import decode
 from dockbell.core.model import NOTICES, RESOURCES, ClockSource, Feed, NoticeKind, StatementKind
 from dockbell.core.moment import parse_moment
+from dockbell.core.planning.stored_plan import StoredPlan
 from dockbell.core.reading.listing_profile import ListingProfile
 from dockbell.core.reading.window import choose_lookback
 from dockbell.ports import FeedState, Footprint, Quarantined, ReadStore, SinkState
@@ -19,6 +21,8 @@ from dockbell.ports import FeedState, Footprint, Quarantined, ReadStore, SinkSta
 _BAD_MOST: Final = 5
 _INTERVALS_MOST: Final = 3
 _GRACE: Final = timedelta(minutes=1)
+_SHORT: Final = 10.0
+"""Intervals below so many seconds are shown by tenths."""
 
 
 CROWDED_FOR: Final = timedelta(hours=1)
@@ -60,7 +64,7 @@ class Silence:
 @dataclass(frozen=True, slots=True)
 class FeedStatus:
     feed: Feed
-    every: timedelta | str  # how often it is read: an interval, or a cron line
+    every: timedelta | str  # how often it is read: the interval as it is planned now, or a cron line
     records: int = 0  # how many of its records are stored
     state: FeedState | None = None  # what else is stored; None before its first reading
     expected_at: datetime | None = None
@@ -74,6 +78,15 @@ class FeedStatus:
     changed_at: datetime | None = None
     """When its last change was recorded; None where no change is kept, or it was not looked for."""
     silence: Silence = Silence()
+
+    @property
+    def schedule(self) -> str:
+        """When it is read, in words: ``every 2.3s``, ``every 5m``, ``cron 0 6 * * *``."""
+        if isinstance(self.every, str):
+            return f"cron {self.every}"
+        seconds = self.every.total_seconds()
+        is_short = seconds < _SHORT and not seconds.is_integer()
+        return f"every {f'{seconds:.1f}s' if is_short else format_duration(timedelta(seconds=round(seconds)))}"
 
     @property
     def read_at(self) -> datetime | None:
@@ -160,6 +173,8 @@ async def _load_feed(
     every, state = each.settings.schedule, states.get(feed)
     if state is None:
         return FeedStatus(feed, every)
+    if not isinstance(every, str):
+        every = StoredPlan.from_json(state.plan).every or every
     is_polled, read_at = RESOURCES[feed.resource].polled, _last_reading(state)
     return FeedStatus(
         feed,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,10 @@ from dockbell.config.tables import SourceSettings
 from dockbell.core.model import Feed
 from dockbell.detection.detail_fetcher import DetailFetcher
 from dockbell.detection.feed import TrackedFeed
-from dockbell.detection.poller import Poller, trailing_every
+from dockbell.detection.planner import Planner
+from dockbell.detection.poller import Poller
 from dockbell.detection.reconciler import Reconciler
+from dockbell.detection.schedule import Clocks
 from dockbell.host import system
 from dockbell.ports import Store
 from dockbell.telemetry import Telemetry
@@ -50,17 +51,16 @@ class FeedAgents:
 
     async def run(self, scheduler: Scheduler) -> None:
         """Let them work until cancelled."""
-        feed, settings = self.tracked.feed, self.tracked.settings
         with ExitStack() as stack:
 
-            def repeat(name: str, every: timedelta | str) -> Alarm:
-                return stack.enter_context(closing(scheduler.repeat(f"{name} {feed}", every)))
+            def alarm(name: str) -> Alarm:
+                return stack.enter_context(closing(scheduler.alarm(f"{name} {self.tracked.feed}")))
 
             async with anyio.create_task_group() as group:
-                group.start_soon(self.reconciler.run, stack.enter_context(closing(scheduler.alarm(f"pass {feed}"))))
+                group.start_soon(self.reconciler.run, alarm("pass"))
                 if self.poller is not None:
-                    group.start_soon(self.poller.run, repeat("poll", settings.schedule))
-                    group.start_soon(self.poller.run_trailing, repeat("trail", trailing_every(settings)))
+                    group.start_soon(self.poller.run, alarm("poll"))
+                    group.start_soon(self.poller.run_trailing, alarm("trail"))
                 if self.detail_fetcher is not None:
                     group.start_soon(self.reconciler.absence_check.run)
                     group.start_soon(self.detail_fetcher.run)
@@ -77,6 +77,7 @@ class SourceAgents:
         client: Asks the API; it is closed after the end of the source.
         wanted: The configured feeds, and how each is read.
         feeds: The agents of the feeds that are loaded.
+        planner: Divides the budget of the source over its feeds.
     """
 
     def __init__(
@@ -90,6 +91,13 @@ class SourceAgents:
         self._store = store
         self._telemetry = telemetry
         self._tasks: dict[Feed, AgentTask] = {}
+        self.planner = Planner(
+            lambda: [agents.tracked for agents in self.feeds.values()],
+            lambda: client.load,
+            telemetry=telemetry,
+            clocks=Clocks(opening.now, system.elapsed),
+        )
+        self._planning: AgentTask | None = None
 
     async def load(self) -> None:
         """Make the agents of the wanted feeds that are not loaded, each as soon as its state is read.
@@ -117,6 +125,8 @@ class SourceAgents:
 
     def start(self, group: TaskGroup, scheduler: Scheduler) -> None:
         """Let the agents that are loaded work, those that do not yet."""
+        if self._planning is None and self.feeds:
+            self._planning = AgentTask(group, partial(self._plan, scheduler))
         for feed, agents in self.feeds.items():
             if feed not in self._tasks:
                 self._tasks[feed] = AgentTask(group, partial(agents.run, scheduler))
@@ -125,8 +135,15 @@ class SourceAgents:
         """End the work of some feeds, of all by default, and forget their agents; the client stays open."""
         ending = [feed for feed in self.feeds if feeds is None or feed in feeds]
         async with anyio.create_task_group() as group:
+            if self._planning is not None and len(ending) == len(self.feeds):
+                group.start_soon(self._planning.end)
+                self._planning = None
             for feed in ending:
                 if feed in self._tasks:
                     group.start_soon(self._tasks.pop(feed).end)
         for feed in ending:
             del self.feeds[feed]
+
+    async def _plan(self, scheduler: Scheduler) -> None:
+        with closing(scheduler.alarm(f"plan {self.client.name}")) as alarm:
+            await self.planner.run(alarm)

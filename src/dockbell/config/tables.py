@@ -24,6 +24,8 @@ from dockbell.config.secret import ProxyUrl, Secret
 from dockbell.config.values import (
     RETRY_SCHEDULE,
     SQLITE,
+    AutoDuration,
+    AutoInterval,
     BaseUrl,
     ConfigPath,
     Cron,
@@ -31,7 +33,6 @@ from dockbell.config.values import (
     HeaderText,
     Interval,
     ListAsTuple,
-    Lookback,
     Name,
     Names,
     OneOrMore,
@@ -74,10 +75,12 @@ class ResourceSettings(Settings):
     """``[resources.NAME]``: how one resource is read and compared; ``[sources.X.resources.Y]`` overrides key by key."""
 
     enabled: bool = True
-    every: Interval | None = None
+    every: AutoInterval | None = None
+    at_most: Interval | None = None
+    weight: float = Field(default=1.0, gt=0, le=1000, allow_inf_nan=False)
     cron: Cron | None = None
     reconcile: Interval | None = None
-    lookback: Lookback = "auto"
+    lookback: AutoDuration = "auto"
     first_pass: Literal["baseline", "emit"] = "baseline"
     key: Annotated[Pointers, Field(min_length=1)] | None = None
     updated_at: Pointer | None = None
@@ -94,9 +97,14 @@ class ResourceSettings(Settings):
     events: ListAsTuple[NamedEventSettings] = ()
 
     @property
+    def is_auto(self) -> bool:
+        """Whether the planner chooses the interval."""
+        return self.cron is None and not isinstance(self.every, timedelta)
+
+    @property
     def schedule(self) -> timedelta | str:
-        """When it is read: every so often, or by cron; only for merged settings, which have one of the two."""
-        schedule = self.every or self.cron
+        """When it is read: at this interval, for ``auto`` at most, or by cron; only for settings of a feed."""
+        schedule = self.cron or (self.at_most if self.is_auto else self.every)
         assert schedule is not None
         return schedule
 
@@ -105,13 +113,6 @@ class ResourceSettings(Settings):
         """The configured places that records are told apart and dated by, each with the key that names it."""
         dated = () if self.updated_at is None else ((self.updated_at, "updated_at"),)
         return (*((place, "key") for place in self.key or ()), *dated)
-
-    @field_validator("every", mode="before")
-    @classmethod
-    def _refuse_auto(cls, given: object) -> object:
-        if given == "auto":
-            raise ValueError('"auto" is not available yet; give a duration such as "15s"')
-        return given
 
     @field_validator("events")
     @classmethod
@@ -126,6 +127,9 @@ class ResourceSettings(Settings):
     def _refuse_two_schedules(self) -> Self:
         if self.every is not None and self.cron is not None:
             raise misfit((("cron",), "every is given too; keep one of them"))
+        if self.at_most is not None and not self.is_auto:
+            given = "cron" if self.every is None else "every"
+            raise misfit((("at_most",), f'is for every = "auto", and {given} says when; keep one of them'))
         return self
 
 
@@ -163,12 +167,14 @@ class Resources(Settings):
 
 
 BUILT_IN: Final = Resources(
-    shipments=ResourceSettings(every=timedelta(seconds=15), reconcile=timedelta(hours=24)),
-    packages=ListedSettings(every=timedelta(seconds=15), reconcile=timedelta(hours=24)),
+    shipments=ResourceSettings(every="auto", at_most=timedelta(minutes=1), reconcile=timedelta(hours=24)),
+    packages=ListedSettings(every="auto", at_most=timedelta(minutes=1), reconcile=timedelta(hours=24)),
     # By default the API lists active items only: one that goes inactive would look deleted.
-    items=ListedSettings(every=timedelta(seconds=60), reconcile=timedelta(hours=24), query={"status": "all"}),
-    stock=PassedSettings(every=timedelta(minutes=5)),
-    warehouses=PassedSettings(every=timedelta(hours=1)),
+    items=ListedSettings(
+        every="auto", at_most=timedelta(minutes=1), reconcile=timedelta(hours=24), query={"status": "all"}
+    ),
+    stock=PassedSettings(every="auto", at_most=timedelta(minutes=15)),
+    warehouses=PassedSettings(every="auto", at_most=timedelta(hours=1)),
 ).listed()
 """How each resource is read when nothing else is said."""
 
@@ -196,16 +202,20 @@ class FeedSettings:
     settings: ResourceSettings
 
 
+_WHEN: Final = frozenset({"every", "at_most", "cron"})
+
+
 def merge(*layers: ResourceSettings) -> ResourceSettings:
     """Return the settings that several tables give together, the last first; a key that is not written gives nothing.
 
-    Arrays are replaced, ``query`` is merged key by key, and ``every`` and ``cron`` replace each other.
+    Arrays are replaced, ``query`` is merged key by key, and what says when (``every``, ``at_most``, ``cron``) is
+    replaced as one.
     """
     merged: Table = {}
     for layer in layers:
         written = {key: getattr(layer, key) for key in layer.model_fields_set}
-        if written.keys() & {"every", "cron"}:
-            merged = {key: value for key, value in merged.items() if key not in ("every", "cron")}
+        if written.keys() & _WHEN:
+            merged = {key: value for key, value in merged.items() if key not in _WHEN}
         if "query" in written:
             written["query"] = merged.get("query", {}) | written["query"]
         merged |= written
@@ -226,6 +236,8 @@ def merge_feeds(sources: Mapping[str, SourceSettings], common: Resources) -> lis
         for resource, merged in plain.items():
             if resource in own:
                 merged = merge(merged, own[resource])  # noqa: PLW2901  # few sources have tables of their own
+            if merged.is_auto and merged.at_most is None:
+                merged = merged.model_copy(update={"at_most": BUILT_IN[resource].at_most})  # noqa: PLW2901  # likewise
             if merged.enabled and (resource in own or resource in shared or not shared):
                 feeds.append(FeedSettings(source, resource, merged))
     return feeds

@@ -92,13 +92,17 @@ def _check_positive(value: timedelta) -> timedelta:
     return value
 
 
-def _parse_lookback(value: object) -> timedelta | str:
+def _parse_auto(value: object) -> timedelta | str:
     if value == "auto":
         return "auto"
     try:
         return parse_duration(value)
     except ValueError as error:
         raise ValueError(str(error).replace("must be", 'must be "auto" or', 1)) from None
+
+
+def _check_positive_or_auto(value: timedelta | str) -> timedelta | str:
+    return value if isinstance(value, str) else _check_positive(value)
 
 
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), PlainSerializer(format_duration, when_used="json")]
@@ -124,11 +128,12 @@ ListAsTuple = Annotated[tuple[_T, ...], Field(strict=False)]
 """A TOML array, as the tuple that a frozen model holds."""
 Schedule = Annotated[ListAsTuple[Duration], AfterValidator(_check_schedule)]
 """The pause before each attempt of a delivery."""
-Lookback = Annotated[
+AutoDuration = Annotated[
     timedelta | Literal["auto"],
-    BeforeValidator(_parse_lookback),
+    BeforeValidator(_parse_auto),
     PlainSerializer(lambda value: value if isinstance(value, str) else format_duration(value), when_used="json"),
 ]
+AutoInterval = Annotated[AutoDuration, AfterValidator(_check_positive_or_auto)]
 
 
 # Schedules by the calendar: the five fields of cron, in UTC, with names for the days of the week ----------------------

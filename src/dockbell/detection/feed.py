@@ -29,6 +29,7 @@ from dockbell.detection.record_shape import check_drop, describe, key_collides, 
 from dockbell.detection.run import Run
 from dockbell.detection.run_summary import RunSummary, Sightings
 from dockbell.detection.schedule import Clocks, FeedSchedule
+from dockbell.detection.workload import Workload
 from dockbell.errors import SchemaMismatch
 from dockbell.host.evaluator import SHARED, LimitedEvaluator
 from dockbell.ports import Bell, Committed, FeedState, Source, Store
@@ -48,6 +49,7 @@ class TrackedFeed:
 
     Attributes:
         erasure: Removes from records what is never stored; None where that is nothing.
+        workload: What its runs teach the planner.
         sightings: What its pages showed, whichever run read them.
         turns: The lock of its turn: pages are asked for and committed one at a time.
         awaited: Rings when changes begin to wait for the details of their records.
@@ -91,8 +93,9 @@ class TrackedFeed:
         self.schedule = FeedSchedule(settings, next_time, polled=self.resource.polled)
         self.profile = FeedProfile(feed, settings, store=self.store, telemetry=telemetry, clocks=self.clocks)
         self.fetcher = PageFetcher(feed, settings, source=source, profile=self.profile, erasure=self.erasure)
-        self.gaps = GapWatch(feed, settings.schedule, clocks=self.clocks, next_time=next_time)
-        self.problems = Problems(settings.every)
+        self.gaps = GapWatch(feed, self.schedule, clocks=self.clocks)
+        self.problems = Problems(self.schedule)
+        self.workload = Workload(settings, polled=self.resource.polled)
         self.sightings = Sightings()
         self.turns = anyio.Lock()
         self.awaited = Bell()
@@ -159,6 +162,9 @@ class TrackedFeed:
     async def _open(self) -> None:
         """Load the state, and begin a new baseline where the feed is read differently now."""
         state = await self.reload()
+        self.workload.load(state)
+        if (every := self.workload.plan.every) is not None and self.settings.is_auto:
+            self.schedule.set_interval(every)
         if state.blind:
             await self._publish(self.gaps.state_lost_store(state))
             state = await self.reload()

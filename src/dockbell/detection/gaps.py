@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
 from dockbell.core.model import Feed, Page, Statement
 from dockbell.core.publishing.statement import GapReason, gap
 from dockbell.core.reading.silence import Silences
-from dockbell.detection.schedule import Clocks
+from dockbell.detection.schedule import Clocks, FeedSchedule
 from dockbell.errors import DockbellError, RateLimited, SourceRefused, StoreError
 from dockbell.ports import FeedState
 
@@ -24,15 +23,13 @@ class GapWatch:
     def __init__(
         self,
         feed: Feed,
-        schedule: timedelta | str,
+        schedule: FeedSchedule,
         *,
         clocks: Clocks,
-        next_time: Callable[[timedelta | str, datetime], datetime],
     ) -> None:
         self._feed = feed
         self._schedule = schedule
         self._clocks = clocks
-        self._next_time = next_time
         self._read_at: timedelta | None = None  # the last page of the last complete run, by the steady clock
         self._passed_at: timedelta | None = None  # the last pass before the process began, by the steady clock
         self._reason: GapReason | None = None
@@ -98,7 +95,7 @@ class GapWatch:
         """Return whether dockbell was blind where nothing was read between two times of the steady clock."""
         began = due = self._clocks.now() - (self._clocks.steady() - since)
         for _ in range(_INTERVALS_MOST):
-            due = self._next_time(self._schedule, due)
+            due = self._schedule.next_run(due)
         return until - since > due - began + _GRACE
 
 

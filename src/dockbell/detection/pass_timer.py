@@ -23,9 +23,9 @@ class PassTimer:
     def __init__(self, feed: TrackedFeed) -> None:
         self.alarm: Alarm | None = None
         self._feed = feed
-        self._due: timedelta | None = None  # by the steady clock
+        self._began: timedelta | None = None  # the last complete pass, by the steady clock: its interval counts from it
+        self._due: timedelta | None = None  # what is left to be done sooner, by the steady clock
         self._due_at: datetime | None = None  # by our clock, where a crontab line says when
-        self._due_anyway: timedelta | None = None  # by the steady clock, were nothing left to be done
         self._failures = 0  # passes in a row that read something and failed
         self._doubts = 0  # complete passes in a row that left something to confirm, and settled nothing
 
@@ -41,7 +41,10 @@ class PassTimer:
         feed = self._feed
         if feed.schedule.is_pass_requested:
             return timedelta(0)
-        lefts = [] if self._due is None else [self._due - feed.clocks.steady()]
+        now, every = feed.clocks.steady(), feed.schedule.passes
+        lefts = [] if self._due is None else [self._due - now]
+        if self._began is not None and not isinstance(every, str):
+            lefts.append(self._began + every - now)
         if self._due_at is not None:
             lefts.append(self._due_at - feed.clocks.now())
         return min(lefts) if lefts else self._find_first_delay(await feed.state())
@@ -74,7 +77,7 @@ class PassTimer:
         pause = min(_RETRY_FIRST * (1 << min(max(self._failures - 1, 0), 10)), _RETRY_MOST)
         now = self._feed.clocks.now()
         self._due = self._feed.clocks.steady() + min(pause, self._feed.schedule.next_pass(now) - now)
-        self._due_at = None
+        self._began = self._due_at = None
 
     def wait_for_next(self, state: FeedState, began: timedelta, *, goes_forward: bool) -> None:
         """Pass when it is due by the configuration; sooner, but each time later, while something is left to be done.
@@ -83,17 +86,15 @@ class PassTimer:
         """
         feed, every = self._feed, self._feed.schedule.passes
         self._failures = 0
-        dues = [] if isinstance(every, str) else [began + every]
-        self._due_anyway = min(dues, default=None)
+        self._began, self._due = began, None
         if state.confirm_at is not None or state.cleaning or feed.is_provisional:
-            dues.append(feed.clocks.steady() + feed.settings.confirm_after * (1 << min(self._doubts, 20)))
+            self._due = feed.clocks.steady() + feed.settings.confirm_after * (1 << min(self._doubts, 20))
             if not goes_forward:
                 self._doubts += state.shape is not None  # an empty list costs next to nothing, and may fill at any time
         else:
             self._doubts = 0
-        self._due = min(dues, default=None)
         self._due_at = feed.schedule.next_pass(feed.clocks.now()) if isinstance(every, str) else None
 
     def wait_for_nothing(self) -> None:
         """Pass when it is due by the configuration: nothing is left to be confirmed."""
-        self._due, self._doubts = self._due_anyway, 0
+        self._due, self._doubts = None, 0

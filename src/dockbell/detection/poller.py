@@ -6,9 +6,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-import anyio
-
-from dockbell.config import ResourceSettings
 from dockbell.core.model import RunKind
 from dockbell.core.reading.ahead import ShortPolls
 from dockbell.core.reading.window import (
@@ -36,11 +33,14 @@ TRAILING_EVERY: Final = timedelta(minutes=5)
 _TRAILING_PACE: Final = timedelta(seconds=2)
 """A trailing poll rests so long for each of its pages: those of a feed get at most a tenth of the budget."""
 
+_UNANSWERED_EVERY: Final = timedelta(seconds=15)
+"""So often at most a feed is polled whose last poll the API did not answer to its end."""
+_LOOK_AGAIN: Final = timedelta(minutes=1)
 
-def trailing_every(settings: ResourceSettings) -> timedelta:
-    """Return the interval of trailing polls of a feed."""
-    every = settings.every or timedelta(0)
-    return max(every * TRAILING_INTERVALS, TRAILING_EVERY)
+
+def trailing_every(every: timedelta | None) -> timedelta:
+    """Return the interval of trailing polls of a feed that is polled at this one; None: by a crontab line."""
+    return max((every or timedelta(0)) * TRAILING_INTERVALS, TRAILING_EVERY)
 
 
 class Poller:
@@ -50,18 +50,53 @@ class Poller:
         self._trailing_pages = 0
         self._short = ShortPolls()
         self._anchor: tuple[str, datetime] | None = None  # the record that the last poll showed as newest, and its date
+        self._began: timedelta | None = None  # the last poll, by the steady clock
+        self._began_at: datetime | None = None  # the same by our clock; before the first, when the agent began
+        self._is_complete = True  # the last poll was
         self._is_cut_off = False  # the API refuses to show what was not read yet; a pass was asked for
 
     async def run(self, alarm: Alarm) -> None:
-        while True:
-            await alarm.wait()
-            await run_guarded(self._feed, self.run_once)
+        """Poll at once and then from start to start; by a crontab line, when that says."""
+        schedule, clocks = self._feed.schedule, self._feed.clocks
+        schedule.wake_poller = lambda: alarm.ring_in(timedelta(0))
+        self._began_at = clocks.now()
+        try:
+            while True:
+                while (delay := self._find_delay()) > timedelta(0):
+                    alarm.ring_in(min(delay, _LOOK_AGAIN))  # our clock may be set meanwhile, and crontab lines mean it
+                    await alarm.wait()
+                self._began, self._began_at = clocks.steady(), clocks.now()
+                await run_guarded(self._feed, self._poll)
+        finally:
+            schedule.wake_poller = None
+
+    def _find_delay(self) -> timedelta:
+        """Return how long it is until the next poll is due; not positive when it is."""
+        schedule, clocks = self._feed.schedule, self._feed.clocks
+        if schedule.interval is None:
+            now = clocks.now()
+            assert self._began_at is not None
+            return min(schedule.next_run(self._began_at), schedule.next_run(now)) - now
+        if self._began is None:
+            return timedelta(0)
+        every = schedule.interval if self._is_complete else max(schedule.interval, _UNANSWERED_EVERY)
+        return self._began + every - clocks.steady()
+
+    async def _poll(self) -> RunRecord | None:
+        self._is_complete = False
+        record = await self.run_once()
+        self._is_complete = record is None or not record.problem
+        return record
 
     async def run_trailing(self, alarm: Alarm) -> None:
+        """Poll from long before the watermark, at once and then now and then."""
+        clocks = self._feed.clocks
         while True:
-            await alarm.wait()
+            began = clocks.steady()
             await run_guarded(self._feed, self.trail_once)
-            await anyio.sleep((self._trailing_pages * _TRAILING_PACE).total_seconds())
+            every = max(trailing_every(self._feed.schedule.interval), self._trailing_pages * _TRAILING_PACE)
+            alarm.ring_in(began + every - clocks.steady())
+            await alarm.wait()
 
     async def run_once(self) -> RunRecord | None:
         """Poll once; None while there is nothing to begin at, or nothing may be published under the learned key."""
@@ -157,7 +192,7 @@ class Poller:
     def _plan_short(self, run: Run, oldest_unseen: datetime | None) -> None:
         """Decide after a whole poll whether the next ones may be short."""
         feed, found = self._feed, run.summary
-        every = feed.settings.every
+        every = feed.schedule.interval
         if run.problem or every is None:
             self._short = ShortPolls(allowed_at=self._short.allowed_at)
             return

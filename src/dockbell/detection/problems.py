@@ -6,21 +6,22 @@ from collections import Counter
 from datetime import timedelta
 from typing import Final
 
+from dockbell.detection.schedule import FeedSchedule
 from dockbell.errors import DockbellError, RequestRefused, SourceRefused
 
 PROBE_PAUSE: Final = timedelta(minutes=1)
 """A feed that waits for the operator is tried again once a minute at the least."""
 _REST_FIRST: Final = timedelta(seconds=5)
 _REST_INTERVALS: Final = 3
-"""After a failed run the next one follows after so many intervals of the feed at most."""
+"""After a failed run the next one follows after so many intervals of the feed at most, if that is not very short."""
+_REST_SHORT: Final = timedelta(seconds=15)
 
 
 class Problems:
     """The problem of each agent of one feed."""
 
-    def __init__(self, every: timedelta | None) -> None:
-        """Set the interval of the feed; None where a crontab line says when."""
-        self._every = every
+    def __init__(self, schedule: FeedSchedule) -> None:
+        self._schedule = schedule
         self._problems: dict[str, DockbellError] = {}
         self._failures = Counter[str]()  # in a row
         self._reported_at: dict[str, timedelta] = {}  # by the words of the problem
@@ -37,7 +38,7 @@ class Problems:
         is_due = words not in self._reported_at or now - self._reported_at[words] >= PROBE_PAUSE
         if is_due:
             self._reported_at[words] = now
-        return choose_rest(self._failures[agent], self._every), is_due
+        return choose_rest(self._failures[agent], self._schedule.interval), is_due
 
     def mend(self, agent: str) -> str:
         """Take in that an agent goes on; return the problem that is left, empty for none.
@@ -60,5 +61,5 @@ class Problems:
 
 def choose_rest(failures: int, every: timedelta | None) -> timedelta:
     """Return for how long an agent rests after so many failures in a row."""
-    most = PROBE_PAUSE if every is None else min(PROBE_PAUSE, every * _REST_INTERVALS)
+    most = PROBE_PAUSE if every is None else min(PROBE_PAUSE, max(every * _REST_INTERVALS, _REST_SHORT))
     return min(_REST_FIRST * (1 << min(failures - 1, 10)), most)

@@ -41,12 +41,18 @@ async def read_run(feed: TrackedFeed, run: Run, save: Callable[[datetime], Await
         SourceRefused: The key is not accepted; :class:`RequestRefused`: the request as such is not.
         SchemaMismatch: The records cannot be told apart, or there are none where they should be.
     """
-    began = anyio.current_time()
+    began, asked = anyio.current_time(), feed.clocks.steady()
+    state = await feed.state()
+    is_first = not state.passes or state.rebaselining
+    feed.workload.begin(run.kind, asked, every=feed.schedule.interval, is_first=is_first)
     run.page_most = feed.profile.listing.page_most
     while True:
         async with aclosing(run.pages(partial(open_page, feed, run), save)) as pages:
             async for page in pages:
                 await _commit(feed, run, page)
+        if run.kind is RunKind.PASS and run.is_cursor_lost:
+            life = feed.clocks.steady() - asked
+            feed.schedule.cursor_life = min(life, feed.schedule.cursor_life or life)
         if not run.may_restart:
             break
         run.restart(await feed.store.last_row())
@@ -56,6 +62,7 @@ async def read_run(feed: TrackedFeed, run: Run, save: Callable[[datetime], Await
     if run.cause is not None:
         feed.gaps.blame(run.cause)
     record = run.report(feed.clocks.now())
+    feed.workload.end(record)
     _report(feed, run, record, timedelta(seconds=anyio.current_time() - began))
     return record
 
@@ -73,7 +80,9 @@ async def _commit(feed: TrackedFeed, run: Run, page: Page) -> None:
         return
     feed.gaps.take_page(run.silences, page, await feed.state())
     _report_page(feed, run, page, 0 if committed is None else committed.events)
+    before = run.summary.tally
     run.take(page, committed)
+    feed.workload.take_page(run.kind, len(page.records), before, run.summary.tally, page.received_at)
 
 
 @asynccontextmanager
@@ -82,6 +91,8 @@ async def open_page(feed: TrackedFeed, run: Run, cursor: str | None, limit: int)
 
     What a feed is first asked for belongs together: no other run may come in between.
     """
+    if run.kind is RunKind.PASS:
+        await _wait_for_page(feed, run)
     asked = feed.clocks.steady()
     async with Turn(feed.turns) as turn:
         state = await feed.state()
@@ -94,6 +105,14 @@ async def open_page(feed: TrackedFeed, run: Run, cursor: str | None, limit: int)
             await store_first_request(feed, first, page)
         yield page
     feed.gaps.take_wait(feed.clocks.steady() - asked)
+
+
+async def _wait_for_page(feed: TrackedFeed, run: Run) -> None:
+    """Wait until the next page of a pass is due; where pages came late, those that follow catch up."""
+    now = feed.clocks.steady()
+    run.due = now if run.due is None else run.due + feed.schedule.page_every
+    if feed.schedule.page_every and run.due > now:
+        await anyio.sleep((run.due - now).total_seconds())
 
 
 def _report_page(feed: TrackedFeed, run: Run, page: Page, events: int) -> None:

@@ -37,6 +37,8 @@ _EMITTED_AT_ONCE: Final = 500
 _SUSPECTED_AT_ONCE: Final = 20_000
 _CHECKPOINT_KEPT: Final = timedelta(hours=1)
 """A pass that was interrupted longer ago begins anew: too much has moved meanwhile."""
+_CERTIFIED_FOR: Final = timedelta(minutes=1)
+"""So long a pass that found all equal is not certified anew: small lists are read every few seconds."""
 
 
 class Reconciler:
@@ -51,13 +53,14 @@ class Reconciler:
         self.rewrite_most: int | None = REWRITE_MOST
         self._feed = feed
         self._timer = PassTimer(feed)
+        self._certified: timedelta | None = None  # when a pass was certified last without doubt, by the steady clock
         self._turn = anyio.Lock()  # of passes: an operator may ask for one while another goes on
         self.absence_check = AbsenceCheck(feed, self._timer.wait_for_nothing)
         self._deletions = DeletionDecider(feed, self.absence_check)
 
     async def run(self, alarm: Alarm) -> None:
         self._timer.alarm = alarm
-        self._feed.schedule.wake = lambda: alarm.ring_in(timedelta(0))
+        self._feed.schedule.wake_reconciler = lambda: alarm.ring_in(timedelta(0))
         try:
             while True:
                 await self.look()
@@ -65,7 +68,7 @@ class Reconciler:
                 if await self.delay() <= timedelta(0):
                     await run_guarded(self._feed, self._run_due)
         finally:
-            self._timer.alarm = self._feed.schedule.wake = None
+            self._timer.alarm = self._feed.schedule.wake_reconciler = None
 
     async def look(self) -> None:
         """Set the alarm anew, after something else than the agent has changed when the next pass is due."""
@@ -77,6 +80,7 @@ class Reconciler:
 
     async def reconcile(self, *, approve: bool = False) -> RunRecord:
         """Pass once now, on the operator's word; with ``approve`` what is absent again is deleted, however much."""
+        self._certified = None  # who asks for a pass is told how it went
         try:
             return await self.run_once(approve=approve)
         finally:
@@ -103,7 +107,11 @@ class Reconciler:
         with feed.sightings.watch(seen):
             run = await begin_run(feed, RunKind.PASS) if checkpoint is None else resume(checkpoint)
             came_from = run.summary.pages
-            record = await self._read(run, seen)
+            feed.schedule.is_passing = True
+            try:
+                record = await self._read(run, seen)
+            finally:
+                feed.schedule.is_passing = False
             if record.problem:
                 came_further = checkpoint is None or run.summary.pages > came_from
                 await self._give_up(run, record, came_further=came_further)
@@ -279,7 +287,14 @@ class Reconciler:
             digest=absentees.digest,
             verdict=verdict,
         )
+        if verdict is PassVerdict.EQUAL and self._is_certified():
+            return statements
+        self._certified = None if verdict is PassVerdict.DOUBTFUL else feed.clocks.steady()
         return [*statements, reconciled(feed.feed, now, certificate)]
+
+    def _is_certified(self) -> bool:
+        """Return whether a certificate is so new that one that says the same may wait."""
+        return self._certified is not None and self._feed.clocks.steady() - self._certified < _CERTIFIED_FOR
 
 
 def _find_newest(found: RunSummary) -> datetime | None:

@@ -60,16 +60,17 @@ class Run:
     """No page is asked for with a larger limit; it is less where the list went on only behind a shorter page."""
     cursor: str | None = None  # of the next page; None for the first
     page_most: int = 0  # the most records on a page of the feed that had a cursor; 0 while there was none
+    due: timedelta | None = None  # when its last page was due, by the steady clock; None before its first
     silences: Silences = field(default_factory=Silences)  # the times in which none of its pages was answered
     needed: int = field(default=0, init=False)
     """The smallest limit that one of its pages needed, as an index of ``LIMITS``."""
     problem: str = field(default="", init=False)  # why it is incomplete; empty where it is not, or not over
     cause: SourceUnavailable | None = field(default=None, init=False)  # the error that made it so
+    is_cursor_lost: bool = field(default=False, init=False)  # it ended because the API did not know a cursor any more
     _level: int = field(default=0, init=False)  # of the next request
     _request: _Request = field(default=_Request.NEXT, init=False)
     _known: tuple[Page, Committed | None] | None = field(default=None, init=False)  # the page that is asked for again
     _is_over: bool = field(default=False, init=False)
-    _is_cursor_lost: bool = field(default=False, init=False)
     _refused_at: int | None = field(default=None, init=False)  # after so many pages the API refused the cursor as such
     _refused_before: set[int | None] = field(default_factory=lambda: {None}, init=False)
     _restarts: int = field(default=0, init=False)
@@ -110,16 +111,16 @@ class Run:
         was refused twice at the same page would be refused a third time.
         """
         is_new = self._refused_at is None or self._refused_at not in self._refused_before
-        return self.problem == LIMIT_CHANGED or (self._is_cursor_lost and self._restarts < _RESTARTS_MOST and is_new)
+        return self.problem == LIMIT_CHANGED or (self.is_cursor_lost and self._restarts < _RESTARTS_MOST and is_new)
 
     def restart(self, last_row: int) -> None:
         """Return to the first page, with the limit that all pages can be read with; what is committed counts."""
-        self._restarts += self._is_cursor_lost
+        self._restarts += self.is_cursor_lost
         self._refused_before.add(self._refused_at)
         self.summary.restart(last_row)
         self.level = self._level = self.needed
         self.most, self.cursor, self._guard = LIMITS[0], None, AnomalyGuard()
-        self.problem, self.cause, self._is_cursor_lost = "", None, False
+        self.problem, self.cause, self.is_cursor_lost = "", None, False
         self._request, self._known, self._is_over = _Request.NEXT, None, False
         self._saved_pages, self._saved_at, self._received_at = 0, None, None
 
@@ -246,7 +247,7 @@ class Run:
         if isinstance(error, CursorExpired):
             self.problem = f"{CURSOR_EXPIRED}: page {number}: {error}"
             self._refused_at = self.summary.pages if error.is_refusal else None
-            self._is_cursor_lost = True
+            self.is_cursor_lost = True
         else:
             self.problem = f"page {number}: {error}" if isinstance(error, PageUnreadable) else str(error)
             self.cause = error

@@ -37,37 +37,68 @@ class Clocks:
 
 
 class FeedSchedule:
-    """The schedule of one feed, as it is configured.
+    """When the runs of one feed are due: as it is configured, where that is an interval as the budget is divided.
 
     Attributes:
-        passes: When passes are made: an interval, or a crontab line.
+        every: When the runs are made that find changes, polls or else passes: an interval, from start to start, or a
+            crontab line. The planner sets the interval.
+        page_every: The time from one page of a pass to the next, at the least.
+        cursor_life: The shortest time after which the API did not know the cursors of a pass any more; None where it
+            always did.
+        is_passing: A pass is under way.
         is_pass_requested: A pass is to be made at once, whenever the next one is due.
-        wake: Wakes the agent that makes passes; None while it does not run.
+        wake_poller: Wakes the agent that polls; None while it does not run.
+        wake_reconciler: Wakes the agent that makes passes; None while it does not run.
     """
 
     def __init__(
         self, settings: ResourceSettings, next_time: Callable[[timedelta | str, datetime], datetime], *, polled: bool
     ) -> None:
-        self.passes = settings.reconcile or settings.schedule
+        self.every = settings.schedule
+        self.page_every = timedelta(0)
+        self.cursor_life: timedelta | None = None
+        self.is_passing = False
         self.is_pass_requested = False
-        self.wake: Callable[[], None] | None = None
-        self._schedule = settings.schedule
+        self.wake_poller: Callable[[], None] | None = None
+        self.wake_reconciler: Callable[[], None] | None = None
+        self._reconcile = settings.reconcile
         self._kind = RunKind.POLL if polled else RunKind.PASS
         self._next_time = next_time
         self._due_at: datetime | None = None  # when the next run should ask, by the service's clock
 
+    @property
+    def interval(self) -> timedelta | None:
+        """The interval at hand; None where a crontab line says when."""
+        return None if isinstance(self.every, str) else self.every
+
+    @property
+    def passes(self) -> timedelta | str:
+        """When passes are made: an interval, or a crontab line."""
+        return self._reconcile or self.every
+
+    def set_interval(self, every: timedelta) -> None:
+        """Read the feed at another interval from now on; it counts from the start of the last run."""
+        self.every = every
+        self._due_at = None  # the next run is neither in time nor late
+        for wake in (self.wake_poller, self.wake_reconciler):
+            if wake is not None:
+                wake()
+
     def next_pass(self, after: datetime) -> datetime:
         return self._next_time(self.passes, after)
 
+    def next_run(self, after: datetime) -> datetime:
+        return self._next_time(self.every, after)
+
     def request_pass(self) -> None:
         self.is_pass_requested = True
-        if self.wake is not None:
-            self.wake()
+        if self.wake_reconciler is not None:
+            self.wake_reconciler()
 
     def check_run(self, kind: RunKind, asked_at: datetime | None) -> bool | None:
         """Return whether a run asked later than the schedule says; None where it says nothing of it."""
         if asked_at is None or kind is not self._kind:
             return None
-        due_at, every = self._due_at, self._next_time(self._schedule, asked_at) - asked_at
+        due_at, every = self._due_at, self._next_time(self.every, asked_at) - asked_at
         self._due_at = asked_at + every
         return None if due_at is None else asked_at > due_at + max(_UNPUNCTUAL, every / 10)

@@ -50,6 +50,9 @@ class FeedStore(Protocol):
     async def save_listing_profile(self, listing_profile: str) -> None:
         """Store what was learned of a feed's listing."""
 
+    async def save_plan(self, plan: str) -> None:
+        """Store what was learned of a feed's changes and requests, and its interval."""
+
     async def save_problem(self, problem: str) -> None:
         """Store what stops the feed; empty: nothing."""
 

@@ -151,6 +151,7 @@ class FeedState:
         progress: What its polls have proven.
         lateness: How late its records become visible.
         listing_profile: What was learned of its listing, as JSON; empty before it.
+        plan: What its runs found and cost, and the interval by that, as JSON; empty before it.
         passes: How many passes came to the end of the list.
         sequence: The number of its last event.
         held: Absent records that are not believed to be deleted, at the end of the last pass.
@@ -182,6 +183,7 @@ class FeedState:
     progress: Progress = field(default_factory=Progress)
     lateness: Lateness = field(default_factory=Lateness)
     listing_profile: str = ""
+    plan: str = ""
     passes: int = 0
     sequence: int = 0
     held: int = 0

@@ -16,7 +16,7 @@ from dockbell.core.model import JSON, Page, Urgency
 from dockbell.core.reading.request import MAX_LIMIT, Request, list_request, order_request, shipment_request
 from dockbell.core.reading.response import NOT_FOUND, Response, check_status
 from dockbell.core.reading.response_json import read_object
-from dockbell.core.running.budget import Budget, Usage
+from dockbell.core.running.budget import Budget, Load, Usage
 from dockbell.errors import RateLimited, SchemaMismatch, SourceUnavailable
 from dockbell.ports import BetweenTries
 from dockbell.sources.account import TRIES, Account, Redactor
@@ -146,6 +146,10 @@ class InventoryClient:
     @property
     def budget(self) -> Usage:
         return self._account.budget.usage(now())
+
+    @property
+    def load(self) -> Load:
+        return self._account.budget.load()
 
     async def pages(self, resource: str, **options: Unpack[ListingOptions]) -> AsyncIterator[Page]:
         """Read a listing page by page, to its end; SchemaMismatch too where a cursor comes back: it would never end."""

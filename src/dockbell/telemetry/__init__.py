@@ -39,6 +39,7 @@ from dockbell.telemetry.reading_facts import ChangesStored as ChangesStored
 from dockbell.telemetry.reading_facts import FeedCleaned as FeedCleaned
 from dockbell.telemetry.reading_facts import FeedFails as FeedFails
 from dockbell.telemetry.reading_facts import FeedMended as FeedMended
+from dockbell.telemetry.reading_facts import IntervalPlanned as IntervalPlanned
 from dockbell.telemetry.reading_facts import ListingChanged as ListingChanged
 from dockbell.telemetry.reading_facts import LookbackNarrow as LookbackNarrow
 from dockbell.telemetry.reading_facts import NamedEventUnanswered as NamedEventUnanswered

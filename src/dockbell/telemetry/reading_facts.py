@@ -5,12 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Final
 
 import msgspec
 
 from dockbell.core.model import ChangeKind, Feed, RunKind, Statement, StatementKind, Urgency
 from dockbell.ports import Tally
 from dockbell.telemetry.facts import Fact, count_of
+
+_NOTABLE: Final = timedelta(seconds=10)
+"""A pass that takes so long is logged, whatever it finds."""
 
 
 class RequestSent(Fact, frozen=True):
@@ -79,10 +83,11 @@ class RunEnded(Fact, frozen=True):
 
     @property
     def level(self) -> int:
-        """Less for a poll that went well: there are thousands a day."""
+        """Less for a poll that went well, and for a short pass that found nothing: there are thousands a day."""
         if self.problem:
             return logging.WARNING
-        return logging.INFO if self.kind is RunKind.PASS else logging.DEBUG
+        is_notable = self.kind is RunKind.PASS and (self.events > 0 or self.elapsed >= _NOTABLE)
+        return logging.INFO if is_notable else logging.DEBUG
 
     def __str__(self) -> str:
         state = f"incomplete, {self.problem}" if self.problem else "complete"
@@ -168,6 +173,17 @@ class ListingChanged(Fact, frozen=True):
     line = "{feed}: the API behaves differently: {words}"
     feed: Feed
     words: str
+
+
+class IntervalPlanned(Fact, frozen=True):
+    """The planner reads a feed at another interval than it told of last; ``reason`` says why it is this one."""
+
+    weight = logging.INFO
+    line = "{feed}: read every {interval:.3g} s, {reason}; that is {requests_per_minute:.1f} requests a minute"
+    feed: Feed
+    interval: timedelta
+    reason: str
+    requests_per_minute: float
 
 
 class LookbackNarrow(Fact, frozen=True):

@@ -18,7 +18,7 @@ from dockbell.admin.as_json import (
 from dockbell.admin.reasons import Reason, describe_feed, find_reasons
 from dockbell.admin.silence import Silences
 from dockbell.admin.status import FeedStatus, Silence, Status, load_status
-from dockbell.config import Config, SourceSettings, format_duration
+from dockbell.config import Config, SourceSettings
 from dockbell.core.model import JSON, RESOURCES
 from dockbell.core.moment import write_moment
 from dockbell.ports import FeedState, ReadStore, SinkState, StoredRecord
@@ -122,7 +122,7 @@ class PageState:
             "feed": str(feed),
             "source": feed.source,
             "resource": feed.resource,
-            "every": f"cron {each.every}" if isinstance(each.every, str) else format_duration(each.every),
+            "every": each.schedule.removeprefix("every "),
             "polled": RESOURCES[feed.resource].polled,
             "records": each.records,
             "events": state.sequence,

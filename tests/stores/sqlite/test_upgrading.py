@@ -22,6 +22,8 @@ from tests.stores.pages import FEED, told
 AT_NOON = to_micros(NOON)
 NOW = len(MIGRATIONS)
 OLDER = range(1, NOW)
+ROWS_PER_FEED = 7
+"""The first version that numbers the rows of each feed by themselves."""
 FAILING = "INSERT INTO nowhere VALUES (1);"
 OLD_LIFE = "0123456789abcdef"
 
@@ -39,11 +41,17 @@ def make(path: Path, version: int) -> None:
             " VALUES (1, 'main', 'shipments', '[\"/id\"]', ?, ?, 1, 3)",
             (AT_NOON, AT_NOON),
         )
-        connection.executemany(
-            "INSERT INTO records (id, feed, key, raw_hash, fingerprint, revision) VALUES (?, 1, ?, x'01', x'02', 1)",
-            [(1, "a"), (2, "b")],
+        records = (
+            "INSERT INTO records (feed, row, key, raw_hash, fingerprint, revision) VALUES (1, ?, ?, x'01', x'02', 1)"
         )
-        connection.executemany("INSERT INTO bodies VALUES (?, ?)", [(1, b'{"id": "a"}'), (2, b'{"id": "b"}')])
+        bodies = "INSERT INTO bodies VALUES (1, ?, ?)"
+        if version < ROWS_PER_FEED:
+            records = (
+                "INSERT INTO records (feed, id, key, raw_hash, fingerprint, revision) VALUES (1, ?, ?, x'01', x'02', 1)"
+            )
+            bodies = "INSERT INTO bodies VALUES (?, ?)"
+        connection.executemany(records, [(1, "a"), (2, "b")])
+        connection.executemany(bodies, [(1, b'{"id": "a"}'), (2, b'{"id": "b"}')])
         add_events(connection, 1, 2, 3)
         add_run(connection, AT_NOON)
         connection.execute("INSERT INTO positions (sink, feed, sequence) VALUES ('erp', 1, 2)")

@@ -117,11 +117,13 @@ def _advise_pace(measured: Measured, source: SourceSettings, told: dict[str, Fin
     reading_all = f"reading all is {'' if is_known else 'at least '}{count_of(pages, 'page')}"
     if settings.cron is not None:
         yield Line("cron", settings.cron, f"as configured; {reading_all}")
+    elif settings.is_auto:
+        yield Line("every", "auto", f"as often as the budget allows; {reading_all}")
     elif polled and (since is None or since.state is not State.FAILS):
         how = "updated_since was not measured" if since is None else f"updated_since is {since.found}"
         yield Line("every", settings.every, f"assumed: {how}; a poll is one page unless much changes")
     else:
-        assert settings.every is not None
+        assert isinstance(settings.every, timedelta)
         least = pages * _MINUTE / (source.requests_per_minute * source.share * _PASS_SHARE)
         longer = next((step for step in _STEPS if step >= least), _STEPS[-1])
         every = settings.every if settings.every >= least else longer

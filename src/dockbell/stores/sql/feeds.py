@@ -75,6 +75,7 @@ def _read_state(connection: Connection, row: Mapping[str, Any]) -> FeedState:
         ),
         lateness=Lateness.from_json(row["lateness"]) if row["lateness"] else Lateness(),
         listing_profile=row["listing_profile"],
+        plan=row["plan"],
         passes=row["passes"],
         sequence=row["sequence"],
         held=row["suspended"],
@@ -161,6 +162,10 @@ def save_shape(connection: Connection, lease: Lease, shape: Shape, *, proven: bo
 
 def save_listing_profile(connection: Connection, lease: Lease, listing_profile: str) -> None:
     update_feed(connection, lease, "listing_profile = ?", [listing_profile])
+
+
+def save_plan(connection: Connection, lease: Lease, plan: str) -> None:
+    update_feed(connection, lease, "plan = ?", [plan])
 
 
 def save_problem(connection: Connection, lease: Lease, problem: str) -> None:

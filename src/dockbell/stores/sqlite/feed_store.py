@@ -73,6 +73,9 @@ class SqliteFeedStore(FeedStore):
     async def save_listing_profile(self, listing_profile: str) -> None:
         await self._engine.write(feeds.save_listing_profile, self._lease, listing_profile)
 
+    async def save_plan(self, plan: str) -> None:
+        await self._engine.write(feeds.save_plan, self._lease, plan)
+
     async def save_problem(self, problem: str) -> None:
         await self._engine.write(feeds.save_problem, self._lease, problem)
 

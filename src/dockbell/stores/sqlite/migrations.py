@@ -416,4 +416,7 @@ MIGRATIONS: Final = (
 
     DROP TABLE old_records;
     """,
+    """
+    ALTER TABLE feeds ADD COLUMN plan TEXT NOT NULL DEFAULT '';
+    """,
 )

@@ -47,6 +47,7 @@ CREATE TABLE feeds (
     boundary       INTEGER,                      -- the first request, by the records' own clock; NULL: not known
     last_row       INTEGER NOT NULL DEFAULT 0,   -- of its records; none is used twice
     token          INTEGER NOT NULL DEFAULT 0,   -- raised when a process takes the feed; commits name it
+    plan           TEXT NOT NULL DEFAULT '',     -- JSON object: what its runs found and cost, its interval by that
     UNIQUE (source, resource)
 ) STRICT;
 

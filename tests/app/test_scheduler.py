@@ -66,14 +66,6 @@ async def test_rings_that_come_while_the_agent_is_busy_count_as_one() -> None:
         assert waiting.cancelled_caught
 
 
-async def test_a_crontab_line_with_names_of_days_rings_too() -> None:
-    async with Scheduler() as scheduler:
-        alarm = scheduler.repeat("poll", "* * * * mon-sun")
-        with anyio.move_on_after(0.05) as waiting:
-            await alarm.wait()
-        assert waiting.cancelled_caught  # at the next full minute, not now
-
-
 @pytest.mark.parametrize(
     ("every", "due"),
     [
@@ -145,28 +137,6 @@ async def test_time_that_the_machine_slept_counts(
 
         assert (await rings(poll, 0.2), await rings(soon, 0.1)) == (1, 1)
         assert (await rings(daily, 0.1), await rings(late, 0.1)) == (0, 0)
-
-
-async def test_times_of_a_crontab_line_that_a_step_skipped_ring_once(wall: time_machine.Traveller, quick: None) -> None:
-    async with Scheduler() as scheduler:
-        alarm = scheduler.repeat("poll", "*/5 * * * *")
-        assert await rings(alarm, 0.05) == 0
-        wall.shift(HOUR + timedelta(seconds=90))
-        assert await rings(alarm, 0.3) == 1
-        wall.shift(YEARS)
-        assert await rings(alarm, 0.3) == 1
-
-
-async def test_after_a_step_back_the_times_of_a_crontab_line_ring_again(
-    wall: time_machine.Traveller, quick: None
-) -> None:
-    async with Scheduler() as scheduler:
-        alarm = scheduler.repeat("poll", "30 * * * *")
-        wall.move_to(SATURDAY.replace(hour=6, minute=29, second=59, microsecond=700_000))
-        assert await rings(alarm, 0.1) == 0
-        with anyio.fail_after(5):
-            await alarm.wait()
-        assert datetime.now(UTC).minute == 30
 
 
 # Delays --------------------------------------------------------------------------------------------------------------

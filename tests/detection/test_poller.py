@@ -407,6 +407,47 @@ async def test_a_new_interval_counts_from_the_start_of_the_last_poll(rig: Rig) -
     assert alarm.delays == [0, 2]  # it is woken, and waits for what is left
 
 
+async def test_by_a_crontab_line_a_feed_is_polled_at_its_times_and_not_at_once(tmp_path: Path) -> None:
+    async with open_rig(tmp_path, every=None, cron="30 * * * *") as rig:
+        await rig.read_whole()
+        rig.source.asked.clear()
+        rig.source.page_size = 200
+        alarm = TimedAlarm(rig.clock, 30)  # it looks at the clock every minute
+        await run_until_quiet(rig.poller.run, alarm)
+        assert len(rig.source.asked) == 1
+        assert rig.clock() == NOON + timedelta(minutes=30)
+
+
+@pytest.mark.parametrize(("step", "polls"), [(3 * 3600, 1), (-3600, 0), (-3600 * 24, 0)])
+async def test_times_of_a_crontab_line_that_a_step_of_our_clock_skipped_are_one(
+    tmp_path: Path, step: float, polls: int
+) -> None:
+    async with open_rig(tmp_path, every=None, cron="30 * * * *") as rig:
+        await rig.read_whole()
+        rig.source.asked.clear()
+        rig.source.page_size = 200
+        alarm = TimedAlarm(rig.clock, 1)
+
+        async def wait() -> None:
+            if not rig.source.asked:
+                rig.set_clock(step)
+            await TimedAlarm.wait(alarm)
+
+        alarm.wait = wait  # type: ignore[method-assign]
+        await run_until_quiet(rig.poller.run, alarm)
+        assert len(rig.source.asked) == polls
+
+
+async def test_times_of_a_crontab_line_that_come_again_after_a_step_back_count_again(tmp_path: Path) -> None:
+    async with open_rig(tmp_path, every=None, cron="30 * * * *") as rig:
+        await rig.read_whole()
+        rig.source.asked.clear()
+        rig.source.page_size = 200
+        rig.set_clock(-3600 * 6)
+        await run_until_quiet(rig.poller.run, TimedAlarm(rig.clock, 31))
+        assert len(rig.source.asked) == 1
+
+
 async def test_a_feed_that_is_not_answered_is_polled_every_15_seconds_at_most(rig: Rig) -> None:
     await rig.read_whole()
     rig.tracked.schedule.set_interval(timedelta(seconds=1))

@@ -30,7 +30,6 @@ from dockbell.host.system import elapsed
 _LOOK_EVERY: Final = timedelta(seconds=1)
 _PARTED: Final = timedelta(seconds=2)
 _EARLY: Final = timedelta(milliseconds=50)
-_INSTANT: Final = timedelta(microseconds=1)
 _ZERO: Final = timedelta(0)
 _LONGEST: Final = timedelta(days=3650)
 
@@ -109,14 +108,6 @@ class _Interval(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no type
         return now + (self.left() % self._every or self._every)
 
 
-class _Cron(CronTrigger):  # type: ignore[misc]  # APScheduler ships no types
-    """Comes due at the times of a crontab line; however many were skipped count as one, without a look at each."""
-
-    def get_next_fire_time(self, _: datetime | None, now: datetime) -> datetime | None:
-        due: datetime | None = super().get_next_fire_time(None, now + _INSTANT)
-        return due
-
-
 class Scheduler(AbstractAsyncContextManager["Scheduler"]):
     def __init__(self) -> None:
         # The default grace of a second drops a run when the loop is late by more: late is better than never.
@@ -145,12 +136,9 @@ class Scheduler(AbstractAsyncContextManager["Scheduler"]):
     def alarm(self, name: str) -> Alarm:
         return Alarm(self._scheduler, name, self._alarms)
 
-    def repeat(self, name: str, every: timedelta | str) -> Alarm:
-        """Return an alarm that rings now and then at an interval, or at the times (UTC) of a crontab line."""
+    def repeat(self, name: str, every: timedelta) -> Alarm:
+        """Return an alarm that rings now and then at an interval."""
         alarm = self.alarm(name)
-        if isinstance(every, str):
-            self._scheduler.add_job(alarm.ring, _Cron.from_crontab(every, UTC), id=name)
-            return alarm
         interval = _Interval(every)
 
         async def ring() -> None:
@@ -179,9 +167,6 @@ class Scheduler(AbstractAsyncContextManager["Scheduler"]):
         for job in self._scheduler.get_jobs():
             if isinstance(job.trigger, _Interval):
                 job.modify(next_run_time=now + max(job.trigger.left(), _ZERO))
-            elif isinstance(job.trigger, _Cron):
-                # Times that were skipped come due at once, as one; after a step back, those that come again do.
-                job.modify(next_run_time=min(job.next_run_time, job.trigger.get_next_fire_time(None, now)))
 
 
 def _read_clocks() -> tuple[timedelta, timedelta, timedelta]:

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from dockbell.config.values import parse_duration
 from dockbell.core.model import RunKind, Urgency
 from dockbell.core.moment import format_moment
 from dockbell.detection.guarded import run_guarded
-from dockbell.detection.poller import trailing_every
 from dockbell.errors import CursorExpired, RequestRefused, SourceRefused, SourceUnavailable, StoreUnavailable
 from dockbell.telemetry import LookbackNarrow
 from tests.fakes import NOON
@@ -358,11 +356,6 @@ async def test_a_tick_of_many_records_is_left_to_the_trailing_poll_once_it_was_r
     assert "late created 1" not in await rig.events()
     await rig.poller.trail_once()
     assert "late created 1" in await rig.events()
-
-
-@pytest.mark.parametrize(("every", "seconds"), [("15s", 300), ("60s", 1200)])
-def test_trailing_polls_are_made_every_twenty_polls_and_not_sooner_than_five_minutes(every: str, seconds: int) -> None:
-    assert trailing_every(parse_duration(every)) == timedelta(seconds=seconds)
 
 
 async def test_the_agents_poll_at_once_and_then_from_start_to_start(rig: Rig) -> None:

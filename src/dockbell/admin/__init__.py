@@ -2,6 +2,7 @@
 
 - ``status``: the status of feeds, sinks, store and web server. ``reasons``: what is wrong with it. ``silence``: why a
   feed has no events, or a sink gets none. ``shared_read``: one read for all that ask at the same time.
+- ``planning``: how often the budget lets feeds be read, and with what delay.
 - ``why``: the history of one record, and why it has no event. ``as_json``: history and status for programs.
 - ``initialising``: the first configuration, its text and its files. ``probing``: measures an API for it.
 - ``check``: what would fail: store, API, sinks; sends a test event. ``exposure``: which files others can read or write.

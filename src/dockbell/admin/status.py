@@ -183,7 +183,7 @@ async def _load_feed(
         state,
         None if read_at is None else _find_limit(every, read_at, next_time),
         _find_pass_expectation(each.settings, state, next_time) if is_polled else None,
-        _find_lookback(each.settings, state, at) if is_polled else None,
+        find_lookback(each.settings, state, at) if is_polled else None,
         await _find_gap(read_store, state),
         tuple(await read_store.find_quarantined(state.id, _BAD_MOST)),
         tuple(place for place in each.settings.drop if place not in state.dropped),
@@ -209,7 +209,8 @@ def _find_pass_expectation(
     return due + max(full.ended_at - full.known_at, timedelta(0))
 
 
-def _find_lookback(settings: ResourceSettings, state: FeedState, at: datetime) -> timedelta:
+def find_lookback(settings: ResourceSettings, state: FeedState, at: datetime) -> timedelta:
+    """Return how far before the watermark the polls of a feed start."""
     is_blind = ListingProfile.from_json(state.listing_profile).clock.value == ClockSource.LOCAL
     clock = ClockSource.LOCAL if is_blind else ClockSource.DATE
     return choose_lookback(settings.lookback, clock, state.lateness.lookback(at))

@@ -54,6 +54,18 @@ def complete_feeds(ctx: click.Context, parameter: click.Parameter, incomplete: s
     return [*complete_resources(ctx, parameter, incomplete), *_choose(_find_feeds(_read(ctx)), incomplete)]
 
 
+def complete_feed_values(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the feeds that begin so, each with the sign that its value follows."""
+    return [f"{feed}=" for feed in complete_feeds(ctx, parameter, incomplete)]
+
+
+def complete_settings(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the settings that "plan --what-if" takes."""
+    feeds = [f"{feed}.{key}=" for feed in _find_feeds(_read(ctx)) for key in ("every", "at_most", "weight")]
+    of_resources = dict.fromkeys(feed.partition("/")[2] for feed in feeds)
+    return _choose([*of_resources, *feeds, "requests_per_minute=", "share="], incomplete)
+
+
 def _read(ctx: click.Context) -> dict[str, Any]:
     """Return the configuration as it is written; nothing where it cannot be read."""
     import tomllib

@@ -236,11 +236,16 @@ def merge_feeds(sources: Mapping[str, SourceSettings], common: Resources) -> lis
         for resource, merged in plain.items():
             if resource in own:
                 merged = merge(merged, own[resource])  # noqa: PLW2901  # few sources have tables of their own
-            if merged.is_auto and merged.at_most is None:
-                merged = merged.model_copy(update={"at_most": BUILT_IN[resource].at_most})  # noqa: PLW2901  # likewise
             if merged.enabled and (resource in own or resource in shared or not shared):
-                feeds.append(FeedSettings(source, resource, merged))
+                feeds.append(FeedSettings(source, resource, bound(resource, merged)))
     return feeds
+
+
+def bound(resource: str, settings: ResourceSettings) -> ResourceSettings:
+    """Return settings that promise a longest interval where the planner chooses: the built-in one if none is given."""
+    if settings.is_auto and settings.at_most is None:
+        return settings.model_copy(update={"at_most": BUILT_IN[resource].at_most})
+    return settings
 
 
 OfferedName: TypeAlias = Literal["shipments", "packages", "items", "stock", "warehouses", "notices"]

@@ -18,6 +18,7 @@ from dockbell.core.reading.window import (
     bound_window,
     open_trailing_window,
     open_window,
+    trailing_every,
 )
 from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.guarded import run_guarded
@@ -27,20 +28,12 @@ from dockbell.detection.run import Run
 from dockbell.errors import RequestRefused
 from dockbell.ports import Alarm, RunRecord
 
-TRAILING_INTERVALS: Final = 20
-TRAILING_EVERY: Final = timedelta(minutes=5)
-"""A trailing poll follows after so many polls, and not sooner than this."""
 _TRAILING_PACE: Final = timedelta(seconds=2)
 """A trailing poll rests so long for each of its pages: those of a feed get at most a tenth of the budget."""
 
 _UNANSWERED_EVERY: Final = timedelta(seconds=15)
 """So often at most a feed is polled whose last poll the API did not answer to its end."""
 _LOOK_AGAIN: Final = timedelta(minutes=1)
-
-
-def trailing_every(every: timedelta | None) -> timedelta:
-    """Return the interval of trailing polls of a feed that is polled at this one; None: by a crontab line."""
-    return max((every or timedelta(0)) * TRAILING_INTERVALS, TRAILING_EVERY)
 
 
 class Poller:

@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 
 from dockbell.config import ResourceSettings
 from dockbell.core.model import RunKind
-from dockbell.core.planning.costs import pass_cost, poll_cost
-from dockbell.core.planning.demand import LEAST, Demand
+from dockbell.core.planning.demand import Demand
 from dockbell.core.planning.division import Planned
 from dockbell.core.planning.rates import estimate_changes, teaches
 from dockbell.core.planning.stored_plan import StoredPlan
@@ -87,17 +86,7 @@ class Workload:
 
     def demand(self, state: FeedState, lookback: timedelta, every: timedelta) -> Demand:
         """Return what the feed asks for; ``every`` is its interval now."""
-        settings, rate = self._settings, self.plan.rate.per_second
-        expected = poll_cost(rate, lookback, every) if self._kind is RunKind.POLL else pass_cost(self._records)
-        return Demand(
-            feed=state.feed,
-            kind=self._kind,
-            rate=rate,
-            cost=self.plan.cost.mean or expected,
-            weight=settings.weight,
-            least=settings.every if isinstance(settings.every, timedelta) else min(LEAST, settings.at_most or LEAST),
-            most=settings.at_most if settings.is_auto else None,
-        )
+        return self.plan.make_demand(state.feed, self._settings, records=self._records, lookback=lookback, every=every)
 
 
 def _count_changed(tally: Tally) -> int:

@@ -290,6 +290,15 @@ def test_a_first_pass_has_what_the_other_feeds_leave() -> None:
     assert Supply(limit=610, allowed=610, is_first_pass=True).available == pytest.approx(9.8 * 0.3)
 
 
+@pytest.mark.parametrize(("requests", "is_overdrawn"), [(9.2, False), (9.4, True)])
+def test_a_background_that_leaves_the_feeds_less_than_a_twentieth_is_too_much(
+    requests: float, is_overdrawn: bool
+) -> None:
+    supply = Supply(limit=610, allowed=610, background=(background(BackgroundKind.DETAIL, requests),))
+    assert supply.is_overdrawn == is_overdrawn
+    assert supply.available >= 0.5
+
+
 @given(st.integers(1, 10_000), st.floats(0, 1000), st.floats(0, 1000))
 def test_there_always_is_something_to_divide(allowed: int, foreign: float, requests: float) -> None:
     taken = (background(BackgroundKind.CRON, requests),)

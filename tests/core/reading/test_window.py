@@ -24,6 +24,7 @@ from dockbell.core.reading.window import (
     is_narrow,
     open_trailing_window,
     open_window,
+    trailing_every,
 )
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -510,3 +511,10 @@ def test_ages_are_tried_from_the_longest_to_the_shortest_and_are_all_shorter_tha
     assert list(ages) == sorted(ages, reverse=True)
     assert 6 * DAY < ages[0] < 7 * DAY
     assert ages_to_try(MINUTE) == ()
+
+
+@pytest.mark.parametrize(("every", "seconds"), [(15 * SECOND, 300), (MINUTE, 1200), (None, 300)])
+def test_trailing_polls_are_made_every_twenty_polls_and_not_sooner_than_five_minutes(
+    every: timedelta | None, seconds: int
+) -> None:
+    assert trailing_every(every) == timedelta(seconds=seconds)

@@ -15,6 +15,7 @@ from dockbell.core.planning.division import Division, Planned, Reason, solve_unb
 
 _MOST: Final = 0.99
 _MINUTE: Final = 60
+_NEGLIGIBLE: Final = 1e-4
 _FEW: Final = 10  # numbers below are not rounded to whole ones
 _SECOND: Final = timedelta(seconds=1)
 _NONE: Final = timedelta(0)
@@ -93,23 +94,23 @@ def find_floor(budget: float, demands: Iterable[Demand]) -> Forecast:
 
 def explain(planned: Planned) -> str:
     """Return in a line what was decided of a feed, and why."""
-    changes, requests = _per_minute(planned.demand.rate), _per_minute(planned.requests)
-    every = f"{planned.demand.feed.resource} every {_in_words(planned.interval)}"
+    changes, requests = per_minute(planned.demand.rate), per_minute(planned.requests)
+    every = f"{planned.demand.feed.resource} every {in_words(planned.interval)}"
     return f"{every}, {planned.reason}: {changes} changes and {requests} requests a minute"
 
 
 def advise(division: Division) -> str:
     """Return in a line what would help most, or what is spare."""
-    budget = f"{_per_minute(division.budget)} requests a minute"
+    budget = f"{per_minute(division.budget)} requests a minute"
     demands = [each.demand for each in division.feeds]
     if not division.fits:
-        return f"needs {_per_minute(sum(map(_asked, demands)))} of {budget}: {_blame(max(demands, key=_asked))}"
+        return f"needs {per_minute(sum(map(_asked, demands)))} of {budget}: {_blame(max(demands, key=_asked))}"
     by_law = [each for each in division.feeds if each.reason is Reason.CHANGES]
     if not by_law:
-        spare = _per_minute(division.budget - division.used)
+        spare = per_minute(division.budget - division.used)
         return f"all feeds are read as often as they may be; {spare} of {budget} are spare"
     dear = max(by_law, key=lambda each: each.requests)
-    cost = f"{dear.demand.feed.resource} costs {_per_minute(dear.requests)} of {budget}"
+    cost = f"{dear.demand.feed.resource} costs {per_minute(dear.requests)} of {budget}"
     return f"{cost}; a second key would halve its delay"
 
 
@@ -120,17 +121,21 @@ def _asked(demand: Demand) -> float:
 
 def _blame(demand: Demand) -> str:
     wanted, remedy = ("every", 'set every = "auto"') if demand.is_fixed else ("at_most", "raise at_most")
-    asks = f"{demand.feed.resource} {wanted} {_in_words(demand.most or demand.least)}"
+    asks = f"{demand.feed.resource} {wanted} {in_words(demand.most or demand.least)}"
     pages = f" ({demand.cost:.0f} pages)" if demand.kind is RunKind.PASS else ""
-    return f"{asks} takes {_per_minute(_asked(demand))}{pages}; {remedy}"
+    return f"{asks} takes {per_minute(_asked(demand))}{pages}; {remedy}"
 
 
-def _per_minute(per_second: float) -> str:
+def per_minute(per_second: float) -> str:
+    """Return a rate as words give it: requests or changes a minute."""
     count = per_second * _MINUTE
+    if count < _NEGLIGIBLE:
+        return "0"
     return f"{count:.0f}" if count >= _FEW else f"{count:.2g}"
 
 
-def _in_words(interval: timedelta) -> str:
+def in_words(interval: timedelta) -> str:
+    """Return an interval or a delay as words give it: whole seconds, or two figures below ten."""
     if interval < _SECOND * _FEW:
         return f"{interval / _SECOND:.2g}s"
     return format_duration(round(interval / _SECOND) * _SECOND)

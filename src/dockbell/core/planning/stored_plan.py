@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Self
 
-from dockbell.core.planning.costs import Cost
+from dockbell.config import ResourceSettings
+from dockbell.core.model import RESOURCES, Feed, RunKind
+from dockbell.core.planning.costs import Cost, pass_cost, poll_cost
+from dockbell.core.planning.demand import LEAST, Demand
 from dockbell.core.planning.division import Reason
 from dockbell.core.planning.rates import Rate
 
@@ -20,6 +23,29 @@ class StoredPlan:
     cost: Cost = field(default_factory=Cost)
     every: timedelta | None = None  # its interval; None before the first division
     reason: Reason | None = None
+
+    def make_demand(
+        self, feed: Feed, settings: ResourceSettings, *, records: int, lookback: timedelta, every: timedelta
+    ) -> Demand:
+        """Return what a feed asks for.
+
+        Args:
+            feed: The feed.
+            settings: Its settings.
+            records: How many records a pass meets; it counts before the first pass only.
+            lookback: How far before the watermark its polls start.
+            every: Its interval now; like the lookback it counts before the first poll only.
+        """
+        is_polled, rate = RESOURCES[feed.resource].polled, self.rate.per_second
+        return Demand(
+            feed=feed,
+            kind=RunKind.POLL if is_polled else RunKind.PASS,
+            rate=rate,
+            cost=self.cost.mean or (poll_cost(rate, lookback, every) if is_polled else pass_cost(records)),
+            weight=settings.weight,
+            least=settings.every if isinstance(settings.every, timedelta) else min(LEAST, settings.at_most or LEAST),
+            most=settings.at_most if settings.is_auto else None,
+        )
 
     def to_json(self) -> str:
         return json.dumps(

@@ -14,7 +14,7 @@ SPAN: Final = timedelta(seconds=61)
 FIRST_PASS_PART: Final = 0.3
 """While a first pass is read, the other feeds have this part; the pass takes the rest."""
 
-_RESERVE: Final = 0.02  # for operators, retries and bursts
+_RESERVE: Final = 0.02
 _RECONCILE_MOST: Final = 0.2
 _LEAST: Final = 0.05
 _MINUTE: Final = 60
@@ -68,8 +68,24 @@ class Supply:
         return rest + min(reconciling, self.total * _RECONCILE_MOST)
 
     @property
+    def reserve(self) -> float:
+        """Requests a second that are not planned with: for operators, retries and bursts."""
+        return self.total * _RESERVE
+
+    @property
     def available(self) -> float:
         """The requests a second to divide: at the least a twentieth of what is allowed, so that no feed starves."""
-        left = self.total * (1 - _RESERVE) - self.taken
-        least = self.allowed / SPAN.total_seconds() * _LEAST
-        return max(left * FIRST_PASS_PART if self.is_first_pass else left, least)
+        return max(self._left * FIRST_PASS_PART if self.is_first_pass else self._left, self._least)
+
+    @property
+    def is_overdrawn(self) -> bool:
+        """Whether the background takes more than it should: even the least that the feeds get is not left."""
+        return self._left < self._least
+
+    @property
+    def _left(self) -> float:
+        return self.total - self.reserve - self.taken
+
+    @property
+    def _least(self) -> float:
+        return self.allowed / SPAN.total_seconds() * _LEAST

@@ -55,6 +55,9 @@ TRAILING_FACTOR: Final = 15
 """How many lookbacks a trailing poll looks back."""
 TRAILING_LOOKBACK: Final = timedelta(minutes=15)
 """How far a trailing poll looks back at the least."""
+TRAILING_INTERVALS: Final = 20
+TRAILING_EVERY: Final = timedelta(minutes=5)
+"""A trailing poll follows after so many polls, and not sooner than this."""
 HEAVY_TICK_RECORDS: Final = 600
 """More records than this on one timestamp make a tick: they cost more than three pages."""
 TICK_READS: Final = 2
@@ -137,7 +140,17 @@ def open_window(progress: Progress, lookback: timedelta, precision: timedelta = 
 
 def open_trailing_window(progress: Progress, lookback: timedelta, precision: timedelta = _SECOND) -> datetime:
     """Return the ``updated_since`` of the next trailing poll, which leaves out no tick; there must be a watermark."""
-    return _start(progress, max(lookback * TRAILING_FACTOR, TRAILING_LOOKBACK), precision)
+    return _start(progress, trailing_lookback(lookback), precision)
+
+
+def trailing_lookback(lookback: timedelta) -> timedelta:
+    """Return how far a trailing poll looks back where polls look back so far."""
+    return max(lookback * TRAILING_FACTOR, TRAILING_LOOKBACK)
+
+
+def trailing_every(every: timedelta | None) -> timedelta:
+    """Return the interval of trailing polls of a feed that is polled at this one; None: by a crontab line."""
+    return max((every or timedelta(0)) * TRAILING_INTERVALS, TRAILING_EVERY)
 
 
 def _start(progress: Progress, lookback: timedelta, precision: timedelta) -> datetime:

@@ -1,0 +1,437 @@
+"""Whether the budget of each source suffices for its feeds, and with what delay; with other settings too.
+
+The plan is that of a steady day: first passes are over, others take of the key what ``share`` leaves them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+from pydantic import ValidationError
+
+from dockbell.admin.commands import find_feeds
+from dockbell.admin.status import find_lookback
+from dockbell.config import Config, FeedSettings, ResourceSettings, SourceSettings, format_duration, suggest
+from dockbell.config.tables import bound, merge
+from dockbell.config.values import show
+from dockbell.config.wording import describe
+from dockbell.core.model import RESOURCES, ClockSource, Feed
+from dockbell.core.planning.costs import Cost, pass_cost, poll_cost
+from dockbell.core.planning.demand import Demand
+from dockbell.core.planning.division import Division, Planned, divide
+from dockbell.core.planning.forecast import FeedForecast, Forecast, advise, explain, find_floor, forecast, per_minute
+from dockbell.core.planning.rates import Rate
+from dockbell.core.planning.stored_plan import StoredPlan
+from dockbell.core.planning.supply import Background, BackgroundKind, Supply
+from dockbell.core.reading.window import choose_lookback, trailing_every, trailing_lookback
+from dockbell.core.running.budget import Budget
+from dockbell.ports import FeedState, ReadStore
+
+NextTime = Callable[[timedelta | str, datetime], datetime]
+
+_ASSUMED_RECORDS: Final = {"warehouses": 100}
+_ASSUMED_MANY: Final = 10_000
+_ROUNDS: Final = 5  # the cost of a poll that was never made depends on its interval, which depends on the cost
+_TIMES: Final = 20  # of a crontab line, to know how often it comes
+_FEED_KEYS: Final = ("every", "at_most", "weight")
+_SOURCE_KEYS: Final = ("requests_per_minute", "share")
+_UNITS: Final = {"s": 1, "min": 60, "h": 3600}
+_CHANGES: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)/(s|min|h)")
+_REMEDIES: Final = {
+    BackgroundKind.DETAIL: "remove detail",
+    BackgroundKind.TRAILING: "shorten lookback",
+    BackgroundKind.RECONCILE: "raise reconcile",
+    BackgroundKind.CONFIRM: "raise confirm_after",
+    BackgroundKind.CRON: "make cron rarer",
+}
+
+_T = TypeVar("_T")
+
+
+class Origin(StrEnum):
+    """Where a figure is from."""
+
+    LEARNED = "learned"  # by the runs of the daemon
+    COUNTED = "counted"  # of the stored records
+    GIVEN = "given"
+    ASSUMED = "assumed"
+
+
+# What is known -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFacts:
+    """What is known of a feed."""
+
+    plan: StoredPlan
+    records: int
+    records_from: Origin
+    lookback: timedelta
+    is_rate_given: bool = False
+
+    @property
+    def changes_from(self) -> Origin:
+        """Where the rate of its changes is from."""
+        if self.is_rate_given:
+            return Origin.GIVEN
+        return Origin.ASSUMED if self.plan.rate.is_assumed else Origin.LEARNED
+
+
+async def load_facts(read_store: ReadStore, feeds: Iterable[FeedSettings], at: datetime) -> dict[Feed, FeedFacts]:
+    """Return what the store holds of the configured feeds, and assumptions where it holds nothing."""
+    states = {state.feed: state for state in await read_store.load_feeds()}
+    counts = await read_store.count_records()
+    found = assume_facts(feeds)
+    for each in feeds:
+        feed = Feed(each.source, each.resource)
+        if (state := states.get(feed)) is not None:
+            facts = _count(found[feed], state, counts.get(feed, 0))
+            lookback = find_lookback(each.settings, state, at)
+            found[feed] = replace(facts, plan=StoredPlan.from_json(state.plan), lookback=lookback)
+    return found
+
+
+def assume_facts(feeds: Iterable[FeedSettings]) -> dict[Feed, FeedFacts]:
+    """Return what is assumed of feeds that no store knows."""
+    return {
+        Feed(each.source, each.resource): FeedFacts(
+            StoredPlan(),
+            _ASSUMED_RECORDS.get(each.resource, _ASSUMED_MANY),
+            Origin.ASSUMED,
+            choose_lookback(each.settings.lookback, ClockSource.DATE),
+        )
+        for each in feeds
+    }
+
+
+def _count(facts: FeedFacts, state: FeedState, count: int) -> FeedFacts:
+    """Take in how many records there are; before the first pass is over there may be more than are stored."""
+    if state.full is not None:
+        return replace(facts, records=state.full.records, records_from=Origin.COUNTED)
+    return replace(facts, records=max(count, facts.records))
+
+
+def give_facts(
+    facts: Mapping[Feed, FeedFacts], records: Mapping[Feed, int], changes: Mapping[Feed, float], at: datetime
+) -> dict[Feed, FeedFacts]:
+    """Return the facts with what the user says instead; ``changes`` a second.
+
+    Costs that were learned with another number of records, or with other changes, count no more.
+    """
+    given = dict(facts)
+    for feed, count in records.items():
+        plan = given[feed].plan
+        plan = plan if RESOURCES[feed.resource].polled else replace(plan, cost=Cost())
+        given[feed] = replace(given[feed], plan=plan, records=count, records_from=Origin.GIVEN)
+    for feed, rate in changes.items():
+        plan = replace(given[feed].plan, rate=Rate(rate, 1.0, at))
+        plan = replace(plan, cost=Cost()) if RESOURCES[feed.resource].polled else plan
+        given[feed] = replace(given[feed], plan=plan, is_rate_given=True)
+    return given
+
+
+# What the user says --------------------------------------------------------------------------------------------------
+
+
+def read_records(given: Iterable[str], feeds: Sequence[Feed]) -> dict[Feed, int]:
+    """Return the numbers of records that are given, such as ``stock=50000``.
+
+    Raises:
+        ValueError: One cannot be read, or names no feed.
+    """
+
+    def read(text: str) -> int | None:
+        return int(text) if text.isascii() and text.isdigit() else None
+
+    return _read_pairs(given, feeds, read, "a feed and how many records it has, such as stock=50000")
+
+
+def read_changes(given: Iterable[str], feeds: Sequence[Feed]) -> dict[Feed, float]:
+    """Return the changes a second that are given, such as ``stock=2/s``, ``stock=90/min`` or ``stock=500/h``.
+
+    Raises:
+        ValueError: One cannot be read, or names no feed.
+    """
+
+    def read(text: str) -> float | None:
+        found = _CHANGES.fullmatch(text)
+        return None if found is None else float(found[1]) / _UNITS[found[2]]
+
+    return _read_pairs(
+        given, feeds, read, "a feed and its changes a second, minute or hour, such as stock=2/s, 90/min or 500/h"
+    )
+
+
+def _read_pairs(
+    given: Iterable[str], feeds: Sequence[Feed], read: Callable[[str], _T | None], wanted: str
+) -> dict[Feed, _T]:
+    found = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        told = read(value) if sign else None
+        if told is None:
+            raise ValueError(f"must be {wanted}, got {show(text)}")
+        (feed,) = find_feeds([name], feeds)
+        found[feed] = told
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a plan is made for."""
+
+    sources: Mapping[str, SourceSettings]
+    feeds: tuple[FeedSettings, ...]
+
+    @classmethod
+    def of(cls, config: Config) -> Setup:
+        return cls(config.sources, tuple(config.feeds()))
+
+    def change(self, given: Iterable[str]) -> Setup:
+        """Return the setup with other settings, such as ``stock.every=30s`` or ``requests_per_minute=600``.
+
+        A fixed ``every`` ends ``at_most``, and ``at_most`` alone means ``every = "auto"``.
+
+        Raises:
+            ValueError: One cannot be read, names no feed or source, or does not fit the others.
+        """
+        of_feeds: dict[Feed, dict[str, Any]] = {}
+        of_sources: dict[str, dict[str, Any]] = {}
+        for text in given:
+            place, sign, value = text.partition("=")
+            name, _, key = place.rpartition(".")
+            if not sign or not value:
+                wanted = "a setting and its value, such as stock.every=30s or requests_per_minute=600"
+                raise ValueError(f"must be {wanted}, got {show(text)}")
+            if key in _SOURCE_KEYS:
+                of_sources.setdefault(self._find_source(name, key), {})[key] = _read_number(value)
+            elif key in _FEED_KEYS and name:
+                (feed,) = find_feeds([name], [Feed(each.source, each.resource) for each in self.feeds])
+                of_feeds.setdefault(feed, {})[key] = _read_number(value) if key == "weight" else value
+            elif key in _FEED_KEYS:
+                raise ValueError(f"{key} is of a feed, such as stock.{place}={value}; got {show(text)}")
+            else:
+                raise ValueError(f'"{key}" cannot be changed here; {suggest(key, (*_FEED_KEYS, *_SOURCE_KEYS))}')
+        feeds = [_change_feed(each, of_feeds.get(Feed(each.source, each.resource), {})) for each in self.feeds]
+        sources = {name: _change_source(name, each, of_sources.get(name, {})) for name, each in self.sources.items()}
+        return Setup(sources, tuple(feeds))
+
+    def _find_source(self, name: str, key: str) -> str:
+        if name in self.sources:
+            return name
+        if name:
+            raise ValueError(f'source "{name}" is not configured; {suggest(name, self.sources)}')
+        if len(self.sources) > 1:
+            raise ValueError(f"{key} is of a source; name one of {', '.join(f'{each}.{key}' for each in self.sources)}")
+        return next(iter(self.sources))
+
+
+def _read_number(text: str) -> int | float | str:
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _change_feed(feed: FeedSettings, changes: Mapping[str, Any]) -> FeedSettings:
+    if not changes:
+        return feed
+    old, wanted = feed.settings, dict(changes)
+    if wanted.get("every") == "auto" and old.is_auto:
+        wanted.setdefault("at_most", old.at_most)
+    with _plainly(f"{feed.source}/{feed.resource}"):
+        settings = merge(old, ResourceSettings(**wanted))
+    return replace(feed, settings=bound(feed.resource, settings))
+
+
+def _change_source(name: str, source: SourceSettings, changes: Mapping[str, Any]) -> SourceSettings:
+    if not changes:
+        return source
+    written = {key: getattr(source, key) for key in source.model_fields_set}
+    with _plainly(name):
+        return SourceSettings(**{**written, **changes})
+
+
+@contextmanager
+def _plainly(name: str) -> Iterator[None]:
+    """Raise ValueError with plain words, the name before them, where settings do not fit their table."""
+    try:
+        yield
+    except ValidationError as error:
+        told = [f"{name}.{line['loc'][0]}: {describe(line)}" for line in error.errors(include_url=False)]
+    else:
+        return
+    raise ValueError("; ".join(told))
+
+
+# The plan ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPlan:
+    """How one feed is read."""
+
+    settings: ResourceSettings
+    facts: FeedFacts
+    demand: Demand
+    planned: Planned | None  # None: a crontab line says when
+    requests: float  # a second
+
+    @property
+    def feed(self) -> Feed:
+        return self.demand.feed
+
+    @property
+    def every(self) -> str:
+        """When it is read as configured: ``auto ≤ 15m``, ``30s``, ``cron 0 6 * * *``."""
+        schedule = self.settings.schedule
+        if isinstance(schedule, str):
+            return f"cron {schedule}"
+        return f"{'auto ≤ ' if self.settings.is_auto else ''}{format_duration(schedule)}"
+
+    @property
+    def cost_from(self) -> Origin:
+        """Where the requests of a run are from."""
+        if self.facts.plan.cost.mean is not None:
+            return Origin.LEARNED
+        return self.facts.changes_from if RESOURCES[self.feed.resource].polled else self.facts.records_from
+
+    @property
+    def delay(self) -> FeedForecast | None:
+        """How long its changes wait until they are read; None where a crontab line says when."""
+        return None if self.planned is None else FeedForecast(self.planned)
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlan:
+    """How the requests of one source are divided."""
+
+    source: str
+    settings: SourceSettings
+    supply: Supply
+    division: Division
+    feeds: tuple[FeedPlan, ...]
+
+    @property
+    def delay(self) -> Forecast:
+        """How long the changes of all its feeds wait; those that a crontab line reads are left out."""
+        return forecast(self.division)
+
+    @property
+    def floor(self) -> Forecast:
+        """The least delay that any intervals would have for as many requests."""
+        return find_floor(self.division.budget, [each.demand for each in self.division.feeds])
+
+    @property
+    def spare(self) -> float:
+        """Requests a second that nothing is planned for."""
+        return 0.0 if self.supply.is_overdrawn else max(0.0, self.division.budget - self.division.used)
+
+    @property
+    def advice(self) -> str:
+        """In a line, what would help."""
+        return self.reason or advise(self.division)
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot be met, and what to do; empty where it can."""
+        if not self.division.fits:
+            return advise(self.division)
+        if self.supply.is_overdrawn:
+            return _blame(self.supply)
+        return ""
+
+    def explain(self) -> Iterator[str]:
+        """Yield a line for each feed, with its interval and the reason of that."""
+        return map(explain, self.division.feeds)
+
+
+def make_plan(
+    setup: Setup, facts: Mapping[Feed, FeedFacts], *, at: datetime, next_time: NextTime
+) -> tuple[SourcePlan, ...]:
+    """Return the plan of each source; ``next_time`` returns the next time of a crontab line after a given time."""
+    return tuple(
+        _plan_source(
+            name, settings, [each for each in setup.feeds if each.source == name], facts, at=at, next_time=next_time
+        )
+        for name, settings in setup.sources.items()
+    )
+
+
+def _plan_source(
+    name: str,
+    settings: SourceSettings,
+    feeds: Sequence[FeedSettings],
+    facts: Mapping[Feed, FeedFacts],
+    *,
+    at: datetime,
+    next_time: NextTime,
+) -> SourcePlan:
+    known = {Feed(each.source, each.resource): each.settings for each in feeds}
+    every = {
+        feed: _find_cron_interval(each.schedule, at, next_time) if isinstance(each.schedule, str) else each.schedule
+        for feed, each in known.items()
+    }
+    load = Budget(settings.requests_per_minute, settings.share).load()
+    for _ in range(_ROUNDS):
+        demands = {
+            feed: facts[feed].plan.make_demand(
+                feed, each, records=facts[feed].records, lookback=facts[feed].lookback, every=every[feed]
+            )
+            for feed, each in known.items()
+        }
+        background = [
+            task
+            for feed, each in known.items()
+            for task in _find_background(demands[feed], each, facts[feed], every[feed])
+        ]
+        supply = Supply(limit=load.limit, allowed=load.allowed, background=tuple(background))
+        division = divide(supply.available, [demands[feed] for feed, each in known.items() if each.cron is None])
+        if every == (every := every | division.intervals):
+            break
+    planned = {each.demand.feed: each for each in division.feeds}
+    plans = [
+        FeedPlan(each, facts[feed], demands[feed], planned.get(feed), demands[feed].cost / every[feed].total_seconds())
+        for feed, each in known.items()
+    ]
+    return SourcePlan(name, settings, supply, division, tuple(plans))
+
+
+def _find_cron_interval(cron: str, at: datetime, next_time: NextTime) -> timedelta:
+    """Return how far apart the times of a crontab line are, in the mean."""
+    first = last = next_time(cron, at)
+    for _ in range(_TIMES):
+        last = next_time(cron, last)
+    return (last - first) / _TIMES
+
+
+def _find_background(
+    demand: Demand, settings: ResourceSettings, facts: FeedFacts, every: timedelta
+) -> Iterator[Background]:
+    """Yield what is read of a feed besides the planned runs."""
+    feed = demand.feed
+    if settings.cron is not None:
+        yield Background.repeat(feed, BackgroundKind.CRON, demand.cost, every)
+    if settings.detail:
+        yield Background(feed, BackgroundKind.DETAIL, demand.rate)
+    if RESOURCES[feed.resource].polled:
+        trailing = poll_cost(demand.rate, trailing_lookback(facts.lookback), timedelta(0))
+        yield Background.repeat(feed, BackgroundKind.TRAILING, trailing, trailing_every(every))
+        if settings.reconcile is not None:
+            yield Background.repeat(feed, BackgroundKind.RECONCILE, pass_cost(facts.records), settings.reconcile)
+
+
+def _blame(supply: Supply) -> str:
+    dear = max(supply.background, key=lambda each: each.requests)
+    takes = f"{dear.kind} of {dear.feed.resource} takes {per_minute(dear.requests)}"
+    needs = f"needs {per_minute(supply.taken)} of {per_minute(supply.total)} requests a minute beside the feeds"
+    return f"{needs}: {takes}; {_REMEDIES[dear.kind]}"

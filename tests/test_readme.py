@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,13 @@ import pytest
 
 from dockbell.app import load_config
 from dockbell.cli import main
+from dockbell.config.tables import BUILT_IN
+from dockbell.core.model import RESOURCES, Feed, RunKind
+from dockbell.core.planning.costs import pass_cost
+from dockbell.core.planning.demand import Demand
+from dockbell.core.planning.division import divide
+from dockbell.core.planning.supply import Supply
+from dockbell.sandbox.options import SandboxOptions
 
 ROOT: Final = Path(__file__).parents[1]
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -46,16 +54,56 @@ def test_the_receiver_is_as_short_as_it_says() -> None:
     assert f"in {len(lines)} lines" in README
 
 
-@pytest.mark.parametrize(
-    ("resource", "told"),
-    [("shipments", "15 s"), ("packages", "15 s"), ("items", "60 s"), ("stock", "5 min"), ("warehouses", "hour")],
-)
-def test_the_table_of_delays_has_the_defaults(resource: str, told: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_the_table_of_delays_promises_the_defaults(resource: str, tmp_path: Path) -> None:
     config = tmp_path / "dockbell.toml"
     config.write_text('[sources.main]\nbase_url = "https://api.example.com"\napi_key = "k"\n')
     (feed,) = [feed for feed in load_config(config).feeds() if feed.resource == resource]
-    seconds = {"15 s": 15, "60 s": 60, "5 min": 300, "hour": 3600}[told]
-    assert isinstance(feed.settings.every, timedelta)
-    assert feed.settings.every.total_seconds() == seconds
+    assert feed.settings.every == "auto"
+    number, unit = cells(resource)[2].removeprefix("every ").split()
+    assert feed.settings.at_most == int(number) * {"min": timedelta(minutes=1), "h": timedelta(hours=1)}[unit]
+
+
+CHANGES: Final = {"shipments": 10, "packages": 10, "items": 1, "stock": 30, "warehouses": 1 / 1440}
+"""A minute, in the example."""
+
+
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_the_delays_of_the_example_are_those_of_the_division(resource: str) -> None:
+    counts = SandboxOptions().counts()
+    assert f"{counts['stock']} stock levels" in README
+    assert cells(resource)[3] == ", ".join(map(in_words, delays(resource, counts)))
+
+
+@pytest.mark.parametrize("resource", ["shipments", "stock"])
+def test_so_are_those_of_a_large_account(resource: str) -> None:
+    half, whole = map(in_words, delays(resource, SandboxOptions().counts() | {"stock": 10_000}))
+    assert f"{half} and {whole} for {resource}" in " ".join(README.split())
+
+
+def cells(resource: str) -> list[str]:
+    """Return the cells of the row that tells of a resource."""
     (row,) = [line for line in README.splitlines() if line.startswith("|") and resource in line.split("|")[1]]
-    assert f"every {told}" in row
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def delays(resource: str, counts: Mapping[str, int]) -> tuple[float, float]:
+    """Return half of the interval and the whole that the planner would choose for a resource, in seconds."""
+    demands = [
+        Demand(
+            feed=Feed("main", name),
+            kind=RunKind.POLL if polled else RunKind.PASS,
+            rate=changes / 60,
+            cost=1 if polled else pass_cost(counts[name]),
+            most=BUILT_IN[name].at_most,
+        )
+        for name, changes in CHANGES.items()
+        for polled in [RESOURCES[name].polled]
+    ]
+    division = divide(Supply(limit=300, allowed=270).available, demands)
+    interval = division.intervals[Feed("main", resource)].total_seconds()
+    return interval / 2, interval
+
+
+def in_words(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds:.0f} s"

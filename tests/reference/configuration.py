@@ -60,6 +60,7 @@ How a resource is read, for every source: `shipments`, `packages`, `items`, `sto
 table all five are read; otherwise those that are named. `[sources.X.resources.NAME]` overrides it for one source, key
 by key."""
 _OTHERWISE: Final[Mapping[tuple[str, str], str]] = {
+    ("resources.shipments", "every"): '`"auto"`, the default: as often as the budget allows; or not sooner than this',
     ("sinks.screen", "type"): '`"mqtt"`, `"webhook"`, `"stdout"`, or that of a plug-in',
     ("sinks.floor", "url"): "`mqtts://HOST:PORT`; `mqtt://` without TLS",
     ("resources.shipments", "query"): 'filters of the listing, such as `{ status = "shipped" }`',
@@ -218,5 +219,6 @@ def _describe_defaults() -> str:
         settings = BUILT_IN[name]
         query = ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.query.items())
         reconcile = "" if settings.reconcile is None else code(_show(settings.reconcile))
-        rows.append((code(name), code(_show(settings.every)), reconcile, code(f"{{ {query} }}") if query else ""))
-    return table(("resource", "`every`", "`reconcile`", "`query`"), rows)
+        at_most = code(_show(settings.at_most))
+        rows.append((code(name), at_most, reconcile, code(f"{{ {query} }}") if query else ""))
+    return table(("resource", "`at_most`", "`reconcile`", "`query`"), rows)

@@ -11,6 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dockbell.core.model import RunKind, Urgency
+from dockbell.core.planning.division import Reason
+from dockbell.core.planning.stored_plan import StoredPlan
 from dockbell.core.reading.window import Progress
 from dockbell.errors import StoreError
 from dockbell.ports import Condition, Found, RunRecord
@@ -69,6 +71,19 @@ async def test_a_feed_is_as_fresh_as_its_last_complete_run(scraper: Scraper) -> 
     assert await scraper.find("feed_records", **STOCK) == [2]
     assert await scraper.find("feed_last_sequence", **STOCK) == [2]
     assert await scraper.find("feed_silence", **STOCK) == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("reason", "is_short"), [(Reason.CONFIGURED, 0), (Reason.STRETCHED, 1)])
+async def test_a_feed_tells_its_interval_and_whether_the_requests_suffice(
+    scraper: Scraper, reason: Reason, is_short: int
+) -> None:
+    filled = await scraper.site.fill("a", resource="stock")
+    assert await scraper.find("feed_interval_seconds", **STOCK) == [300]
+    assert await scraper.find("feed_requests_short", **STOCK) == [0]
+    plan = StoredPlan(every=timedelta(seconds=420), reason=reason)
+    await scraper.site.store.feed(filled.state.feed).save_plan(plan.to_json())
+    assert await scraper.find("feed_interval_seconds", **STOCK) == [420]
+    assert await scraper.find("feed_requests_short", **STOCK) == [is_short]
 
 
 @pytest.mark.parametrize("ahead", [-3600, 3600])

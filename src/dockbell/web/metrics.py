@@ -27,6 +27,7 @@ from dockbell.admin.status import FeedStatus, Quiet, Status
 from dockbell.config import Config
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import Feed
+from dockbell.core.planning.stored_plan import StoredPlan
 from dockbell.core.running.budget import Budget
 from dockbell.errors import StoreError
 from dockbell.ports import FeedState, SinkState
@@ -53,6 +54,8 @@ GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "feed_freshness_seconds": ("How old what is known of a feed is; none before its first complete reading.", _FEED),
     "feed_read_timestamp_seconds": ("When a feed was read completely last.", _FEED),
     "feed_read_due_timestamp_seconds": ("When it should have been read completely again at the latest.", _FEED),
+    "feed_interval_seconds": ("How long it is planned to be from one reading to the next; none with a cron.", _FEED),
+    "feed_requests_short": ("1 while the requests do not suffice for the interval that is configured.", _FEED),
     "feed_pass_timestamp_seconds": ("When a feed was read whole last.", _FEED),
     "feed_pass_due_timestamp_seconds": (
         "When a polled feed should have been read whole again at the latest: until then deletions are not seen.",
@@ -135,6 +138,9 @@ def _describe_feed(each: FeedStatus, at: datetime) -> Iterator[Number]:
     yield "feed_quarantined_records", feed, state.quarantined
     yield "feed_stopped", feed, bool(state.problem)
     yield from _name("feed_silence", feed, each.silence.kind, [kind for kind in Quiet if kind])
+    if isinstance(each.every, timedelta):
+        yield "feed_interval_seconds", feed, each.every.total_seconds()
+        yield "feed_requests_short", feed, StoredPlan.from_json(state.plan).is_short
     if each.lookback is not None:
         yield "feed_lookback_seconds", feed, each.lookback.total_seconds()
     moments = {

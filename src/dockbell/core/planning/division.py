@@ -46,6 +46,10 @@ class Reason(StrEnum):
     MOST = "as seldom as it may be"
     EXCEEDED = "beyond its longest: the requests do not suffice"
 
+    @property
+    def is_short(self) -> bool:
+        return self in (Reason.STRETCHED, Reason.EXCEEDED)
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
@@ -88,7 +92,7 @@ class Division:
     @property
     def fits(self) -> bool:
         """Whether all that was asked for is kept: fixed intervals and promises."""
-        return not any(each.reason in (Reason.STRETCHED, Reason.EXCEEDED) for each in self.feeds)
+        return not any(each.reason.is_short for each in self.feeds)
 
     @property
     def intervals(self) -> dict[Feed, timedelta]:

@@ -24,6 +24,11 @@ class StoredPlan:
     every: timedelta | None = None  # its interval; None before the first division
     reason: Reason | None = None
 
+    @property
+    def is_short(self) -> bool:
+        """Whether the requests do not suffice for what was asked for."""
+        return self.reason is not None and self.reason.is_short
+
     def make_demand(
         self, feed: Feed, settings: ResourceSettings, *, records: int, lookback: timedelta, every: timedelta
     ) -> Demand:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from io import StringIO
 
 import pytest
+from msgspec import structs
 
 from dockbell.core.model import Delivery, Event, Feed, Outcome, OutcomeKind, RunKind
 from dockbell.telemetry import (
@@ -24,6 +25,7 @@ from dockbell.telemetry import (
 from dockbell.telemetry.log import log_fact, start_log
 
 FEED = Feed("main", "shipments")
+STOCK = Feed("main", "stock")
 
 
 class Terminal(StringIO):
@@ -39,8 +41,10 @@ def _restore_logging() -> Iterator[None]:
     root.handlers[:], root.level = handlers, level
 
 
-def run_ended(*, events: int = 2, problem: str = "", kind: RunKind = RunKind.PASS) -> RunEnded:
-    return RunEnded(FEED, kind, 1, 3, events, timedelta(seconds=1.25), problem)
+def run_ended(
+    *, feed: Feed = FEED, events: int = 2, seconds: float = 1.25, problem: str = "", kind: RunKind = RunKind.PASS
+) -> RunEnded:
+    return RunEnded(feed, kind, 1, 3, events, timedelta(seconds=seconds), problem)
 
 
 def write(stream: StringIO, *facts: Fact, verbose: bool = False) -> list[str]:
@@ -79,6 +83,7 @@ def test_anything_else_gets_an_object_with_the_fields_of_the_fact() -> None:
         "asked_at": None,
         "late": None,
         "sent_at": None,
+        "is_first": False,
     }
 
 
@@ -87,6 +92,11 @@ def test_anything_else_gets_an_object_with_the_fields_of_the_fact() -> None:
     [
         (run_ended(kind=RunKind.POLL), logging.DEBUG),
         (run_ended(), logging.INFO),
+        (run_ended(events=0), logging.INFO),
+        (run_ended(feed=STOCK), logging.INFO),
+        (run_ended(feed=STOCK, events=0), logging.DEBUG),
+        (run_ended(feed=STOCK, events=0, seconds=10), logging.INFO),
+        (structs.replace(run_ended(feed=STOCK, events=0), is_first=True), logging.INFO),
         (run_ended(problem="cut short", kind=RunKind.POLL), logging.WARNING),
         (Stopping(), logging.INFO),
     ],

@@ -63,7 +63,7 @@ async def read_run(feed: TrackedFeed, run: Run, save: Callable[[datetime], Await
         feed.gaps.blame(run.cause)
     record = run.report(feed.clocks.now())
     feed.workload.end(record)
-    _report(feed, run, record, timedelta(seconds=anyio.current_time() - began))
+    _report(feed, run, record, timedelta(seconds=anyio.current_time() - began), is_first=is_first)
     return record
 
 
@@ -121,7 +121,7 @@ def _report_page(feed: TrackedFeed, run: Run, page: Page, events: int) -> None:
     feed.telemetry.emit(PageRead(feed.feed, run.kind, began_at, found.pages + 1, records, found.events + events))
 
 
-def _report(feed: TrackedFeed, run: Run, record: RunRecord, elapsed: timedelta) -> None:
+def _report(feed: TrackedFeed, run: Run, record: RunRecord, elapsed: timedelta, *, is_first: bool) -> None:
     asked_at = run.summary.asked_at
     feed.telemetry.emit(
         RunEnded(
@@ -136,5 +136,6 @@ def _report(feed: TrackedFeed, run: Run, record: RunRecord, elapsed: timedelta) 
             feed.schedule.check_run(run.kind, asked_at),
             record.tally,
             record.sent_at,
+            is_first,
         )
     )

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from dockbell.core.model import ChangeKind, Feed, RunKind, Statement, StatementKind, Urgency
+from dockbell.core.model import RESOURCES, ChangeKind, Feed, RunKind, Statement, StatementKind, Urgency
 from dockbell.ports import Tally
 from dockbell.telemetry.facts import Fact, count_of
 
@@ -66,7 +66,7 @@ class RunEnded(Fact, frozen=True):
 
     ``asked_at`` is S of its first request, None where none was answered, and ``sent_at`` the same by our clock.
     ``late``: it asked later than its schedule says; None where no schedule says anything. What a pass did not show is
-    judged after this.
+    judged after this. ``is_first``: it is of a baseline.
     """
 
     feed: Feed
@@ -80,14 +80,16 @@ class RunEnded(Fact, frozen=True):
     late: bool | None = None
     tally: Tally = msgspec.field(default_factory=Tally)
     sent_at: datetime | None = None
+    is_first: bool = False
 
     @property
     def level(self) -> int:
-        """Less for a poll that went well, and for a short pass that found nothing: there are thousands a day."""
+        """Less for a poll that went well, and for a short pass that found nothing of a list that is read often."""
         if self.problem:
             return logging.WARNING
-        is_notable = self.kind is RunKind.PASS and (self.events > 0 or self.elapsed >= _NOTABLE)
-        return logging.INFO if is_notable else logging.DEBUG
+        is_rare = self.is_first or RESOURCES[self.feed.resource].polled
+        is_notable = is_rare or self.events > 0 or self.elapsed >= _NOTABLE
+        return logging.INFO if self.kind is RunKind.PASS and is_notable else logging.DEBUG
 
     def __str__(self) -> str:
         state = f"incomplete, {self.problem}" if self.problem else "complete"

@@ -56,7 +56,7 @@ async def test_what_was_measured_is_set_where_it_is_no_default() -> None:
     report = await probe_line(OddLine({"items": RECORDS, "stock": []}), "items", "stock")
     text = compose(Plan("acme", "http://a", {"env": "X"}, report=report))
     tables: dict[str, Any] = tomllib.loads(text)["resources"]
-    assert tables["items"] == {"every": "1m", "key": "/id", "updated_at": "/updated_at"}
+    assert tables["items"] == {"every": "auto", "key": "/id", "updated_at": "/updated_at"}
     assert "key" not in tables["stock"]
     assert "no key here: no records to learn it from" in text
     assert load(text)

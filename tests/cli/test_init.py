@@ -65,7 +65,7 @@ def test_what_was_found_is_set_and_every_line_says_why(api: str, tmp_path: Path)
     init(tmp_path, "--base-url", f"{api}/", "--yes")
     table = read(tmp_path)
     assert table["sources"]["main"]["api_key"] == {"env": "DOCKBELL_API_KEY"}
-    assert table["resources"]["stock"] == {"every": "5m", "key": "/id", "updated_at": "/updated_at"}
+    assert table["resources"]["stock"] == {"every": "auto", "key": "/id", "updated_at": "/updated_at"}
     assert (table["name"], "sinks" in table) == ("dockbell", False)
     assert table["web"] == {"listen": "127.0.0.1:8470", "token": {"file": "dockbell.token"}}
     text = (tmp_path / "dockbell.toml").read_text()

@@ -81,7 +81,7 @@ async def test_a_page_is_shown_everything_that_is_configured(served: Served) -> 
         "about": "feed:main/shipments",
     }
     feed = page.parts["feed:main/shipments"]
-    assert (feed["records"], feed["events"], feed["every"], feed["polled"]) == (2, 2, "15s", True)
+    assert (feed["records"], feed["events"], feed["every"], feed["polled"]) == (2, 2, "1m", True)
     assert feed["reasons"] == ["never read to its end yet"]
     assert feed["last_change_at"] == "2026-11-21T12:00:00.000Z"
     assert [(event["feed"], event["key"]) for event in page.events[:2]] == [(str(filled.feed), key) for key in "ab"]

@@ -79,7 +79,8 @@ async def test_a_composite_key_is_a_list() -> None:
 
 async def test_what_was_not_read_twice_is_assumed() -> None:
     report = await probe_line(OddLine({"items": MANY}), "items", requests=1)
-    for key in ("every", "unordered", "ignore", "query", "reconcile", "lookback"):
+    assert reason(report, "every") == "as often as the budget allows; reading all is at least 1 page"
+    for key in ("unordered", "ignore", "query", "reconcile", "lookback"):
         assert reason(report, key).startswith("assumed: "), key
     assert load(report.toml)
 
@@ -95,15 +96,25 @@ async def test_a_guessed_key_is_assumed_and_none_is_not_set() -> None:
     assert "key" not in table(empty, "items")
 
 
+@pytest.mark.parametrize(("total", "at_most"), [(1000, None), (100_000, None), (10_000_000, "1d")])
+async def test_no_more_is_promised_of_a_long_list_than_the_budget_carries(total: int, at_most: str | None) -> None:
+    report = await probe_line(OddLine({"stock": MANY}, extra={"total": total}), "stock")
+    advised = table(report, "stock")
+    assert (advised["every"], advised.get("at_most")) == ("auto", at_most)
+    assert reason(report, "every") == f"as often as the budget allows; reading all is {total // 200} pages"
+    assert load(report.toml)
+
+
 @pytest.mark.parametrize(("total", "every"), [(1000, "5m"), (100_000, "10m"), (10_000_000, "1d")])
 async def test_a_long_list_is_read_whole_less_often(total: int, every: str) -> None:
-    report = await probe_line(OddLine({"stock": MANY}, extra={"total": total}), "stock")
+    line = OddLine({"stock": MANY}, extra={"total": total})
+    report = await probe_line(line, "stock", settings={"every": "5m"})
     assert table(report, "stock")["every"] == every
     assert reason(report, "every") == f"every reading is of the whole list; reading all is {total // 200} pages"
 
 
 async def test_a_list_of_unknown_length_is_assumed_to_be_short() -> None:
-    report = await probe_line(OddLine({"stock": MANY}), "stock")
+    report = await probe_line(OddLine({"stock": MANY}), "stock", settings={"every": "5m"})
     assert reason(report, "every") == "assumed: every reading is of the whole list; reading all is at least 3 pages"
 
 
@@ -114,8 +125,10 @@ async def test_a_listing_that_ignores_updated_since_is_read_whole_and_so_less_of
         return line.respond(200, {"items": MANY[:200], "next_cursor": "200"})
 
     line = OddLine({"items": MANY}, answer=answer, extra={"total": 100_000})
-    report = await probe_line(line, "items")
+    report = await probe_line(line, "items", settings={"every": "1m"})
     assert table(report, "items")["every"] == "10m"
+    report = await probe_line(line, "items")
+    assert table(report, "items")["at_most"] == "10m"
 
 
 async def test_a_resource_that_is_refused_is_left_out_and_one_that_did_not_answer_is_not() -> None:

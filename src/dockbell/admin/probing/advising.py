@@ -115,20 +115,25 @@ def _advise_pace(measured: Measured, source: SourceSettings, told: dict[str, Fin
     settings, since, polled = measured.settings, told.get("updated_since"), RESOURCES[measured.resource].polled
     pages, is_known = _count_pages_in_all(measured)
     reading_all = f"reading all is {'' if is_known else 'at least '}{count_of(pages, 'page')}"
+    is_whole = not polled or (since is not None and since.state is State.FAILS)
+    least = pages * _MINUTE / (source.requests_per_minute * source.share * _PASS_SHARE)
+
+    def lengthen(every: timedelta) -> timedelta:
+        return every if every >= least else next((step for step in _STEPS if step >= least), _STEPS[-1])
+
     if settings.cron is not None:
         yield Line("cron", settings.cron, f"as configured; {reading_all}")
     elif settings.is_auto:
         yield Line("every", "auto", f"as often as the budget allows; {reading_all}")
-    elif polled and (since is None or since.state is not State.FAILS):
+        if is_whole and settings.at_most is not None and (at_most := lengthen(settings.at_most)) != settings.at_most:
+            yield Line("at_most", at_most, f"every reading is of the whole list; {reading_all}")
+    elif not is_whole:
         how = "updated_since was not measured" if since is None else f"updated_since is {since.found}"
         yield Line("every", settings.every, f"assumed: {how}; a poll is one page unless much changes")
     else:
         assert isinstance(settings.every, timedelta)
-        least = pages * _MINUTE / (source.requests_per_minute * source.share * _PASS_SHARE)
-        longer = next((step for step in _STEPS if step >= least), _STEPS[-1])
-        every = settings.every if settings.every >= least else longer
         guess = "" if is_known else "assumed: "
-        yield Line("every", every, f"{guess}every reading is of the whole list; {reading_all}")
+        yield Line("every", lengthen(settings.every), f"{guess}every reading is of the whole list; {reading_all}")
     if polled:
         yield Line("reconcile", settings.reconcile, f"assumed: deletions show nowhere else; {reading_all}")
         bound = told["bound"].found if "bound" in told else "not known"

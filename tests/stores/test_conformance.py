@@ -1195,6 +1195,24 @@ async def prune(store: Store, before: datetime, limit: int = 100) -> int:
     return pruned
 
 
+async def test_of_runs_that_found_nothing_one_a_minute_is_kept(store: Store, state: FeedState) -> None:
+    feed = store.feed(state.feed)
+    ends = {"idle": range(0, 180, 10), "found": (5, 65), "incomplete": (15,)}
+    kept = {50, 110, 170, 5, 65, 15}
+    runs = []
+    for kind, seconds in ends.items():
+        for second in seconds:
+            run = replace(a_run(RunKind.POLL), ended_at=NOON + timedelta(seconds=second), events=int(kind == "found"))
+            runs.append(replace(run, problem="HTTP 503") if kind == "incomplete" else run)
+    for run in sorted(runs, key=lambda run: run.ended_at):
+        await feed.close_run(run)
+    assert await store.retention.thin_runs(NOON, 100) == 0
+    assert await store.retention.thin_runs(NOON + DAY, 4) == 4
+    assert await store.retention.thin_runs(NOON + DAY, 100) == len(runs) - 4 - len(kept)
+    assert await store.retention.thin_runs(NOON + DAY, 100) == 0
+    assert (await feed.open()).poll == runs[len(ends["idle"]) - 1]
+
+
 async def test_the_last_runs_of_each_kind_are_kept_whatever_their_age(store: Store, state: FeedState) -> None:
     runs: list[RunRecord] = []
     for hours in range(3):

@@ -7,7 +7,7 @@ again with the stored records. Other sinks and detection are not affected.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import anyio
@@ -18,6 +18,8 @@ from dockbell.telemetry import LettersForgotten, SinkOverrun, Telemetry
 
 _AT_ONCE: Final = 1000
 """Rows per transaction: a commit of a page never waits long."""
+_RUNS_WHOLE: Final = timedelta(hours=1)
+"""So long every run is kept; of those that found nothing, one a minute after that."""
 
 
 class Janitor:
@@ -72,6 +74,8 @@ class Janitor:
             self._telemetry.emit(LettersForgotten(sink, count))
         pruned = await self._store.retention.prune_events(before, self._sinks)
         while await self._store.retention.prune_history(before, _AT_ONCE):
+            pass
+        while await self._store.retention.thin_runs(now - _RUNS_WHOLE, _AT_ONCE):
             pass
         # Only settled events are gone yet; that may be enough.
         for _ in self._sinks:

@@ -76,7 +76,7 @@ class PassTimer:
         """Pass again soon; but a list that always ends incomplete must not be read all the time."""
         pause = min(_RETRY_FIRST * (1 << min(max(self._failures - 1, 0), 10)), _RETRY_MOST)
         now = self._feed.clocks.now()
-        self._due = self._feed.clocks.steady() + min(pause, self._feed.schedule.next_pass(now) - now)
+        self._due = self._feed.clocks.steady() + min(pause, max(self._feed.schedule.next_pass(now) - now, _RETRY_FIRST))
         self._began = self._due_at = None
 
     def wait_for_next(self, state: FeedState, began: timedelta, *, goes_forward: bool) -> None:

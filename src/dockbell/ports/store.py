@@ -101,6 +101,12 @@ class Retention(Protocol):
     async def prune_history(self, before: datetime, limit: int) -> int:
         """Delete up to ``limit`` runs, notes, and bodies of tombstones from before then; return how many."""
 
+    async def thin_runs(self, before: datetime, limit: int) -> int:
+        """Delete up to ``limit`` complete runs from before then that found nothing; return how many.
+
+        Of each feed and kind the last complete run of each minute stays.
+        """
+
     async def forget_letters(self, before: datetime) -> Mapping[str, int]:
         """Delete dead letters that died before then and release the keys behind them; count by sink."""
 

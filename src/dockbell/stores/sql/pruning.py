@@ -18,6 +18,7 @@ from dockbell.stores.sql.dialect import IS_HELD, THEN_JOIN, values_of
 FeedPosition: TypeAlias = tuple[int, int]
 """A feed and a sequence in it, after which events are looked at."""
 _LAST: Final = 2**63 - 1
+_MINUTE: Final = 60_000_000  # microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,22 @@ def prune_history(connection: Connection, before: datetime, limit: int) -> int:
                 "DELETE FROM commands WHERE done_at < :before",
             )
         )
+
+
+def thin_runs(connection: Connection, before: datetime, limit: int) -> int:
+    """Delete idle runs of minutes that have a later complete one of their kind: a feed may be read every second."""
+    with transaction(connection):
+        return connection.execute(
+            """
+            DELETE FROM runs WHERE id IN (
+                SELECT id FROM (
+                    SELECT id, events, tally, lead(id) OVER (
+                        PARTITION BY feed, kind, ended_at / :minute ORDER BY id) AS later
+                    FROM runs WHERE ended_at < :before AND complete = true
+                ) AS run WHERE later IS NOT NULL AND events = 0 AND tally = '{}' LIMIT :most)
+            """,
+            {"before": to_micros(before), "minute": _MINUTE, "most": limit},
+        ).rowcount
 
 
 def find_owing(connection: Connection, sinks: Sequence[str], before: datetime) -> Sequence[str]:

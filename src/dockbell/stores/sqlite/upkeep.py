@@ -62,6 +62,9 @@ class SqliteRetention(Retention):
     async def prune_history(self, before: datetime, limit: int) -> int:
         return await self._engine.write(pruning.prune_history, before, limit)
 
+    async def thin_runs(self, before: datetime, limit: int) -> int:
+        return await self._engine.write(pruning.thin_runs, before, limit)
+
     async def forget_letters(self, before: datetime) -> Mapping[str, int]:
         return await self._engine.write(pruning.forget_letters, before, self._engine.now())
 

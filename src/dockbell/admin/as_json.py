@@ -1,6 +1,7 @@
 """What is known of feeds, sinks and records, as JSON: the same for ``--json`` and over HTTP.
 
-The structs are the models of the JSON: OpenAPI's schemas are made of them too. Times are written as in events.
+The structs are the models of the JSON: OpenAPI's schemas are made of them too. Times are written as in events. They
+stand in one file so that one thing has one name in all answers.
 """
 
 from __future__ import annotations

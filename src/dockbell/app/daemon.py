@@ -107,8 +107,8 @@ class Daemon:
         """
         agents = self._agents
         site = await self._open_site(agents.config)
-        async with anyio.create_task_group() as telling:
-            telling.start_soon(agents.notifier.run)
+        async with anyio.create_task_group() as notifying:
+            notifying.start_soon(agents.notifier.run)
             async with anyio.create_task_group() as self._delivering:
                 async with anyio.create_task_group() as self._detecting:
                     self._serve(site, agents.config.web)
@@ -127,7 +127,7 @@ class Daemon:
                 self._supervisor.stopping(str(Stopping()))
                 for relay in agents.relays.values():
                     relay.stop()
-            telling.cancel_scope.cancel()
+            notifying.cancel_scope.cancel()
         await agents.notifier.finish()
 
     async def reload(self) -> CommandOutcome:

@@ -16,7 +16,8 @@ from dockbell.cli.printing import print_json, print_lines, print_reasons, print_
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dockbell.admin.planning import FeedFacts, FeedPlan, Origin, Setup, SourcePlan
+    from dockbell.admin.plan_options import Setup
+    from dockbell.admin.planning import FeedFacts, FeedPlan, Origin, SourcePlan
     from dockbell.config import Config
     from dockbell.core.model import Feed
     from dockbell.core.planning.forecast import FeedForecast, Forecast
@@ -89,7 +90,8 @@ def plan(
     """
     from dockbell import app
     from dockbell.admin.as_json import describe_plan
-    from dockbell.admin.planning import Setup, give_facts, make_plan, read_changes, read_records
+    from dockbell.admin.plan_options import Setup, read_changes, read_records
+    from dockbell.admin.planning import give_facts, make_plan
     from dockbell.app.scheduler import next_time
     from dockbell.core.model import Feed
 

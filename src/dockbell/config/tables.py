@@ -1,4 +1,7 @@
-"""The whole file and its tables: feeds, with their defaults and how these are merged, store and sinks."""
+"""The whole file and its tables: feeds, with their defaults and how these are merged, store and sinks.
+
+They stand in one module because they are checked against each other; who adds a key finds all of them here.
+"""
 
 from __future__ import annotations
 

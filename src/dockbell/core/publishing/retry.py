@@ -4,7 +4,8 @@ It speaks against the event while the receiver takes others: an event that it re
 several attempts in a row fail or are refused, of more than one event, the receiver is to blame: the breaker opens, or
 the receiver recovers before that. Either way the delivery queue takes the dead letters of that streak back and does not
 count its attempts. The events of the streak are *suspects* from then on: one that fails again is to blame itself, and
-does not speak against the receiver any more.
+does not speak against the receiver any more. The pauses themselves are the sink's ``retry``: see ``RETRY_SCHEDULE`` in
+``config/values.py``.
 
 In the same way the whole sink waits when the receiver answers an event for the first time with Retry-After. If it has
 taken others since and answers the same event so again, only this event waits.

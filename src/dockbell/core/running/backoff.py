@@ -1,4 +1,4 @@
-"""How long to wait before trying again."""
+"""How long to wait before a request or a connection is tried again; deliveries have their own schedule."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from dockbell.core.model import RunKind
@@ -164,6 +165,9 @@ async def test_a_first_pass_is_read_without_rest_and_the_others_have_the_rest(ke
     state = await key.stock.tracked.reload()
     key.stock.tracked._state = replace(state, passes=0)
     await key.planner.plan()
+    assert key.planner.division.budget == pytest.approx(budget)  # it is not read yet, and may never be
+    key.stock.tracked.schedule.is_passing = True
+    await key.planner.plan()
     assert key.planner.division.budget == pytest.approx(budget * 0.3)
     assert [each.demand.feed for each in key.planner.division.feeds] == [PACKAGES]
     assert key.stock.tracked.schedule.page_every == timedelta(0)
@@ -195,3 +199,32 @@ async def test_the_pages_of_a_pass_are_spread_over_its_interval_but_no_cursor_is
     pages = key.stock.tracked.workload.plan.cost.mean
     assert pages is not None
     assert schedule.page_every == min(schedule.interval / pages, 5 * SECOND)
+
+
+async def test_a_reconcile_is_over_before_its_cursors_are_refused(key: Key) -> None:
+    await key.polled.read_whole()
+    key.load = replace(PLENTY, allowed=10)
+    await key.planner.plan()
+    schedule = key.polled.tracked.schedule
+    assert schedule.page_every > SECOND
+    schedule.cursor_life = SECOND
+    await key.planner.plan()
+    assert schedule.page_every <= SECOND / 2
+
+
+@pytest.mark.parametrize("foreign", [5.0, 50.0])
+async def test_where_others_use_the_whole_key_a_twentieth_is_used_all_the_same(key: Key, foreign: float) -> None:
+    key.load = replace(PLENTY, allowed=300, foreign=foreign)
+    await key.planner.plan()
+    assert key.planner.division is not None
+    assert key.planner.division.budget == pytest.approx(300 / 61 / 20)
+    assert key.stock.tracked.schedule.page_every > timedelta(0)
+
+
+async def test_a_pass_that_an_operator_waits_for_is_not_spread(key: Key) -> None:
+    schedule = key.stock.tracked.schedule
+    schedule.page_every = timedelta(hours=1)
+    key.stock.source.page_size = 1
+    with anyio.fail_after(10):
+        await key.stock.reconciler.reconcile()
+    assert not schedule.is_awaited

@@ -400,6 +400,29 @@ async def test_a_new_interval_counts_from_the_start_of_the_last_poll(rig: Rig) -
     assert alarm.delays == [0, 2]  # it is woken, and waits for what is left
 
 
+async def test_a_record_that_cannot_be_told_apart_makes_no_poll_rarer(rig: Rig) -> None:
+    await rig.read_whole()
+    rig.tracked.schedule.set_interval(timedelta(seconds=1))
+    rig.source.page_size = 200
+    rig.source.put("x", id=None)
+    alarm = TimedAlarm(rig.clock, 0)
+    await run_until_quiet(rig.poller.run, alarm)
+    assert alarm.delays == [1]
+
+
+@pytest.mark.parametrize(("before", "now", "gaps"), [(60, 1, 0), (1, 60, 0), (1, 1, 1), (3600, 1, 1)])
+async def test_a_gap_is_judged_by_the_longer_interval_that_was_promised(
+    tmp_path: Path, before: int, now: int, gaps: int
+) -> None:
+    async with open_rig(tmp_path, every="auto", at_most="1m") as rig:
+        rig.tracked.schedule.set_interval(timedelta(seconds=before))
+        await rig.read_whole()
+        await rig.poll()
+        rig.tracked.schedule.set_interval(timedelta(seconds=now))
+        await rig.poll(after=100 if before < 3600 else 300)
+        assert len(await rig.statements("gap")) == gaps
+
+
 async def test_by_a_crontab_line_a_feed_is_polled_at_its_times_and_not_at_once(tmp_path: Path) -> None:
     async with open_rig(tmp_path, every=None, cron="30 * * * *") as rig:
         await rig.read_whole()

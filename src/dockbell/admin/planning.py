@@ -232,7 +232,7 @@ def _plan_source(
         feed: _find_cron_interval(each.schedule, at, next_time) if isinstance(each.schedule, str) else each.schedule
         for feed, each in known.items()
     }
-    load = Budget(settings.requests_per_minute, settings.share).load()
+    load = Budget(settings.requests_per_minute, settings.share).load(timedelta(0))
     for _ in range(_ROUNDS):
         demands = {
             feed: facts[feed].plan.make_demand(

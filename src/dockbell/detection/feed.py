@@ -164,7 +164,7 @@ class TrackedFeed:
         state = await self.reload()
         self.workload.load(state)
         if (every := self.workload.plan.every) is not None and self.settings.is_auto:
-            self.schedule.set_interval(every)
+            self.schedule.set_interval(min(every, self.settings.at_most or every))
         if state.blind:
             await self._publish(self.gaps.state_lost_store(state))
             state = await self.reload()

@@ -34,6 +34,7 @@ class GapWatch:
         self._passed_at: timedelta | None = None  # the last pass before the process began, by the steady clock
         self._reason: GapReason | None = None
         self._is_stated = False
+        self._every = schedule.interval  # when a complete run ended last
 
     def blame(self, error: DockbellError) -> None:
         if isinstance(error, StoreError):
@@ -83,6 +84,7 @@ class GapWatch:
     def end_run(self, silences: Silences) -> None:
         """Take in that the end of a complete run is stored, with the gap that it ended."""
         self._reason, self._is_stated = None, False
+        self._every = self._schedule.interval
         self._read_at = max((at for at in (self._read_at, silences.heard) if at is not None), default=None)
 
     def age_of_suspicion(self, noted: datetime) -> timedelta:
@@ -95,7 +97,7 @@ class GapWatch:
         """Return whether dockbell was blind where nothing was read between two times of the steady clock."""
         began = due = self._clocks.now() - (self._clocks.steady() - since)
         for _ in range(_INTERVALS_MOST):
-            due = self._schedule.next_run(due)
+            due = self._schedule.next_run(due, before=self._every)
         return until - since > due - began + _GRACE
 
 

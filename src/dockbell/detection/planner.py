@@ -1,4 +1,4 @@
-"""Divides the requests of one key over its feeds, by what their runs find and cost (docs/how-to/tune-freshness.md)."""
+"""Divides the requests of a source over its feeds, by what their runs find and cost (docs/how-to/tune-freshness.md)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ _HALF_LIFE: Final = timedelta(minutes=10)
 _SHRINK: Final = 0.8
 _RECOVERY: Final = timedelta(minutes=5)
 """After a pause that the API asked for the budget is smaller by a fifth; half of that is given back in this time."""
+_CAUTION_LEAST: Final = 0.01
 _RECONCILE_PART: Final = 0.2
 _PAGE_EVERY_MOST: Final = timedelta(seconds=5)
 """A cursor is not kept for longer than this, because nothing says how long the API knows it."""
 
 
 class Planner:
-    """Sets the intervals of the feeds of one key.
+    """Sets the intervals of the feeds of one source, which has an API key of its own.
 
     Attributes:
         division: The last one; None before the first.
@@ -71,7 +72,8 @@ class Planner:
         feeds = {feed.feed: feed for feed in self._feeds()}
         states = {name: await feed.state() for name, feed in feeds.items()}
         baselines = {name for name, state in states.items() if not state.passes or state.rebaselining}
-        supply = self._find_supply(feeds.values(), is_first_pass=bool(baselines))
+        is_first_pass = any(feeds[name].schedule.is_passing for name in baselines)
+        supply = self._find_supply(feeds.values(), is_first_pass=is_first_pass)
         demands = []
         for name, feed in feeds.items():
             every = feed.schedule.interval
@@ -106,13 +108,15 @@ class Planner:
             left = 0.5 ** (passed / _HALF_LIFE)
             self._beside = self._beside * left + (load.beside - self._load.beside) / passed.total_seconds() * (1 - left)
             self._caution *= 0.5 ** (passed / _RECOVERY)
+            if self._caution < _CAUTION_LEAST:
+                self._caution = 0.0
             if load.pauses > self._load.pauses:
                 self._caution = 1 - (1 - self._caution) * _SHRINK
         self._at, self._load = now, load
         background = [
             Background(feed.feed, BackgroundKind.RECONCILE, _RECONCILE_PART * load.allowed / SPAN.total_seconds())
             for feed in feeds
-            if feed.resource.polled and feed.schedule.is_passing
+            if feed.schedule.is_passing and (feed.resource.polled or feed.schedule.interval is None)
         ]
         if feeds:
             background.append(Background(next(iter(feeds)).feed, BackgroundKind.DETAIL, self._beside))
@@ -131,7 +135,9 @@ class Planner:
         """
         if feed.resource.polled:
             reconciling = sum(each.schedule.is_passing for each in self._feeds() if each.resource.polled)
-            every = timedelta(seconds=max(1, reconciling) / (_RECONCILE_PART * supply.total))
+            every = timedelta(seconds=max(1, reconciling) / (_RECONCILE_PART * max(supply.total, supply.available)))
+            if (life := feed.schedule.cursor_life) is not None:
+                every = min(every, page_pace(feed.workload.pages, life, life))
         elif (pages := feed.workload.plan.cost.mean) is None or feed.schedule.interval is None:
             return timedelta(0)
         else:

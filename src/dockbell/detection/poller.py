@@ -45,7 +45,7 @@ class Poller:
         self._anchor: tuple[str, datetime] | None = None  # the record that the last poll showed as newest, and its date
         self._began: timedelta | None = None  # the last poll, by the steady clock
         self._began_at: datetime | None = None  # the same by our clock; before the first, when the agent began
-        self._is_complete = True  # the last poll was
+        self._is_answered = True  # the last poll was, to its end
         self._is_cut_off = False  # the API refuses to show what was not read yet; a pass was asked for
 
     async def run(self, alarm: Alarm) -> None:
@@ -72,13 +72,13 @@ class Poller:
             return min(schedule.next_run(self._began_at), schedule.next_run(now)) - now
         if self._began is None:
             return timedelta(0)
-        every = schedule.interval if self._is_complete else max(schedule.interval, _UNANSWERED_EVERY)
+        every = schedule.interval if self._is_answered else max(schedule.interval, _UNANSWERED_EVERY)
         return self._began + every - clocks.steady()
 
     async def _poll(self) -> RunRecord | None:
-        self._is_complete = False
+        self._is_answered = False
         record = await self.run_once()
-        self._is_complete = record is None or not record.problem
+        self._is_answered = self._is_answered or record is None
         return record
 
     async def run_trailing(self, alarm: Alarm) -> None:
@@ -207,10 +207,13 @@ class Poller:
         while True:
             run = await begin_run(self._feed, kind, window.since, anchor)
             try:
-                return run, await read_run(self._feed, run), window
+                record = await read_run(self._feed, run)
             except RequestRefused:
                 if is_refused or not await self._learn_reach(window.since):
                     raise
+            else:
+                self._is_answered = run.cause is None
+                return run, record, window
             window, is_refused = await self._bound(since), True
 
     async def _bound(self, since: datetime) -> BoundWindow:

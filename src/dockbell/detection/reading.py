@@ -43,6 +43,7 @@ async def read_run(feed: TrackedFeed, run: Run, save: Callable[[datetime], Await
     """
     began, asked = anyio.current_time(), feed.clocks.steady()
     state = await feed.state()
+    is_whole = run.cursor is None  # else it began in another process
     is_first = not state.passes or state.rebaselining
     feed.workload.begin(run.kind, asked, every=feed.schedule.interval, is_first=is_first)
     run.page_most = feed.profile.listing.page_most
@@ -50,7 +51,7 @@ async def read_run(feed: TrackedFeed, run: Run, save: Callable[[datetime], Await
         async with aclosing(run.pages(partial(open_page, feed, run), save)) as pages:
             async for page in pages:
                 await _commit(feed, run, page)
-        if run.kind is RunKind.PASS and run.is_cursor_lost:
+        if run.kind is RunKind.PASS and run.is_cursor_lost and is_whole:
             life = feed.clocks.steady() - asked
             feed.schedule.cursor_life = min(life, feed.schedule.cursor_life or life)
         if not run.may_restart:
@@ -111,7 +112,7 @@ async def _wait_for_page(feed: TrackedFeed, run: Run) -> None:
     """Wait until the next page of a pass is due; where pages came late, those that follow catch up."""
     now = feed.clocks.steady()
     run.due = now if run.due is None else run.due + feed.schedule.page_every
-    if feed.schedule.page_every and run.due > now:
+    if feed.schedule.page_every and run.due > now and not feed.schedule.is_awaited:
         await anyio.sleep((run.due - now).total_seconds())
 
 

@@ -81,9 +81,11 @@ class Reconciler:
     async def reconcile(self, *, approve: bool = False) -> RunRecord:
         """Pass once now, on the operator's word; with ``approve`` what is absent again is deleted, however much."""
         self._certified = None  # who asks for a pass is told how it went
+        self._feed.schedule.is_awaited = True
         try:
             return await self.run_once(approve=approve)
         finally:
+            self._feed.schedule.is_awaited = False
             await self.look()  # the pass that is to confirm it, or to repeat it, may be due long before the alarm rings
 
     async def run_once(self, *, approve: bool = False) -> RunRecord:

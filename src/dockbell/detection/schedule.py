@@ -46,6 +46,7 @@ class FeedSchedule:
         cursor_life: The shortest time after which the API did not know the cursors of a pass any more; None where it
             always did.
         is_passing: A pass is under way.
+        is_awaited: An operator waits for the end of a pass: its pages are not spread.
         is_pass_requested: A pass is to be made at once, whenever the next one is due.
         wake_poller: Wakes the agent that polls; None while it does not run.
         wake_reconciler: Wakes the agent that makes passes; None while it does not run.
@@ -55,9 +56,11 @@ class FeedSchedule:
         self, settings: ResourceSettings, next_time: Callable[[timedelta | str, datetime], datetime], *, polled: bool
     ) -> None:
         self.every = settings.schedule
+        self._promised = settings.schedule
         self.page_every = timedelta(0)
         self.cursor_life: timedelta | None = None
         self.is_passing = False
+        self.is_awaited = False
         self.is_pass_requested = False
         self.wake_poller: Callable[[], None] | None = None
         self.wake_reconciler: Callable[[], None] | None = None
@@ -87,8 +90,14 @@ class FeedSchedule:
     def next_pass(self, after: datetime) -> datetime:
         return self._next_time(self.passes, after)
 
-    def next_run(self, after: datetime) -> datetime:
-        return self._next_time(self.every, after)
+    def next_run(self, after: datetime, *, before: timedelta | None = None) -> datetime:
+        """Return when the run after that is due; by the longer one of two intervals, of those that were promised.
+
+        ``before``: the interval until now, where the time from the last run on is looked at.
+        """
+        if isinstance(self.every, str) or isinstance(self._promised, str) or before is None:
+            return self._next_time(self.every, after)
+        return self._next_time(min(max(self.every, before), max(self._promised, timedelta(seconds=1))), after)
 
     def request_pass(self) -> None:
         self.is_pass_requested = True

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from dockbell.config import ResourceSettings
 from dockbell.core.model import RunKind
+from dockbell.core.planning.costs import pass_cost
 from dockbell.core.planning.demand import Demand
 from dockbell.core.planning.division import Planned
 from dockbell.core.planning.rates import estimate_changes, teaches
@@ -29,6 +30,11 @@ class Workload:
         self._before: timedelta | None = None  # the complete run before it
         self._span: timedelta | None = None  # what the run under way shows the changes of; None: it teaches no rate
         self._records = 0  # of the last complete pass
+
+    @property
+    def pages(self) -> float:
+        """How many pages a pass has, as far as is known."""
+        return pass_cost(self._records)
 
     def load(self, state: FeedState) -> None:
         """Go on with what is stored; once, when the feed is opened."""

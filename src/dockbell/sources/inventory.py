@@ -149,7 +149,7 @@ class InventoryClient:
 
     @property
     def load(self) -> Load:
-        return self._account.budget.load()
+        return self._account.budget.load(now())
 
     async def pages(self, resource: str, **options: Unpack[ListingOptions]) -> AsyncIterator[Page]:
         """Read a listing page by page, to its end; SchemaMismatch too where a cursor comes back: it would never end."""

@@ -30,6 +30,11 @@ def test_what_is_stored_is_read_again(plan: StoredPlan) -> None:
     assert StoredPlan.from_json("") == StoredPlan()
 
 
+@pytest.mark.parametrize("text", ["{", "[]", "7", "{}", '{"rate":"","cost":"","every":1,"reason":"BY_MOONLIGHT"}'])
+def test_what_another_version_wrote_otherwise_is_nothing(text: str) -> None:
+    assert StoredPlan.from_json(text) == StoredPlan()
+
+
 def test_what_was_learned_is_asked_for() -> None:
     demand = ask(LEARNED, every="auto", at_most="1m", weight=2.0)
     assert (demand.rate, demand.cost, demand.weight) == (1.5, 1.5, 2.0)

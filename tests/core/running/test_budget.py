@@ -322,8 +322,27 @@ def test_what_others_use_shows_in_the_figures_of_the_api(others: int, *, sliding
     simulation = Simulation(budget, lambda: (SECOND / 20, SECOND / 20), service.count)
     polls = [(START + number * SECOND / 2, Urgency.POLL) for number in range(600)]
     simulation.run(polls, others=foreign)
-    assert budget.load().foreign == pytest.approx(others, abs=0.2)
+    assert budget.load(START + 5 * MINUTE).foreign == pytest.approx(others, abs=0.2)
     assert service.refused == 0
+
+
+@pytest.mark.parametrize("sliding", [False, True])
+def test_what_others_used_once_is_forgotten_by_those_who_ask_too_seldom_to_find_it_out_anew(*, sliding: bool) -> None:
+    budget, service = Budget(20), Service(limit=20, sliding=sliding, reset_moves=sliding)
+    simulation = Simulation(budget, lambda: (SECOND / 20, SECOND / 20), service.count)
+    seldom = [(START + number * 61 * SECOND, Urgency.POLL) for number in range(30)]
+    simulation.run([(START + number * SECOND, Urgency.POLL) for number in range(15)], others=[START + 20 * SECOND] * 5)
+    simulation.run(seldom, others=[])
+    assert budget.load(START + 30 * MINUTE).foreign < 0.01
+
+
+def test_what_another_process_of_ours_has_asked_is_not_taken_for_others() -> None:
+    budget, service = Budget(300), Service(sliding=True, reset_moves=True)
+    for number in range(250):
+        service.count(START + number * SECOND / 5)
+    simulation = Simulation(budget, lambda: (SECOND / 20, SECOND / 20), service.count)
+    simulation.run([(START + (50 + number * 2) * SECOND, Urgency.POLL) for number in range(28)])
+    assert budget.load(START + 106 * SECOND).foreign == 0
 
 
 def test_a_planner_learns_what_is_asked_beside_its_runs_and_how_often_the_api_asked_for_a_pause() -> None:
@@ -331,9 +350,9 @@ def test_a_planner_learns_what_is_asked_beside_its_runs_and_how_often_the_api_as
     for urgency in Urgency:
         budget.spent(START, urgency)
     budget.pause(SECOND, START)
-    assert budget.load() == Load(limit=300, allowed=270, foreign=0.0, beside=3, pauses=1)
+    assert budget.load(START) == Load(limit=300, allowed=270, foreign=0.0, beside=3, pauses=1)
     budget.learned(Allowance(limit=100, remaining=90, resets_in=SECOND), START)
-    assert budget.load().allowed == 90
+    assert budget.load(START).allowed == 90
 
 
 def every(gap: timedelta, urgency: Urgency, start: timedelta = START) -> Iterator[tuple[timedelta, Urgency]]:

@@ -47,10 +47,9 @@ class Rate:
         """
         if span <= timedelta(0):
             return self
-        at = now if self.at is None else max(now, self.at)
-        left = 1.0 if self.at is None else 0.5 ** ((at - self.at) / HALF_LIFE)
+        left = 1.0 if self.at is None or self.at >= now else 0.5 ** ((now - self.at) / HALF_LIFE)
         left = max(left, min(1.0, _PRIOR_SECONDS / self.seconds))
-        return Rate(self.changes * left + changes, self.seconds * left + span.total_seconds(), at)
+        return Rate(self.changes * left + changes, self.seconds * left + span.total_seconds(), now)
 
     def to_json(self) -> str:
         if self.at is None:

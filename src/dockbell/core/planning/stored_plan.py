@@ -58,19 +58,23 @@ class StoredPlan:
                 "rate": self.rate.to_json(),
                 "cost": self.cost.to_json(),
                 "every": None if self.every is None else round(self.every.total_seconds(), 3),
-                "reason": self.reason,
+                "reason": None if self.reason is None else self.reason.name,
             }
         )
 
     @classmethod
     def from_json(cls, text: str) -> Self:
+        """Return what was stored; nothing where another version wrote it in a form that this one does not know."""
         if not text:
             return cls()
-        plan = json.loads(text)
-        every, reason = plan["every"], plan["reason"]
-        return cls(
-            Rate.from_json(plan["rate"]),
-            Cost.from_json(plan["cost"]),
-            None if every is None else timedelta(seconds=every),
-            None if reason is None else Reason(reason),
-        )
+        try:
+            plan = json.loads(text)
+            every, reason = plan["every"], plan["reason"]
+            return cls(
+                Rate.from_json(plan["rate"]),
+                Cost.from_json(plan["cost"]),
+                timedelta(seconds=every) if every else None,
+                None if reason is None else Reason[reason],
+            )
+        except (ValueError, KeyError, TypeError):
+            return cls()

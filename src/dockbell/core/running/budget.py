@@ -37,6 +37,7 @@ _RESET_JITTER: Final = timedelta(seconds=1.5)
 _PACED: Final = frozenset({Urgency.PASS, Urgency.TRAILING})
 _PLANNED: Final = frozenset({Urgency.POLL, Urgency.PASS})
 # What others use shows in the difference of two figures: over a shorter time it would be chance.
+_FOREIGN_KEPT: Final = 2  # minutes
 _FOREIGN_SPAN: Final = timedelta(seconds=10)
 
 
@@ -100,13 +101,16 @@ class Budget:
         self._beside = 0
         self._pauses = 0
         self._foreign = 0.0  # requests a second
+        self._foreign_at = ZERO  # when that was found out
+        self._told_first: timedelta | None = None
         self._told_limit = requests_per_minute
 
     def inherit(self, before: Budget) -> None:
         """Count the requests of the budget that this one replaces, which has none under way."""
         self._urgent, self._paced, self._answers = before._urgent, before._paced, before._answers
         self._told, self._pacer, self._paused_until = before._told, before._pacer, before._paused_until
-        self._foreign, self._told_limit = before._foreign, before._told_limit
+        self._foreign, self._foreign_at = before._foreign, before._foreign_at
+        self._told_limit, self._told_first = before._told_limit, before._told_first
 
     def admit(self, now: timedelta, urgency: Urgency = Urgency.POLL) -> timedelta:
         """Return how long to wait before one request of this urgency; zero: it may be sent now.
@@ -139,8 +143,10 @@ class Budget:
         used = allowance.limit - allowance.remaining
         told = self._told
         self._told_limit = allowance.limit
-        if told is not None and _RESET_JITTER < resets_at - told.first_reset < WINDOW / 2:  # it counts the last minute
-            self._foreign = max(0, used - self._count(now) + self._under_way()) / WINDOW.total_seconds()
+        self._told_first = now if self._told_first is None else self._told_first
+        is_sliding = told is not None and _RESET_JITTER < resets_at - told.first_reset < WINDOW / 2
+        if is_sliding and now - self._told_first > _SPAN:  # before that it counts what another process of ours asked
+            self._note_foreign(max(0, used - self._count(now) + self._under_way()) / WINDOW.total_seconds(), now)
         if told is None or abs(resets_at - told.first_reset) > _RESET_JITTER:
             told = _Told(0, 0, resets_at, now, first_reset=resets_at, first_used=used, first_answers=self._answers)
         # One less than the share leaves: standing exactly there may be our own full use.
@@ -150,7 +156,7 @@ class Budget:
             foreign = max(0, used - told.first_used - ours)
             kept = max(kept, round(foreign * (resets_at - now) / (now - told.since)))
             if now - told.since >= _FOREIGN_SPAN:
-                self._foreign = foreign / (now - told.since).total_seconds()
+                self._note_foreign(foreign / (now - told.since).total_seconds(), now)
         self._told = replace(told, remaining=allowance.remaining, kept=kept, resets_at=resets_at)
 
     def pause(self, delay: timedelta, now: timedelta) -> None:
@@ -158,9 +164,11 @@ class Budget:
         self._paused_until = max(self._paused_until, now + delay)
         self._pauses += 1
 
-    def load(self) -> Load:
+    def load(self, now: timedelta) -> Load:
         limit = min(self.limit, self._told_limit)
-        return Load(limit, _part(limit, self._share), self._foreign, self._beside, self._pauses)
+        # What was found out long ago is forgotten: who asks too seldom to find it out anew must ask more often.
+        foreign = self._foreign * 0.5 ** max(0.0, (now - self._foreign_at) / WINDOW - _FOREIGN_KEPT)
+        return Load(limit, _part(limit, self._share), foreign, self._beside, self._pauses)
 
     def usage(self, now: timedelta) -> Usage:
         told = self._current(now)
@@ -171,6 +179,9 @@ class Budget:
             remaining=told.remaining if told else None,
             resets_in=told.resets_at - now if told else None,
         )
+
+    def _note_foreign(self, foreign: float, now: timedelta) -> None:
+        self._foreign, self._foreign_at = foreign, now
 
     def _wait_for_place(self, now: timedelta) -> timedelta:
         if self._count(now) < self.allowed:

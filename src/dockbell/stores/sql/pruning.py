@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Final, TypeAlias
 
@@ -19,6 +19,8 @@ FeedPosition: TypeAlias = tuple[int, int]
 """A feed and a sequence in it, after which events are looked at."""
 _LAST: Final = 2**63 - 1
 _MINUTE: Final = 60_000_000  # microseconds
+_THINNED: Final = timedelta(days=1)
+"""Runs are looked at for so long: a janitor that was away for longer leaves some more of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +170,10 @@ def thin_runs(connection: Connection, before: datetime, limit: int) -> int:
                 SELECT id FROM (
                     SELECT id, events, tally, lead(id) OVER (
                         PARTITION BY feed, kind, ended_at / :minute ORDER BY id) AS later
-                    FROM runs WHERE ended_at < :before AND complete = true
+                    FROM runs WHERE ended_at < :before AND ended_at >= :after AND complete = true
                 ) AS run WHERE later IS NOT NULL AND events = 0 AND tally = '{}' LIMIT :most)
             """,
-            {"before": to_micros(before), "minute": _MINUTE, "most": limit},
+            {"before": to_micros(before), "after": to_micros(before - _THINNED), "minute": _MINUTE, "most": limit},
         ).rowcount
 
 

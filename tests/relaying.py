@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -77,15 +77,22 @@ async def change_keys(store: Store, keys: Iterable[str]) -> None:
 
 
 def make_relay(
-    store: Store, sink: FakeSink, clock: Clock | None = None, ear: Ear | None = None, **settings: Any
+    store: Store,
+    sink: FakeSink,
+    clock: Clock | None = None,
+    ear: Ear | None = None,
+    *,
+    now: Callable[[], datetime] | None = None,
+    **settings: Any,
 ) -> Relay:
+    """Make a relay whose clock stands still; ``now`` replaces what it reads."""
     clock = clock or Clock()
     return Relay(
         sink,
         SinkSettings(type="fake", **settings),
         store=store,
         telemetry=(ear or Ear()).telemetry,
-        now=clock,
+        now=now or clock,
         jitter=lambda: 0.0,
         steady=clock.steady,
     )

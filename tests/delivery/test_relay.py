@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream
 
@@ -66,6 +67,30 @@ async def test_what_comes_while_the_relay_runs_is_delivered_at_once(store: Store
             await change(store, {"id": key, "n": count})
             await until(lambda count=count: len(sink.got) == count)  # type: ignore[misc]
     assert sink.sequences == [1, 2, 3]
+
+
+@pytest.mark.parametrize("looks", range(1, 6))
+async def test_what_comes_while_the_relay_begins_is_delivered_at_once(store: Store, looks: int) -> None:
+    await change_keys(store, "a")
+    end = store.outbox.ends.pop(FEED)  # as if its commit had not been announced yet
+    sink, moments = FakeSink(), 0
+
+    def now() -> datetime:
+        nonlocal moments
+        moments += 1
+        return NOON
+
+    relay = make_relay(store, sink, now=now)
+    async with anyio.create_task_group() as group:
+        group.start_soon(relay.run)
+        for _ in range(looks):  # a task that is always ready comes between any two steps of the relay's
+            before = moments
+            with anyio.move_on_after(0.2):
+                while moments == before:  # the turn itself is what the test is about
+                    await anyio.lowlevel.checkpoint()
+        store.outbox.announce(FEED, end)
+        await until(lambda: len(sink.got) == 1)
+        relay.stop()
 
 
 async def test_other_feeds_are_numbered_by_themselves(store: Store) -> None:

@@ -162,7 +162,7 @@ class Relay:
         await self._look()
         send, receive = anyio.create_memory_object_stream[Delivery](self._sink.window)
         async with anyio.create_task_group() as group:
-            group.start_soon(self._forward_rings)
+            group.start_soon(self._forward_rings, self._store.outbox.rings)
             group.start_soon(self._checkpoint_often)
             group.start_soon(self._look_often)
             try:
@@ -313,8 +313,7 @@ class Relay:
         self._report.report_outcome(delivery, outcome, now, before, breaker.probe_at)
         self._bell.ring()
 
-    async def _forward_rings(self) -> None:
-        rings = self._store.outbox.rings
+    async def _forward_rings(self, rings: int) -> None:
         while True:
             rings = await self._store.outbox.wait(rings)
             self._bell.ring()

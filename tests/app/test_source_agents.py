@@ -22,7 +22,7 @@ from dockbell.errors import StoreError, StoreFull
 from dockbell.ports import Bell, FeedState
 from dockbell.sandbox import Sandbox, SandboxOptions, serve
 from dockbell.stores.sqlite.feed_store import SqliteFeedStore
-from dockbell.telemetry import Fact, RunEnded, Started, Telemetry
+from dockbell.telemetry import Fact, RequestSent, RunEnded, Started, Telemetry
 
 SOURCE = """
 [sources.{name}]
@@ -184,6 +184,45 @@ async def test_a_store_that_cannot_be_read_ends_the_daemon_but_not_one_that_relo
         async with yard.working():
             await anyio.sleep(5)
     assert caught.group_contains(StoreError, match="malformed")
+
+
+async def test_sources_with_one_key_share_its_budget_and_its_planner_also_after_a_reload(yard: Yard) -> None:
+    yard.write("first", "second")
+    async with yard.working():
+        await yard.until_read("first", "second")
+        yard.write("second", "third")
+        assert str(await yard.daemon.reload()).startswith("complete")
+        await yard.until_read("second", "third")
+        second, third = yard.daemon._agents.sources.values()
+        assert second.client.key_budget is third.client.key_budget
+        assert second.planning is third.planning
+        await second.planning.planner.plan()
+        division = second.planning.planner.division
+    assert division is not None
+    assert {planned.demand.feed.source for planned in division.feeds} == {"second", "third"}
+    asked = [fact.source for fact in yard.facts if isinstance(fact, RequestSent)]
+    assert second.client.budget.used == len(asked)
+    assert {*asked} == {"first", "second", "third"}
+
+
+async def test_sources_with_two_keys_share_nothing(yard: Yard) -> None:
+    yard.write("first", "second")
+    yard.path.write_text(yard.path.read_text().replace('"sandbox"', '"other"', 1))
+    async with assemble(load_config(yard.path), Telemetry()) as agents:
+        first, second = agents.sources.values()
+        assert first.client.key_budget is not second.client.key_budget
+        assert first.planning is not second.planning
+
+
+async def test_the_planner_of_a_key_ends_with_its_last_source(yard: Yard) -> None:
+    yard.write("first", "second")
+    async with yard.working():
+        await yard.until_read("first", "second")
+        sources = list(yard.daemon._agents.sources.values())
+        await sources[0].end()
+        assert sources[1].planning._task is not None
+        await sources[1].end()
+        assert sources[1].planning._task is None
 
 
 async def test_a_command_waits_until_its_feed_is_loaded(yard: Yard) -> None:

@@ -111,6 +111,13 @@ def test_what_is_not_toml_is_refused_with_line_and_column(text: str, problem: st
         ('nmae = "acme"\n' + SOURCE, 'nmae: unknown key; did you mean "name"?'),
         (SOURCE + "[metrics]", "metrics: unknown table; known are name, store, web, sources, resources, sinks"),
         (SOURCE + "[resource.items]", 'resource: unknown table; did you mean "resources"?'),
+        (
+            SOURCE + SOURCE.replace("main", "other") + "share = 0.5",
+            (
+                "[sources.other] share: must be 0.9 as in [sources.main], which has the same api_key, got 0.5;"
+                " sources with one key share its budget"
+            ),
+        ),
     ],
 )
 def test_the_whole_is_checked(text: str, problem: str, problems: Problems) -> None:

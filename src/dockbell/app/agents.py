@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from dockbell.app import opening
 from dockbell.app.command_runner import CommandRunner
 from dockbell.app.janitor import Janitor
-from dockbell.app.source_agents import FeedAgents, SourceAgents
+from dockbell.app.source_agents import FeedAgents, KeyPlanning, SourceAgents
 from dockbell.config import Config, ResourceSettings, SinkSettings, check_secrets
 from dockbell.config.tables import Resources, SourceSettings
 from dockbell.config.values import show
@@ -164,13 +164,11 @@ class Agents:
         sources = _list_sources(config)
         for name in changes.sources.ending:
             ended = self.sources.pop(name)
-            await ended.client.aclose()
-            if name in sources and _have_one_key(ended.settings, sources[name]):
+            await ended.leave()
+            if name in sources and sources[name].has_key_of(ended.settings):
                 opened.clients[name].inherit(ended.client)
         for name in changes.sources.beginning:
-            self.sources[name] = SourceAgents(
-                sources[name], opened.clients[name], name=config.name, store=self.store, telemetry=self.telemetry
-            )
+            self.sources[name] = self._make_source(sources[name], opened.clients[name])
         feeds = _list_feeds(config)
         for source in self.sources.values():
             source.wanted = {}
@@ -180,6 +178,19 @@ class Agents:
         self.notifier.forget(changes.feeds.removed, changes.sinks.removed)
         self.config, self.configured = config, frozenset(feeds)
         self._loads.ring()
+
+    def _make_source(self, settings: SourceSettings, client: InventoryClient) -> SourceAgents:
+        """Make the agents of a source; where another one has its API key, the two have one budget and one planner."""
+        for other in self.sources.values():
+            if settings.has_key_of(other.settings):
+                client.share_budget(other.client)
+                planning = other.planning
+                break
+        else:
+            planning = KeyPlanning(client.key_budget, telemetry=self.telemetry)
+        return SourceAgents(
+            settings, client, planning, name=self.config.name, store=self.store, telemetry=self.telemetry
+        )
 
     async def enroll(self, opened: Opened, changes: Changes, *, is_first: bool = False) -> None:
         """Have the store know all configured feeds, and each sink begin in those that are new to it.
@@ -286,10 +297,6 @@ def compare(there: Mapping[_K, _V], wanted: Mapping[_K, _V]) -> Difference[_K]:
 def _list_sources(config: Config) -> Mapping[str, SourceSettings]:
     """Return the recipes of clients: what is said of single resources matters to their feeds alone."""
     return {name: each.model_copy(update={"resources": Resources()}) for name, each in config.sources.items()}
-
-
-def _have_one_key(one: SourceSettings, other: SourceSettings) -> bool:
-    return (one.base_url, one.api_key) == (other.base_url, other.api_key)
 
 
 def _list_feeds(config: Config) -> Mapping[Feed, FeedRecipe]:

@@ -29,6 +29,7 @@ from dockbell.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from dockbell.sources import InventoryClient
+    from dockbell.sources.key_budget import KeyBudget
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,40 @@ class FeedAgents:
                     group.start_soon(self.detail_fetcher.run)
 
 
+class KeyPlanning:
+    """Divides the budget of one API key over the feeds of all sources that have it.
+
+    Attributes:
+        sources: Those that have the key.
+        planner: Works from the first source that is started until the last is ended.
+    """
+
+    def __init__(self, budget: KeyBudget, *, telemetry: Telemetry) -> None:
+        self.sources: list[SourceAgents] = []
+        self.planner = Planner(
+            lambda: [agents.tracked for source in self.sources for agents in source.feeds.values()],
+            lambda: budget.load,
+            telemetry=telemetry,
+            clocks=Clocks(opening.now, system.elapsed),
+        )
+        self._task: AgentTask | None = None
+
+    def start(self, group: TaskGroup, scheduler: Scheduler) -> None:
+        """Let the planner work, if it does not yet."""
+        if self._task is None:
+            self._task = AgentTask(group, partial(self._plan, scheduler))
+
+    async def end_idle(self) -> None:
+        """End the planner where no feed is left whose agents work."""
+        if self._task is not None and not any(source.is_working for source in self.sources):
+            task, self._task = self._task, None
+            await task.end()
+
+    async def _plan(self, scheduler: Scheduler) -> None:
+        with closing(scheduler.alarm(f"plan {self.sources[0].client.name}")) as alarm:
+            await self.planner.run(alarm)
+
+
 class SourceAgents:
     """One source: its client and, as they are loaded, the agents of its feeds.
 
@@ -77,11 +112,18 @@ class SourceAgents:
         client: Asks the API; it is closed after the end of the source.
         wanted: The configured feeds, and how each is read.
         feeds: The agents of the feeds that are loaded.
-        planner: Divides the budget of the source over its feeds.
+        planning: Divides the budget of its API key; shared by all sources with this key.
     """
 
     def __init__(
-        self, settings: SourceSettings, client: InventoryClient, *, name: str, store: Store, telemetry: Telemetry
+        self,
+        settings: SourceSettings,
+        client: InventoryClient,
+        planning: KeyPlanning,
+        *,
+        name: str,
+        store: Store,
+        telemetry: Telemetry,
     ) -> None:
         self.settings = settings
         self.client = client
@@ -91,13 +133,12 @@ class SourceAgents:
         self._store = store
         self._telemetry = telemetry
         self._tasks: dict[Feed, AgentTask] = {}
-        self.planner = Planner(
-            lambda: [agents.tracked for agents in self.feeds.values()],
-            lambda: client.load,
-            telemetry=telemetry,
-            clocks=Clocks(opening.now, system.elapsed),
-        )
-        self._planning: AgentTask | None = None
+        self.planning = planning
+        planning.sources.append(self)
+
+    @property
+    def is_working(self) -> bool:
+        return bool(self._tasks)
 
     async def load(self) -> None:
         """Make the agents of the wanted feeds that are not loaded, each as soon as its state is read.
@@ -125,25 +166,24 @@ class SourceAgents:
 
     def start(self, group: TaskGroup, scheduler: Scheduler) -> None:
         """Let the agents that are loaded work, those that do not yet."""
-        if self._planning is None and self.feeds:
-            self._planning = AgentTask(group, partial(self._plan, scheduler))
         for feed, agents in self.feeds.items():
             if feed not in self._tasks:
                 self._tasks[feed] = AgentTask(group, partial(agents.run, scheduler))
+        if self._tasks:
+            self.planning.start(group, scheduler)
 
     async def end(self, feeds: Collection[Feed] | None = None) -> None:
         """End the work of some feeds, of all by default, and forget their agents; the client stays open."""
         ending = [feed for feed in self.feeds if feeds is None or feed in feeds]
         async with anyio.create_task_group() as group:
-            if self._planning is not None and len(ending) == len(self.feeds):
-                group.start_soon(self._planning.end)
-                self._planning = None
             for feed in ending:
                 if feed in self._tasks:
                     group.start_soon(self._tasks.pop(feed).end)
         for feed in ending:
             del self.feeds[feed]
+        await self.planning.end_idle()
 
-    async def _plan(self, scheduler: Scheduler) -> None:
-        with closing(scheduler.alarm(f"plan {self.client.name}")) as alarm:
-            await self.planner.run(alarm)
+    async def leave(self) -> None:
+        """Close the client after the end of the source, which has no part in the plan any more."""
+        self.planning.sources.remove(self)
+        await self.client.aclose()

@@ -195,6 +195,10 @@ class SourceSettings(Settings):
     user_agent: HeaderText | None = None
     resources: Resources = Resources()
 
+    def has_key_of(self, other: SourceSettings) -> bool:
+        """Return whether two sources have one API key: then they have one budget, too."""
+        return (self.base_url, self.api_key) == (other.base_url, other.api_key)
+
 
 @dataclass(frozen=True, slots=True)
 class FeedSettings:
@@ -338,9 +342,19 @@ class Config(Settings):
 
     @field_validator("sources")
     @classmethod
-    def _need_a_source(cls, sources: dict[str, SourceSettings]) -> dict[str, SourceSettings]:
+    def _check_sources(cls, sources: dict[str, SourceSettings]) -> dict[str, SourceSettings]:
         if not sources:
             raise ValueError("none is configured; add [sources.main] with base_url and api_key")
+        problems = []
+        for name, source in sources.items():
+            first = next(each for each in sources if source.has_key_of(sources[each]))
+            for key in ("requests_per_minute", "share"):
+                got, wanted = getattr(source, key), getattr(sources[first], key)
+                if got != wanted:
+                    words = f"must be {wanted} as in [sources.{first}], which has the same api_key, got {got};"
+                    problems.append(((name, key), f"{words} sources with one key share its budget"))
+        if problems:
+            raise misfit(*problems)
         return sources
 
     @field_validator("sinks")

@@ -36,7 +36,8 @@ from dockbell.errors import (
 from dockbell.ports import BetweenTries
 from dockbell.sources.connection_pool import ConnectionPool, Unreached
 from dockbell.sources.etag_cache import EtagCache
-from dockbell.sources.request_queue import RequestQueue, now
+from dockbell.sources.key_budget import KeyBudget
+from dockbell.sources.request_queue import now
 from dockbell.telemetry import RequestSent, SourceWaits, Telemetry
 
 T = TypeVar("T")
@@ -53,7 +54,6 @@ _UNREADABLE_TRIES: Final = 2
 _ODD_TRIES: Final = 4
 # An odd answer is mostly a moment's: patience mends it no better.
 _ODD_WAIT_MOST: Final = timedelta(seconds=1.5)
-_CONCURRENT_MOST: Final = 8
 _SHORTEST_WAIT: Final = timedelta(seconds=0.5)
 _LONGEST_WAIT: Final = timedelta(seconds=60)
 _SHORTEST_SECRET: Final = 8  # shorter texts may be ordinary words
@@ -102,8 +102,7 @@ class Redactor:
 class Account:
     """Exchanges requests for answers with one key: in turn, within its budgets, and probing what the API refuses.
 
-    ``reveal`` returns the key: it is called before the first request, and again after a 401. ``budget`` is that of all
-    requests of the key, ``orders`` that of those that create sales orders, which count in both.
+    ``reveal`` returns the key: it is called before the first request, and again after a 401.
     """
 
     def __init__(
@@ -111,15 +110,13 @@ class Account:
         *,
         name: str,
         reveal: Callable[[], str],
-        budget: Budget,
-        orders: Budget,
+        key_budget: KeyBudget,
         pool: ConnectionPool,
         user_agent: str | None,
         redactor: Redactor,
         telemetry: Telemetry,
     ) -> None:
-        self.budget = budget
-        self.orders = orders
+        self.key_budget = key_budget
         self.etags = EtagCache()  # another key may be shown other records: with it, each page is asked for anew
         self._name = name
         self._reveal = reveal
@@ -133,7 +130,6 @@ class Account:
         )
         self._redactor = redactor
         self._telemetry = telemetry
-        self._queue = RequestQueue(_CONCURRENT_MOST)
         self._window = WindowClock()
         self._key_gate = KeyGate()  # the key, or what it may see: 401, 403
         self._throttles = KeyGate()  # how often it may ask: 429
@@ -286,7 +282,7 @@ class Account:
         ``gated`` is not sent if it is known to be refused by then.
         """
         budgets = self._charged(request)
-        async with self._queue.turn(urgency, *budgets):
+        async with self.key_budget.queue.turn(urgency, *budgets):
             if gated and self._closed_gate(request) is not None:
                 raise _ClosedMeanwhile  # the refusal became known while this waited
             started, status, allowance = now(), None, None
@@ -309,7 +305,8 @@ class Account:
 
     def _charged(self, request: Request) -> tuple[Budget, ...]:
         """Return the budgets that a request counts in, the narrowest last: that is the one an answer speaks of."""
-        return (self.budget, self.orders) if request.method == "POST" else (self.budget,)
+        budget = self.key_budget
+        return (budget.total, budget.orders) if request.method == "POST" else (budget.total,)
 
     def _headers(self, request: Request, key: str) -> list[tuple[bytes, bytes]]:
         headers = [(b"authorization", RevealedBytes(f"Bearer {key}".encode())), *self._fixed_headers]

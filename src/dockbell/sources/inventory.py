@@ -16,13 +16,13 @@ from dockbell.core.model import JSON, Page, Urgency
 from dockbell.core.reading.request import MAX_LIMIT, Request, list_request, order_request, shipment_request
 from dockbell.core.reading.response import NOT_FOUND, Response, check_status
 from dockbell.core.reading.response_json import read_object
-from dockbell.core.running.budget import Budget, Load, Usage
+from dockbell.core.running.budget import Usage
 from dockbell.errors import RateLimited, SchemaMismatch, SourceUnavailable
 from dockbell.ports import BetweenTries
 from dockbell.sources.account import TRIES, Account, Redactor
 from dockbell.sources.connection_pool import ConnectionPool, Unreached
+from dockbell.sources.key_budget import KeyBudget
 from dockbell.sources.listings import Listings
-from dockbell.sources.request_queue import now
 from dockbell.telemetry import Telemetry
 
 MAX_BODY: Final = 16 * 1024 * 1024
@@ -103,8 +103,7 @@ class InventoryClient:
         self._account = Account(
             name=name,
             reveal=api_key if callable(api_key) else lambda: api_key,
-            budget=Budget(requests_per_minute, share),
-            orders=Budget(orders_per_minute, share),
+            key_budget=KeyBudget(requests_per_minute, orders_per_minute, share),
             pool=self._pool,
             user_agent=user_agent,
             redactor=redactor,
@@ -140,16 +139,19 @@ class InventoryClient:
 
     def inherit(self, before: InventoryClient) -> None:
         """Count what another client has asked with the same key; it is closed, and this one has asked nothing yet."""
-        self._account.budget.inherit(before._account.budget)
-        self._account.orders.inherit(before._account.orders)
+        self._account.key_budget.inherit(before._account.key_budget)
+
+    def share_budget(self, other: InventoryClient) -> None:
+        """Have one budget with another client that has the same key; this one has asked nothing yet."""
+        self._account.key_budget = other._account.key_budget
+
+    @property
+    def key_budget(self) -> KeyBudget:
+        return self._account.key_budget
 
     @property
     def budget(self) -> Usage:
-        return self._account.budget.usage(now())
-
-    @property
-    def load(self) -> Load:
-        return self._account.budget.load(now())
+        return self._account.key_budget.usage
 
     async def pages(self, resource: str, **options: Unpack[ListingOptions]) -> AsyncIterator[Page]:
         """Read a listing page by page, to its end; SchemaMismatch too where a cursor comes back: it would never end."""

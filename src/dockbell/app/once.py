@@ -25,7 +25,8 @@ _PATIENCE: Final = timedelta(seconds=20)
 async def run_once(config: Config, telemetry: Telemetry) -> bool:
     """Read every feed that is due and deliver what can be delivered now; return whether everything is settled.
 
-    A polled feed is polled; a feed is read whole where its last pass is older than its interval.
+    A polled feed is polled; a feed is read whole where its last pass is older than its interval. Where that is "auto",
+    no planner decides, but the caller.
     """
     async with assemble(config, telemetry) as agents:
         await agents.load()
@@ -76,7 +77,8 @@ async def run_purge(config: Config, feed: Feed, key: str) -> CommandOutcome:
 async def _read_once(agents: FeedAgents, read: list[bool]) -> None:
     async def read_feed() -> RunRecord | None:
         runs: list[RunRecord | None] = []
-        if await agents.reconciler.delay() <= timedelta(0):
+        is_due = agents.poller is None and agents.tracked.settings.is_auto
+        if is_due or await agents.reconciler.delay() <= timedelta(0):
             runs.append(await agents.reconciler.run_once())
         if agents.poller is not None:
             runs.append(await agents.poller.run_once())

@@ -166,11 +166,12 @@ class CountedAlarm:
 
 
 class TimedAlarm(CountedAlarm):
-    """An alarm for which time passes until it is due."""
+    """An alarm for which time passes until it is due, and some seconds more where it is ``late``."""
 
-    def __init__(self, clock: Clock, rings: int) -> None:
+    def __init__(self, clock: Clock, rings: int, *, late: float = 0) -> None:
         super().__init__(rings)
         self._clock = clock
+        self._late = late
         self._delay = 0.0
 
     def ring_in(self, delay: timedelta) -> None:
@@ -179,7 +180,7 @@ class TimedAlarm(CountedAlarm):
 
     async def wait(self) -> None:
         if self._left:
-            self._clock.pass_(self._delay)
+            self._clock.pass_(self._delay + self._late)
         await super().wait()
 
 

@@ -386,6 +386,16 @@ async def test_a_poll_that_takes_longer_than_its_interval_is_followed_by_the_nex
     assert alarm.delays == [15]
 
 
+async def test_small_delays_of_planned_polls_do_not_add_up(tmp_path: Path) -> None:
+    async with open_rig(tmp_path, every="auto", at_most=timedelta(minutes=1)) as rig:
+        await rig.read_whole()
+        rig.source.page_size = 200
+        rig.tracked.schedule.set_interval(timedelta(seconds=15))
+        alarm = TimedAlarm(rig.clock, 2, late=2)
+        await run_until_quiet(rig.poller.run, alarm)
+        assert alarm.delays == [15, 13, 13]
+
+
 async def test_a_new_interval_counts_from_the_start_of_the_last_poll(rig: Rig) -> None:
     await rig.read_whole()
     rig.source.page_size = 200

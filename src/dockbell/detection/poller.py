@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dockbell.core.model import RunKind
+from dockbell.core.planning.spreading import count_from
 from dockbell.core.reading.ahead import ShortPolls
 from dockbell.core.reading.window import (
     BEHIND_MOST,
@@ -43,7 +44,7 @@ class Poller:
         self._trailing_pages = 0
         self._short = ShortPolls()
         self._anchor: tuple[str, datetime] | None = None  # the record that the last poll showed as newest, and its date
-        self._began: timedelta | None = None  # the last poll, by the steady clock
+        self._counts_from: timedelta | None = None  # the interval after the last poll, by the steady clock
         self._began_at: datetime | None = None  # the same by our clock; before the first, when the agent began
         self._is_answered = True  # the last poll was, to its end
         self._is_cut_off = False  # the API refuses to show what was not read yet; a pass was asked for
@@ -58,7 +59,9 @@ class Poller:
                 while (delay := self._find_delay()) > timedelta(0):
                     alarm.ring_in(min(delay, _LOOK_AGAIN))  # our clock may be set meanwhile, and crontab lines mean it
                     await alarm.wait()
-                self._began, self._began_at = clocks.steady(), clocks.now()
+                now, self._began_at = clocks.steady(), clocks.now()
+                planned = schedule.interval if self._feed.settings.is_auto else None  # a configured one: not sooner
+                self._counts_from = now if planned is None else count_from(now + delay, now, planned)
                 await run_guarded(self._feed, self._poll)
         finally:
             schedule.wake_poller = None
@@ -70,10 +73,10 @@ class Poller:
             now = clocks.now()
             assert self._began_at is not None
             return min(schedule.next_run(self._began_at), schedule.next_run(now)) - now
-        if self._began is None:
+        if self._counts_from is None:
             return timedelta(0)
         every = schedule.interval if self._is_answered else max(schedule.interval, _UNANSWERED_EVERY)
-        return self._began + every - clocks.steady()
+        return self._counts_from + every - clocks.steady()
 
     async def _poll(self) -> RunRecord | None:
         self._is_answered = False

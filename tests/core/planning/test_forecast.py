@@ -13,7 +13,6 @@ from dockbell.core.model import Feed, RunKind
 from dockbell.core.planning.demand import Demand
 from dockbell.core.planning.division import divide
 from dockbell.core.planning.forecast import Forecast, advise, explain, find_floor, forecast
-from dockbell.core.planning.spreading import page_pace
 from dockbell.core.planning.supply import Supply
 
 SECOND = timedelta(seconds=1)
@@ -140,22 +139,6 @@ def test_it_says_what_it_decided_and_why() -> None:
     assert explain(divide(9.0, [demand("warehouses", 0.001, least=MINUTE)]).feeds[0]) == (
         "warehouses every 1m, as often as it may be: 0.06 changes and 1 requests a minute"
     )
-
-
-# Pages ---------------------------------------------------------------------------------------------------------------
-
-
-def test_the_pages_of_a_pass_are_spread_over_its_interval() -> None:
-    assert page_pace(4, MINUTE) == 15 * SECOND
-
-
-def test_a_pass_of_unknown_length_is_read_as_one_page() -> None:
-    assert page_pace(0, MINUTE) == MINUTE
-
-
-def test_a_pass_is_over_before_its_cursors_are_refused() -> None:
-    assert 10 * page_pace(10, 10 * MINUTE, cursor_life=4 * MINUTE) == 2 * MINUTE
-    assert 10 * page_pace(10, MINUTE, cursor_life=4 * MINUTE) == MINUTE
 
 
 def test_weight_moves_the_division_and_not_what_is_counted() -> None:

@@ -31,7 +31,7 @@ from dockbell.core.planning.demand import Demand
 _STRETCH: Final = 10
 _STRETCHED_LEAST: Final = timedelta(hours=1)
 _STEADY: Final = 0.1
-_WORSE: Final = 1.02
+_WORSE: Final = 1.01
 _NEWS: Final = 0.25
 _MICROSECOND: Final = 1e-6
 

@@ -1,8 +1,11 @@
-"""When each page of a pass is due: evenly, so that requests and the readings of each record are, too."""
+"""When polls and the pages of a pass are due: evenly, so that requests and the readings of each record are, too."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
+
+_MADE_UP_MOST: Final = timedelta(seconds=5)
 
 
 def page_pace(pages: float, interval: timedelta, cursor_life: timedelta | None = None) -> timedelta:
@@ -13,3 +16,14 @@ def page_pace(pages: float, interval: timedelta, cursor_life: timedelta | None =
     """
     span = interval if cursor_life is None else min(interval, cursor_life / 2)
     return span / max(1.0, pages)
+
+
+def count_from(due: timedelta, began: timedelta, interval: timedelta) -> timedelta:
+    """Return from when the interval after a run counts: from when it was due, so that small delays do not add up.
+
+    Args:
+        due: When the run was due, by the steady clock.
+        began: When it began; a delay of more than its interval, or of seconds, is not made up for.
+        interval: From the start of a run to the start of the next one.
+    """
+    return max(due, began - min(interval, _MADE_UP_MOST))

@@ -329,13 +329,19 @@ async def test_events_can_be_read_of_one_key_up_to_a_sequence(store: Store, stat
     assert len(await store.read_events(FEED, 0, 3)) == 3
 
 
-async def test_events_are_read_with_the_times_at_which_their_changes_were_made(store: Store, state: FeedState) -> None:
+async def test_events_are_read_with_the_times_at_which_their_changes_became_visible(
+    store: Store, state: FeedState
+) -> None:
     first, second = (later(microseconds=number) for number in (1, 2))
+    compose = make_composer(own="true")
     for at, value in ((first, 1), (first, 2), (second, 3)):
-        await commit(store, state, {"id": "a", "at": at.isoformat(), "x": value}, compose=make_composer(own="true"))
+        record = {"id": "a", "at": at.isoformat(), "x": value}
+        await commit(store, state, record, compose=compose, at=5, precision=timedelta(0))
     await store.feed(state.feed).publish([a_statement()], COMPOSE)
     events = await store.read_events(FEED, 0, 10)
-    assert [event.made_at for event in events] == [first, first, None, None, second, second, None]
+    behind = timedelta(seconds=5)  # our clock, which the page was received by
+    times = [None if event.visible_at is None else event.visible_at + behind for event in events]
+    assert times == [first, first, None, None, second, second, None]
 
 
 async def test_the_latest_state_of_a_key_is_what_was_committed_last(store: Store, state: FeedState) -> None:
@@ -738,15 +744,15 @@ async def test_a_second_change_joins_the_one_that_waits(store: Store, state: Fee
     [((1, 2), 2), ((1, 1), 1), ((1, None), 1), ((None, 2), 2), ((None, None), None)],
     ids=["both say when", "the second is silent", "the second is undated", "the first is undated", "none says"],
 )
-async def test_changes_that_waited_together_were_made_when_the_last_was_that_says_it(
+async def test_changes_that_waited_together_became_visible_with_the_last_of_which_it_is_known(
     store: Store, state: FeedState, at: tuple[int | None, ...], expected: int | None
 ) -> None:
     for number, second in enumerate(at):
         record = {"id": "a", "x": number, "at": None if second is None else later(seconds=second).isoformat()}
-        await commit(store, state, record, detector=DETAILED)
+        await commit(store, state, record, detector=DETAILED, at=5, precision=timedelta(0))
     await complete(store, state, 1, {"id": "a", "lines": []})
     [event] = await store.read_events(FEED, 0, 10)
-    assert event.made_at == (None if expected is None else later(seconds=expected))
+    assert event.visible_at == (None if expected is None else later(seconds=expected - 5))  # by our clock
 
 
 async def test_a_change_that_is_undone_while_it_waits_is_none(store: Store, state: FeedState) -> None:

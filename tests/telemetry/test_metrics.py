@@ -118,7 +118,7 @@ def test_a_fact_is_counted(fact: Fact, name: str, labels: dict[str, str], value:
     assert count(name, fact, **labels) == value
 
 
-def test_changes_are_timed_from_their_own_timestamps_to_the_answer_and_to_the_store() -> None:
+def test_changes_are_timed_from_when_they_were_visible_to_the_answer_and_to_the_store() -> None:
     fact = ChangesStored(FEED, {ChangeKind.UPDATED: 2, ChangeKind.CREATED: 1}, (4 * SECOND, 6 * SECOND), SECOND)
     assert count("changes_total", fact, **LABELS, change="updated") == 2
     assert count("change_fetch_delay_seconds_sum", fact, **LABELS) == 10

@@ -178,8 +178,8 @@ class Change:
     late: bool = False  # an earlier completed run covered it and did not show it
     reason: DeletionReason | None = None
     detail_missing: bool = False  # the record's detail was wanted and did not come
-    made_at: datetime | None = None
-    """``modified_at`` by our clock, where the change moved it: when it was made, as the record says."""
+    visible_at: datetime | None = None
+    """When it became visible in the API, by our clock, as far as that can be told; its delay counts from then."""
 
 
 class StatementKind(StrEnum):
@@ -232,8 +232,8 @@ class Event:
     body: bytes  # the structured CloudEvent, JSON as sent
     recorded_at: datetime | None = field(default=None, compare=False)
     """When it was stored, by our clock; None where it was read without that."""
-    made_at: datetime | None = field(default=None, compare=False)
-    """When its change was made, as the record says, by our clock; None where that is not known."""
+    visible_at: datetime | None = field(default=None, compare=False)
+    """When its change became visible in the API, by our clock, as estimated; None where no delay is measured."""
 
 
 @dataclass(frozen=True, slots=True)

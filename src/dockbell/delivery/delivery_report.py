@@ -37,7 +37,7 @@ class DeliveryReport:
         ):
             self.report_up()
         event = delivery.event
-        times = (None, None) if delivery.replayed else (_since(event.recorded_at, now), _since(event.made_at, now))
+        times = (None, None) if delivery.replayed else (_since(event.recorded_at, now), _since(event.visible_at, now))
         self._telemetry.emit(DeliverySettled(self._sink, delivery, outcome, *times))
 
     def report_saved(self, settlement: Settlement) -> None:

@@ -127,8 +127,8 @@ class DetailFetcher:
         """Report changes that are stored now, so long after the list showed them."""
         if not completed:
             return
-        dated = [each for each in completed if each.made_at is not None]
-        ages = [each.changed_between[1] - each.modified_at for each in dated if each.modified_at is not None]
+        shown_at = self._feed.clocks.now() - took
+        ages = [shown_at - each.visible_at for each in completed if each.visible_at is not None]
         self._feed.telemetry.emit(
             ChangesStored(
                 self._feed.feed,

@@ -253,7 +253,9 @@ class TrackedFeed:
             state = await self.learn_shape(page)
         else:
             return None
-        context = replace(self.make_context(run.kind, state), may_ask_again=run.may_ask_again)
+        context = replace(
+            self.make_context(run.kind, state), may_ask_again=run.may_ask_again, run_asked_at=run.summary.asked_at
+        )
         committed = await self.store_page(page, context)
         page_diff = committed.page_diff
         self.sightings.take_page(run.kind, page_diff)
@@ -302,12 +304,12 @@ class TrackedFeed:
     def _report_changes(self, page: Page, page_diff: PageDiff) -> None:
         if not page_diff.changes:
             return
-        dates = [each.modified_at for each in page_diff.changes if each.made_at is not None]
+        visible = [each.visible_at for each in page_diff.changes if each.visible_at is not None]
         self.telemetry.emit(
             ChangesStored(
                 self.feed,
                 Counter(each.kind for each in page_diff.changes),
-                tuple(max(page.answered_at - at, timedelta(0)) for at in dates if at is not None),
+                tuple(max(page.received_at - at, timedelta(0)) for at in visible),
                 max(self.clocks.now() - page.received_at, timedelta(0)),
             )
         )

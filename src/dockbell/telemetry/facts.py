@@ -57,7 +57,7 @@ class DeliverySettled(Fact, frozen=True):
     waited: timedelta | None = None
     """For how long the event had been stored; None where that is unknown, and for replays."""
     age: timedelta | None = None
-    """How long before its change was made, as the record says; None where it does not say, and for replays."""
+    """For how long its change had been visible in the API; None where that is not measured, and for replays."""
 
     def __str__(self) -> str:
         event = self.delivery.event

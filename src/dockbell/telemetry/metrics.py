@@ -38,8 +38,8 @@ from dockbell.telemetry import (
 
 _REQUEST: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _RUN: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
-_AGE: Final = (1, 2.5, 5, 10, 15, 20, 30, 45, 60, 120, 300, 600, 1800, 3600, 21_600, 86_400)
-"""Half of the changes are a few seconds old at the defaults, and as old as an interval at the most."""
+_AGE: Final = (0.5, 1, 2.5, 5, 10, 15, 20, 30, 45, 60, 120, 300, 600, 900, 1800, 3600, 21_600, 86_400)
+"""Changes are as old as half the interval in the mean, which is from a second to the default ``at_most`` of stock."""
 _DELIVERY: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 86_400)
 
 _CODES: Final = range(100, 600)
@@ -82,14 +82,14 @@ _HISTOGRAMS: Final[Mapping[str, tuple[str, tuple[str, ...], Sequence[float]]]] =
     "request_duration": ("Round trips of requests.", ("source",), _REQUEST),
     "run_duration": ("How long polls and passes took.", _RUNS, _RUN),
     "change_fetch_delay": (
-        "From a changed record's own timestamp until the answer that showed the change.",
+        "From when a change became visible in the API until the answer that showed it.",
         _FEED,
         _AGE,
     ),
-    "change_commit_delay": ("From a changed record's own timestamp until the change was stored.", _FEED, _AGE),
+    "change_commit_delay": ("From when a change became visible in the API until it was stored.", _FEED, _AGE),
     "delivery_delay": ("From when an event was stored until the receiver took it.", _SINK, _DELIVERY),
     "change_delivery_delay": (
-        "From a changed record's own timestamp until the receiver took the change's event.",
+        "From when a change became visible in the API until the receiver took its event.",
         _SINK,
         _AGE,
     ),

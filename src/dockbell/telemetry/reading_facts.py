@@ -106,8 +106,7 @@ class ChangesStored(Fact, frozen=True):
     feed: Feed
     kinds: Mapping[ChangeKind, int]  # how many there are of each kind
     ages: tuple[timedelta, ...] = ()
-    """How long before the answer that showed them those were made that moved the timestamp of their record; by the
-    service's clock."""
+    """How long they had been visible in the API when an answer showed them, of those whose delay is measured."""
     took: timedelta = timedelta(0)  # from that answer until they were stored
 
     def __str__(self) -> str:

@@ -827,39 +827,81 @@ def test_a_change_dated_before_what_polls_still_look_at_was_missed_by_them(at: f
     assert read(shelf, shipment(at=at, status="packed"), context=context).missed == missed
 
 
-def made(page_diff: PageDiff) -> list[float | None]:
-    """Return how many seconds after noon by our clock, which is a second behind here, changes were made."""
-    times = [change.made_at for change in page_diff.changes]
+EXACT = replace(LATER, precision=timedelta(0))
+
+
+def visible(page_diff: PageDiff) -> list[float | None]:
+    """Return how many seconds after noon by our clock, which is a second behind here, changes became visible."""
+    times = [change.visible_at for change in page_diff.changes]
     return [None if time is None else (time - S0).total_seconds() for time in times]
 
 
-def test_a_change_was_made_when_its_record_says_it_was_modified_by_our_clock() -> None:
+def test_a_change_is_visible_since_its_record_says_it_was_modified_by_our_clock() -> None:
     shelf = Shelf()
-    assert made(read(shelf, shipment(at=10))) == [9]
-    assert made(read(shelf, shipment(at=12.5, status="packed"))) == [11.5]
+    assert visible(read(shelf, shipment(at=10), context=EXACT)) == [9]
+    assert visible(read(shelf, shipment(at=12.5, status="packed"), context=EXACT)) == [11.5]
+
+
+def test_timestamps_in_whole_seconds_stand_for_any_moment_of_their_second() -> None:
+    (at,) = visible(read(Shelf(), shipment(at=10)))
+    assert at is not None
+    assert 9 < at < 10
 
 
 @pytest.mark.parametrize("at", [9, 10])
-def test_when_a_change_was_made_is_not_known_where_the_timestamp_did_not_move_on(at: float) -> None:
+def test_a_change_that_its_timestamp_does_not_date_became_visible_between_two_readings(at: float) -> None:
     shelf = Shelf()
-    read(shelf, shipment(at=10))
-    assert made(read(shelf, shipment(at=at, status="lost"))) == [None]
+    read(shelf, shipment(at=10), context=EXACT)
+    context = replace(EXACT, last_pass=S0 + timedelta(seconds=30))
+    (seen,) = visible(read(shelf, shipment(at=at, status="lost"), context=context, asked_at=40))
+    assert seen is not None
+    assert 29 < seen < 40
 
 
-def test_when_a_record_came_back_is_known_only_where_its_timestamp_says_it() -> None:
-    for at, expected in ((10, None), (12, 11)):
-        shelf = Shelf()
-        read(shelf, shipment(at=10))
-        shelf.change("shp_1", gone_at=to_micros(S0), revision=2)
-        page_diff = read(shelf, shipment(at=at))
-        assert (kinds(page_diff), made(page_diff)) == (["restored"], [expected])
+@pytest.mark.parametrize(("at", "expected"), [(10, None), (12, 11)])
+def test_when_a_record_came_back_is_known_exactly_only_where_its_timestamp_says_it(
+    at: float, expected: float | None
+) -> None:
+    shelf = Shelf()
+    read(shelf, shipment(at=10), context=EXACT)
+    shelf.change("shp_1", gone_at=to_micros(S0), revision=2)
+    page_diff = read(shelf, shipment(at=at), context=EXACT)
+    (seen,) = visible(page_diff)
+    assert kinds(page_diff) == ["restored"]
+    assert seen is not None
+    assert -1 <= seen <= 20
+    assert expected is None or seen == expected
 
 
-def test_a_snapshot_was_not_made_and_neither_was_what_has_no_date() -> None:
+def test_records_of_a_pass_were_looked_at_as_long_after_the_begin_of_the_one_before() -> None:
+    shelf, detect = Shelf(), make_detector()
+    read(shelf, {"id": "x", "n": 0}, context=EXACT, asked_at=0)
+    # Both passes begin 100 s apart; this page is asked for 90 s after the begin, as it was then.
+    context = replace(EXACT, via=Via.PASS, run_asked_at=S0 + timedelta(seconds=100))
+    for number in range(1, 9):
+        (seen,) = visible(read(shelf, {"id": "x", "n": number}, context=context, detect=detect, asked_at=190))
+        assert seen is not None
+        assert 89 < seen < 190
+
+
+def test_a_reading_that_was_held_was_visible_when_it_was_shown_first() -> None:
+    shelf = Shelf()
+    read(shelf, shipment(at=10), context=EXACT)
+    window = replace(EXACT, stale_window=timedelta(seconds=30))
+    assert findings(read(shelf, shipment(at=5, status="older"), context=window, asked_at=40)) == [Finding.HELD]
+    later = replace(window, last_pass=S0 + timedelta(seconds=60))
+    (seen,) = visible(read(shelf, shipment(at=5, status="older"), context=later, asked_at=100))
+    assert seen is not None
+    assert seen <= 40
+
+
+def test_no_delay_is_measured_of_snapshots_and_first_passes_nor_without_a_reading_before() -> None:
     snapshot = read(Shelf(), shipment(at=-1), context=replace(FIRST, emit=True))
-    assert (kinds(snapshot), made(snapshot)) == (["snapshot"], [None])
-    undated = read(Shelf(), {"id": 1})
-    assert (kinds(undated), made(undated)) == (["created"], [None])
+    assert (kinds(snapshot), visible(snapshot)) == (["snapshot"], [None])
+    early = read(Shelf(), shipment(at=10, created_at=stamp(10)), context=replace(FIRST, via=Via.POLL))
+    assert (kinds(early), visible(early)) == (["created"], [None])
+    unread = read(Shelf(), {"id": 1}, context=ReadContext(Via.POLL, S0))
+    assert (kinds(unread), visible(unread)) == (["created"], [None])
 
 
 def test_a_change_without_a_date_says_nothing_of_dates() -> None:

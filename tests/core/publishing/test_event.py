@@ -214,10 +214,10 @@ def test_an_event_repeats_what_the_outbox_sorts_it_by() -> None:
     assert type(composed.change) is str
 
 
-def test_a_change_and_its_named_events_know_when_it_was_made() -> None:
-    change = replace(UPDATED, made_at=SEEN - timedelta(seconds=9))
+def test_a_change_and_its_named_events_know_when_it_became_visible() -> None:
+    change = replace(UPDATED, visible_at=SEEN - timedelta(seconds=9))
     events = composer(left="after.status == 'shipped'")(change, 42)
-    assert [each.made_at for each in events] == [change.made_at] * 2
+    assert [each.visible_at for each in events] == [change.visible_at] * 2
     assert [each.body for each in events] == [EVENTS["updated"].body, EVENTS["named"].body]
 
 
@@ -506,7 +506,7 @@ def test_a_stored_record_is_told_by_a_valid_event_numbered_by_the_beginning(
     body = json.loads(told.body)
     VALIDATOR.validate(body)
     assert (told.type, told.change, told.sequence, told.revision) == (f"dockbell.shipment.{change}", change, 41, 7)
-    assert (body["data"]["via"], told.made_at) == ("state", None)
+    assert (body["data"]["via"], told.visible_at) == ("state", None)
     since = None if lost_since is None or not lost_since.timestamp() else "2026-10-22T02:30:00.123Z"
     assert body["data"]["changed_between"] == [since, "2026-11-21T02:30:00.123Z"]
     assert body["data"]["before"] is None

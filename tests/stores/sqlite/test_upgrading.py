@@ -89,7 +89,7 @@ async def open_once(path: Path, ear: Ear | None = None) -> None:
     store = await SqliteStore.open(path, now=lambda: NOON, telemetry=(ear or Ear()).telemetry)
     assert store.epoch == OLD_LIFE
     assert await told(store) == ["a updated 1", "a updated 2", "a updated 3"]
-    assert {event.made_at for event in await store.read_events(FEED, 0, 3)} == {None}
+    assert {event.visible_at for event in await store.read_events(FEED, 0, 3)} == {None}
     assert (await store.feed(FEED).open()).blind == ""
     assert (await store.sink("erp").load_queue())[0] == {FEED: 2}
     await store.aclose()

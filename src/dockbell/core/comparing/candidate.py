@@ -54,12 +54,6 @@ class Candidate(NamedTuple):
             return False
         return known.modified is None or to_micros(modified) > known.modified
 
-    def made_at(self, page: Page) -> datetime | None:
-        """Return when its timestamp says that it was changed, by our clock; None where that did not advance."""
-        if self.modified is None or not (self.known is None or self.has_advanced):
-            return None
-        return self.modified + (page.received_at - page.answered_at)
-
     def is_older(self, page: Page, window: timedelta) -> bool:
         """Return whether its timestamp is before the stored one, unless that is in the service's future."""
         stored = None if self.known is None else self.known.modified

@@ -113,7 +113,7 @@ class ChangeDetector:
             via=pending.via if detail is None else Via.DETAIL,
             late=pending.late,
             detail_missing=detail is None,
-            made_at=pending.made_at,
+            visible_at=pending.visible_at,
         )
 
     def deletion(

@@ -135,7 +135,7 @@ class Pending(NamedTuple):
     late: bool  # an earlier complete run covered it and did not show it
     via: Via
     is_first: bool  # nothing was known of the record before: its event has no ``before``, whatever is stored by then
-    made_at: datetime | None = None  # ``modified`` by our clock, where the change moved it
+    visible_at: datetime | None = None  # when it became visible, by our clock, as estimated
 
 
 class Amended(NamedTuple):

@@ -47,6 +47,7 @@ class ReadContext:
     stale_window: timedelta = timedelta(0)  # how long a reading must last that looks like a lagging replica's
     drift: Drift | None = None
     may_ask_again: bool = False  # the page may be requested again, where it is odd
+    run_asked_at: datetime | None = None  # the service's time of the run's first request; None: it is this page's
 
     @property
     def emits(self) -> bool:

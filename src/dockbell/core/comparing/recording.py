@@ -17,6 +17,7 @@ from dockbell.core.comparing.page_diff import (
 )
 from dockbell.core.comparing.record_rules import RecordRules
 from dockbell.core.comparing.silence_rules import find_silence, keep, supersede
+from dockbell.core.comparing.visibility import find_visible_at
 from dockbell.core.model import Change, ChangeKind
 from dockbell.core.moment import from_micros
 
@@ -122,7 +123,7 @@ def _publish(facts: Facts, kind: ChangeKind, rules: RecordRules, result: PageDif
         detected_at=page.received_at,
         via=facts.context.via,
         late=is_late,
-        made_at=None if kind is ChangeKind.SNAPSHOT else candidate.made_at(page),
+        visible_at=None if kind is ChangeKind.SNAPSHOT else find_visible_at(facts, result.writes[-1].revision),
     )
     result.changes.append(change)
     result.notes.append(candidate.note(Finding(kind.value), change))
@@ -146,7 +147,7 @@ def _await_detail(facts: Facts, kind: ChangeKind, since: datetime | None, result
             late=is_late,
             via=facts.context.via,
             is_first=known is None or known.is_met,
-            made_at=candidate.made_at(facts.page),
+            visible_at=find_visible_at(facts, write.revision),
         )
     )
     result.notes.append(candidate.note(Finding.AWAITED))

@@ -129,13 +129,13 @@ class Composer:
             subject = "notice" if isinstance(item.kind, NoticeKind) else "feed"
             return (self._writer.write(f"{subject}.{item.kind}", _describe_statement(item, sequence), sequence),)
         data = _describe_change(item)
-        events = [self._writer.write(f"{self._singular}.{item.kind}", data, sequence, made_at=item.made_at)]
+        events = [self._writer.write(f"{self._singular}.{item.kind}", data, sequence, visible_at=item.visible_at)]
         for name, answer in self._named.evaluate(item):
             if answer.lets_through:
                 sequence += 1
                 said = {"name": name} if answer is Answer.YES else {"name": name, "unjudged": True}
                 kind = f"{self._singular}.{name}"
-                events.append(self._writer.write(kind, data | said, sequence, made_at=item.made_at))
+                events.append(self._writer.write(kind, data | said, sequence, visible_at=item.visible_at))
             if not answer.is_plain:
                 self.unanswered[name, answer] += 1
         return tuple(events)
@@ -247,7 +247,7 @@ class _Writer(NamedTuple):
         sequence: int,
         identity: Sequence[JSON] | None = None,
         *,
-        made_at: datetime | None = None,
+        visible_at: datetime | None = None,
     ) -> Event:
         """Return an event of type ``dockbell.KIND``; its id is that of its content, or of ``identity``."""
         type_ = f"dockbell.{kind}"
@@ -276,7 +276,7 @@ class _Writer(NamedTuple):
             change=str(data["change"] if key else data["statement"]),
             revision=data.get("revision", 0),
             body=_ENCODER.encode(body),
-            made_at=made_at,
+            visible_at=visible_at,
         )
 
 

@@ -188,9 +188,9 @@ def read_events(
         narrower += " AND sequence <= ?"
         values.append(until)
     return [
-        Event(feed, sequence, of, event_id, type_, change, revision, body, from_micros(recorded_at), moment(made_at))
-        for sequence, of, event_id, type_, change, revision, body, recorded_at, made_at in connection.execute(
-            "SELECT sequence, key, id, type, change, revision, body, recorded_at, made_at FROM events"
+        Event(feed, sequence, of, event_id, type_, change, revision, body, from_micros(recorded_at), moment(visible_at))
+        for sequence, of, event_id, type_, change, revision, body, recorded_at, visible_at in connection.execute(
+            "SELECT sequence, key, id, type, change, revision, body, recorded_at, visible_at FROM events"
             " WHERE feed = (SELECT id FROM feeds WHERE source = ? AND resource = ?) AND sequence > ?"
             f"{narrower} ORDER BY sequence LIMIT ?",
             (*values, limit),

@@ -14,17 +14,17 @@ from dockbell.stores.sql.connection import Connection, marks, moment, transactio
 from dockbell.stores.sql.lease import Lease, update_feed
 from dockbell.stores.sql.outbox import PUT_BODY, append_events, last_sequence, write_notes
 
-_AWAITED: Final = "key, row, body, kind, since, until, modified, late, via, is_first, made_at, queued_at"
+_AWAITED: Final = "key, row, body, kind, since, until, modified, late, via, is_first, visible_at, queued_at"
 
 
 def queue_details(connection: Connection, feed_id: int, pending: Sequence[Pending], at: int) -> None:
     """Let changes wait; one more change of a record that waits already joins it, under the kind of the first."""
     connection.executemany(
         "INSERT INTO details"
-        " (feed, queued_at, key, row, body, kind, since, until, modified, late, via, is_first, made_at) VALUES"
+        " (feed, queued_at, key, row, body, kind, since, until, modified, late, via, is_first, visible_at) VALUES"
         " (?, ?, ?, coalesce(?, (SELECT row FROM records WHERE feed = ? AND key = ?)), ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (feed, row) DO UPDATE SET body = excluded.body, until = excluded.until,"
-        " modified = excluded.modified, made_at = coalesce(excluded.made_at, details.made_at)",
+        " modified = excluded.modified, visible_at = coalesce(excluded.visible_at, details.visible_at)",
         (
             (
                 feed_id,
@@ -41,7 +41,7 @@ def queue_details(connection: Connection, feed_id: int, pending: Sequence[Pendin
                 each.late,
                 each.via,
                 each.is_first,
-                micros(each.made_at),
+                micros(each.visible_at),
             )
             for each in pending
         ),
@@ -72,7 +72,7 @@ def postpone(connection: Connection, lease: Lease, row: int) -> None:
 
 
 def _read(found: Sequence[Any]) -> Awaited:
-    key, row, body, kind, since, until, modified, late, via, is_first, made_at, queued_at = found
+    key, row, body, kind, since, until, modified, late, via, is_first, visible_at, queued_at = found
     pending = Pending(
         key,
         row,
@@ -84,7 +84,7 @@ def _read(found: Sequence[Any]) -> Awaited:
         bool(late),
         Via(via),
         bool(is_first),
-        moment(made_at),
+        moment(visible_at),
     )
     return Awaited(row, pending, from_micros(queued_at))
 

@@ -56,7 +56,7 @@ def append_events(
         events += compose(item, sequence + len(events) + 1)
     recorded_at = to_micros(now)
     connection.executemany(
-        "INSERT INTO events (feed, sequence, key, id, type, change, revision, recorded_at, body, made_at)"
+        "INSERT INTO events (feed, sequence, key, id, type, change, revision, recorded_at, body, visible_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (
@@ -69,7 +69,7 @@ def append_events(
                 event.revision,
                 recorded_at,
                 event.body,
-                micros(event.made_at),
+                micros(event.visible_at),
             )
             for event in events
         ),

@@ -419,4 +419,9 @@ MIGRATIONS: Final = (
     """
     ALTER TABLE feeds ADD COLUMN plan TEXT NOT NULL DEFAULT '';
     """,
+    """
+    -- When a change became visible, whatever tells it: not only where its record says when it was made.
+    ALTER TABLE events RENAME COLUMN made_at TO visible_at;
+    ALTER TABLE details RENAME COLUMN made_at TO visible_at;
+    """,
 )

@@ -120,7 +120,7 @@ CREATE TABLE details (
     is_first  INTEGER NOT NULL,                  -- nothing was known of the record before
     queued_at INTEGER NOT NULL,
     attempts  INTEGER NOT NULL DEFAULT 0,        -- how often its detail was asked for in vain
-    made_at   INTEGER,                           -- as events.made_at
+    visible_at INTEGER,                          -- as events.visible_at
     PRIMARY KEY (feed, row),
     FOREIGN KEY (feed, row) REFERENCES records
 ) STRICT;
@@ -185,7 +185,7 @@ CREATE TABLE events (
     revision    INTEGER NOT NULL,
     recorded_at INTEGER NOT NULL,
     body        BLOB NOT NULL,
-    made_at     INTEGER,                         -- when the change was made, as its record says, by our clock
+    visible_at  INTEGER,                         -- when the change became visible in the API, by our clock, as estimated
     UNIQUE (feed, sequence)
 ) STRICT;
 CREATE INDEX events_key ON events (feed, key, sequence);

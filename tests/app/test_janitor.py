@@ -9,11 +9,12 @@ import pytest
 
 from dockbell.app.janitor import Janitor
 from dockbell.config import StoreSettings
+from dockbell.core.delays import MeasuredDelays
 from dockbell.core.model import RunKind
 from dockbell.core.publishing.settlement import Settlement
 from dockbell.errors import StoreFull
 from dockbell.ports import Footprint
-from dockbell.stores.sqlite import SqliteStore
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 from dockbell.telemetry import AgentFails, SinkOverrun
 from tests.fakes import NOON, Clock, Ear
 from tests.stores.pages import FEED, a_run, close_pass, commit, delete_records, later
@@ -51,6 +52,20 @@ async def test_events_are_kept_for_their_time_and_while_a_sink_owes_them(tmp_pat
     assert await owing.run_once() == 0
     assert await free.run_once() == 2500
     assert await store.read_events(FEED, 0, 10) == []
+    await store.aclose()
+
+
+async def test_measured_delays_are_kept_for_a_week(tmp_path: Path) -> None:
+    clock = Clock()
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock)
+    await store.feed(FEED).open()
+    days = [MeasuredDelays(FEED, "erp", NOON + timedelta(days=day), {1: 1}) for day in range(3)]
+    await store.health.note_delays(days)
+    clock.pass_(8 * 86_400)
+    await Janitor(store, settings=StoreSettings(), sinks=[], telemetry=Ear().telemetry, now=clock).run_once()
+    read_store = await SqliteReadStore.open(store.path)
+    assert await read_store.read_delays(NOON) == days[1:]
+    await read_store.aclose()
     await store.aclose()
 
 

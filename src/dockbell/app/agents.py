@@ -21,6 +21,8 @@ from dockbell.config import Config, ResourceSettings, SinkSettings, check_secret
 from dockbell.config.tables import Resources, SourceSettings
 from dockbell.config.values import show
 from dockbell.core.model import Feed
+from dockbell.core.planning.forecast import predict_wait
+from dockbell.delivery.delay_log import DelayLog
 from dockbell.delivery.notifier import Notifier
 from dockbell.delivery.relay import Relay
 from dockbell.errors import ConfigError
@@ -102,6 +104,7 @@ class Agents:
         self.configured: frozenset[Feed] = frozenset()
         self.relays: dict[str, Relay] = {}
         self.notifier = Notifier(store, telemetry, name=config.name, now=opening.now)
+        self.delay_log = DelayLog(store.health, telemetry, predict=self._predict_wait, now=opening.now)
         self.command_runner = CommandRunner(store, self.find, telemetry, name=config.name)
         self.janitor = self._make_janitor(config)
         self._sink_recipes: dict[str, SinkRecipe] = {}
@@ -215,8 +218,15 @@ class Agents:
                 self.telemetry.emit(SinkLeft(name, left[name]))
 
     async def aclose(self) -> None:
+        await self.delay_log.finish()
         for source in self.sources.values():
             await source.client.aclose()
+
+    def _predict_wait(self, feed: Feed) -> timedelta | None:
+        """Return how long changes of a feed wait for its next reading, in the mean; None where no interval says."""
+        source = self.sources.get(feed.source)
+        agents = None if source is None else source.feeds.get(feed)
+        return None if agents is None else predict_wait(agents.tracked.schedule.interval)
 
     def _make_relay(self, sink: Sink, recipe: SinkRecipe) -> None:
         settings, state_url, unordered, max_owed = recipe

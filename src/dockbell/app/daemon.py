@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _PRUNE_EVERY: Final = timedelta(minutes=10)
 _LOOK_EVERY: Final = timedelta(seconds=0.5)
+_SAVE_EVERY: Final = timedelta(minutes=1)
+"""How often measured delays are stored: what a crash loses of them."""
 _LOOK_MOST: Final = timedelta(seconds=2)
 _LOADS_AT_ONCE: Final = 16
 """How many sources are loaded side by side: those that are loaded work meanwhile, and would starve a single loader."""
@@ -116,6 +118,7 @@ class Daemon:
                     self._loading = AgentTask(self._detecting, self._load)
                     self._detecting.start_soon(self._recover)
                     self._detecting.start_soon(self._attend)
+                    self._detecting.start_soon(self._save_delays)
                     self._detecting.start_soon(self._reload_whenever, reloads)
                     self._detecting.start_soon(self._shared_status.run)
                     self._detecting.start_soon(self._supervisor.watch, self._look)
@@ -252,6 +255,10 @@ class Daemon:
     async def _attend(self) -> None:
         with closing(self._scheduler.repeat("commands", _LOOK_EVERY)) as alarm:
             await self._agents.command_runner.run(alarm, self.reload)
+
+    async def _save_delays(self) -> None:
+        with closing(self._scheduler.repeat("delays", _SAVE_EVERY)) as alarm:
+            await self._agents.delay_log.run(alarm)
 
     async def _reload_whenever(self, reloads: Bell) -> None:
         rings = 0

@@ -20,6 +20,8 @@ _AT_ONCE: Final = 1000
 """Rows per transaction: a commit of a page never waits long."""
 _RUNS_WHOLE: Final = timedelta(hours=1)
 """So long every run is kept; of those that found nothing, one a minute after that."""
+_DELAYS_KEPT: Final = timedelta(days=7)
+"""A week shows how each hour of a day, and each day, differs from the others."""
 
 
 class Janitor:
@@ -76,6 +78,8 @@ class Janitor:
         while await self._store.retention.prune_history(before, _AT_ONCE):
             pass
         while await self._store.retention.thin_runs(now - _RUNS_WHOLE, _AT_ONCE):
+            pass
+        while await self._store.retention.prune_delays(now - _DELAYS_KEPT, _AT_ONCE):
             pass
         # Only settled events are gone yet; that may be enough.
         for _ in self._sinks:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from dockbell.core.comparing.page_diff import PURGED, Finding
+from dockbell.core.delays import MeasuredDelays
 from dockbell.core.model import Event, Feed, Via
 from dockbell.ports.delivery import Extent, Footprint, KeyStatus, SinkState, StoredState
 from dockbell.ports.runs import FeedState, Reached, RunRecord
@@ -177,6 +178,9 @@ class ReadStore(Protocol):
 
         The oldest come first.
         """
+
+    async def read_delays(self, since: datetime) -> Sequence[MeasuredDelays]:
+        """Return the measured delays of the quarters of an hour that began then or later, the oldest first."""
 
     async def read_events_of(
         self, feed_id: int, key: str, limit: int, *, change: str | None = None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Literal, Protocol
 
+from dockbell.core.delays import MeasuredDelays
 from dockbell.core.model import Change, Event, Feed, Key
 from dockbell.core.publishing.settlement import Blocked, RecordId, Replay, Settlement, StartOffset
 from dockbell.errors import StoreUnavailable
@@ -107,6 +108,9 @@ class Retention(Protocol):
         Of each feed and kind the last complete run of each minute stays.
         """
 
+    async def prune_delays(self, before: datetime, limit: int) -> int:
+        """Delete up to ``limit`` measurements of delays from before then; return how many."""
+
     async def forget_letters(self, before: datetime) -> Mapping[str, int]:
         """Delete dead letters that died before then and release the keys behind them; count by sink."""
 
@@ -140,7 +144,7 @@ class Privacy(Protocol):
 
 
 class Health(Protocol):
-    """Whether the store can be written; how the sinks' receivers are."""
+    """Whether the store can be written; how the sinks' receivers are, and how long changes take to reach them."""
 
     @property
     def trouble(self) -> StoreUnavailable | None:
@@ -158,6 +162,9 @@ class Health(Protocol):
 
     async def note_conditions(self, found: Mapping[str, Found]) -> None:
         """Note how relays found their receivers, by the names of their sinks."""
+
+    async def note_delays(self, measured: Sequence[MeasuredDelays]) -> None:
+        """Add measured delays to those that are stored of their quarters."""
 
 
 class CommandInbox(Protocol):

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from math import ceil, exp, log
 from typing import Final
 
+from dockbell.core.delays import Delay, find_bucket, summarise
 from dockbell.core.model import RunKind, Urgency
 from dockbell.telemetry import (
     PageRead,
@@ -19,12 +19,6 @@ from dockbell.telemetry import (
     RunEnded,
 )
 
-_LEAST: Final = 0.001
-_GROWTH: Final = log(1.1)
-"""Each bucket is so much wider than the one before: what is read from them is true to a twentieth."""
-_BUCKETS: Final = 240  # the last one begins after a hundred days
-_HALF: Final = 0.5
-_NEARLY_ALL: Final = 0.99
 STEP: Final = timedelta(minutes=1)
 STEPS: Final = 240
 """How many steps are kept: four hours."""
@@ -80,15 +74,6 @@ class Ring:
         return step > self._last - self._length
 
 
-@dataclass(frozen=True, slots=True)
-class Delay:
-    """How long something took: half of it no longer than ``p50``, of a hundred all but one no longer than ``p99``."""
-
-    p50: timedelta
-    p99: timedelta
-    count: int
-
-
 class Delays:
     """How long things took that ended within the last steps, true to a twentieth."""
 
@@ -101,7 +86,7 @@ class Delays:
 
     def add(self, step: int, seconds: float) -> None:
         """Take in what took so long and ended in a step."""
-        bucket = 0 if seconds <= _LEAST else min(ceil(log(seconds / _LEAST) / _GROWTH), _BUCKETS)
+        bucket = find_bucket(seconds)
         if step != self._last:
             self._reach(step)
         self._step[bucket] += 1
@@ -110,8 +95,7 @@ class Delays:
     def read(self, step: int) -> Delay | None:
         """Return what it came to up to a step; None where nothing has ended."""
         self._reach(max(step, self._last))
-        count = self._total.total()
-        return Delay(self._find(count * _HALF), self._find(count * _NEARLY_ALL), count) if count else None
+        return summarise(self._total)
 
     def _reach(self, step: int) -> None:
         if step == self._last:
@@ -120,14 +104,6 @@ class Delays:
         for each in [each for each in self._steps if not step - self._length < each <= step]:
             self._total -= self._steps.pop(each)
         self._step = self._steps.setdefault(step, Counter())
-
-    def _find(self, rank: float) -> timedelta:
-        """Return what the bucket stands for that holds a rank: its middle."""
-        for bucket in sorted(self._total):
-            rank -= self._total[bucket]
-            if rank <= 0:
-                break
-        return timedelta(seconds=_LEAST * exp((bucket - 0.5) * _GROWTH) if bucket else _LEAST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +124,7 @@ class FeedLately:
     kept: int  # runs of the last hour that asked in time
     late: int  # those that asked later than the schedule says
     delay: Delay | None
-    """From the record's own timestamp until the change was stored, within the last hour; None where there were no
-    changes."""
+    """From when a change became visible until it was stored, within the last hour; None where there were none."""
     progress: Progress | None  # of the run that goes on; None where none does
 
 

@@ -19,11 +19,12 @@ from dockbell.admin.reasons import Reason, describe_feed, find_reasons
 from dockbell.admin.silence import Silences
 from dockbell.admin.status import FeedStatus, Silence, Status, load_status
 from dockbell.config import Config, SourceSettings
+from dockbell.core.delays import Delay
 from dockbell.core.model import JSON, RESOURCES
 from dockbell.core.moment import write_moment
 from dockbell.ports import FeedState, ReadStore, SinkState, StoredRecord
 from dockbell.telemetry.recent import Recent
-from dockbell.telemetry.series import LEFT, STEP, Delay
+from dockbell.telemetry.series import LEFT, STEP
 from dockbell.web.events import summarise
 from dockbell.web.live import EVENTS_MOST, FIRST_EVENTS, News
 

@@ -21,6 +21,11 @@ _SECOND: Final = timedelta(seconds=1)
 _NONE: Final = timedelta(0)
 
 
+def predict_wait(interval: timedelta | None) -> timedelta | None:
+    """Return how long changes wait for the next reading in the mean; None where no interval says when that is."""
+    return None if interval is None else interval / 2
+
+
 @dataclass(frozen=True, slots=True)
 class FeedForecast:
     """How long the changes of one feed wait: anything up to its interval, and what reading and delivery take."""

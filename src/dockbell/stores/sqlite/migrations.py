@@ -424,4 +424,15 @@ MIGRATIONS: Final = (
     ALTER TABLE events RENAME COLUMN made_at TO visible_at;
     ALTER TABLE details RENAME COLUMN made_at TO visible_at;
     """,
+    """
+    CREATE TABLE delays (
+        began_at  INTEGER NOT NULL,
+        feed      INTEGER NOT NULL REFERENCES feeds,
+        sink      TEXT NOT NULL,
+        buckets   TEXT NOT NULL,
+        waited    INTEGER NOT NULL,
+        predicted INTEGER,
+        PRIMARY KEY (began_at, feed, sink)
+    ) STRICT, WITHOUT ROWID;
+    """,
 )

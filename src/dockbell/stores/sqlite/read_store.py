@@ -11,6 +11,7 @@ from typing import TypeVar, TypeVarTuple
 import anyio
 import anyio.to_thread
 
+from dockbell.core.delays import MeasuredDelays
 from dockbell.core.model import Event, Feed
 from dockbell.ports import (
     Extent,
@@ -26,7 +27,7 @@ from dockbell.ports import (
     StoredRecord,
     StoredState,
 )
-from dockbell.stores.sql import browsing, delivery, feeds, inspection, runs
+from dockbell.stores.sql import browsing, delays, delivery, feeds, inspection, runs
 from dockbell.stores.sqlite.connection import look
 from dockbell.stores.sqlite.disk_reserve import measure
 from dockbell.stores.sqlite.store_errors import blame_reading, translating
@@ -131,6 +132,9 @@ class SqliteReadStore(ReadStore):
 
     async def read_readings(self, after: datetime) -> Mapping[Feed, Sequence[tuple[datetime, datetime]]]:
         return await self._read(inspection.read_readings, after)
+
+    async def read_delays(self, since: datetime) -> Sequence[MeasuredDelays]:
+        return await self._read(delays.read_delays, since)
 
     async def read_events_of(
         self, feed_id: int, key: str, limit: int, *, change: str | None = None

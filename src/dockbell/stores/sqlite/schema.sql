@@ -261,6 +261,17 @@ CREATE TABLE conditions (
     reason    TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- How long changes took to reach each sink, by quarters of an hour; quarters without any have no row.
+CREATE TABLE delays (
+    began_at  INTEGER NOT NULL,                  -- the quarter
+    feed      INTEGER NOT NULL REFERENCES feeds,
+    sink      TEXT NOT NULL,
+    buckets   TEXT NOT NULL,                     -- JSON object: how many delays are in each (core/delays.py)
+    waited    INTEGER NOT NULL,                  -- the sum of the parts in the outbox, in microseconds
+    predicted INTEGER,                           -- the sum of the mean waits that the plan predicted
+    PRIMARY KEY (began_at, feed, sink)
+) STRICT, WITHOUT ROWID;
+
 -- Operators -----------------------------------------------------------------------------------------------------------
 
 -- Sinks that take nothing until they are resumed.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from dockbell.core.delays import MeasuredDelays
 from dockbell.core.model import Change, Feed, Key
 from dockbell.errors import StoreUnavailable
 from dockbell.ports import (
@@ -22,7 +23,7 @@ from dockbell.ports import (
     Purged,
     Retention,
 )
-from dockbell.stores.sql import commands, delivery, pruning, purging
+from dockbell.stores.sql import commands, delays, delivery, pruning, purging
 from dockbell.stores.sqlite.disk_reserve import measure
 from dockbell.stores.sqlite.engine import Engine, call_and_find_end
 
@@ -64,6 +65,9 @@ class SqliteRetention(Retention):
 
     async def thin_runs(self, before: datetime, limit: int) -> int:
         return await self._engine.write(pruning.thin_runs, before, limit)
+
+    async def prune_delays(self, before: datetime, limit: int) -> int:
+        return await self._engine.write(delays.prune_delays, before, limit)
 
     async def forget_letters(self, before: datetime) -> Mapping[str, int]:
         return await self._engine.write(pruning.forget_letters, before, self._engine.now())
@@ -118,6 +122,9 @@ class SqliteHealth(Health):
 
     async def note_conditions(self, found: Mapping[str, Found]) -> None:
         await self._engine.write(delivery.note_conditions, found)
+
+    async def note_delays(self, measured: Sequence[MeasuredDelays]) -> None:
+        await self._engine.write(delays.add_delays, measured)
 
 
 class SqliteCommandInbox(CommandInbox):

@@ -138,8 +138,8 @@ def test_deliveries_are_counted_by_fate_and_timed_when_they_are_taken() -> None:
     assert count("delivery_attempts_total", *facts, sink="erp", fate="failed") == 1
     assert count("delivery_delay_seconds_count", *facts, sink="erp") == 2
     assert count("delivery_delay_seconds_sum", *facts, sink="erp") == 3
-    assert count("change_delivery_delay_seconds_count", *facts, sink="erp") == 1
-    assert count("change_delivery_delay_seconds_sum", *facts, sink="erp") == 7
+    assert count("change_delivery_delay_seconds_count", *facts, **LABELS, sink="erp") == 1
+    assert count("change_delivery_delay_seconds_sum", *facts, **LABELS, sink="erp") == 7
 
 
 def test_counters_begin_at_zero_for_what_is_configured() -> None:
@@ -171,7 +171,7 @@ def test_what_comes_back_begins_at_zero_and_counts_on() -> None:
     samples = {
         "delivery_attempts_total": ERP | {"fate": "delivered"},
         "delivery_delay_seconds_count": ERP,
-        "change_delivery_delay_seconds_count": ERP,
+        "change_delivery_delay_seconds_count": LABELS | ERP,
         "sink_failures_total": ERP,
         "runs_total": LABELS | {"kind": "poll", "outcome": "complete"},
     }
@@ -188,10 +188,14 @@ def test_what_comes_back_begins_at_zero_and_counts_on() -> None:
     metrics.expect([], [])
     assert read() == [None] * 5
     metrics.expect([FEED], ["erp"])
-    assert read() == [0] * 5
+    assert read() == [0, 0, None, 0, 0]  # most of all pairs of feeds and sinks may never have a delivery
     for fact in facts:
         metrics.hear(fact)
     assert read() == [1] * 5
+    metrics.expect([], ["erp"])
+    metrics.hear(delivery)  # a late one, of a feed that has left
+    metrics.expect([], ["erp"])
+    assert read() == [2, 2, None, 1, None]
 
 
 def test_other_facts_are_not_counted() -> None:

@@ -7,7 +7,7 @@ ours, never keys, addresses or the texts of errors, so that their number is boun
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
@@ -90,7 +90,7 @@ _HISTOGRAMS: Final[Mapping[str, tuple[str, tuple[str, ...], Sequence[float]]]] =
     "delivery_delay": ("From when an event was stored until the receiver took it.", _SINK, _DELIVERY),
     "change_delivery_delay": (
         "From when a change became visible in the API until the receiver took its event.",
-        _SINK,
+        (*_FEED, *_SINK),
         _AGE,
     ),
 }
@@ -132,7 +132,7 @@ class _SinkCounters:
 
     attempts: Mapping[OutcomeKind, Callable[[], None]]
     delay: Callable[[float], None]
-    arrival: Callable[[float], None]
+    arrivals: dict[Feed, Callable[[float], None]] = field(default_factory=dict)  # of feeds that had deliveries
 
 
 class Metrics:
@@ -185,6 +185,8 @@ class Metrics:
             return
         for feed in self._feeds - feeds:
             self._forget({"source": feed.source, "resource": feed.resource})
+            for counters in self._sinks.values():
+                counters.arrivals.pop(feed, None)
         for source in {feed.source for feed in self._feeds} - {feed.source for feed in feeds}:
             self._forget({"source": source})
         for sink in self._sinks.keys() - sinks:
@@ -205,7 +207,12 @@ class Metrics:
         if fact.waited is not None:
             counters.delay(fact.waited.total_seconds())
         if fact.age is not None:
-            counters.arrival(fact.age.total_seconds())
+            feed = fact.delivery.event.feed
+            arrive = counters.arrivals.get(feed)
+            if arrive is None:
+                arrival = self._histograms["change_delivery_delay"].labels(*self._feed(feed), fact.sink)
+                arrive = counters.arrivals[feed] = arrival.observe
+            arrive(fact.age.total_seconds())
 
     def _hear_request(self, fact: RequestSent) -> None:
         status = fact.status
@@ -220,8 +227,8 @@ class Metrics:
         counters["records_read"].labels(*feed, fact.kind).inc(fact.records)
         if fact.late:
             counters["runs_late"].labels(*feed).inc()
-        for field, name in _TALLIES.items():
-            if count := getattr(fact.tally, field):
+        for member, name in _TALLIES.items():
+            if count := getattr(fact.tally, member):
                 counters[name].labels(*feed).inc(count)
 
     def _hear_changes(self, fact: ChangesStored) -> None:
@@ -262,8 +269,9 @@ class Metrics:
             for verdict in ("passed", "held_back"):
                 self._counters["events_sifted"].labels(sink, verdict)
             attempts = {kind: self._counters["delivery_attempts"].labels(sink, kind).inc for kind in OutcomeKind}
-            delay, arrival = (self._histograms[f"{name}delivery_delay"].labels(sink) for name in ("", "change_"))
-            counters = self._sinks[sink] = _SinkCounters(attempts, delay.observe, arrival.observe)
+            counters = self._sinks[sink] = _SinkCounters(
+                attempts, self._histograms["delivery_delay"].labels(sink).observe
+            )
         return counters
 
     def _feed(self, feed: Feed) -> tuple[str, str]:

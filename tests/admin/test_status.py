@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 
 from dockbell.admin.as_json import WebModel, describe_status
+from dockbell.admin.delays import FeedDelays
 from dockbell.admin.reasons import describe_feed, find_reasons, format_age, list_reasons
 from dockbell.admin.status import FeedStatus, Gap, Status, load_status
 from dockbell.app.scheduler import next_time
 from dockbell.config import FeedSettings, ResourceSettings
 from dockbell.core.comparing.drift import Decision, Drift
+from dockbell.core.delays import Reading
 from dockbell.core.model import NOTICES, Feed, NoticeKind, RunKind, Statement
+from dockbell.core.planning.division import Reason as DivisionReason
+from dockbell.core.planning.stored_plan import StoredPlan
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.statement import GapReason, gap
 from dockbell.core.reading.shape import Shape
@@ -380,3 +384,52 @@ def test_a_pass_that_was_not_made_when_the_third_was_due_is_one() -> None:
 def test_a_feed_without_polls_is_not_read_at_all_when_its_passes_fail() -> None:
     stock = replace(fails(7, 190), feed=Feed("main", "stock"), expected_at=NOON - MINUTE)
     assert [reason[:41] for reason in judge(stock)] == ["main/stock: last read to its end 0s ago, "]
+
+
+# The plan, and what was measured -------------------------------------------------------------------------------------
+
+
+def test_a_plan_that_the_requests_do_not_suffice_for_is_a_remark() -> None:
+    status = replace(stands(), every=timedelta(seconds=12), short_of="every 1s")
+    assert list(describe_feed(status, NOON)) == [
+        'is read every 12s: the requests do not suffice for every 1s; "dockbell plan" says what would help'
+    ]
+    assert judge(status) == []
+
+
+def test_a_feed_that_is_slower_than_planned_for_an_hour_is_a_remark() -> None:
+    slow = Reading(timedelta(seconds=16), timedelta(seconds=10))
+    status = replace(stands(), delays=FeedDelays(slow=slow))
+    (remark,) = describe_feed(status, NOON)
+    assert remark.startswith("changes wait 16s in the mean for an hour, 10s are planned: the API is slower")
+    assert judge(status) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "short_of"),
+    [
+        (ResourceSettings(every=timedelta(seconds=1)), "every 1s"),
+        (ResourceSettings(every="auto", at_most=15 * MINUTE), "at_most 15m"),
+    ],
+)
+async def test_status_tells_what_the_requests_do_not_suffice_for(
+    tmp_path: Path, settings: ResourceSettings, short_of: str
+) -> None:
+    store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
+    await store.feed(FEED).open()
+    plan = StoredPlan(every=timedelta(minutes=20), reason=DivisionReason.STRETCHED)
+    await store.feed(FEED).save_plan(plan.to_json())
+    await store.aclose()
+    read_store = await SqliteReadStore.open(tmp_path / "a.db")
+    (status,) = (
+        await load_status(
+            read_store,
+            [FeedSettings(FEED.source, FEED.resource, settings)],
+            [],
+            at=NOON,
+            holder="",
+            next_time=next_time,
+        )
+    ).feeds
+    await read_store.aclose()
+    assert (status.short_of, status.every, status.is_dated) == (short_of, timedelta(minutes=20), True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dockbell.cli import main
+from dockbell.core.delays import begin_of_quarter, find_bucket
+from dockbell.core.moment import to_micros
 from dockbell.core.planning.costs import Cost
 from dockbell.core.planning.rates import Rate
 from dockbell.core.planning.stored_plan import StoredPlan
@@ -64,6 +67,44 @@ def test_json_has_the_same(learned: Filled) -> None:
     assert (stock["feed"], stock["cost"], stock["cost_from"]) == ("main/stock", 15, "learned")
     assert stock["changes_per_minute"] == 60
     assert stock["delay"]["mean_seconds"] == pytest.approx(stock["interval_seconds"] / 2, abs=0.01)
+
+
+def test_measured_delays_are_shown_beside_the_predicted_ones(learned: Filled) -> None:
+    assert "measured" not in learned.run("plan")
+    add_delays(learned, "stock", 6.0)
+    told = learned.run("plan")
+    assert told.splitlines()[2].endswith("  measured mean  measured p99")
+    assert rows(told)["stock"][-2:] == ["≈6.1s", "≈6.1s"]
+    assert rows(told)["shipments"][-2:] == ["-", "-"]
+    assert rows(told)["measured"] == ["mean", "6.1s,", "p99", "6.1s"]
+    stock = learned.ask("plan")["sources"][0]["feeds"][1]
+    assert (stock["measured"]["count"], stock["measured_estimated"]) == (20, True)
+
+
+def add_delays(filled: Filled, resource: str, seconds: float) -> None:
+    """Store that changes of a feed without timestamps reached the sink erp after so many seconds just now."""
+    write(filled.store, "UPDATE feeds SET key = '[\"/id\"]' WHERE resource = ?", resource)
+    quarter = to_micros(begin_of_quarter(datetime.now(UTC)))
+    buckets = json.dumps({find_bucket(seconds): 20})
+    write(
+        filled.store,
+        "INSERT INTO delays SELECT ?, id, 'erp', ?, 0, 40000000 FROM feeds WHERE resource = ?",
+        quarter,
+        buckets,
+        resource,
+    )
+
+
+def test_status_shows_delays_by_feed_and_sink(learned: Filled) -> None:
+    assert "delay of" not in learned.run("status", code=1)
+    add_delays(learned, "stock", 6.0)
+    told = learned.run("status", code=1)
+    delays = told[told.index("delay of") :].splitlines()
+    assert delays[1].split() == ["main/stock", "erp", "20", "≈6.1s", "≈6.1s", "≈6.1s", "2s"]
+    status = learned.ask("status", code=1)
+    stock, erp = status["feeds"][1]["delay"], status["sinks"][0]["delay"]
+    assert (stock["sinks"]["erp"], stock["predicted_mean_seconds"], stock["estimated"]) == (erp, 2, True)
+    assert (erp["count"], status["sinks"][1]["delay"], status["feeds"][0]["delay"]) == (20, None, None)
 
 
 def test_other_settings_are_shown_beside_those_at_hand(learned: Filled) -> None:

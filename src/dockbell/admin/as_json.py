@@ -17,6 +17,7 @@ from dockbell.admin.reasons import list_reasons
 from dockbell.admin.status import FeedStatus, Quiet, Silence, Status
 from dockbell.admin.why import EventTrace, RecordHistory, SinkTrace, explain
 from dockbell.config import format_duration
+from dockbell.core.delays import Delay
 from dockbell.core.model import Feed
 from dockbell.core.moment import format_moment, write_moment
 from dockbell.core.planning.division import Reason
@@ -66,6 +67,24 @@ class BlindGap(Model, rename={"from_": "from"}):
     reason: str
 
 
+class MeasuredModel(Model):
+    p50_seconds: float
+    p99_seconds: float
+    mean_seconds: float
+    count: Count
+
+
+class FeedDelayModel(Model):
+    p50_seconds: float
+    p99_seconds: float
+    mean_seconds: float
+    count: Count
+    predicted_mean_seconds: float | None
+    estimated: bool
+    slow: bool
+    sinks: dict[str, MeasuredModel]
+
+
 class FeedModel(Model):
     feed: str
     records: Count
@@ -90,6 +109,9 @@ class FeedModel(Model):
     quarantine: list[QuarantinedRecord]
     drift: HeldDrift | None
     gap: BlindGap | None
+    interval_seconds: float | None
+    short_of: str
+    delay: FeedDelayModel | None
     last_change_at: Time | None
     silence: Quiet
     silence_words: str
@@ -109,6 +131,7 @@ class SinkModel(Model):
     paused_at: Time | None
     oldest: Time | None
     error: str
+    delay: MeasuredModel | None
     silence: Quiet
     silence_words: str
 
@@ -144,7 +167,10 @@ def describe_status(found: Status) -> StatusModel:
         well=not reasons,
         reasons=list(reasons),
         feeds=[_describe_feed(each, found.at) for each in found.feeds],
-        sinks=[describe_sink(each, found.silences.get(each.name, Silence())) for each in found.sinks],
+        sinks=[
+            describe_sink(each, found.silences.get(each.name, Silence()), found.delays.get(each.name))
+            for each in found.sinks
+        ],
         web=None if crowding is None else WebModel(format_moment(crowding.at), crowding.reason),
         store=None if disk is None else StoreModel(disk.used, disk.free, disk.disk, disk.left),
     )
@@ -204,13 +230,39 @@ def _describe_feed(each: FeedStatus, at: datetime) -> FeedModel:
         quarantine=describe_quarantine(each),
         drift=describe_drift(each),
         gap=describe_gap(each),
+        interval_seconds=each.every.total_seconds() if isinstance(each.every, timedelta) else None,
+        short_of=each.short_of,
+        delay=describe_delays(each),
         last_change_at=write_moment(each.changed_at),
         silence=each.silence.kind,
         silence_words=each.silence.words,
     )
 
 
-def describe_sink(each: SinkState, silence: Silence) -> SinkModel:
+def describe_delays(each: FeedStatus) -> FeedDelayModel | None:
+    """Return how long changes of a feed took from the API to the sinks in the last hour; None where there were none."""
+    delays = each.delays
+    if delays.whole is None:
+        return None
+    whole = describe_measured(delays.whole)
+    return FeedDelayModel.of(
+        whole,
+        predicted_mean_seconds=None if delays.predicted is None else _round(delays.predicted),
+        estimated=not each.is_dated,
+        slow=delays.slow is not None,
+        sinks={sink: describe_measured(delay) for sink, delay in delays.sinks.items()},
+    )
+
+
+def describe_measured(delay: Delay) -> MeasuredModel:
+    return MeasuredModel(_round(delay.p50), _round(delay.p99), _round(delay.mean), delay.count)
+
+
+def _round(duration: timedelta) -> float:
+    return round(duration.total_seconds(), 3)
+
+
+def describe_sink(each: SinkState, silence: Silence, delay: Delay | None = None) -> SinkModel:
     return SinkModel.of(
         each,
         sink=each.name,
@@ -218,6 +270,7 @@ def describe_sink(each: SinkState, silence: Silence) -> SinkModel:
         reason=each.found.reason if each.found else "",
         since=write_moment(each.found.since if each.found else None),
         paused=each.paused or None,
+        delay=None if delay is None else describe_measured(delay),
         silence=silence.kind,
         silence_words=silence.words,
     )
@@ -254,6 +307,8 @@ class FeedPlanModel(Model):
     requests_per_minute: float
     part_of_budget: float
     delay: DelayModel | None
+    measured: MeasuredModel | None
+    measured_estimated: bool
 
 
 class SourcePlanModel(Model):
@@ -270,6 +325,7 @@ class SourcePlanModel(Model):
     spare_per_minute: float
     feeds: list[FeedPlanModel]
     delay: DelayModel
+    measured: MeasuredModel | None
     floor: DelayModel
 
 
@@ -305,12 +361,13 @@ def _describe_source_plan(plan: SourcePlan) -> SourcePlanModel:
         spare_per_minute=_per_minute(plan.spare),
         feeds=[_describe_feed_plan(each, plan) for each in plan.feeds],
         delay=_describe_delay(plan.delay),
+        measured=None if plan.measured is None else describe_measured(plan.measured),
         floor=_describe_delay(plan.floor),
     )
 
 
 def _describe_feed_plan(each: FeedPlan, plan: SourcePlan) -> FeedPlanModel:
-    settings = each.settings
+    settings, measured = each.settings, each.facts.delays.whole
     return FeedPlanModel(
         feed=str(each.feed),
         every="auto" if settings.is_auto else _write_duration(settings.every),
@@ -328,11 +385,13 @@ def _describe_feed_plan(each: FeedPlan, plan: SourcePlan) -> FeedPlanModel:
         requests_per_minute=_per_minute(each.requests),
         part_of_budget=round(each.requests / plan.supply.total, 4),
         delay=None if each.delay is None else _describe_delay(each.delay),
+        measured=None if measured is None else describe_measured(measured),
+        measured_estimated=not each.facts.is_dated,
     )
 
 
 def _describe_delay(delay: FeedForecast | Forecast) -> DelayModel:
-    return DelayModel(round(delay.mean.total_seconds(), 3), round(delay.p99.total_seconds(), 3))
+    return DelayModel(_round(delay.mean), _round(delay.p99))
 
 
 def _write_duration(duration: timedelta | str | None) -> str | None:

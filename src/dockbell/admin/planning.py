@@ -5,15 +5,18 @@ The plan is that of a steady day: first passes are over, others take of the key 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from dockbell.admin.delays import FeedDelays, load_delays
 from dockbell.admin.plan_options import Setup
-from dockbell.admin.status import find_lookback
+from dockbell.admin.status import find_lookback, has_dates
 from dockbell.config import FeedSettings, ResourceSettings, SourceSettings, format_duration
+from dockbell.core.delays import Delay, summarise
 from dockbell.core.model import RESOURCES, ClockSource, Feed
 from dockbell.core.planning.costs import Cost, pass_cost, poll_cost
 from dockbell.core.planning.demand import Demand
@@ -62,6 +65,8 @@ class FeedFacts:
     records_from: Origin
     lookback: timedelta
     is_rate_given: bool = False
+    delays: FeedDelays = field(default_factory=FeedDelays)  # as they were measured in the last hour
+    is_dated: bool = True  # its records have timestamps; else these are estimates
 
     @property
     def changes_from(self) -> Origin:
@@ -71,8 +76,14 @@ class FeedFacts:
         return Origin.ASSUMED if self.plan.rate.is_assumed else Origin.LEARNED
 
 
-async def load_facts(read_store: ReadStore, feeds: Iterable[FeedSettings], at: datetime) -> dict[Feed, FeedFacts]:
-    """Return what the store holds of the configured feeds, and assumptions where it holds nothing."""
+async def load_facts(
+    read_store: ReadStore, feeds: Iterable[FeedSettings], at: datetime, *, sinks: Collection[str] = ()
+) -> dict[Feed, FeedFacts]:
+    """Return what the store holds of the configured feeds, and assumptions where it holds nothing.
+
+    ``sinks``: those whose deliveries count as measured.
+    """
+    delays = (await load_delays(read_store, sinks, at)).feeds
     states = {state.feed: state for state in await read_store.load_feeds()}
     counts = await read_store.count_records()
     found = assume_facts(feeds)
@@ -81,7 +92,13 @@ async def load_facts(read_store: ReadStore, feeds: Iterable[FeedSettings], at: d
         if (state := states.get(feed)) is not None:
             facts = _count(found[feed], state, counts.get(feed, 0))
             lookback = find_lookback(each.settings, state, at)
-            found[feed] = replace(facts, plan=StoredPlan.from_json(state.plan), lookback=lookback)
+            found[feed] = replace(
+                facts,
+                plan=StoredPlan.from_json(state.plan),
+                lookback=lookback,
+                delays=delays.get(feed, FeedDelays()),
+                is_dated=has_dates(each.settings, state),
+            )
     return found
 
 
@@ -176,6 +193,11 @@ class SourcePlan:
     def delay(self) -> Forecast:
         """How long the changes of all its feeds wait; those that a crontab line reads are left out."""
         return forecast(self.division)
+
+    @property
+    def measured(self) -> Delay | None:
+        """How long changes of all its feeds took to reach a sink in the last hour; None where there were none."""
+        return summarise(sum((Counter(each.facts.delays.buckets) for each in self.feeds), Counter()))
 
     @property
     def floor(self) -> Forecast:

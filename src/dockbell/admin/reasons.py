@@ -14,6 +14,7 @@ from dockbell.admin.status import FeedStatus, Status
 from dockbell.config import format_duration
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import RESOURCES
+from dockbell.core.planning.forecast import in_words
 from dockbell.core.reading.shape import is_own_id
 from dockbell.ports import Condition, FeedState, Footprint, SinkState
 from dockbell.telemetry.facts import count_of
@@ -100,10 +101,22 @@ def describe_feed(status: FeedStatus, at: datetime) -> Iterator[str]:
         yield f"drift of {_write_paths(state)}: {state.drift.decision}, until a pass meets no more of it"
     if status.undropped:
         yield f"{', '.join(status.undropped)} may still be stored, from before it was dropped: a daemon removes it"
+    yield from _describe_plan(status)
     if status.gap is not None:
         gap = status.gap
         length = "" if gap.began_at is None else f" for {format_age(gap.ended_at - gap.began_at)}"
         yield f"was blind{length} until {format_age(at - gap.ended_at - status.offset)} ago: {gap.reason}"
+
+
+def _describe_plan(status: FeedStatus) -> Iterator[str]:
+    if status.short_of:
+        plan = '"dockbell plan" says what would help'
+        yield f"is read {status.schedule}: the requests do not suffice for {status.short_of}; {plan}"
+    if (slow := status.delays.slow) is not None and slow.predicted is not None:
+        waits = (
+            f"changes wait {in_words(slow.measured)} in the mean for an hour, {in_words(slow.predicted)} are planned"
+        )
+        yield f"{waits}: the API is slower, or changes otherwise, than the plan takes it to be"
 
 
 def _check_disk(footprint: Footprint | None) -> Iterator[str]:

@@ -8,8 +8,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from dockbell.admin.delays import Delays, FeedDelays, load_delays
 from dockbell.config import FeedSettings, ResourceSettings
 from dockbell.config.values import format_duration
+from dockbell.core.delays import Delay
 from dockbell.core.document import decode
 from dockbell.core.model import NOTICES, RESOURCES, ClockSource, Feed, NoticeKind, StatementKind
 from dockbell.core.moment import parse_moment
@@ -78,6 +80,9 @@ class FeedStatus:
     changed_at: datetime | None = None
     """When its last change was recorded; None where no change is kept, or it was not looked for."""
     silence: Silence = Silence()
+    short_of: str = ""  # what is configured and the requests do not suffice for: ``every 1s``, ``at_most 15m``
+    is_dated: bool = True  # its records have timestamps; else delays of its changes are estimates
+    delays: FeedDelays = field(default_factory=FeedDelays)  # of its changes, in the last hour
 
     @property
     def schedule(self) -> str:
@@ -127,6 +132,8 @@ class Status:
     footprint: Footprint | None = None  # what the store uses of its disk, and what is left; None where that is unknown
     silences: Mapping[str, Silence] = field(default_factory=dict)
     """Why a sink gets no events, by name; empty where it was not looked for."""
+    delays: Mapping[str, Delay] = field(default_factory=dict)
+    """The delays of changes to each sink in the last hour, by name; those without any are left out."""
     crowding: Crowding | None = None
     """Connections that the web server refused within the last hour; None where it refused none."""
 
@@ -148,14 +155,17 @@ async def load_status(
     states = {state.feed: state for state in await read_store.load_feeds()}
     records = await read_store.count_records()
     known = {state.name: state for state in await read_store.load_sinks()}
+    sinks = tuple(sinks)
+    delays = await load_delays(read_store, sinks, at)
     return Status(
         at=at,
         holder=holder,
         feeds=tuple(
-            [await _load_feed(read_store, each, states, records, at=at, next_time=next_time) for each in feeds]
+            [await _load_feed(read_store, each, states, records, delays, at=at, next_time=next_time) for each in feeds]
         ),
         sinks=tuple(known.get(name, SinkState(name, 0, 0, 0, None, "")) for name in sinks),
         footprint=await read_store.measure(),
+        delays=delays.sinks,
         crowding=await _find_crowding(read_store, states, at),
     )
 
@@ -165,6 +175,7 @@ async def _load_feed(
     each: FeedSettings,
     states: Mapping[Feed, FeedState],
     records: Mapping[Feed, int],
+    delays: Delays,
     *,
     at: datetime,
     next_time: Callable[[timedelta | str, datetime], datetime],
@@ -173,8 +184,9 @@ async def _load_feed(
     every, state = each.settings.schedule, states.get(feed)
     if state is None:
         return FeedStatus(feed, every)
+    plan = StoredPlan.from_json(state.plan)
     if not isinstance(every, str):
-        every = StoredPlan.from_json(state.plan).every or every
+        every = plan.every or every
     is_polled, read_at = RESOURCES[feed.resource].polled, _last_reading(state)
     return FeedStatus(
         feed,
@@ -187,7 +199,21 @@ async def _load_feed(
         await _find_gap(read_store, state),
         tuple(await read_store.find_quarantined(state.id, _BAD_MOST)),
         tuple(place for place in each.settings.drop if place not in state.dropped),
+        short_of=_name_interval(each.settings) if plan.is_short else "",
+        is_dated=has_dates(each.settings, state),
+        delays=delays.feeds.get(feed, FeedDelays()),
     )
+
+
+def has_dates(settings: ResourceSettings, state: FeedState) -> bool:
+    """Return whether the records of a feed have timestamps that say when they changed, as far as that is known."""
+    return bool(settings.updated_at or state.shape is None or state.shape.updated_at)
+
+
+def _name_interval(settings: ResourceSettings) -> str:
+    schedule = settings.schedule
+    words = schedule if isinstance(schedule, str) else format_duration(schedule)
+    return f"{'at_most' if settings.is_auto else 'every'} {words}"
 
 
 def _find_limit(

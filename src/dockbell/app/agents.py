@@ -226,7 +226,8 @@ class Agents:
         """Return how long changes of a feed wait for its next reading, in the mean; None where no interval says."""
         source = self.sources.get(feed.source)
         agents = None if source is None else source.feeds.get(feed)
-        return None if agents is None else predict_wait(agents.tracked.schedule.interval)
+        interval = None if agents is None else agents.tracked.schedule.interval
+        return None if interval is None else predict_wait(interval)
 
     def _make_relay(self, sink: Sink, recipe: SinkRecipe) -> None:
         settings, state_url, unordered, max_owed = recipe

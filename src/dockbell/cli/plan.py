@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from dockbell.admin.plan_options import Setup
     from dockbell.admin.planning import FeedFacts, FeedPlan, Origin, SourcePlan
     from dockbell.config import Config
+    from dockbell.core.delays import Delay
     from dockbell.core.model import Feed
     from dockbell.core.planning.forecast import FeedForecast, Forecast
 
 _HEADINGS: Final = ("feed", "cost", "changes/min", "every", "planned", "requests/min", "budget", "mean", "p99")
+_MEASURED: Final = ("measured mean", "measured p99")
 _ASSUMED: Final = "* assumed: nothing is known of it yet; --records and --changes say it better\n"
 
 
@@ -72,6 +74,8 @@ def plan(
     budget        its part of the requests that the source may make
     mean          from a change to the reading that shows it, in the mean; its delivery comes on top
     p99           99 of 100 changes are read within this time
+    measured      from when a change became visible in the API until a sink had it, in the last hour; only where there
+                  were any, and ≈ where records have no timestamps, so that it is estimated
     floor         the least delay that any intervals would have for as many requests
 
     SETTING is FEED.every, FEED.at_most or FEED.weight, or requests_per_minute or share of the source. A feed with a
@@ -119,7 +123,7 @@ def _find_facts(config: Config, setup: Setup) -> Mapping[Feed, FeedFacts]:
 
     if not config.store.path.exists():
         return assume_facts(setup.feeds)
-    return ask_store(config, partial(load_facts, feeds=setup.feeds, at=app.now()))
+    return ask_store(config, partial(load_facts, feeds=setup.feeds, at=app.now(), sinks=config.sinks))
 
 
 def _print(plans: Sequence[SourcePlan], others: Sequence[SourcePlan] | None) -> None:
@@ -129,7 +133,9 @@ def _print(plans: Sequence[SourcePlan], others: Sequence[SourcePlan] | None) -> 
         rows = [
             [_both(*cells) for cells in zip(_row(old, before), _row(new, after), strict=True)] for old, new in pairs
         ]
-        print_table(_HEADINGS, rows)
+        is_measured = after.measured is not None
+        headings = (*_HEADINGS, *_MEASURED) if is_measured else _HEADINGS
+        print_table(headings, [row[: len(headings)] for row in rows])
         click.echo()
         if any("*" in cell for row in rows for cell in row[1:3]):
             click.echo(_ASSUMED)
@@ -157,7 +163,15 @@ def _row(each: FeedPlan, plan: SourcePlan) -> Sequence[str]:
         f"{each.requests / plan.supply.total:.1%}",
         "-" if each.delay is None else in_words(each.delay.mean),
         "-" if each.delay is None else in_words(each.delay.p99),
+        *_list_measured(each.facts),
     )
+
+
+def _list_measured(facts: FeedFacts) -> tuple[str, str]:
+    from dockbell.admin.delays import write_delay
+
+    delay, write = facts.delays.whole, partial(write_delay, is_estimated=not facts.is_dated)
+    return ("-", "-") if delay is None else (write(delay.mean), write(delay.p99))
 
 
 def _mark(origin: Origin) -> str:
@@ -177,6 +191,8 @@ def _list_totals(plan: SourcePlan) -> Iterator[tuple[str, str]]:
     yield "reserve", per_minute(supply.reserve)
     yield "spare", per_minute(plan.spare)
     yield "delay", _say_delay(plan.delay)
+    if plan.measured is not None:
+        yield "measured", _say_delay(plan.measured)
     yield "floor", _say_delay(plan.floor)
 
 
@@ -190,7 +206,7 @@ def _list_background(plan: SourcePlan) -> str:
     return f" ({told})" if told else ""
 
 
-def _say_delay(delay: FeedForecast | Forecast) -> str:
+def _say_delay(delay: FeedForecast | Forecast | Delay) -> str:
     from dockbell.core.planning.forecast import in_words
 
     return f"mean {in_words(delay.mean)}, p99 {in_words(delay.p99)}"

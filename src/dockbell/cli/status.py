@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -39,6 +40,9 @@ def status(config_path: str | None, *, as_json: bool, verbose: bool) -> None:
     blocked   records whose next event waits for another attempt
     replays   events that wait to be sent because "dockbell replay" or "dockbell dead retry" chose them
     waiting   since the oldest owed event was recorded
+    p50, p99, mean  how long changes took in the last hour from when they became visible in the API until the sink had
+              them; ≈ where records have no timestamps, so that they are estimated
+    planned   how long changes wait for their reading by the plan, in the mean
 
     \b
     Examples:
@@ -82,6 +86,9 @@ def _print(found: Status, *, verbose: bool) -> None:
         headings = ("sink", "connection", "owed", "blocked", "dead", "replays", "waiting", "last error")
         print_table(headings, [_sink_row(each, found.at) for each in found.sinks])
         click.echo()
+    if rows := list(_delay_rows(found)):
+        print_table(("delay of", "to sink", "changes", "p50", "p99", "mean", "planned"), rows)
+        click.echo()
 
 
 def _print_remarks(found: Status, *, verbose: bool) -> None:
@@ -124,6 +131,17 @@ def _sink_row(each: SinkState, at: datetime) -> tuple[object, ...]:
     connection = "" if each.found is None else f"{each.found.condition} {_age(each.found.since, at)}"
     counts = (each.owed, each.blocked, each.dead, each.replays)
     return (each.name, connection, *counts, _age(each.oldest, at), each.error)
+
+
+def _delay_rows(found: Status) -> Iterator[tuple[object, ...]]:
+    from dockbell.admin.delays import write_delay
+    from dockbell.core.planning.forecast import in_words
+
+    for each in found.feeds:
+        predicted, write = each.delays.predicted, partial(write_delay, is_estimated=not each.is_dated)
+        planned = None if predicted is None else in_words(predicted)
+        for sink, delay in each.delays.sinks.items():
+            yield (each.feed, sink, delay.count, *map(write, (delay.p50, delay.p99, delay.mean)), planned)
 
 
 def _age(moment: datetime | None, at: datetime) -> str:

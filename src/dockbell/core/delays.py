@@ -94,10 +94,15 @@ def begin_of_quarter(at: datetime) -> datetime:
 
 def merge(measured: Iterable[MeasuredDelays]) -> Delay | None:
     """Return what delays come to, of whatever feeds, sinks and quarters."""
+    return summarise(count_all(measured))
+
+
+def count_all(measured: Iterable[MeasuredDelays]) -> Mapping[int, int]:
+    """Return how many delays are in each bucket, of whatever feeds, sinks and quarters."""
     total: Counter[int] = Counter()
     for each in measured:
         total.update(each.buckets)
-    return summarise(total)
+    return total
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from dockbell.admin.status import FeedStatus, Quiet, Status
 from dockbell.config import Config
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import Feed
+from dockbell.core.planning.forecast import predict_wait
 from dockbell.core.planning.stored_plan import StoredPlan
 from dockbell.core.running.budget import Budget
 from dockbell.errors import StoreError
@@ -55,6 +56,11 @@ GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "feed_read_timestamp_seconds": ("When a feed was read completely last.", _FEED),
     "feed_read_due_timestamp_seconds": ("When it should have been read completely again at the latest.", _FEED),
     "feed_interval_seconds": ("How long it is planned to be from one reading to the next; none with a cron.", _FEED),
+    "feed_predicted_delay_seconds": ("How long changes wait for their reading by the plan, in the mean.", _FEED),
+    "feed_slower_than_planned": (
+        "1 while changes wait more than half as long again as planned, for an hour already.",
+        _FEED,
+    ),
     "feed_requests_short": ("1 while the requests do not suffice for the interval that is configured.", _FEED),
     "feed_pass_timestamp_seconds": ("When a feed was read whole last.", _FEED),
     "feed_pass_due_timestamp_seconds": (
@@ -140,6 +146,8 @@ def _describe_feed(each: FeedStatus, at: datetime) -> Iterator[Number]:
     yield from _name("feed_silence", feed, each.silence.kind, [kind for kind in Quiet if kind])
     if isinstance(each.every, timedelta):
         yield "feed_interval_seconds", feed, each.every.total_seconds()
+        yield "feed_predicted_delay_seconds", feed, predict_wait(each.every).total_seconds()
+        yield "feed_slower_than_planned", feed, each.delays.slow is not None
         yield "feed_requests_short", feed, StoredPlan.from_json(state.plan).is_short
     if each.lookback is not None:
         yield "feed_lookback_seconds", feed, each.lookback.total_seconds()

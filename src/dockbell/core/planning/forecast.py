@@ -21,9 +21,9 @@ _SECOND: Final = timedelta(seconds=1)
 _NONE: Final = timedelta(0)
 
 
-def predict_wait(interval: timedelta | None) -> timedelta | None:
-    """Return how long changes wait for the next reading in the mean; None where no interval says when that is."""
-    return None if interval is None else interval / 2
+def predict_wait(interval: timedelta) -> timedelta:
+    """Return how long changes wait for the next reading in the mean."""
+    return interval / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class FeedForecast:
 
     @property
     def mean(self) -> timedelta:
-        return self.planned.interval / 2 + self.overhead
+        return predict_wait(self.planned.interval) + self.overhead
 
     @property
     def p99(self) -> timedelta:

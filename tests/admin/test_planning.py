@@ -36,6 +36,13 @@ def write(resources: dict[str, Any] | None = None, **source: Any) -> Config:
     return validate(table, lambda kind: load_sink_type(kind).Settings)
 
 
+def with_two_keys(config: Config) -> Config:
+    """Return the same for two sources, each with a key of its own."""
+    main = config.sources["main"]
+    other = main.model_copy(update={"base_url": "https://other.example.com"})
+    return config.model_copy(update={"sources": {"a": main, "b": other}})
+
+
 def plan(config: Config, *what_if: str, records: int = 50_000, rates: dict[str, float] | None = None) -> SourcePlan:
     """Return the plan of a source whose feeds change as in the world of the design."""
     setup = Setup.of(config).change(what_if)
@@ -113,12 +120,22 @@ def test_details_that_take_all_requests_have_a_reason_and_a_remedy() -> None:
 
 def test_each_source_has_a_plan_of_its_own() -> None:
     config = write({"stock": {}})
-    config = config.model_copy(update={"sources": dict.fromkeys(("a", "b"), config.sources["main"])})
-    setup = Setup.of(config).change(["a/stock.every=1s", "b.share=0.5"])
+    setup = Setup.of(with_two_keys(config)).change(["a/stock.every=1s", "b.share=0.5"])
     facts = give_facts(assume_facts(setup.feeds), {Feed("a", "stock"): 50_000}, {}, NOON)
     first, second = make_plan(setup, facts, at=NOON, next_time=next_time)
     assert [bool(first.reason), bool(second.reason)] == [True, False]
     assert [first.supply.allowed, second.supply.allowed] == [270, 150]
+
+
+def test_sources_with_one_key_have_one_plan() -> None:
+    config = write({"stock": {}})
+    config = config.model_copy(update={"sources": dict.fromkeys(("a", "b"), config.sources["main"])})
+    setup = Setup.of(config).change(["share=0.5"])
+    facts = give_facts(assume_facts(setup.feeds), {Feed("a", "stock"): 50_000, Feed("b", "stock"): 50_000}, {}, NOON)
+    (made,) = make_plan(setup, facts, at=NOON, next_time=next_time)
+    assert (made.source, made.supply.allowed) == ("a, b", 150)
+    half = pytest.approx(made.division.budget / 2)
+    assert {str(each.feed): each.requests for each in made.feeds} == {"a/stock": half, "b/stock": half}
 
 
 def test_the_json_adds_up() -> None:
@@ -288,8 +305,7 @@ def test_a_setting_that_cannot_be_is_refused_in_plain_words(what_if: list[str], 
 
 
 def test_with_several_sources_the_one_is_to_be_named() -> None:
-    config = write()
-    config = config.model_copy(update={"sources": dict.fromkeys(("a", "b"), config.sources["main"])})
+    config = with_two_keys(write())
     with pytest.raises(ValueError, match=r"share is of a source; name one of a\.share, b\.share"):
         Setup.of(config).change(["share=1"])
     with pytest.raises(ValueError, match="name one of a/stock, b/stock"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
@@ -79,6 +79,13 @@ class Setup:
     def of(cls, config: Config) -> Setup:
         return cls(config.sources, tuple(config.feeds()))
 
+    def group_by_key(self) -> Sequence[tuple[str, ...]]:
+        """Return the names of the sources, those together that have one API key, and so one budget."""
+        groups: dict[Hashable, list[str]] = {}
+        for name, source in self.sources.items():
+            groups.setdefault(source.account, []).append(name)
+        return [tuple(names) for names in groups.values()]
+
     def change(self, given: Iterable[str]) -> Setup:
         """Return the setup with other settings, such as ``stock.every=30s`` or ``requests_per_minute=600``.
 
@@ -96,7 +103,9 @@ class Setup:
                 wanted = "a setting and its value, such as stock.every=30s or requests_per_minute=600"
                 raise ValueError(f"must be {wanted}, got {show(text)}")
             if key in _SOURCE_KEYS:
-                of_sources.setdefault(self._find_source(name, key), {})[key] = _read_number(value)
+                found = self._find_source(name, key)
+                for each in next(group for group in self.group_by_key() if found in group):
+                    of_sources.setdefault(each, {})[key] = _read_number(value)
             elif key in _FEED_KEYS and name:
                 (feed,) = find_feeds([name], [Feed(each.source, each.resource) for each in self.feeds])
                 of_feeds.setdefault(feed, {})[key] = _read_number(value) if key == "weight" else value
@@ -113,7 +122,7 @@ class Setup:
             return name
         if name:
             raise ValueError(f'source "{name}" is not configured; {suggest(name, self.sources)}')
-        if len(self.sources) > 1:
+        if len(self.group_by_key()) > 1:
             raise ValueError(f"{key} is of a source; name one of {', '.join(f'{each}.{key}' for each in self.sources)}")
         return next(iter(self.sources))
 

@@ -5,7 +5,7 @@ The plan is that of a steady day: first passes are over, others take of the key 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -181,13 +181,17 @@ class FeedPlan:
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
-    """How the requests of one source are divided."""
+    """How the requests of one source are divided, or of all sources that have its API key."""
 
-    source: str
+    sources: tuple[str, ...]
     settings: SourceSettings
     supply: Supply
     division: Division
     feeds: tuple[FeedPlan, ...]
+
+    @property
+    def source(self) -> str:
+        return ", ".join(self.sources)
 
     @property
     def delay(self) -> Forecast:
@@ -231,17 +235,22 @@ class SourcePlan:
 def make_plan(
     setup: Setup, facts: Mapping[Feed, FeedFacts], *, at: datetime, next_time: NextTime
 ) -> tuple[SourcePlan, ...]:
-    """Return the plan of each source; ``next_time`` returns the next time of a crontab line after a given time."""
-    return tuple(
-        _plan_source(
-            name, settings, [each for each in setup.feeds if each.source == name], facts, at=at, next_time=next_time
-        )
-        for name, settings in setup.sources.items()
-    )
+    """Return the plan of each source, or of all that have one API key.
+
+    ``next_time`` returns the next time of a crontab line after a given time.
+    """
+    known: defaultdict[str, list[FeedSettings]] = defaultdict(list)
+    for each in setup.feeds:
+        known[each.source].append(each)
+    plans = []
+    for names in setup.group_by_key():
+        feeds = [each for name in names for each in known[name]]
+        plans.append(_plan_sources(names, setup.sources[names[0]], feeds, facts, at=at, next_time=next_time))
+    return tuple(plans)
 
 
-def _plan_source(
-    name: str,
+def _plan_sources(
+    names: tuple[str, ...],
     settings: SourceSettings,
     feeds: Sequence[FeedSettings],
     facts: Mapping[Feed, FeedFacts],
@@ -276,7 +285,7 @@ def _plan_source(
         FeedPlan(each, facts[feed], demands[feed], planned.get(feed), demands[feed].cost / every[feed].total_seconds())
         for feed, each in known.items()
     ]
-    return SourcePlan(name, settings, supply, division, tuple(plans))
+    return SourcePlan(names, settings, supply, division, tuple(plans))
 
 
 def _find_cron_interval(cron: str, at: datetime, next_time: NextTime) -> timedelta:

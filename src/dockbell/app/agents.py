@@ -18,6 +18,7 @@ from dockbell.app.command_runner import CommandRunner
 from dockbell.app.janitor import Janitor
 from dockbell.app.source_agents import FeedAgents, KeyPlanning, SourceAgents
 from dockbell.config import Config, ResourceSettings, SinkSettings, check_secrets
+from dockbell.config.secret import Secret
 from dockbell.config.tables import Resources, SourceSettings
 from dockbell.config.values import show
 from dockbell.core.model import Feed
@@ -108,6 +109,7 @@ class Agents:
         self.command_runner = CommandRunner(store, self.find, telemetry, name=config.name)
         self.janitor = self._make_janitor(config)
         self._sink_recipes: dict[str, SinkRecipe] = {}
+        self._plannings: dict[tuple[str, Secret], KeyPlanning] = {}
         self._loads = Bell()
 
     @property
@@ -168,10 +170,11 @@ class Agents:
         for name in changes.sources.ending:
             ended = self.sources.pop(name)
             await ended.leave()
-            if name in sources and sources[name].has_key_of(ended.settings):
+            if name in sources and sources[name].account == ended.settings.account:
                 opened.clients[name].inherit(ended.client)
         for name in changes.sources.beginning:
             self.sources[name] = self._make_source(sources[name], opened.clients[name])
+        self._plannings = {account: each for account, each in self._plannings.items() if each.sources}
         feeds = _list_feeds(config)
         for source in self.sources.values():
             source.wanted = {}
@@ -184,13 +187,11 @@ class Agents:
 
     def _make_source(self, settings: SourceSettings, client: InventoryClient) -> SourceAgents:
         """Make the agents of a source; where another one has its API key, the two have one budget and one planner."""
-        for other in self.sources.values():
-            if settings.has_key_of(other.settings):
-                client.share_budget(other.client)
-                planning = other.planning
-                break
+        planning = self._plannings.get(settings.account)
+        if planning is None or not planning.sources:
+            planning = self._plannings[settings.account] = KeyPlanning(client.key_budget, telemetry=self.telemetry)
         else:
-            planning = KeyPlanning(client.key_budget, telemetry=self.telemetry)
+            client.share_budget(planning.sources[0].client)
         return SourceAgents(
             settings, client, planning, name=self.config.name, store=self.store, telemetry=self.telemetry
         )

@@ -128,7 +128,7 @@ def _find_facts(config: Config, setup: Setup) -> Mapping[Feed, FeedFacts]:
 
 def _print(plans: Sequence[SourcePlan], others: Sequence[SourcePlan] | None) -> None:
     for before, after in zip(plans, others or plans, strict=True):
-        click.echo(f"source {before.source}\n")
+        click.echo(f"{'source' if len(before.sources) == 1 else 'sources'} {before.source}\n")
         pairs = zip(before.feeds, after.feeds, strict=True)
         rows = [
             [_both(*cells) for cells in zip(_row(old, before), _row(new, after), strict=True)] for old, new in pairs
@@ -154,7 +154,7 @@ def _row(each: FeedPlan, plan: SourcePlan) -> Sequence[str]:
     from dockbell.core.planning.forecast import in_words, per_minute
 
     return (
-        each.feed.resource,
+        each.feed.resource if len(plan.sources) == 1 else str(each.feed),
         f"{each.demand.cost:.3g}{_mark(each.cost_from)}",
         f"{per_minute(each.demand.rate)}{_mark(each.facts.changes_from)}",
         each.every,

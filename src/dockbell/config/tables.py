@@ -195,9 +195,10 @@ class SourceSettings(Settings):
     user_agent: HeaderText | None = None
     resources: Resources = Resources()
 
-    def has_key_of(self, other: SourceSettings) -> bool:
-        """Return whether two sources have one API key: then they have one budget, too."""
-        return (self.base_url, self.api_key) == (other.base_url, other.api_key)
+    @property
+    def account(self) -> tuple[str, Secret]:
+        """What the API counts requests by: sources with an equal one share a budget."""
+        return self.base_url, self.api_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,8 +347,9 @@ class Config(Settings):
         if not sources:
             raise ValueError("none is configured; add [sources.main] with base_url and api_key")
         problems = []
+        firsts: dict[tuple[str, Secret], str] = {}
         for name, source in sources.items():
-            first = next(each for each in sources if source.has_key_of(sources[each]))
+            first = firsts.setdefault(source.account, name)
             for key in ("requests_per_minute", "share"):
                 got, wanted = getattr(source, key), getattr(sources[first], key)
                 if got != wanted:

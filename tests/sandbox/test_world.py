@@ -9,7 +9,7 @@ import pytest
 from dockbell.sandbox import LoggedChange, Sandbox
 
 if TYPE_CHECKING:
-    from tests.sandbox.conftest import Build, Clock
+    from tests.sandbox.conftest import Build, Clock, Open
 
 RESOURCES = ("shipments", "packages", "items", "stock", "warehouses")
 
@@ -124,3 +124,66 @@ def test_records_can_go_without_a_timestamp(build: Build, none: str | None) -> N
     sandbox = build(timestamp_field=none)
     sandbox.step(50)
     assert not any(b"updated_at" in body for body in sandbox.records("stock").values())
+
+
+def find_bumped(sandbox: Sandbox) -> tuple[set[str], set[str]]:
+    """Return the items of the stock levels that have changed, and the items whose timestamp moved."""
+    changes = sandbox.changes()
+    levels = {json.loads(each.after or each.before or b"")["item_id"] for each in changes if each.resource == "stock"}
+    return levels, {each.identity for each in changes if each.resource == "items"}
+
+
+def test_by_default_an_item_rests_when_its_stock_moves(build: Build) -> None:
+    sandbox = build()
+    sandbox.edit("stock", 20)
+    assert find_bumped(sandbox)[1] == set()
+
+
+def test_an_item_may_be_bumped_when_its_stock_moves(build: Build) -> None:
+    sandbox = build(bump_share=1.0)
+    sandbox.edit("stock", 20)
+    levels, bumped = find_bumped(sandbox)
+    assert bumped == levels
+    change = next(each for each in sandbox.changes() if each.resource == "items")
+    before, after = json.loads(change.before or b""), json.loads(change.after or b"")
+    assert {name for name in after if after[name] != before[name]} == {"updated_at"}
+
+
+def test_a_part_of_the_items_may_be_bumped(build: Build) -> None:
+    sandbox = build(records=1500, bump_share=0.5)
+    sandbox.edit("stock", 400)
+    levels, bumped = find_bumped(sandbox)
+    assert 0.2 < len(bumped) / len(levels) < 0.9
+
+
+def test_items_may_be_bumped_so_often_and_then_no_more(build: Build) -> None:
+    sandbox = build(bump_share=1.0, bump_most=3)
+    sandbox.edit("stock", 20)
+    assert len(find_bumped(sandbox)[1]) == 3
+    assert sandbox.options.bump_most == 0
+
+
+def test_the_log_leads_to_the_present_records_where_owners_are_bumped(build: Build) -> None:
+    sandbox = build(bump_share=0.7)
+    first = snapshot(sandbox)
+    sandbox.step(3000)
+    assert replay(first, sandbox.changes()) == snapshot(sandbox)
+
+
+async def test_embedded_records_may_be_behind_their_own_listing(opened: Open, clock: Clock) -> None:
+    sandbox, client = await opened(embed_lag=20.0)
+
+    async def read(path: str) -> list[Any]:
+        found: list[Any] = (await client.get(path)).json()[path.split("/")[2].partition("?")[0]]
+        return found
+
+    (item,) = await read("/v1/items?limit=1&expand=stock&status=all")
+    level = item["stock"][0]
+    sandbox.edit("stock", identity=level["id"])
+    (shown,) = [each for each in await read("/v1/stock?limit=200") if each["id"] == level["id"]]
+    assert shown != level
+    (item,) = await read("/v1/items?limit=1&expand=stock&status=all")
+    assert item["stock"][0] == level
+    clock.turn(20)
+    (item,) = await read("/v1/items?limit=1&expand=stock&status=all")
+    assert item["stock"][0] == shown

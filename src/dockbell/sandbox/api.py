@@ -124,7 +124,8 @@ class Api:
         tables = self._world.shown(kind_of(request.scope))
         rows, cursor = self._pages.take(tables[resource.name], query)
         self._note_shown(request, resource, rows)
-        bodies = [embed(tables, resource.name, row, query.expand) if query.expand else row.body for row in rows]
+        inner = self._world.embedded(tables)
+        bodies = [embed(inner, resource.name, row, query.expand) if query.expand else row.body for row in rows]
         bodies = self._shaper.shape(resource.name, rows, bodies)
         envelope = encode(options.envelope.replace("{label}", resource.label) or resource.name)
         page = b"{%s:[%s]%s}" % (envelope, b",".join(bodies), _next_cursor(cursor, options))
@@ -140,7 +141,9 @@ class Api:
         if row is None:
             return UNKNOWN[options.unknown_shipment]()
         self._note_shown(request, resource, [row])
-        return answer_json(self._shaper.shape("shipments", [row], [embed(tables, "shipments", row, expand)])[0])
+        return answer_json(
+            self._shaper.shape("shipments", [row], [embed(self._world.embedded(tables), "shipments", row, expand)])[0]
+        )
 
     def _note_shown(self, request: Request, resource: Resource, rows: Sequence[Row]) -> None:
         if self._settings.options.fault_record:

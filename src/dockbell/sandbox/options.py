@@ -145,6 +145,11 @@ class SandboxOptions:
     )
     future_share: float = _share("share of writes that are dated 2099")
     silent_share: float = _share("share of updates that do not move the timestamp")
+    bump_share: float = _share(
+        "share of the changes of a stock level, or package, that move the timestamp of its item, or shipment"
+    )
+    bump_most: int | None = _option(None, "how many timestamps they move before that ends; none: no end", within=_SIZE)
+    embed_lag: float = _option(0.0, "seconds that the records which expand embeds are behind their own listing")
 
     shuffle_arrays: bool = _flag("arrays inside records are in another order each time")
     shuffle_members: bool = _flag("fields of records are in another order each time")

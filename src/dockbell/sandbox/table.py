@@ -27,6 +27,7 @@ class Resource:
     any_status: str | None = None  # the filter value that lets all states through, where there is one
     filters: tuple[str, ...] = ()  # parameters that compare one field for equality
     links: tuple[str, ...] = ()  # fields that are indexed for the sandbox's own use, not for the listing
+    owner: str = ""  # the resource whose id the last link holds, where its timestamp may move with this one
     expand: tuple[str, ...] = ()  # the accepted values of ``expand``
     since: bool = False  # whether ``updated_since`` is accepted
 
@@ -55,6 +56,7 @@ RESOURCES: Final[dict[str, Resource]] = {
             statuses=("packed", "shipped", "in_transit", "delivered"),
             filters=("tracking_number",),
             links=("shipment_id",),
+            owner="shipments",
             expand=("shipment",),
             since=True,
         ),
@@ -69,7 +71,7 @@ RESOURCES: Final[dict[str, Resource]] = {
             expand=("stock",),
             since=True,
         ),
-        Resource("stock", "Stock levels", "stk_", links=("item_id",), expand=("item", "warehouse")),
+        Resource("stock", "Stock levels", "stk_", links=("item_id",), owner="items", expand=("item", "warehouse")),
         Resource("warehouses", "Warehouses", "whs_"),
     )
 }

@@ -58,6 +58,7 @@ class World:
         self._deleted: deque[list[tuple[str, Row]]] = deque(maxlen=_KEPT_DELETIONS)
         self._visible: Replica | None = None
         self._lagging: Replica | None = None
+        self._embedded: Replica | None = None
         self._asked = 0
         self._follow(settings.options)
         settings.listeners.append(self._follow)
@@ -73,11 +74,19 @@ class World:
         is_turn = self._asked % options.replicas == 0 if options.replica_for == "turns" else kind == options.replica_for
         return lagging if lagging and options.replicas > 1 and is_turn else visible
 
+    def embedded(self, shown: Mapping[str, Table]) -> Mapping[str, Table]:
+        """Return the tables that embedded records are taken from, beside the tables that the request reads."""
+        if self._embedded is None:
+            return shown
+        return self._embedded.at(to_micros(self._clock()) - round(self._settings.options.embed_lag * 1_000_000))
+
     def _follow(self, options: SandboxOptions) -> None:
         if options.late_visibility and self._visible is None:
             self._visible = Replica(self.tables)
         if options.replicas > 1 and self._lagging is None:
             self._lagging = self._visible.copy() if self._visible else Replica(self.tables)
+        if options.embed_lag and self._embedded is None:
+            self._embedded = self._visible.copy() if self._visible else Replica(self.tables)
 
     def step(self) -> Step:
         return Step(self, self.next_time())
@@ -95,7 +104,7 @@ class World:
     def apply(self, at: int, writes: Iterable[tuple[str, int, Row | None]], kind: Kind | None = None) -> int:
         deleted = []
         written: defaultdict[str, dict[int, Row | None]] = defaultdict(dict)
-        for resource, number, row in writes:
+        for resource, number, row in self._bump(at, list(writes)):
             before = self.tables[resource].rows.get(number)
             known = row or before
             assert known is not None
@@ -105,7 +114,7 @@ class World:
                 at=from_micros(at),
                 resource=resource,
                 identity=self.form.name(known),
-                kind=kind or ("updated" if row and before else "created" if row else "deleted"),
+                kind=_find_kind(before, row, kind),
                 before=before and before.body,
                 after=row and row.body,
             )
@@ -119,6 +128,23 @@ class World:
             self.tables[resource].write(rows)
         self._show_later(at, written)
         return sum(map(len, written.values()))
+
+    def _bump(self, at: int, writes: list[tuple[str, int, Row | None]]) -> list[tuple[str, int, Row | None]]:
+        """Return writes with those that they cause: of owners whose timestamp alone moves."""
+        if not self._settings.options.bump_share:
+            return writes
+        written = {(resource, number) for resource, number, _ in writes}
+        for resource, number, row in list(writes):
+            owner, known = RESOURCES[resource].owner, row or self.tables[resource].rows.get(number)
+            found = self.tables[owner].find(known.terms[-1] or "") if owner and known is not None else None
+            options = self._settings.options
+            if found is None or (owner, found.number) in written or options.bump_most == 0:
+                continue
+            if options.bump_share == 1 or self._dice.random() < options.bump_share:
+                written.add((owner, found.number))
+                writes.append((owner, found.number, self.form.redate(found, found.body, at)))
+                self._settings.count_down("bump_most")
+        return writes
 
     def edit(self, resource: str, count: int = 1, identity: str | None = None) -> int:
         return self._rewrite(resource, count, identity, edit_body)
@@ -187,7 +213,7 @@ class World:
         return list(islice(self._log, -missing, None))
 
     def _show_later(self, at: int, written: Mapping[str, Mapping[int, Row | None]]) -> None:
-        replicas = [replica for replica in (self._visible, self._lagging) if replica]
+        replicas = [replica for replica in (self._visible, self._lagging, self._embedded) if replica]
         if not replicas:
             return
         options = self._settings.options
@@ -198,6 +224,13 @@ class World:
             for resource, rows in written.items():
                 for number, row in rows.items():
                     replica.put(visible, resource, number, row)
+
+
+def _find_kind(before: Row | None, after: Row | None, kind: Kind | None) -> Kind:
+    """Return what a write is called: as its step says, but for an owner that it only bumps."""
+    if before is not None and after is not None:
+        return "updated"
+    return kind or ("created" if after else "deleted")
 
 
 class Step:

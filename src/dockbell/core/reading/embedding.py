@@ -1,0 +1,160 @@
+"""Records of one feed that stand in the records of another: ``items?expand=stock`` shows each item with its stock.
+
+A member that only ``expand`` adds is taken out of a record to the byte, so that what is left is the text that the API
+sends without it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+import msgspec
+
+from dockbell.core.model import JSON
+
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_ENCODER: Final = msgspec.json.Encoder()
+_UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+_BLANKS: Final = rb"[ \t\r\n]*"
+_COMMA_BEFORE: Final = re.compile(rb"," + _BLANKS + rb"\Z")
+_COMMA_AFTER: Final = re.compile(_BLANKS + rb"," + _BLANKS)
+
+
+class Pair(NamedTuple):
+    """Two feeds of which one, polled, can show the records of the other."""
+
+    carrier: str  # the resource whose polls may show them
+    relation: str  # what its ``expand`` is asked for
+    target: str  # the resource whose records they are
+    named_by: tuple[str, ...]  # pointers in a target's record that may name its carrier
+    names: tuple[str, ...]  # pointers in a carrier's record to what these may hold
+
+
+PAIRS: Final = (
+    Pair(
+        "items",
+        "stock",
+        "stock",
+        ("/item_id", "/sku", "/item_sku", "/product_id", "/item/id", "/item/sku"),
+        ("/id", "/sku", "/uuid", "/code"),
+    ),
+    Pair(
+        "shipments",
+        "packages",
+        "packages",
+        ("/shipment_id", "/shipment_number", "/shipment/id", "/shipment"),
+        ("/id", "/number", "/uuid", "/code"),
+    ),
+)
+"""Which feeds may be signals for which."""
+
+SIGNALS: Final = {pair.target: pair.carrier for pair in PAIRS}
+
+
+def find_added(
+    plain: Sequence[bytes], expanded: Sequence[bytes], form: Callable[[bytes], bytes], key: Callable[[bytes], str]
+) -> tuple[str, int, int]:
+    """Compare the records of one page with the same ones read with ``expand``.
+
+    ``form`` returns what counts of a record, and ``key`` what it is known by, its date included: a record that changed
+    in between is another one. Returns the one member that ``expand`` adds, how many records have just that more, and
+    how many differ in anything else.
+    """
+    known = {key(raw): raw for raw in plain}
+    added: dict[str, int] = {}
+    odd = 0
+    for raw in expanded:
+        before = known.get(key(raw))
+        if before is None:
+            continue
+        new = [name for name in _MEMBERS.decode(raw) if name not in _MEMBERS.decode(before)]
+        if len(new) == 1 and form(take_out(raw, new[0])[0]) == form(before):
+            added[new[0]] = added.get(new[0], 0) + 1
+        else:
+            odd += 1
+    name = max(added, key=added.__getitem__, default="")
+    return name, added.get(name, 0), odd + sum(count for other, count in added.items() if other != name)
+
+
+def find_member(record: bytes, relation: str, identify: Callable[[bytes], object]) -> str:
+    """Return the member that holds embedded records, where the operator has them embedded; empty where none does.
+
+    Such a member is an array of objects, or one object, each with a key. The one that is called like the relation goes
+    before the others.
+    """
+    found = []
+    with suppress(*_UNREADABLE):
+        for name, value in _MEMBERS.decode(record).items():
+            elements = read_embedded(bytes(value))
+            if elements and all(_has_key(element, identify) for element in elements):
+                found.append(name)
+    return relation if relation in found else found[0] if len(found) == 1 else ""
+
+
+def read_embedded(value: bytes | None) -> list[bytes]:
+    """Return the records in a member: the elements of an array, or the one object that it is."""
+    if value is None:
+        return []
+    with suppress(*_UNREADABLE):
+        if value.lstrip()[:1] == b"{":
+            return [value]
+        return [bytes(element) for element in _ELEMENTS.decode(value)]
+    return []
+
+
+def take_out(record: bytes, name: str) -> tuple[bytes, bytes | None]:
+    """Return a record without a member, and the member's value; None where it has no such.
+
+    Raises:
+        ValueError: The record cannot be read.
+    """
+    try:
+        members = _MEMBERS.decode(record)
+    except _UNREADABLE as error:
+        raise ValueError(f"not a JSON object: {error}") from error
+    value = members.pop(name, None)
+    if value is None:
+        return record, None
+    left = _cut(record, name, bytes(value))
+    if left is None or not _holds(left, members):
+        left = _ENCODER.encode(members)
+    return left, bytes(value)
+
+
+def _cut(record: bytes, name: str, value: bytes) -> bytes | None:
+    """Return the record without the last member that is written so, and the comma beside it; None: there is none."""
+    start = record.rfind(value)
+    head = re.search(re.escape(_ENCODER.encode(name)) + _BLANKS + b":" + _BLANKS + rb"\Z", record[: max(start, 0)])
+    if head is None:
+        return None
+    before, after = record[: head.start()], record[start + len(value) :]
+    if (comma := _COMMA_BEFORE.search(before)) is not None:
+        return before[: comma.start()] + after
+    following = _COMMA_AFTER.match(after)
+    return before + (after if following is None else after[following.end() :])
+
+
+def _holds(record: bytes, members: dict[str, msgspec.Raw]) -> bool:
+    with suppress(*_UNREADABLE):
+        found = _MEMBERS.decode(record)
+        return list(found) == list(members) and all(bytes(found[name]) == bytes(raw) for name, raw in members.items())
+    return False
+
+
+def _has_key(record: bytes, identify: Callable[[bytes], object]) -> bool:
+    try:
+        identify(record)
+    except ValueError:
+        return False
+    return True
+
+
+def name_scalar(value: JSON) -> str | None:
+    """Return a text or an integer as text, so that 7 and "7" are one name; None for all else."""
+    if type(value) is str:
+        return value or None
+    return str(value) if type(value) is int else None

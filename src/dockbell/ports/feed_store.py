@@ -53,6 +53,9 @@ class FeedStore(Protocol):
     async def save_plan(self, plan: str) -> None:
         """Store what was learned of a feed's changes and requests, and its interval."""
 
+    async def save_signal(self, signal: str) -> None:
+        """Store what is known of another feed's polls as a signal for this feed."""
+
     async def save_problem(self, problem: str) -> None:
         """Store what stops the feed; empty: nothing."""
 

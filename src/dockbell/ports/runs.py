@@ -152,6 +152,7 @@ class FeedState:
         lateness: How late its records become visible.
         listing_profile: What was learned of its listing, as JSON; empty before it.
         plan: What its runs found and cost, and the interval by that, as JSON; empty before it.
+        signal: What is known of another feed's polls as a signal for this one, as JSON; empty where nothing is.
         passes: How many passes came to the end of the list.
         sequence: The number of its last event.
         held: Absent records that are not believed to be deleted, at the end of the last pass.
@@ -184,6 +185,7 @@ class FeedState:
     lateness: Lateness = field(default_factory=Lateness)
     listing_profile: str = ""
     plan: str = ""
+    signal: str = ""
     passes: int = 0
     sequence: int = 0
     held: int = 0

@@ -76,6 +76,7 @@ def _read_state(connection: Connection, row: Mapping[str, Any]) -> FeedState:
         lateness=Lateness.from_json(row["lateness"]) if row["lateness"] else Lateness(),
         listing_profile=row["listing_profile"],
         plan=row["plan"],
+        signal=row["signal"],
         passes=row["passes"],
         sequence=row["sequence"],
         held=row["suspended"],
@@ -140,7 +141,7 @@ def _begin_anew(connection: Connection, lease: Lease, parts: Sequence[str]) -> N
         lease,
         "first_asked_at = NULL, boundary = NULL, watermark = NULL, candidate = NULL, newest = NULL,"
         " tick = NULL, tick_reads = 0, passes = 0, suspended = 0, confirm_at = NULL, drift = NULL,"
-        " drift_decision = NULL, drift_at = NULL, drifted = 0, listing_profile = ''",
+        " drift_decision = NULL, drift_at = NULL, drifted = 0, listing_profile = '', signal = ''",
     )
     if not keeps_shape(parts):
         update_feed(connection, lease, "key = NULL, updated_at = NULL, created_at = NULL, proven = false")
@@ -166,6 +167,10 @@ def save_listing_profile(connection: Connection, lease: Lease, listing_profile: 
 
 def save_plan(connection: Connection, lease: Lease, plan: str) -> None:
     update_feed(connection, lease, "plan = ?", [plan])
+
+
+def save_signal(connection: Connection, lease: Lease, signal: str) -> None:
+    update_feed(connection, lease, "signal = ?", [signal])
 
 
 def save_problem(connection: Connection, lease: Lease, problem: str) -> None:

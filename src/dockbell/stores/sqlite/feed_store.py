@@ -76,6 +76,9 @@ class SqliteFeedStore(FeedStore):
     async def save_plan(self, plan: str) -> None:
         await self._engine.write(feeds.save_plan, self._lease, plan)
 
+    async def save_signal(self, signal: str) -> None:
+        await self._engine.write(feeds.save_signal, self._lease, signal)
+
     async def save_problem(self, problem: str) -> None:
         await self._engine.write(feeds.save_problem, self._lease, problem)
 

@@ -435,4 +435,7 @@ MIGRATIONS: Final = (
         PRIMARY KEY (began_at, feed, sink)
     ) STRICT, WITHOUT ROWID;
     """,
+    """
+    ALTER TABLE feeds ADD COLUMN signal TEXT NOT NULL DEFAULT '';
+    """,
 )

@@ -48,6 +48,7 @@ CREATE TABLE feeds (
     last_row       INTEGER NOT NULL DEFAULT 0,   -- of its records; none is used twice
     token          INTEGER NOT NULL DEFAULT 0,   -- raised when a process takes the feed; commits name it
     plan           TEXT NOT NULL DEFAULT '',     -- JSON object: what its runs found and cost, its interval by that
+    signal         TEXT NOT NULL DEFAULT '',     -- JSON object: whether another feed's polls show its changes
     UNIQUE (source, resource)
 ) STRICT;
 

@@ -101,7 +101,9 @@ def write() -> str:
         _RESOURCES,
         _describe(
             ResourceSettings,
-            meanings["resources.shipments"] | meanings["sources.main.resources.warehouses"],
+            meanings["resources.shipments"]
+            | meanings["sources.main.resources.warehouses"]
+            | {"signal": meanings["resources.stock"]["signal"]},
             leave_out=("events",),
         ),
         "Some defaults differ from resource to resource:",

@@ -26,7 +26,7 @@ _NOTES: Final = {
     "type": "See [the types](#types).",
     "before": "The record as it was, as the API wrote it; null where there is none, or it is not known.",
     "after": "The record as it is, as the API wrote it; null where it is gone.",
-    "via": "Which kind of reading saw it; `state`: told to a sink as it begins.",
+    "via": "What kind of reading saw it; `signal`: of a feed that embeds it; `state`: told to a sink as it begins.",
     "detected_at": "When dockbell saw it.",
 }
 _NOTICES: Final = {

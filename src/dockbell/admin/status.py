@@ -16,7 +16,9 @@ from dockbell.core.document import decode
 from dockbell.core.model import NOTICES, RESOURCES, ClockSource, Feed, NoticeKind, StatementKind
 from dockbell.core.moment import parse_moment
 from dockbell.core.planning.stored_plan import StoredPlan
+from dockbell.core.reading.embedding import PAIRS
 from dockbell.core.reading.listing_profile import ListingProfile
+from dockbell.core.reading.signal import Phase, SignalState
 from dockbell.core.reading.window import choose_lookback
 from dockbell.ports import FeedState, Footprint, Quarantined, ReadStore, SinkState
 
@@ -120,7 +122,19 @@ class FeedStatus:
     @property
     def learned(self) -> Sequence[tuple[str, str]]:
         """What was learned of the feed's listing, as names and words."""
-        return () if self.state is None else ListingProfile.from_json(self.state.listing_profile).describe()
+        if self.state is None:
+            return ()
+        words = () if self.signal is None else (("signal", self.signal[1]),)
+        return (*ListingProfile.from_json(self.state.listing_profile).describe(), *words)
+
+    @property
+    def signal(self) -> tuple[Phase, str] | None:
+        """Whether another feed's polls show its changes, and what was found of that; None where that is not asked."""
+        pair = next((pair for pair in PAIRS if pair.target == self.feed.resource), None)
+        if pair is None or self.state is None or not self.state.signal:
+            return None
+        known = SignalState.from_json(self.state.signal)
+        return known.phase, known.describe(pair)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from dockbell.detection.planner import Planner
 from dockbell.detection.poller import Poller
 from dockbell.detection.reconciler import Reconciler
 from dockbell.detection.schedule import Clocks
+from dockbell.detection.signal import Signal, find_signals
 from dockbell.host import system
 from dockbell.ports import Store
 from dockbell.telemetry import Telemetry
@@ -135,6 +136,7 @@ class SourceAgents:
         self._tasks: dict[Feed, AgentTask] = {}
         self.planning = planning
         planning.sources.append(self)
+        self._signals: dict[Signal, AgentTask] = {}
 
     @property
     def is_working(self) -> bool:
@@ -169,12 +171,21 @@ class SourceAgents:
         for feed, agents in self.feeds.items():
             if feed not in self._tasks:
                 self._tasks[feed] = AgentTask(group, partial(agents.run, scheduler))
+        known = {signal.pair for signal in self._signals}
+        for signal in find_signals({feed.resource: agents.tracked for feed, agents in self.feeds.items()}):
+            if signal.pair not in known:
+                signal.attach()
+                self._signals[signal] = AgentTask(group, signal.run)
         if self._tasks:
             self.planning.start(group, scheduler)
 
     async def end(self, feeds: Collection[Feed] | None = None) -> None:
         """End the work of some feeds, of all by default, and forget their agents; the client stays open."""
         ending = [feed for feed in self.feeds if feeds is None or feed in feeds]
+        resources = {feed.resource for feed in ending}
+        for signal in [each for each in self._signals if {each.pair.carrier, each.pair.target} & resources]:
+            await self._signals.pop(signal).end()
+            signal.detach()
         async with anyio.create_task_group() as group:
             for feed in ending:
                 if feed in self._tasks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from dockbell.admin.status import FeedStatus, Status
     from dockbell.config import Config
     from dockbell.ports import ReadStore, SinkState
+
+_TOLD: Final = ("used", "dropped")
+"""The phases of a signal that are told without being asked for."""
 
 
 @click.command()
@@ -97,6 +100,8 @@ def _print_remarks(found: Status, *, verbose: bool) -> None:
     lines = [f"{each.feed}: {remark}" for each in found.feeds for remark in describe_feed(each, found.at)]
     lines += [f"{each.feed}: {each.silence.kind}: {each.silence.words}" for each in found.feeds if each.silence.kind]
     lines += [f"sink {name}: {each.kind}: {each.words}" for name, each in found.silences.items() if each.kind]
+    if not verbose:
+        lines += [f"{each.feed}: {each.signal[1]}" for each in found.feeds if each.signal and each.signal[0] in _TOLD]
     if verbose:
         lines += [f"{each.feed}: {name}: {words}" for each in found.feeds for name, words in each.learned]
         lines += [

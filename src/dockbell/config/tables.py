@@ -52,6 +52,9 @@ from dockbell.config.web import WebSettings
 from dockbell.config.wording import Settings, misfit, suggest
 from dockbell.errors import ConfigError
 
+SIGNALS: Final = {"stock": "items", "packages": "shipments"}
+"""The resources whose records others may embed, and these others: their polls may show a change first."""
+
 ResourceName: TypeAlias = Literal["shipments", "packages", "items", "stock", "warehouses"]
 ChangeName: TypeAlias = Literal[
     "created", "updated", "deleted", "restored", "snapshot", "reconciled", "gap", "rebaselined", "held"
@@ -97,6 +100,7 @@ class ResourceSettings(Settings):
     confirm_after: Duration = timedelta(minutes=2)
     stale_window: Duration = timedelta(seconds=60)
     touch: bool = False
+    signal: Literal["auto", "off", "items", "shipments"] = "auto"
     events: ListAsTuple[NamedEventSettings] = ()
 
     @property
@@ -165,8 +169,31 @@ class Resources(Settings):
     stock: PassedSettings | None = None
     warehouses: PassedSettings | None = None
 
+    @model_validator(mode="after")
+    def _refuse_other_signals(self) -> Self:
+        problems = [
+            ((name, "signal"), words)
+            for name, settings in self.listed().items()
+            if (words := _refuse_signal(name, settings))
+        ]
+        if problems:
+            raise misfit(*problems)
+        return self
+
     def listed(self) -> dict[str, ResourceSettings]:
         return {name: settings for name in type(self).model_fields if (settings := getattr(self, name)) is not None}
+
+
+def _refuse_signal(resource: str, settings: ResourceSettings) -> str:
+    """Return why a resource cannot have the signal that is written; empty where it can."""
+    carrier = SIGNALS.get(resource)
+    if carrier is None:
+        return (
+            "does not apply: it is for stock and packages; remove it" if "signal" in settings.model_fields_set else ""
+        )
+    allowed = ("auto", "off", carrier)
+    names = ", ".join(f'"{name}"' for name in allowed)
+    return "" if settings.signal in allowed else f'must be one of {names}, got "{settings.signal}"'
 
 
 BUILT_IN: Final = Resources(

@@ -136,6 +136,7 @@ class Via(StrEnum):
     PASS = "pass"
     DETAIL = "detail"
     FIRST_PASS = "first_pass"
+    SIGNAL = "signal"
     STATE = "state"
     OPERATOR = "operator"
 

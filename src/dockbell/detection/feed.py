@@ -13,7 +13,7 @@ import anyio
 
 from dockbell.config import ResourceSettings
 from dockbell.core.comparing.change_detector import ChangeDetector
-from dockbell.core.comparing.page_diff import Collision, PageDiff
+from dockbell.core.comparing.page_diff import Collision, PageDiff, Snapshots
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import RESOURCES, Feed, Page, RunKind, Statement
 from dockbell.core.publishing.erasure import Erasure
@@ -53,6 +53,7 @@ class TrackedFeed:
         sightings: What its pages showed, whichever run read them.
         turns: The lock of its turn: pages are asked for and committed one at a time.
         awaited: Rings when changes begin to wait for the details of their records.
+        listeners: Are told what each page of a run came to.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class TrackedFeed:
         self.sightings = Sightings()
         self.turns = anyio.Lock()
         self.awaited = Bell()
+        self.listeners: list[Callable[[Run, Page, PageDiff], None]] = []
         self._base_url = base_url
         self._state: FeedState | None = None
         self._detector: ChangeDetector | None = None
@@ -260,6 +262,8 @@ class TrackedFeed:
         page_diff = committed.page_diff
         self.sightings.take_page(run.kind, page_diff)
         await self.profile.observe(run.kind, page, page_diff.dates, is_first=run.cursor is None)
+        for hear in self.listeners:
+            hear(run, page, page_diff)
         self._report_unanswered()
         return committed
 
@@ -277,10 +281,12 @@ class TrackedFeed:
             is_withholding=self.is_withholding,
         )
 
-    async def store_page(self, page: Page, context: ReadContext) -> Committed:
+    async def store_page(
+        self, page: Page, context: ReadContext, detect: Callable[[Snapshots], PageDiff] | None = None
+    ) -> Committed:
         """Compare a page with the snapshots, just before the transaction of the only writer, and store the result."""
         committed = await self.store.commit_page(
-            partial(self.detector.detect, page, context),
+            detect or partial(self.detector.detect, page, context),
             self.compose,
             via=context.via,
             find_statement=partial(self._find_statement, self.clocks.now()),

@@ -5,13 +5,13 @@ Some APIs refuse a cursor beside the filters of its list, or beside the limit to
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 import anyio
 
@@ -33,8 +33,24 @@ _ALONE_PAUSE: Final = timedelta(hours=1)
 _URGENCY: Final = {RunKind.POLL: Urgency.POLL, RunKind.TRAILING: Urgency.TRAILING, RunKind.PASS: Urgency.PASS}
 
 
+class EmbeddedReader(Protocol):
+    """Reads the pages of polls, and the records of another feed that they may embed."""
+
+    async def read(self, ask: Callable[[tuple[str, ...]], Awaitable[Page]], cursor: str | None) -> Page:
+        """Return the page of a cursor as it is without these; ``ask`` takes what ``expand`` says, and may be repeated.
+
+        Raises:
+            SourceError: As ``ask``.
+        """
+        ...
+
+
 class PageFetcher:
-    """Asks for the pages of one feed; what is never stored is removed from them."""
+    """Asks for the pages of one feed; what is never stored is removed from them.
+
+    Attributes:
+        signal: Reads the pages of polls, where these may show the records of another feed; None where they do not.
+    """
 
     def __init__(
         self, feed: Feed, settings: ResourceSettings, *, source: Source, profile: FeedProfile, erasure: Erasure | None
@@ -44,6 +60,7 @@ class PageFetcher:
         self._source = source
         self._profile = profile
         self._erasure = erasure
+        self.signal: EmbeddedReader | None = None
         self._given: dict[RunKind, tuple[str | None, float]] = {}  # the last cursor, and when, by the loop's clock
         self._alone_again_at = 0.0  # by the loop's clock
 
@@ -63,17 +80,35 @@ class PageFetcher:
         Raises:
             SourceError: As :meth:`dockbell.ports.Source.read_page`.
         """
+        ask = partial(self._read, kind, since, cursor, limit, between_tries=between_tries)
+        if self.signal is not None and kind is RunKind.POLL:
+            page = await self.signal.read(ask, cursor)
+        else:
+            page = await ask(self._settings.expand)
+        return page if self._erasure is None else replace(page, records=self._erasure.page(page.records))
+
+    async def _read(
+        self,
+        kind: RunKind,
+        since: datetime | None,
+        cursor: str | None,
+        limit: int,
+        expand: tuple[str, ...],
+        *,
+        between_tries: BetweenTries,
+    ) -> Page:
+        """Return a page as it comes, with these relations embedded."""
         beside = self._profile.listing.beside_cursor
         if cursor is not None and beside is not Beside.FILTERS:
             page = await self._ask(kind, since, cursor, limit, between_tries, beside=beside)
             await self._check_alone(page, since)
         else:
             try:
-                page = await self._ask(kind, since, cursor, limit, between_tries)
+                page = await self._ask(kind, since, cursor, limit, between_tries, expand=expand)
             except CursorExpired as error:
                 page = await self._ask_alone(kind, since, cursor, limit, refused=error)
         self._given[kind] = page.next_cursor, anyio.current_time()
-        return page if self._erasure is None else replace(page, records=self._erasure.page(page.records))
+        return page
 
     async def fetch_detail(self, shipment_id: str) -> bytes | None:
         """Return the object that answers for a shipment, with its detail; None where there is none. It is tried once.
@@ -105,6 +140,7 @@ class PageFetcher:
         between_tries: BetweenTries = nullcontext,
         *,
         beside: Beside = Beside.FILTERS,
+        expand: tuple[str, ...] = (),
     ) -> Page:
         """Ask for a page with the filters of its list, or by the cursor alone."""
         filters = beside is Beside.FILTERS
@@ -114,7 +150,7 @@ class PageFetcher:
             updated_since=since if filters else None,
             limit=None if beside is Beside.NOTHING else limit,
             query=self._settings.query if filters else {},
-            expand=self._settings.expand if filters else (),
+            expand=expand if filters else (),
             urgency=_URGENCY[kind],
             between_tries=between_tries,
         )

@@ -245,7 +245,11 @@ class Sightings:
             seen.add(page_diff.seen)
         unseen = page_diff.oldest_unseen
         if kind is not RunKind.POLL and unseen is not None:
-            self.oldest_aside = min(self.oldest_aside or unseen, unseen)
+            self.meet_aside(unseen)
+
+    def meet_aside(self, unseen: datetime) -> None:
+        """Take in a date that was not stored before, and that something else than a poll met."""
+        self.oldest_aside = min(self.oldest_aside or unseen, unseen)
 
     def take_oldest_aside(self) -> datetime | None:
         """Return the oldest date that other runs met since this was called: a poll counts it as if it had met it."""

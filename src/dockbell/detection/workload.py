@@ -10,7 +10,7 @@ from dockbell.core.model import RunKind
 from dockbell.core.planning.costs import pass_cost
 from dockbell.core.planning.demand import Demand
 from dockbell.core.planning.division import Planned
-from dockbell.core.planning.rates import estimate_changes, teaches
+from dockbell.core.planning.rates import Lead, estimate_changes, teaches
 from dockbell.core.planning.stored_plan import StoredPlan
 from dockbell.ports import FeedState, RunRecord, Tally
 
@@ -30,6 +30,7 @@ class Workload:
         self._before: timedelta | None = None  # the complete run before it
         self._span: timedelta | None = None  # what the run under way shows the changes of; None: it teaches no rate
         self._records = 0  # of the last complete pass
+        self._carried = 0.0  # changes of another feed that polls have shown, since the last one that was counted
 
     @property
     def pages(self) -> float:
@@ -81,8 +82,26 @@ class Workload:
         if run.kind is self._kind:
             self.plan = replace(self.plan, cost=self.plan.cost.add(max(run.pages, 1)))
             if run.kind is RunKind.POLL and self._span is not None:
-                self._learn(_count_changed(run.tally), self._span, run.ended_at)
+                self._learn(_count_changed(run.tally) + self._carried, self._span, run.ended_at)
+                self._carried = 0.0
             self._before = self._began
+
+    # Signals ----------------------------------------------------------------------------------------------------------
+
+    def carry(self, changes: float) -> None:
+        """Take in that polls have shown changes of another feed: these wait for them, too."""
+        self._carried += changes
+
+    def lead(self, changes: int, now: datetime) -> None:
+        """Take in that another feed's polls have shown changes before a run of this one: these do not wait for it."""
+        self.plan = replace(self.plan, lead=self.plan.lead.add(changes, now))
+
+    def end_lead(self, now: datetime) -> None:
+        """Count what the signal has shown as if a run had found it: it has missed a change, or is not used any more."""
+        lead = self.plan.lead.add(0, now)
+        self.plan = replace(self.plan, rate=self.plan.rate.restore(lead.changes), lead=Lead())
+
+    # ------------------------------------------------------------------------------------------------------------------
 
     def _learn(self, changes: float, span: timedelta, now: datetime) -> None:
         self.plan = replace(self.plan, rate=self.plan.rate.add(changes, span, now))

@@ -46,6 +46,7 @@ from dockbell.telemetry.reading_facts import NamedEventUnanswered as NamedEventU
 from dockbell.telemetry.reading_facts import PageRead as PageRead
 from dockbell.telemetry.reading_facts import RequestSent as RequestSent
 from dockbell.telemetry.reading_facts import RunEnded as RunEnded
+from dockbell.telemetry.reading_facts import SignalTold as SignalTold
 from dockbell.telemetry.reading_facts import SourceWaits as SourceWaits
 from dockbell.telemetry.reading_facts import Stated as Stated
 

@@ -176,6 +176,15 @@ class ListingChanged(Fact, frozen=True):
     words: str
 
 
+class SignalTold(Fact, frozen=True):
+    """Another feed's polls are a signal for a feed from now on, or no longer."""
+
+    weight = logging.INFO
+    line = "{feed}: {words}"
+    feed: Feed
+    words: str
+
+
 class IntervalPlanned(Fact, frozen=True):
     """The planner reads a feed at another interval than it told of last; ``reason`` says why it is this one."""
 

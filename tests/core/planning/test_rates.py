@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.core.planning.costs import RUNS, Cost, pass_cost, poll_cost
-from dockbell.core.planning.rates import HALF_LIFE, Rate, estimate_changes, teaches
+from dockbell.core.planning.rates import HALF_LIFE, Lead, Rate, estimate_changes, teaches
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -171,3 +171,17 @@ def test_a_poll_costs_more_when_its_window_fills_a_page(rate: float, interval: i
 @pytest.mark.parametrize(("records", "requests"), [(0, 1), (200, 1), (201, 2), (50_000, 250)])
 def test_a_pass_costs_its_pages(records: int, requests: int) -> None:
     assert pass_cost(records) == requests
+
+
+def test_what_a_signal_showed_first_counts_less_as_time_goes_by() -> None:
+    lead = Lead().add(8, NOW).add(1, NOW + HALF_LIFE)
+    assert lead.changes == pytest.approx(5)
+    assert Lead.from_json(lead.to_json()) == lead
+    assert Lead.from_json("") == Lead()
+
+
+def test_a_rate_is_restored_by_what_a_signal_showed_first() -> None:
+    rate = Rate().add(3, timedelta(seconds=90), NOW)
+    assert rate.restore(10).changes == rate.changes + 10
+    assert rate.restore(10).seconds == rate.seconds
+    assert Rate().restore(10) == Rate()

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dockbell.config.tables import SIGNALS
 from dockbell.core.document import decode, encode
 from dockbell.core.model import RESOURCES
-from dockbell.core.reading.embedding import PAIRS, SIGNALS, find_added, find_member, read_embedded, take_out
+from dockbell.core.reading.embedding import PAIRS, find_added, find_member, read_embedded, take_out
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -131,7 +132,7 @@ def test_the_member_is_found_that_holds_records_with_keys(record: bytes, member:
 
 
 def test_the_pairs_are_resources_of_which_the_carrier_is_polled() -> None:
+    assert {pair.target: pair.carrier for pair in PAIRS} == SIGNALS
     for pair in PAIRS:
         assert RESOURCES[pair.carrier].polled
         assert pair.target in RESOURCES
-        assert SIGNALS[pair.target] == pair.carrier

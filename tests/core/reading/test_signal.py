@@ -118,8 +118,6 @@ def test_a_signal_that_misses_most_changes_is_measured_anew() -> None:
         SignalState,
         phase=st.sampled_from(Phase),
         evidence=st.dictionaries(st.text(), st.builds(Evidence, counts, counts, counts, counts)),
-        member=st.text(),
-        alike=counts,
         equal=counts,
         found=counts,
         missed=counts,
@@ -140,7 +138,7 @@ def test_a_sentence_says_what_was_found() -> None:
     state = SignalState(Phase.USED, {LINK: Evidence(61, 61, 0, 61)}, found=12)
     assert state.describe(ITEMS) == (
         "items' updated_at moved with 61 of 61 changes of stock, and with 0 of 61 records that had not changed:"
-        " used as a signal, which showed 12 changes first and missed 0"
+        " used as a signal, which lately showed 12 changes first and missed 0"
     )
     assert SignalState().describe(ITEMS) == (
         "whether items' updated_at moves with stock is not known yet: no signal: 50 changes are needed to tell"

@@ -71,6 +71,14 @@ class ChangeDetector:
     def shows(self, raw: bytes, key: Key) -> bool:
         return self._identity.shows(raw, key)
 
+    def find_date(self, raw: bytes) -> datetime | None:
+        """Return the record's own timestamp, or its creation time in feeds that have no timestamps.
+
+        Raises:
+            ValueError: The record is not JSON.
+        """
+        return self._identity.date(self._identity.read_head(raw))
+
     def fingerprint(self, body: bytes) -> bytes:
         """Return the fingerprint of a stored record, without its detail; raises ValueError where it is not JSON."""
         return self._rules.canon.fingerprint(self._rules.detail.take_list_part(decode(body), ()))

@@ -51,6 +51,10 @@ class Rate:
         left = max(left, min(1.0, _PRIOR_SECONDS / self.seconds))
         return Rate(self.changes * left + changes, self.seconds * left + span.total_seconds(), now)
 
+    def restore(self, changes: float) -> Rate:
+        """Return what would be known if so many changes more had been met in the same time."""
+        return self if self.at is None else Rate(self.changes + changes, self.seconds, self.at)
+
     def to_json(self) -> str:
         if self.at is None:
             return ""
@@ -62,6 +66,28 @@ class Rate:
             return cls()
         at, changes, seconds = json.loads(text)
         return cls(changes, seconds, from_micros(at))
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """The changes of a feed that another feed's polls showed before its own runs; what is older counts less."""
+
+    changes: float = 0.0
+    at: datetime | None = None
+
+    def add(self, changes: float, now: datetime) -> Lead:
+        left = 1.0 if self.at is None or self.at >= now else 0.5 ** ((now - self.at) / HALF_LIFE)
+        return Lead(self.changes * left + changes, now)
+
+    def to_json(self) -> str:
+        return "" if self.at is None else json.dumps([to_micros(self.at), round(self.changes, 6)])
+
+    @classmethod
+    def from_json(cls, text: str) -> Lead:
+        if not text:
+            return cls()
+        at, changes = json.loads(text)
+        return cls(changes, from_micros(at))
 
 
 def estimate_changes(changed: int, records: int) -> float:

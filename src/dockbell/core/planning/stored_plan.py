@@ -12,7 +12,7 @@ from dockbell.core.model import RESOURCES, Feed, RunKind
 from dockbell.core.planning.costs import Cost, pass_cost, poll_cost
 from dockbell.core.planning.demand import LEAST, Demand
 from dockbell.core.planning.division import Reason
-from dockbell.core.planning.rates import Rate
+from dockbell.core.planning.rates import Lead, Rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,8 @@ class StoredPlan:
     cost: Cost = field(default_factory=Cost)
     every: timedelta | None = None  # its interval; None before the first division
     reason: Reason | None = None
+    lead: Lead = field(default_factory=Lead)
+    """The changes that a signal showed first: by these the rate is lower than it would be without it."""
 
     @property
     def is_short(self) -> bool:
@@ -59,6 +61,7 @@ class StoredPlan:
                 "cost": self.cost.to_json(),
                 "every": None if self.every is None else round(self.every.total_seconds(), 3),
                 "reason": None if self.reason is None else self.reason.name,
+                "lead": self.lead.to_json(),
             }
         )
 
@@ -75,6 +78,7 @@ class StoredPlan:
                 Cost.from_json(plan["cost"]),
                 timedelta(seconds=every) if every else None,
                 None if reason is None else Reason[reason],
+                Lead.from_json(plan.get("lead", "")),
             )
         except (ValueError, KeyError, TypeError):
             return cls()

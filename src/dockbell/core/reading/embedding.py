@@ -52,8 +52,6 @@ PAIRS: Final = (
 )
 """Which feeds may be signals for which."""
 
-SIGNALS: Final = {pair.target: pair.carrier for pair in PAIRS}
-
 
 def find_added(
     plain: Sequence[bytes], expanded: Sequence[bytes], form: Callable[[bytes], bytes], key: Callable[[bytes], str]

@@ -34,6 +34,8 @@ _IDLE_SHARE_MOST: Final = 0.2
 _COUNTED_MOST: Final = 1000
 """Of more changes the older ones count half."""
 _USELESS: Final = 0.5
+_LATELY: Final = 200
+"""Of more changes since it is used the older ones count half."""
 
 
 class Phase(StrEnum):
@@ -86,11 +88,9 @@ class SignalState:
 
     phase: Phase = Phase.MEASURING
     evidence: Mapping[Link, Evidence] = field(default_factory=dict)
-    member: str = ""  # of the carrier's records, that holds the embedded ones; empty while it is not known
-    alike: int = 0  # carrier's records that ``expand`` was seen to leave as they are, but for that member
     equal: int = 0  # embedded records that were as their own list shows them
-    found: int = 0  # changes that the signal showed first, since it is used
-    missed: int = 0  # and changes that it did not show, though it could
+    found: int = 0  # changes that the signal showed first lately, since it is used
+    missed: int = 0  # and changes that it did not show, though their carrier was polled
     until: datetime | None = None  # it is dropped until then
     reason: str = ""  # why
 
@@ -115,7 +115,7 @@ class SignalState:
         return state.try_out() if state.phase is Phase.MEASURING and state.best.holds else state
 
     def try_out(self) -> SignalState:
-        return replace(self, phase=Phase.TRYING, member="", alike=0, equal=0, until=None, reason="")
+        return replace(self, phase=Phase.TRYING, equal=0, until=None, reason="")
 
     def take_equal(self, count: int, records: int) -> SignalState:
         """Return what is known after embedded records were as their list shows them; ``records``: it has so many."""
@@ -131,7 +131,7 @@ class SignalState:
         """
         state = replace(self, found=self.found + found, missed=self.missed + missed)
         total = state.found + state.missed
-        if total > _COUNTED_MOST:
+        if total > _LATELY:
             state = replace(state, found=state.found // 2, missed=state.missed // 2)
         is_useless = total >= CHANGES_LEAST and state.missed > _USELESS * total
         return SignalState() if is_useless and not is_configured else state
@@ -159,7 +159,7 @@ class SignalState:
             if best.changes < CHANGES_LEAST
             else "no signal",
             Phase.TRYING: f"tried as a signal, {self.equal} embedded records were as their list shows them",
-            Phase.USED: f"used as a signal, which showed {self.found} changes first and missed {self.missed}",
+            Phase.USED: f"used as a signal, which lately showed {self.found} changes first and missed {self.missed}",
             Phase.DROPPED: "no signal"
             + ("" if self.until is None else f" until {format_moment(self.until)}")
             + f": {self.reason}",
@@ -171,8 +171,6 @@ class SignalState:
             {
                 "phase": self.phase,
                 "evidence": {link: list(each) for link, each in self.evidence.items()},
-                "member": self.member,
-                "alike": self.alike,
                 "equal": self.equal,
                 "found": self.found,
                 "missed": self.missed,
@@ -191,8 +189,6 @@ class SignalState:
             return cls(
                 Phase(known["phase"]),
                 {link: Evidence(*counts) for link, counts in known["evidence"].items()},
-                known["member"],
-                known["alike"],
                 known["equal"],
                 known["found"],
                 known["missed"],

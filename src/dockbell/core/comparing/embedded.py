@@ -1,0 +1,126 @@
+"""Compares records that another feed's records embed with what is stored: a reading that may only make things faster.
+
+It updates what is stored and known to be there, and nothing else: it creates, restores and deletes nothing, clears no
+suspicion, holds nothing, finds no drift. Whatever is unclear is left to the feed's own next run.
+
+Nothing says which of two readings is the later one when their requests overlapped, or when the one server lags behind
+the other. A record whose own timestamp advanced is later than what is stored. Of another one that differs nothing is
+used where the feed's own list, or the signal, has shown the record just before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from dockbell.core.comparing.change_detector import ChangeDetector
+from dockbell.core.comparing.page_diff import Finding, PageDiff, Snapshots, Stored
+from dockbell.core.comparing.read_context import ReadContext
+from dockbell.core.model import Change, ChangeKind, Page
+from dockbell.core.moment import micros
+
+_SILENT = frozenset({Finding.QUIET, Finding.TOUCHED})
+_OTHER_FORM_LEAST = 10
+"""So many records of one answer that differ by the same members have another form than in their own list."""
+
+
+class Said(NamedTuple):
+    """What a signal said of a record: the content that it replaced, its own, and its timestamp in µs."""
+
+    before: bytes
+    after: bytes
+    modified: int | None
+
+
+@dataclass
+class EmbeddedDiff:
+    """What embedded records come to."""
+
+    page_diff: PageDiff = field(default_factory=PageDiff)  # what may be stored of it
+    equal: dict[str, bytes] = field(default_factory=dict)  # keys of those that are as stored, with their fingerprints
+    said: dict[str, Said] = field(default_factory=dict)  # those that are later than what is stored
+    stale: list[str] = field(default_factory=list)  # keys of those that look older than what is stored
+    keyless: int = 0  # those that cannot be told apart
+    has_other_form: bool = False  # many differ from what is stored by the same members
+
+
+def compare_embedded(
+    detector: ChangeDetector,
+    page: Page,
+    context: ReadContext,
+    snapshots: Snapshots,
+    *,
+    was_shown: Callable[[str, timedelta], bool],
+) -> EmbeddedDiff:
+    """Compare embedded records with what is stored.
+
+    ``was_shown`` tells whether the feed's own list, or the signal, has shown a record since so long before the request.
+    """
+    result = EmbeddedDiff()
+    records = _identify(detector, page.records, result)
+    stored = {
+        key: known
+        for key, known in snapshots.find([key for key in records if not was_shown(key, timedelta(0))]).items()
+        if _is_there(known)
+    }
+    page = replace(page, records=tuple(records[key] for key in stored), unsound={})
+    found = detector.detect(page, context, snapshots)
+    if found.drift is not None or found.drifted:
+        result.has_other_form = max(found.drifted, len(found.changes)) >= _OTHER_FORM_LEAST
+        return result
+    loud = {note.key: note for note in found.notes if note.finding not in _SILENT}
+    result.equal = {key: known.fingerprint for key, known in stored.items() if key not in loud}
+    result.stale = [key for key, note in loud.items() if note.finding is Finding.HELD]
+    for change in found.changes:
+        key = change.key.text
+        if not _is_later(change, stored[key]) and was_shown(key, context.stale_window):
+            continue
+        assert change.before is not None
+        fingerprint = loud[key].fingerprint
+        assert fingerprint is not None
+        result.said[key] = Said(detector.fingerprint(change.before), fingerprint, micros(change.modified_at))
+    result.page_diff = PageDiff(
+        writes=[write for write in found.writes if write.key in result.said],
+        changes=[change for change in found.changes if change.key.text in result.said],
+        notes=[note for key, note in loud.items() if key in result.said],
+        oldest_unseen=_find_oldest([change for change in found.changes if change.key.text in result.said]),
+    )
+    return result
+
+
+def contradicts(said: Said, fingerprint: bytes | None, modified: int | None) -> bool:
+    """Return whether the feed's own list shows again what a signal had replaced, and calls that no later state."""
+    is_later = modified is not None and said.modified is not None and modified > said.modified
+    return fingerprint == said.before and not is_later
+
+
+def _identify(detector: ChangeDetector, records: Sequence[bytes], result: EmbeddedDiff) -> dict[str, bytes]:
+    """Return the records by key; none of those that stand there twice with different text."""
+    found: dict[str, bytes] = {}
+    doubled = set()
+    for raw in records:
+        try:
+            key = detector.identify(raw).text
+        except ValueError:
+            result.keyless += 1
+            continue
+        if found.setdefault(key, raw) != raw:
+            doubled.add(key)
+    return {key: raw for key, raw in found.items() if key not in doubled}
+
+
+def _is_there(known: Stored) -> bool:
+    """Return whether a record is stored and nothing about it is in doubt."""
+    return known.gone_at is None and not (known.missed or known.held or known.is_met)
+
+
+def _is_later(change: Change, known: Stored) -> bool:
+    modified = micros(change.modified_at)
+    return modified is not None and (known.modified is None or modified > known.modified)
+
+
+def _find_oldest(changes: Sequence[Change]) -> datetime | None:
+    assert all(change.kind is ChangeKind.UPDATED for change in changes)
+    return min((change.modified_at for change in changes if change.modified_at is not None), default=None)

@@ -1,0 +1,315 @@
+"""Uses one feed's polls as a signal for another feed, where the service was measured to allow it (docs/guarantees.md).
+
+Where a service calls an item modified when its stock moves, ``items?expand=stock&updated_since=…`` shows changed stock
+for the price of a poll. What it shows is one more reading of the stock feed, judged by the same rules and committed in
+its turn. It makes changes known sooner, and nothing else: passes certify as without it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+import anyio
+
+from dockbell.core.comparing.drift import Decision
+from dockbell.core.comparing.embedded import EmbeddedDiff, compare_embedded
+from dockbell.core.comparing.page_diff import PageDiff, Snapshots
+from dockbell.core.comparing.read_context import ReadContext
+from dockbell.core.document import decode
+from dockbell.core.model import Change, ChangeKind, Page, RunKind, Via
+from dockbell.core.reading.embedding import PAIRS, Pair
+from dockbell.core.reading.movements import Judged, Movements
+from dockbell.core.reading.signal import Phase, SignalState
+from dockbell.detection.expansion import Ask, Expansion
+from dockbell.detection.feed import TrackedFeed
+from dockbell.detection.page_fetcher import Turn
+from dockbell.detection.run import Run
+from dockbell.detection.signal_memory import SignalMemory
+from dockbell.errors import StoreError
+from dockbell.ports import Bell, FeedState
+from dockbell.telemetry import SignalTold
+
+_KEYLESS_MOST: Final = 50
+_SAVE_EVERY: Final = timedelta(minutes=1)
+_WAITING_MOST: Final = 50
+_LATE: Final = timedelta(minutes=5)
+"""Embedded records that waited longer for the target's turn are not used."""
+
+
+@dataclass(eq=False)
+class _Reading:
+    """Embedded records on their way."""
+
+    began: timedelta  # before the carrier was asked, by the steady clock
+    page: Page | None = None  # the carrier's page with the embedded records in place of its own; None before it came
+
+
+class Signal:
+    """One feed's polls as a signal for another feed; :meth:`attach` lets it listen to both.
+
+    Attributes:
+        pair: What the two feeds are to each other.
+        state: What is known, and whether it is used.
+    """
+
+    def __init__(self, pair: Pair, carrier: TrackedFeed, target: TrackedFeed) -> None:
+        self.pair = pair
+        self.state = SignalState()
+        self._carrier = carrier
+        self._target = target
+        self._is_configured = target.settings.signal == pair.carrier
+        self._movements = Movements(pair)
+        self._memory = SignalMemory()
+        self._under_way: list[_Reading] = []
+        self._queue: deque[_Reading] = deque()
+        self._came = Bell()
+        self._is_loaded = False
+        self._expansion = Expansion(pair, carrier, target)
+        self._keyless = 0
+        self._records = 0  # of the target's last pass
+        self._saved = ""
+        self._saved_at: timedelta | None = None
+
+    def attach(self) -> None:
+        self._carrier.fetcher.signal = self
+        self._carrier.listeners.append(self._hear_carrier)
+        self._target.listeners.append(self._hear_target)
+
+    def detach(self) -> None:
+        self._carrier.fetcher.signal = None
+        self._carrier.listeners.remove(self._hear_carrier)
+        self._target.listeners.remove(self._hear_target)
+
+    async def run(self) -> None:
+        """Commit embedded records as they come, until cancelled."""
+        while True:
+            rings = self._came.rings
+            await self.run_once()
+            with anyio.move_on_after(_SAVE_EVERY.total_seconds() / 2):
+                await self._came.wait(rings)
+
+    async def run_once(self) -> None:
+        """Commit the embedded records that have come; an error costs them, and their own list shows them."""
+        try:
+            await self._load()
+            while self._queue:
+                reading = self._queue.popleft()
+                try:
+                    await self._commit(reading)
+                finally:
+                    self._under_way.remove(reading)
+            await self._save()
+        except Exception as error:  # noqa: BLE001  # whatever it is, the feeds are read as without a signal
+            self._target.telemetry.emit_failure(f"signal {self._target.feed}", error)
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    async def _load(self) -> None:
+        if not self._is_loaded:
+            self.state = SignalState.from_json((await self._target.reload()).signal)
+            self._saved, self._is_loaded = self.state.to_json(), True
+        self._become(self.state.wake(self._target.clocks.now(), is_configured=self._is_configured))
+
+    def _become(self, state: SignalState) -> None:
+        """Take in what is known now; tell of it where the phase is another one."""
+        before, self.state = self.state, state
+        if state.phase is before.phase:
+            return
+        now = self._target.clocks.steady()
+        self._saved_at = None
+        if not (state.asks and before.asks):
+            self._memory = SignalMemory(now)
+            self._expansion = Expansion(self.pair, self._carrier, self._target)
+            self._keyless = 0
+        if before.phase is Phase.USED:
+            self._target.workload.end_lead(self._target.clocks.now())
+        if before.phase is Phase.DROPPED:
+            self._movements = Movements(self.pair)
+        self._target.telemetry.emit(SignalTold(self._target.feed, state.describe(self.pair)))
+
+    def _drop(self, reason: str) -> None:
+        if self.state.phase is not Phase.DROPPED:
+            self._become(self.state.drop(reason, self._target.clocks.now()))
+
+    async def _save(self) -> None:
+        now = self._target.clocks.steady()
+        is_due = self._saved_at is None or now - self._saved_at >= _SAVE_EVERY
+        if is_due and (text := self.state.to_json()) != self._saved:
+            with suppress(StoreError):  # the agents of the feed report it
+                await self._target.store.save_signal(text)
+                self._saved, self._saved_at = text, now
+
+    # What the lists show ----------------------------------------------------------------------------------------------
+
+    def _hear_carrier(self, run: Run, page: Page, page_diff: PageDiff) -> None:
+        """Take in which carriers a page showed as modified, and what is certain once a poll has ended."""
+        if self.state.phase is Phase.DROPPED:
+            return
+        modified = [write.body for write in page_diff.writes if write.row is not None and write.body is not None]
+        modified += [each.raw for each in page_diff.pending if each.row is not None]
+        modified += [each.raw for each in page_diff.amended]
+        for raw in modified:
+            with suppress(ValueError):
+                self._movements.move(decode(raw), page.answered_at)
+        if run.kind is RunKind.POLL and page.next_cursor is None and run.since is not None:
+            for judged in self._movements.read(run.summary.asked_at or page.asked_at, run.since):
+                self._take_judged(judged)
+
+    def _take_judged(self, judged: Judged) -> None:
+        if self.state.phase is Phase.MEASURING:
+            self._become(self.state.measure(judged))
+        elif self.state.phase is Phase.USED and judged.is_changed and not any(judged.moved.values()):
+            self._target.workload.end_lead(self._target.clocks.now())
+            self._become(self.state.count(missed=1, is_configured=self._is_configured))
+
+    def _hear_target(self, _: Run, page: Page, page_diff: PageDiff) -> None:
+        """Take in what the target's own list shows: its changes, and whether it says the same as the signal."""
+        if self.state.phase is Phase.DROPPED:
+            return
+        if self.state.asks:
+            horizon = min([each.began for each in self._under_way], default=self._target.clocks.steady())
+            horizon -= self._target.settings.stale_window
+            self._memory.show(page_diff.dates.keys(), self._target.clocks.steady(), horizon)
+            confirmed, reason = self._memory.check(page_diff, is_copy=bool(page.age))
+            if reason:
+                self._drop(reason)
+                return
+            if confirmed and self.state.phase is Phase.TRYING:
+                self._take_equal(confirmed)
+        if page_diff.changes:
+            self._expect(page, page_diff)
+
+    def _expect(self, page: Page, page_diff: PageDiff) -> None:
+        """Wait for what the carrier does with each change of a page, and with as many records that did not change."""
+        found = [(each, each.changed_between[0]) for each in page_diff.changes if each.kind is ChangeKind.UPDATED]
+        spans = [(change, since) for change, since in found if since is not None]
+        for change, since in spans:
+            assert change.after is not None
+            self._movements.expect(decode(change.after), since, change.changed_between[1], is_changed=True)
+        if self.state.phase is Phase.MEASURING:
+            for raw, (_, since) in zip(self._choose_idle(page, page_diff, len(spans)), spans, strict=False):
+                self._movements.expect(decode(raw), since, page.answered_at, is_changed=False)
+
+    def _choose_idle(self, page: Page, page_diff: PageDiff, count: int) -> Iterator[bytes]:
+        loud = {note.key for note in page_diff.notes} | {write.key for write in page_diff.writes}
+        for raw in random.sample(page.records, min(2 * count, len(page.records))):
+            with suppress(ValueError):
+                decode(raw)
+                if self._target.detector.identify(raw).text not in loud:
+                    yield raw
+
+    # What the carrier embeds ------------------------------------------------------------------------------------------
+
+    async def read(self, ask: Ask, cursor: str | None) -> Page:
+        """Return a page of a poll of the carrier, as it is without embedded records; these are committed later."""
+        if cursor is None:
+            self._expansion.begin(is_wanted=await self._may_ask())
+        if not self._expansion.is_asking:
+            return await ask(self._carrier.settings.expand)
+        with self._reading() as reading:
+            page, reading.page, problem = await self._expansion.read(ask)
+            if reading.page is not None:
+                self._queue_up(reading)
+        if problem:
+            self._drop(problem)
+        return page
+
+    async def _may_ask(self) -> bool:
+        await self._load()
+        if not self.state.asks:
+            return False
+        return self._is_usable(await self._target.state()) and (await self._carrier.state()).shape is not None
+
+    def _is_usable(self, state: FeedState) -> bool:
+        """Return whether the target's own list has said enough of its records, and nothing about it is in doubt."""
+        is_known = state.shape is not None and state.passes > 0 and not self._target.is_provisional
+        is_undecided = state.drift is not None and state.drift.decision is Decision.HOLD
+        return is_known and not (state.rebaselining or self._target.is_withholding or is_undecided)
+
+    @contextmanager
+    def _reading(self) -> Iterator[_Reading]:
+        """Remember until it is committed when a reading began; one that brings nothing is forgotten."""
+        reading = _Reading(self._target.clocks.steady())
+        self._under_way.append(reading)
+        try:
+            yield reading
+        finally:
+            if reading.page is None:
+                self._under_way.remove(reading)
+
+    def _queue_up(self, reading: _Reading) -> None:
+        self._queue.append(reading)
+        if len(self._queue) > _WAITING_MOST:
+            self._under_way.remove(self._queue.popleft())
+        self._came.ring()
+
+    # What they come to ------------------------------------------------------------------------------------------------
+
+    async def _commit(self, reading: _Reading) -> None:
+        target, page = self._target, reading.page
+        async with Turn(target.turns):
+            state = await target.state()
+            is_late = target.clocks.steady() - reading.began > _LATE
+            if page is None or is_late or not self.state.asks or not self._is_usable(state):
+                return
+            if target.erasure is not None:
+                page = replace(page, records=target.erasure.page(page.records))
+            context = replace(target.make_context(RunKind.PASS, state), via=Via.SIGNAL)
+            found = EmbeddedDiff()
+
+            def detect(snapshots: Snapshots) -> PageDiff:
+                nonlocal found
+                found = self._compare(reading, page, context, snapshots)
+                return found.page_diff if self.state.phase is Phase.USED else PageDiff()
+
+            await target.store_page(page, context, detect)
+            self._records = 0 if state.full is None else state.full.records
+            self._take(found)
+
+    def _compare(self, reading: _Reading, page: Page, context: ReadContext, snapshots: Snapshots) -> EmbeddedDiff:
+        """Compare embedded records with what is stored; called in the store's own thread."""
+        was_shown = partial(self._memory.was_shown, reading.began)
+        return compare_embedded(self._target.detector, page, context, snapshots, was_shown=was_shown)
+
+    def _take(self, found: EmbeddedDiff) -> None:
+        """Take in what a reading came to."""
+        self._keyless += found.keyless
+        if found.has_other_form:
+            self._drop(f"{self.pair.target} that {self.pair.carrier} embed have another form than in their own list")
+        elif self._keyless > _KEYLESS_MOST and self.state.phase is Phase.TRYING and not self.state.equal:
+            self._drop(f"{self.pair.target} that {self.pair.carrier} embed cannot be told apart")
+        elif self.state.phase is Phase.TRYING:
+            self._memory.take_tried(found)
+            if fresh := self._memory.count_fresh(found.equal):
+                self._take_equal(fresh)
+        elif found.page_diff.changes:
+            self._take_changes(found, found.page_diff.changes)
+        else:
+            self._memory.take_said(found, self._target.clocks.steady())
+
+    def _take_equal(self, count: int) -> None:
+        self._become(self.state.take_equal(count, self._records))
+
+    def _take_changes(self, found: EmbeddedDiff, changes: Sequence[Change]) -> None:
+        target, carrier = self._target, self._carrier
+        self._memory.take_said(found, target.clocks.steady())
+        self.state = self.state.count(found=len(changes), is_configured=self._is_configured)
+        if found.page_diff.oldest_unseen is not None:
+            target.sightings.meet_aside(found.page_diff.oldest_unseen)
+        target.workload.lead(len(changes), target.clocks.now())
+        carrier.workload.carry(len(changes) * target.settings.weight / carrier.settings.weight)
+
+
+def find_signals(feeds: Mapping[str, TrackedFeed]) -> Iterator[Signal]:
+    """Yield the signals that the feeds of one source, by resource, may be for each other."""
+    for pair in PAIRS:
+        carrier, target = feeds.get(pair.carrier), feeds.get(pair.target)
+        if carrier is not None and target is not None and target.settings.signal != "off":
+            yield Signal(pair, carrier, target)

@@ -7,7 +7,7 @@ sends without it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -19,9 +19,8 @@ _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _ENCODER: Final = msgspec.json.Encoder()
 _UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
-_BLANKS: Final = rb"[ \t\r\n]*"
-_COMMA_BEFORE: Final = re.compile(rb"," + _BLANKS + rb"\Z")
-_COMMA_AFTER: Final = re.compile(_BLANKS + rb"," + _BLANKS)
+_BLANK: Final = b" \t\r\n"
+_COMMA_AFTER: Final = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*")
 
 
 class Pair(NamedTuple):
@@ -117,23 +116,39 @@ def take_out(record: bytes, name: str) -> tuple[bytes, bytes | None]:
     value = members.pop(name, None)
     if value is None:
         return record, None
-    left = _cut(record, name, bytes(value))
-    if left is None or not _holds(left, members):
-        left = _ENCODER.encode(members)
-    return left, bytes(value)
+    cuts = _cut(record, name, bytes(value))
+    left = next((each for each in cuts if _holds(each, members)), None)
+    return _ENCODER.encode(members) if left is None else left, bytes(value)
 
 
-def _cut(record: bytes, name: str, value: bytes) -> bytes | None:
-    """Return the record without the last member that is written so, and the comma beside it; None: there is none."""
-    start = record.rfind(value)
-    head = re.search(re.escape(_ENCODER.encode(name)) + _BLANKS + b":" + _BLANKS + rb"\Z", record[: max(start, 0)])
-    if head is None:
-        return None
-    before, after = record[: head.start()], record[start + len(value) :]
-    if (comma := _COMMA_BEFORE.search(before)) is not None:
-        return before[: comma.start()] + after
-    following = _COMMA_AFTER.match(after)
-    return before + (after if following is None else after[following.end() :])
+def _cut(record: bytes, name: str, value: bytes) -> Iterator[bytes]:
+    """Yield the record without what is written like the member, and the comma beside it: the last first.
+
+    What is written like it may stand in another member, or be only the end of its name or value.
+    """
+    written, end = _ENCODER.encode(name), len(record)
+    while (start := record.rfind(value, 0, end)) >= 0:
+        end = start + len(value) - 1
+        head = _skip_blanks_before(record, start)
+        if record[head - 1 : head] != b":":
+            continue
+        head = _skip_blanks_before(record, head - 1)
+        if not record.endswith(written, 0, head):
+            continue
+        head -= len(written)
+        tail = record[start + len(value) :]
+        if (following := _COMMA_AFTER.match(tail)) is not None:
+            yield record[:head] + tail[following.end() :]
+            continue
+        comma = _skip_blanks_before(record, head) - 1
+        is_first = record[comma : comma + 1] != b","
+        yield record[: head if is_first else _skip_blanks_before(record, comma)] + tail
+
+
+def _skip_blanks_before(text: bytes, end: int) -> int:
+    while end and text[end - 1] in _BLANK:
+        end -= 1
+    return end
 
 
 def _holds(record: bytes, members: dict[str, msgspec.Raw]) -> bool:

@@ -9,11 +9,12 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import pytest
 
+from dockbell.app.agent_task import AgentTask
 from dockbell.core.model import Feed
 from dockbell.core.moment import parse_moment
 from dockbell.core.reading.signal import Phase
@@ -22,6 +23,9 @@ from dockbell.detection.signal import Signal, find_signals
 from tests.acceptance.altering import Answer, alter
 from tests.acceptance.deployment import START, Deployment, SkippingLoop, deploy
 
+if TYPE_CHECKING:
+    from dockbell.app.scheduler import Scheduler
+
 ITEMS, STOCK = Feed("main", "items"), Feed("main", "stock")
 POLL_EVERY, PASS_EVERY = 5, 120
 
@@ -29,6 +33,35 @@ POLL_EVERY, PASS_EVERY = 5, 120
 @pytest.fixture(scope="module")
 def anyio_backend() -> tuple[str, dict[str, Any]]:
     return "asyncio", {"loop_factory": SkippingLoop}
+
+
+class VirtualAlarm:
+    """Rings by the time of the loop."""
+
+    def __init__(self) -> None:
+        self._due: float | None = None
+        self._moved = anyio.Event()
+
+    def ring_in(self, delay: timedelta) -> None:
+        self._due = anyio.current_time() + max(0.0, delay.total_seconds())
+        self._moved.set()
+        self._moved = anyio.Event()
+
+    async def wait(self) -> None:
+        while self._due is None or anyio.current_time() < self._due:
+            with anyio.move_on_after(None if self._due is None else self._due - anyio.current_time()):
+                await self._moved.wait()
+        self._due = None
+
+    def close(self) -> None:
+        pass
+
+
+class VirtualScheduler:
+    """Makes alarms; the agents and the planner then work as they do in the daemon."""
+
+    def alarm(self, _: str) -> VirtualAlarm:
+        return VirtualAlarm()
 
 
 class Shop:
@@ -349,3 +382,57 @@ async def test_a_list_that_takes_back_what_the_signal_said_drops_it(
         asked = sum("expand" in path for path in shop.dockbell.wire.paths)
         await shop.live(PASS_EVERY)
         assert sum("expand" in path for path in shop.dockbell.wire.paths) == asked
+
+
+async def test_the_planner_reads_stock_less_and_items_more_while_the_signal_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agents work as in the daemon, with 60 requests a minute for 800 items and 2,000 levels."""
+    auto = {"every": "auto", "at_most": "15m", "stale_window": "60s"}
+    sizes: dict[str, Any] = {"items": 800, "stock": 2000, "warehouses": 5, "shipments": 0, "packages": 0}
+    settings = {"items": {"every": "auto", "at_most": "1m"}, "stock": auto}
+    async with deploy(
+        tmp_path,
+        monkeypatch,
+        resources=("items", "stock"),
+        settings=settings,
+        per_minute=60,
+        bump_share=1.0,
+        page_cap=200,
+        **sizes,
+    ) as dockbell:
+        (source,) = dockbell.agents.sources.values()
+        shop = Shop(dockbell)
+        shop.signal.detach()
+        schedule = dockbell.agents.feeds[STOCK].tracked.schedule
+
+        async def change() -> None:
+            while True:
+                await anyio.sleep(shop.dice.expovariate(0.5))
+                shop.change(1)
+
+        async def wait(minutes: float) -> float:
+            """Let time pass; return the mean delay of what was made meanwhile."""
+            since = timedelta(seconds=anyio.current_time())
+            await anyio.sleep(60 * minutes)
+            return fmean(await shop.delays(since))
+
+        async with anyio.create_task_group() as group:
+            source.start(group, cast("Scheduler", VirtualScheduler()))
+            changing = AgentTask(group, change)
+            await wait(2)
+            before, every = await wait(8), schedule.interval
+            assert every is not None
+            await wait(10)
+            after = await wait(10)
+            assert after < before / 2
+            assert (await shop.vias())["signal"] > 200
+            assert schedule.interval is not None
+            assert schedule.interval > 1.2 * every
+            dockbell.sandbox.set(bump_most=0)
+            await wait(5)
+            assert schedule.interval < 1.2 * every
+            await changing.end()
+            await anyio.sleep(300)
+            group.cancel_scope.cancel()
+        assert await dockbell.judge() == []

@@ -52,6 +52,7 @@ def test_of_a_member_that_stands_twice_nothing_is_left() -> None:
 def test_the_same_text_inside_another_member_is_left_alone() -> None:
     record = b'{"id":7,"stock":[1],"note":{"stock":[1]}}'
     assert take_out(record, "stock") == (b'{"id":7,"note":{"stock":[1]}}', b"[1]")
+    assert take_out(b'{"stock": [], "id": 7, "tags": []}', "stock") == (b'{"id": 7, "tags": []}', b"[]")
 
 
 def test_what_is_no_object_cannot_be_read() -> None:

@@ -20,7 +20,8 @@ _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _ENCODER: Final = msgspec.json.Encoder()
 _UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 _BLANK: Final = b" \t\r\n"
-_COMMA_AFTER: Final = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*")
+_BLANKS: Final = rb"[ \t\r\n]*"
+_COMMA_AFTER: Final = re.compile(_BLANKS + rb"," + _BLANKS)
 
 
 class Pair(NamedTuple):
@@ -116,39 +117,23 @@ def take_out(record: bytes, name: str) -> tuple[bytes, bytes | None]:
     value = members.pop(name, None)
     if value is None:
         return record, None
-    cuts = _cut(record, name, bytes(value))
-    left = next((each for each in cuts if _holds(each, members)), None)
+    left = next((left for left in _cut(record, name, bytes(value)) if _holds(left, members)), None)
     return _ENCODER.encode(members) if left is None else left, bytes(value)
 
 
 def _cut(record: bytes, name: str, value: bytes) -> Iterator[bytes]:
-    """Yield the record without what is written like the member, and the comma beside it: the last first.
-
-    What is written like it may stand in another member, or be only the end of its name or value.
-    """
-    written, end = _ENCODER.encode(name), len(record)
-    while (start := record.rfind(value, 0, end)) >= 0:
-        end = start + len(value) - 1
-        head = _skip_blanks_before(record, start)
-        if record[head - 1 : head] != b":":
+    """Yield the record without what is written like the member, and the comma beside it; the last place first."""
+    heads = list(re.finditer(re.escape(_ENCODER.encode(name)) + _BLANKS + rb":" + _BLANKS, record))
+    for head in reversed(heads):
+        if not record.startswith(value, head.end()):
             continue
-        head = _skip_blanks_before(record, head - 1)
-        if not record.endswith(written, 0, head):
-            continue
-        head -= len(written)
-        tail = record[start + len(value) :]
-        if (following := _COMMA_AFTER.match(tail)) is not None:
-            yield record[:head] + tail[following.end() :]
-            continue
-        comma = _skip_blanks_before(record, head) - 1
-        is_first = record[comma : comma + 1] != b","
-        yield record[: head if is_first else _skip_blanks_before(record, comma)] + tail
-
-
-def _skip_blanks_before(text: bytes, end: int) -> int:
-    while end and text[end - 1] in _BLANK:
-        end -= 1
-    return end
+        before, after = record[: head.start()], record[head.end() + len(value) :]
+        if (following := _COMMA_AFTER.match(after)) is not None:
+            yield before + after[following.end() :]
+        elif (rest := before.rstrip(_BLANK)).endswith(b","):
+            yield rest[:-1].rstrip(_BLANK) + after
+        else:
+            yield before + after
 
 
 def _holds(record: bytes, members: dict[str, msgspec.Raw]) -> bool:

@@ -199,3 +199,44 @@ async def test_etags_and_gzip_are_told() -> None:
 )
 async def test_the_answer_to_an_unknown_shipment_is_told(form: str, told: str) -> None:
     assert found(await look_at("shipments", unknown_shipment=form), "shipments", "unknown shipment") == [told]
+
+
+async def probe_moving(*, edited: int, **options: Any) -> Report:
+    """Probe a sandbox whose stock changes after its first page was read."""
+    sandbox = Sandbox(SandboxOptions(**{"items": 100, "stock": 180, "warehouses": 3} | options))
+    app = sandbox.app
+    is_over = False
+
+    async def changing(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal is_over
+        if scope["path"] == "/v1/warehouses" and not is_over:
+            is_over = True
+            sandbox.edit("stock", edited)
+        await app(scope, receive, send)
+
+    sandbox.app = changing
+    async with serve(sandbox) as url, reached(url) as run:
+        report: Report = await run(("items", "stock", "warehouses"), REQUESTS)
+        return report
+
+
+async def test_items_that_move_with_their_stock_are_a_signal() -> None:
+    report = await probe_moving(edited=80, bump_share=1.0)
+    signal = said(report, "signal", "main/stock")
+    assert (signal.found, signal.state) == ("items", State.OK)
+    assert signal.evidence.startswith("items' updated_at moved with 80 of 80 changes of stock, and with 0 of ")
+    assert tomllib.loads(report.toml)["sources"]["main"]["resources"]["stock"]["signal"] == "items"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+async def test_items_that_do_not_move_with_all_of_their_stock_are_none(share: float) -> None:
+    report = await probe_moving(edited=80, bump_share=share)
+    assert said(report, "signal", "main/stock").found == "none"
+    assert "signal" not in tomllib.loads(report.toml)["sources"]["main"]["resources"]["stock"]
+
+
+async def test_a_few_changes_tell_nothing_of_a_signal() -> None:
+    report = await probe_moving(edited=10, bump_share=1.0)
+    signal = said(report, "signal", "main/stock")
+    assert (signal.found, signal.state) == ("untold", State.UNTOLD)
+    assert "50 changes are needed" in signal.evidence

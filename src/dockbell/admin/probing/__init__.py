@@ -2,6 +2,7 @@
 
 - ``asking``: the requests, counted; when to stop.
 - ``measuring``: the measurements of each feed of a source.
+- ``signals``: whether the polls of one feed show the changes of another.
 - ``findings``: what they say of the source and of a feed, with the evidence.
 - ``advising``: the TOML for it, with a reason on every line.
 """

@@ -95,6 +95,8 @@ def _advise_feed(measured: Measured, source: SourceSettings) -> Iterator[Line]:
     yield from _advise_pace(measured, source, told)
     yield from _advise_shape(measured, told)
     yield from _advise_comparing(measured)
+    if measured.signal is not None and measured.signal.is_usable:
+        yield Line("signal", measured.signal.pair.carrier, measured.signal.describe())
     if query := measured.settings.query:
         yield Line("query", query, _reason(told.get("status=all"), "assumed: as it was asked"))
     if measured.settings.expand:

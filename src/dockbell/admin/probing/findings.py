@@ -132,6 +132,7 @@ def _tell(measured: Measured) -> Iterator[_Row]:
     yield from _tell_since(measured)
     yield from _tell_rereading(measured)
     yield from _tell_filters(measured)
+    yield from _tell_signal(measured)
     yield from _tell_shipment(measured)
     if measured.conditional is not None:
         answered = "304 when unchanged" if measured.conditional == _NOT_MODIFIED else f"HTTP {measured.conditional}"
@@ -347,6 +348,14 @@ def _tell_filters(measured: Measured) -> Iterator[_Row]:
             yield f"expand={relation}", "accepted", f"adds {', '.join(members[:_SHOWN_MOST])}", State.OK
         else:
             yield f"expand={relation}", "no effect seen", "accepted, but adds no member", State.OK
+
+
+def _tell_signal(measured: Measured) -> Iterator[_Row]:
+    found = measured.signal
+    if found is not None and not found.is_told:
+        yield "signal", "untold", found.describe(), State.UNTOLD
+    elif found is not None:
+        yield "signal", found.pair.carrier if found.is_usable else "none", found.describe(), State.OK
 
 
 def _tell_shipment(measured: Measured) -> Iterator[_Row]:

@@ -10,13 +10,16 @@ from typing import Final
 import anyio
 
 from dockbell.admin.probing.asking import Asker, NoMore
+from dockbell.admin.probing.signals import SignalFound, find_signal
 from dockbell.config import ResourceSettings
+from dockbell.config.tables import SIGNALS
 from dockbell.core import pointer
 from dockbell.core.document import decode
 from dockbell.core.key import key_of
 from dockbell.core.model import JSON, RESOURCES, Feed, Page
 from dockbell.core.moment import parse_moment
-from dockbell.core.reading.request import Request, list_request, shipment_request
+from dockbell.core.reading.embedding import PAIRS
+from dockbell.core.reading.request import Request, format_since, list_request, shipment_request
 from dockbell.core.reading.response import Response
 from dockbell.core.reading.response_page import read_page
 from dockbell.core.reading.shape import Shape, ShapeUnknown, learn_shape
@@ -33,6 +36,7 @@ RELATIONS: Final = {
 """What ``expand`` may embed: the specification's examples, and guesses by the names of the resources."""
 
 _ABROAD: Final = timedelta(days=1)
+_BEFORE: Final = timedelta(seconds=2)
 _UNKNOWN_NUMBER: Final = 987_654_321_987
 _UNKNOWN_TEXT: Final = "dockbell-probe-no-such-id"
 
@@ -81,6 +85,8 @@ class Measured:
     unknown: Response | None = None  # the answer to a shipment that does not exist
     details: list[str] | None = None  # the members that only a shipment read by itself has
     conditional: int | None = None  # the status of the first page asked with its own ``ETag``
+    carrier: Measured | None = None  # the feed whose polls may show its changes
+    signal: SignalFound | None = None  # whether they do
 
     @property
     def resource(self) -> str:
@@ -294,6 +300,44 @@ async def read_expanded(measured: Measured, asker: Asker) -> None:
             return
 
 
+async def read_signal(measured: Measured, asker: Asker) -> None:
+    """Ask what the carrier calls modified since the first page was read, with this feed's records embedded."""
+    carrier, again = measured.carrier, measured.again
+    pair = next((pair for pair in PAIRS if pair.target == measured.resource), None)
+    if pair is None or carrier is None or again is None or carrier.stamps() is None or measured.shape is None:
+        return
+    if carrier.expanded.get(pair.relation, []) is None:  # it is refused
+        return
+    first, settings = measured.pages[0], carrier.settings
+    since = format_since(first.page.asked_at - _BEFORE)
+    expand = (*settings.expand, *(() if pair.relation in settings.expand else (pair.relation,)))
+    request = list_request(carrier.resource, query=settings.query, expand=expand)
+    reading = await _read(carrier, asker, replace(request, params=(*request.params, ("updated_since", since))))
+    if reading.page.next_cursor is not None:  # what is on the other pages is not known
+        return
+    shape = measured.shape
+    stamp = None if shape.updated_at is None else pointer.parse(shape.updated_at)
+
+    def is_changed(one: JSON, other: JSON) -> bool:
+        return bool(one != other if stamp is None else pointer.resolve(one, stamp) != pointer.resolve(other, stamp))
+
+    def key(record: JSON) -> str | None:
+        return next(iter(measured.keys([record])), None)
+
+    measured.signal = find_signal(
+        pair,
+        (_by_key(measured, first), _by_key(measured, again)),
+        reading.records,
+        (first.page.asked_at, again.page.answered_at),
+        is_changed=is_changed,
+        key=key,
+    )
+
+
+def _by_key(measured: Measured, reading: Reading) -> dict[str, JSON]:
+    return {key: record for record in reading.records for key in measured.keys([record])}
+
+
 async def read_conditional(measured: Measured, asker: Asker) -> None:
     """Ask for the first page with its own ``ETag``, where it has one."""
     first = measured.pages[0]
@@ -316,6 +360,7 @@ MEASUREMENTS: Final[dict[str, Callable[[Measured, Asker], Awaitable[None]]]] = {
     "precision of updated_since": read_finer,
     "expand": read_expanded,
     "detail": read_detail,
+    "signal": read_signal,
     "ETag": read_conditional,
     "third page": read_next,
 }
@@ -325,6 +370,8 @@ MEASUREMENTS: Final[dict[str, Callable[[Measured, Asker], Awaitable[None]]]] = {
 async def measure(feeds: Sequence[Measured], asker: Asker, *, apart: timedelta) -> None:
     """Fill in the measurements of a source's feeds as far as the requests go; ``apart`` is between two readings."""
     again_at = 0.0
+    for measured in feeds:
+        measured.carrier = next((each for each in feeds if each.resource == SIGNALS.get(measured.resource)), None)
     for name, measurement in MEASUREMENTS.items():
         if measurement is read_first_again and not asker.stopped:
             await anyio.sleep(max(0, again_at - anyio.current_time()))

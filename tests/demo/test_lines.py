@@ -97,12 +97,14 @@ def test_the_header_fits_80_columns_after_a_long_time() -> None:
     for second in range(300):
         figures.requests.add(second / 10, 200)
         figures.add_delay(second / 10, "shipments", 99.9, deletion=False)
+        figures.add_measured(second / 10, 99.9)
     for sink in BOTH:
         figures.inboxes[sink].events = 123_456
     header = lines.header(figures, 30, 36_000, 300, 80, page_url=PAGE)
     assert max(line.cell_len for line in header) == 80
     assert f"600:00 ── {PAGE} ── Ctrl-C ends it ─" in header[0].plain
     assert "300 of 300" in header[1].plain
+    assert header[3].plain == " delay    p50 99.9 s  p99 99.9 s  dockbell measures 99.9 s, 99.9 s"
 
 
 def test_the_status_line_says_what_the_header_does() -> None:
@@ -110,7 +112,7 @@ def test_the_status_line_says_what_the_header_does() -> None:
     figures.requests.add(1, 200)
     figures.events["stock", "created"] = 2
     assert [line.plain for line in lines.status(figures, 2, 12.3, 300)] == [
-        "-- 12 s: requests 1 of 300 in the last minute, refused 0; delay mean -  watching 0 records",
+        "-- 12 s: requests 1 of 300 in the last minute, refused 0; delay p50 -  watching 0 records",
         "-- 12 s: events 2: 2 created  0 updated  0 deleted  0 restored  mqtt 0  hook 0",
     ]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from dockbell.core.model import Feed, RunKind, Urgency
+from dockbell.core.model import DELIVERED, Delivery, Event, Feed, Outcome, OutcomeKind, RunKind, Urgency
 from dockbell.core.publishing.statement import HoldReason, held
 from dockbell.demo.account import Balance
 from dockbell.demo.lines import Screen
 from dockbell.demo.witness import Witness
 from dockbell.sandbox import LoggedChange
-from dockbell.telemetry import FeedFails, RequestSent, RunEnded, Started, Stated
+from dockbell.telemetry import DeliverySettled, FeedFails, RequestSent, RunEnded, Started, Stated
 from tests.demo.events import arrival, at, statement
 
 STOCK = Feed("main", "stock")
@@ -111,6 +111,16 @@ def test_it_knows_from_the_facts_when_everything_is_being_read(witness: Witness)
     assert witness.has_begun.is_set()
     witness.hear(RequestSent("main", Urgency.PASS, "/v1/items", 429, timedelta(0), 0))
     assert (witness.figures.requests.total, witness.figures.requests.refused) == (6, 1)
+
+
+def test_what_the_daemon_measures_is_kept_beside_what_the_receivers_do(witness: Witness, world: World) -> None:
+    event = Event(STOCK, 1, "a", "evt_1", "dockbell.stock.updated", "updated", 1, b"{}")
+    for outcome, age in ((DELIVERED, 3.0), (DELIVERED, None), (Outcome(OutcomeKind.FAILED, "HTTP 500"), 9.0)):
+        witness.hear(
+            DeliverySettled("hook", Delivery(event), outcome, None, None if age is None else timedelta(seconds=age))
+        )
+    assert (witness.figures.recent_measured(1).count, witness.figures.recent_measured(1).median) == (1, 3)
+    assert witness.figures.recent_measured(61).count == 0
 
 
 def test_it_knows_when_the_daemon_has_started(witness: Witness) -> None:

@@ -128,7 +128,7 @@ class Spread:
     count: int
     mean: float
     median: float
-    p95: float
+    p99: float
     longest: float
 
     @classmethod
@@ -137,7 +137,7 @@ class Spread:
         if not ordered:
             return cls(0, 0.0, 0.0, 0.0, 0.0)
         count = len(ordered)
-        return cls(count, sum(ordered) / count, ordered[count // 2], ordered[(count * 95 - 1) // 100], ordered[-1])
+        return cls(count, sum(ordered) / count, ordered[count // 2], ordered[(count * 99 - 1) // 100], ordered[-1])
 
 
 class Requests:
@@ -172,6 +172,7 @@ class Figures:
         self.records: dict[str, int] = {}  # that the last pass over each resource showed
         self._delays: dict[tuple[str, bool], array[float]] = {}
         self._recent: deque[tuple[float, float]] = deque()
+        self._measured: deque[tuple[float, float]] = deque()
 
     def add_delay(self, now: float, resource: str, delay: float, *, deletion: bool) -> None:
         """Count how long one arrival took; deletions apart, since they are only believed at a second look."""
@@ -187,10 +188,24 @@ class Figures:
             for delay in delays
         )
 
+    def add_measured(self, now: float, delay: float) -> None:
+        """Count how long the daemon says that a change took to one sink."""
+        self._measured.append((now, delay))
+
     def recent_delays(self, now: float) -> Spread:
-        while self._recent and self._recent[0][0] <= now - MINUTE:
-            self._recent.popleft()
-        return Spread.of(delay for _, delay in self._recent)
+        """Return how long what arrived within the last minute took."""
+        return _spread_minute(self._recent, now)
+
+    def recent_measured(self, now: float) -> Spread:
+        """Return the same as the daemon has measured it."""
+        return _spread_minute(self._measured, now)
 
     def count(self, change: str | None = None) -> int:
         return sum(number for (_, kind), number in self.events.items() if change in (None, kind))
+
+
+def _spread_minute(delays: deque[tuple[float, float]], now: float) -> Spread:
+    """Forget what is older than a minute; return how the rest is distributed."""
+    while delays and delays[0][0] <= now - MINUTE:
+        delays.popleft()
+    return Spread.of(delay for _, delay in delays)

@@ -127,14 +127,14 @@ def header(figures: Figures, now: float, elapsed: float, limit: int, width: int,
         Text(title + "─" * (width - len(title)), "dim"),
         Text(" requests ", "bold").append_text(bar).append(" ").append_text(show_requests(figures, now, limit)),
         Text(" events   ", "bold").append_text(show_events(figures, words=width >= WIDE)),
-        Text(" delay    ", "bold").append_text(show_delays(figures.recent_delays(now), figures.records)),
+        Text(" delay    ", "bold").append_text(show_delays(figures, now, words=width >= WIDE)),
     ]
 
 
 def status(figures: Figures, now: float, elapsed: float, limit: int) -> list[Text]:
     """Return the header as plain lines, for what is no terminal."""
     used = show_requests(figures, now, limit)
-    delays = show_delays(figures.recent_delays(now), figures.records)
+    delays = show_delays(figures, now, words=True)
     return [
         Text(f"-- {elapsed:.0f} s: requests ").append_text(used).append("; delay ").append_text(delays),
         Text(f"-- {elapsed:.0f} s: events ").append_text(show_events(figures, words=True)),
@@ -159,11 +159,14 @@ def show_events(figures: Figures, *, words: bool) -> Text:
     )
 
 
-def show_delays(spread: Spread, records: Mapping[str, int]) -> Text:
-    """Return how old the news of the last minute was, and how many records are watched for it."""
-    text = Text("mean ").append(show_delay(spread.mean) if spread.count else "-", "bold" if spread.count else "")
-    text.append(f"  p95 {show_delay(spread.p95)}" if spread.count else "")
-    return text.append(f"  watching {sum(records.values()):,} records", "dim")
+def show_delays(figures: Figures, now: float, *, words: bool) -> Text:
+    """Return how long changes of the last minute took to the receivers, and how long dockbell says that they took."""
+    arrived, measured = figures.recent_delays(now), figures.recent_measured(now)
+    text = Text("p50 ").append(show_delay(arrived.median) if arrived.count else "-", "bold" if arrived.count else "")
+    text.append(f"  p99 {show_delay(arrived.p99)}" if arrived.count else "")
+    if measured.count:
+        text.append(f"  dockbell measures {show_delay(measured.median)}, {show_delay(measured.p99)}", "dim")
+    return text.append(f"  watching {sum(figures.records.values()):,} records" if words else "", "dim")
 
 
 def _delay_style(change: str, delay: float) -> str:
@@ -252,7 +255,7 @@ def _describe_inboxes(figures: Figures) -> Iterator[Text]:
 def _describe(spread: Spread, meaning: str) -> Text:
     if not spread.count:
         return Text("-")
-    shown = {"mean": spread.mean, "p50": spread.median, "p95": spread.p95, "max": spread.longest}
+    shown = {"mean": spread.mean, "p50": spread.median, "p99": spread.p99, "max": spread.longest}
     text = Text("  ").join(Text(f"{name} ").append(show_delay(value), "bold") for name, value in shown.items())
     return text.append(f"  {meaning}", "dim")
 

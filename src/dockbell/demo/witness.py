@@ -11,7 +11,7 @@ import anyio
 import msgspec
 from rich.text import Text
 
-from dockbell.core.model import RESOURCES, ChangeKind, RunKind, Statement, StatementKind
+from dockbell.core.model import RESOURCES, ChangeKind, Outcome, OutcomeKind, RunKind, Statement, StatementKind
 from dockbell.core.moment import parse_moment
 from dockbell.core.publishing.statement import HoldReason
 from dockbell.demo import lines
@@ -19,7 +19,7 @@ from dockbell.demo.account import Account, Balance, Run
 from dockbell.demo.arrival import Arrival, Figures, Inbox, Pairing, Sighting
 from dockbell.demo.lines import Screen
 from dockbell.sandbox import LoggedChange
-from dockbell.telemetry import Fact, PageRead, RequestSent, RunEnded, Started, Stated
+from dockbell.telemetry import DeliverySettled, Fact, PageRead, RequestSent, RunEnded, Started, Stated
 
 _QUIET_FOR: Final = timedelta(minutes=1)
 
@@ -70,13 +70,12 @@ class Witness:
                     self._asked.add(fact.path)
                 if len(self._asked) == len(RESOURCES):
                     self.has_begun.set()
+            case DeliverySettled(age=timedelta() as age, outcome=Outcome(kind=OutcomeKind.DELIVERED)):
+                self.figures.add_measured(self._clock(), age.total_seconds())
             case PageRead(pages=1):
                 self._account.note_answer(fact.feed.resource, datetime.now(UTC))
             case RunEnded(problem=""):
-                ended, is_pass = datetime.now(UTC), fact.kind is RunKind.PASS
-                self._account.note_run(fact.feed.resource, Run(fact.sent_at or ended - fact.elapsed, ended, is_pass))
-                if is_pass:
-                    self.figures.records[fact.feed.resource] = fact.records
+                self._note_run(fact)
             case Stated(Statement(feed=feed, kind=StatementKind.HELD, details={"reason": HoldReason.DELETIONS})):
                 self._held.add(feed.resource)
         if fact.level >= logging.WARNING and not isinstance(fact, Stated):  # what is stated arrives as an event
@@ -134,6 +133,12 @@ class Witness:
         """Return what became of every change; readings that ended after ``until`` prove no loss."""
         self._read_log()
         return self._account.close(until, self._held)
+
+    def _note_run(self, fact: RunEnded) -> None:
+        ended, is_pass = datetime.now(UTC), fact.kind is RunKind.PASS
+        self._account.note_run(fact.feed.resource, Run(fact.sent_at or ended - fact.elapsed, ended, is_pass))
+        if is_pass:
+            self.figures.records[fact.feed.resource] = fact.records
 
     def _read_log(self) -> None:
         for change in self._changes(self._sequence):

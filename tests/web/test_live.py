@@ -74,6 +74,7 @@ async def test_a_page_is_shown_everything_that_is_configured(served: Served) -> 
         "budget:main",
         "sink:erp",
         "sink:floor",
+        "plan:main",
     ]
     assert page.parts["dockbell"]["name"] == "acme"
     assert page.parts["dockbell"]["reasons"][0] == {

@@ -27,6 +27,7 @@ from dockbell.telemetry.recent import Recent
 from dockbell.telemetry.series import LEFT, STEP
 from dockbell.web.events import summarise
 from dockbell.web.live import EVENTS_MOST, FIRST_EVENTS, News
+from dockbell.web.slow_parts import SlowParts
 
 _DELETIONS_MOST: Final = 10
 
@@ -52,6 +53,7 @@ class PageState:
         self._holder = holder
         self._started_at = now()
         self._silences = Silences(read_store)
+        self._slow_parts = SlowParts(read_store, next_time)
         self._last: int | None = None
 
     async def load(self) -> Status:
@@ -65,6 +67,7 @@ class PageState:
     async def read_parts(self) -> Mapping[str, JSON]:
         config = self._config()
         status = await self.load()
+        slow_parts = await self._slow_parts.read(config, status.at)
         reasons = find_reasons(status)
         parts: dict[str, JSON] = {"dockbell": self._describe_dockbell(config, status, reasons)}
         for each in status.feeds:
@@ -86,7 +89,11 @@ class PageState:
         for sink in status.sinks:
             words = [reason.words for reason in reasons if reason.about == f"sink:{sink.name}"]
             kind, silence = config.sinks[sink.name].type, status.silences[sink.name]
-            parts[f"sink:{sink.name}"] = self._describe_sink(sink, kind, silence, words)
+            change_delay = status.delays.get(sink.name)
+            parts[f"sink:{sink.name}"] = self._describe_sink(sink, kind, silence, words) | {
+                "change_delay": _describe_delay(change_delay)
+            }
+        parts.update(slow_parts)
         return parts
 
     def reset(self) -> None:
@@ -135,7 +142,8 @@ class PageState:
             # Without the current minute: its value would change with every read, and the page computes it of read_at.
             "freshness": _describe_series(lately.end, values=[*map(_round, lately.freshness[:-1]), None]),
             "interval": {"kept": lately.kept, "late": lately.late},
-            "delay": _describe_delay(lately.delay),
+            # The store has it a minute late; until then it is told how long the first changes took to be stored.
+            "delay": _describe_feed_delay(each) or _describe_delay(lately.delay),
             "progress": progress
             and {
                 "kind": progress.kind,
@@ -187,6 +195,17 @@ def _describe_delay(delay: Delay | None) -> JSON:
     if delay is None:
         return None
     return {"p50": _round(delay.p50.total_seconds()), "p99": _round(delay.p99.total_seconds()), "count": delay.count}
+
+
+def _describe_feed_delay(each: FeedStatus) -> JSON:
+    whole = _describe_delay(each.delays.whole)
+    if whole is None:
+        return None
+    estimated = not each.is_dated
+    sinks = [
+        {**_describe_delay(delay), "sink": sink, "estimated": estimated} for sink, delay in each.delays.sinks.items()
+    ]
+    return {**whole, "estimated": estimated, "sinks": sinks}
 
 
 def _round(seconds: float | None) -> float | None:

@@ -6,6 +6,7 @@ import re
 import signal
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -58,6 +59,42 @@ async () => {
   return now() - before;
 }
 """
+DRAW_COURSE = """
+async (feed) => {
+  const {Feeds} = await import('/page/feeds.js');
+  const list = document.createElement('ul');
+  const bar = document.createElement('div');
+  document.getElementById('feed-rows').after(list, bar);
+  const feeds = new Feeds(list, bar);
+  feeds.set('x/y', feed);
+  feeds.go('x/y');
+  const plot = list.querySelector('.drawer .spark');
+  const paths = [...plot.querySelectorAll('path')].map((path) => path.getAttribute('d'));
+  return [paths, plot.getAttribute('aria-label'), list.querySelector('.delay').textContent];
+}
+"""
+FEED: Any = {
+    **dict.fromkeys(
+        ("problem", "silence", "silence_words", "watermark", "gap", "progress", "drift", "expected_at"), ""
+    ),
+    **dict.fromkeys(("reasons", "deletions", "bad", "remarks", "learned"), ()),
+    **dict.fromkeys(("held", "quarantined", "records", "events"), 0),
+    **dict.fromkeys(("read_at", "pass_at", "last_change_at"), "2026-11-21T12:00:00.000Z"),
+    "feed": "x/y",
+    "source": "x",
+    "resource": "y",
+    "every": "8s",
+    "freshness": {"values": [1, 2], "end": "2026-11-21T12:00:00.000Z", "step": 60},
+    "interval": {"kept": 1, "late": 0},
+    "delay": {"p50": 4, "p99": 7.9, "count": 9, "estimated": True, "sinks": []},
+    "course": {
+        "mean": [None, 4, 6, None, 5],
+        "p99": [None, 8, 9, None, 8],
+        "planned": [None, 4, 4, None, 5],
+        "step": 900,
+        "end": "2026-11-21T12:00:00.000Z",
+    },
+}
 # What records hold, which are written by others.
 SCRIPT = "</script><script>window.struck=1</script>\"><img src=x onerror='window.struck=1'>${window.struck=1}"
 
@@ -105,6 +142,21 @@ def test_everything_is_on_it(page: Page, stage: Stage) -> None:
     expect(row).to_contain_text("Learned of the listing")
     expect(page.locator("[id='sink:floor'] .state")).to_have_text(re.compile("connected"))
     expect(page.locator("[id='budget:main'] .legend")).to_contain_text(re.compile(r"polls [1-9]"))
+
+
+def test_the_plan_of_each_source_is_that_of_the_command(page: Page) -> None:
+    plan = page.get_by_role("table", name="Plan of main")
+    expect(plan.locator("tbody th")).to_have_text(["main/shipments", "main/items", "main/stock", "main/warehouses"])
+    expect(plan.locator("thead th").nth(1)).to_have_text("read every")
+
+
+def test_measured_delays_are_drawn_beside_the_planned_ones(page: Page) -> None:
+    paths, label, cell = page.evaluate(DRAW_COURSE, FEED)
+    area, dashes, line = paths
+    assert (line.count("M"), dashes.count("M")) == (2, 2)  # with a gap where nothing is known
+    assert area.endswith("Z")
+    assert label == "Delay, the last day; last: mean 5.0 s, p99 8.0 s, planned 5.0 s"
+    assert "≈4.0 s" in cell
 
 
 def test_an_event_opens_to_its_differences_deliveries_and_why(page: Page, stage: Stage) -> None:

@@ -117,7 +117,7 @@ async function followWish(wish, tell) {
   }
 }
 
-// What came of it ---------------------------------------------------------------------------------------------------
+// What came of it
 
 let fading = 0;
 
@@ -134,7 +134,7 @@ function say(words, isProblem, begun) {
   if (!isProblem) fading = setTimeout(close, 10_000);
 }
 
-// Asking again ------------------------------------------------------------------------------------------------------
+// Asking again
 
 function ask(label, { title: about, words, input, danger }) {
   const dialog = document.getElementById('asking');

@@ -1,8 +1,8 @@
-// The budget of each source: who spent the requests of each minute, and how many were left.
+// The budget of each source: who spent the requests of each minute, how many were left, and how they are planned.
 
 import { span, stack, window } from './draw.js';
 import { h, show } from './elements.js';
-import { count } from './words.js';
+import { count, formatDelay, tellDelay } from './words.js';
 
 // The lowest band first: what must not starve lies at the bottom.
 const KINDS = [
@@ -10,9 +10,9 @@ const KINDS = [
   ['others', 'others’ use of the key'], ['left', 'left'],
 ];
 
-export function showBudgets(node, about, budgets) {
+export function showBudgets(node, about, budgets, plans) {
   about.textContent = `requests a minute, ${span()}`;
-  show(node, budgets.map((budget) => h('div', { class: 'budget', key: budget.source, id: `budget:${budget.source}`, tabindex: -1 }, describe(budget))));
+  show(node, budgets.map((budget) => h('div', { class: 'budget', key: budget.source, id: `budget:${budget.source}`, tabindex: -1 }, describe(budget), tellPlan(plans.find((plan) => plan.source === budget.source)))));
 }
 
 function describe(budget) {
@@ -27,5 +27,24 @@ function describe(budget) {
     stack(bands, { end: budget.end, step: budget.step, top: budget.limit, marks: budget.allowed < budget.limit ? [budget.allowed] : [], label: `Requests a minute of ${budget.source}, ${span()}; the last minute: ${words(sums[0].length - 1)}`, words }),
     h('ul', { class: 'legend' }, KINDS.map(([kind, name], n) => h('li', { key: kind, class: latest[n] ? null : 'none' },
       h('span', { class: `swatch ${kind}`, 'aria-hidden': 'true' }), `${name} `, h('span', { class: 'number' }, count(latest[n]))))),
+  ];
+}
+
+const HEADS = ['feed', 'read every', 'because', 'requests/min', 'of budget', 'mean', 'p99', 'measured mean', 'measured p99'];
+
+/** Describe what “dockbell plan” prints. */
+function tellPlan(plan) {
+  if (!plan) return null;
+  const rows = plan.feeds.map((feed) => {
+    const measured = feed.measured && { ...feed.measured, estimated: feed.measured_estimated };
+    return [feed.feed, feed.interval_seconds ? formatDelay(feed.interval_seconds) : `cron ${feed.cron}`, feed.reason ?? '–', feed.requests_per_minute.toFixed(1),
+      `${(feed.part_of_budget * 100).toFixed(1)} %`, formatDelay(feed.delay?.mean_seconds), formatDelay(feed.delay?.p99_seconds),
+      ...['mean_seconds', 'p99_seconds'].map((name) => (measured ? tellDelay(measured, name) : '–'))];
+  });
+  return [
+    h('table', { class: 'plan', 'aria-label': `Plan of ${plan.source}` },
+      h('thead', null, h('tr', null, HEADS.map((head) => h('th', null, head)))),
+      h('tbody', null, rows.map((cells) => h('tr', { key: cells[0] }, cells.map((cell, i) => h(i ? 'td' : 'th', { 'data-label': HEADS[i] }, cell)))))),
+    h('p', { class: plan.fits ? 'faint' : 'bad', key: 'advice' }, `All: mean ${formatDelay(plan.delay.mean_seconds)}, at the least ${formatDelay(plan.floor.mean_seconds)}; ${plan.advice}.`),
   ];
 }

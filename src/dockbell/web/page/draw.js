@@ -24,31 +24,39 @@ export function window(values) {
  * @param values one a step, null where nothing is known
  * @param words what one value is called, in the readout
  * @param mark a value to draw a dashed line at, such as the interval
+ * @param beside values of a dashed line; then all are drawn, whatever the uptime
  */
-export function spark(values, { end, step = 60, label, words, mark = 0 }) {
-  const known = window(values);
-  const top = Math.max(...known.map((value) => value ?? 0), mark * 1.25, 1e-9) * 1.08;
-  const x = (i) => ((i * 100) / (steps - 1)).toFixed(2);
+export function spark(values, { end, step = 60, label, words, mark = 0, beside }) {
+  const known = beside ? values : window(values);
+  const top = Math.max(...[...known, ...(beside ?? [])].map((value) => value ?? 0), mark * 1.25, 1e-9) * 1.08;
+  const x = (i) => ((i * 100) / (known.length - 1)).toFixed(2);
   const y = (value) => (30 - (value / top) * 29).toFixed(2);
+  const [line, area] = trace(known, x, y);
+  const dashed = beside ? trace(beside, x, y)[0] : mark > 0 && `M0 ${y(mark)}H100`;
+  return h('span', { class: 'spark', role: 'img', 'aria-label': label, on: reading(known, end, step, (i) => (known[i] == null ? '–' : words(known[i], i))) },
+    h('svg', { viewBox: '0 0 100 30', preserveAspectRatio: 'none', 'aria-hidden': 'true' },
+      h('path', { class: 'area', d: area || 'M0 30' }),
+      dashed && h('path', { class: 'mark', d: dashed }),
+      h('path', { class: 'line', d: line || 'M0 30' })));
+}
+
+/** Return the paths of a line and of the area below it, with gaps where nothing is known. */
+function trace(values, x, y) {
   let line = '';
   let area = '';
-  for (let i = 0; i < steps; ) {
-    if (known[i] == null) {
+  for (let i = 0; i < values.length; ) {
+    if (values[i] == null) {
       i += 1;
       continue;
     }
     const from = i;
-    while (i < steps && known[i] != null) i += 1;
-    const points = known.slice(from, i).map((value, n) => `${x(from + n)} ${y(value)}`);
-    if (points.length === 1) points.push(`${(Number(x(from)) + 0.8).toFixed(2)} ${y(known[from])}`);
+    while (i < values.length && values[i] != null) i += 1;
+    const points = values.slice(from, i).map((value, n) => `${x(from + n)} ${y(value)}`);
+    if (points.length === 1) points.push(`${(Number(x(from)) + 0.8).toFixed(2)} ${y(values[from])}`);
     line += `M${points.join('L')}`;
     area += `M${x(from)} 30L${points.join('L')}L${x(i - 1)} 30Z`;
   }
-  return h('span', { class: 'spark', role: 'img', 'aria-label': label, on: reading(known, end, step, (i) => (known[i] == null ? '–' : words(known[i]))) },
-    h('svg', { viewBox: '0 0 100 30', preserveAspectRatio: 'none', 'aria-hidden': 'true' },
-      h('path', { class: 'area', d: area || 'M0 30' }),
-      mark > 0 && h('path', { class: 'mark', d: `M0 ${y(mark)}H100` }),
-      h('path', { class: 'line', d: line || 'M0 30' })));
+  return [line, area];
 }
 
 /**
@@ -78,8 +86,6 @@ export function stack(bands, { end, step = 60, top, label, marks = [], words }) 
     h('svg', { viewBox: '0 0 100 40', preserveAspectRatio: 'none', 'aria-hidden': 'true' },
       paths, marks.map((value) => h('path', { class: 'mark', d: `M0 ${y(value)}H100` }))));
 }
-
-// What a drawing says under the pointer -----------------------------------------------------------------------------
 
 function reading(values, end, step, words) {
   return {

@@ -161,8 +161,6 @@ export class Events {
     }
   }
 
-  // What is shown ---------------------------------------------------------------------------------------------------
-
   draw() {
     const { shown } = this;
     show(this.list, shown.map((event) => this.describe(event)));
@@ -222,8 +220,6 @@ export class Events {
       h('span', { class: 'when' }, clock(event.at)),
       h('span', { class: 'what faint' }, event.key ? event.feed : event.type, kind !== word && ` · ${kind}`, event.changed?.length > 0 && ` · ${event.changed.join(', ')}`, event.more > 0 && ` and ${event.more} more`));
   }
-
-  // The filter ------------------------------------------------------------------------------------------------------
 
   setFeeds(feeds) {
     const names = feeds.map((feed) => feed.feed).join();

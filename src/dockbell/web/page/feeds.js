@@ -3,9 +3,9 @@
 import { actButton, pathOf, whyNot } from './acting.js';
 import { span, spark } from './draw.js';
 import { age, h, show } from './elements.js';
-import { badge, cell, drawer, facts, opener, Rows } from './rows.js';
+import { badge, cell, delayCell, drawer, facts, opener, Rows } from './rows.js';
 import { withCommands } from './verdict.js';
-import { brief, count, everyOf, formatAge, formatDelay, now, parseEvery, plural, SHAPES } from './words.js';
+import { brief, count, everyOf, formatAge, formatDelay, now, parseEvery, plural, SHAPES, tellAll } from './words.js';
 
 const FILTER_FROM = 9;
 
@@ -58,7 +58,7 @@ function describe(feed, isOpen, toggle) {
       })),
       cell('change', 'last change', age(feed.last_change_at, 'ago', 'none')),
       cell('kept', 'runs in time', runs ? percent(interval) : h('span', { class: 'faint' }, '–'), interval.late > 0 && h('span', { class: 'faint' }, `${interval.late} late`)),
-      cell('delay', 'change to event', delay ? [h('span', null, formatDelay(delay.p50)), h('span', { class: 'faint' }, `p99 ${formatDelay(delay.p99)}`)] : h('span', { class: 'faint' }, '–')),
+      delayCell('change to sink', delay),
       cell('size', 'records', h('span', null, brief(feed.records)), h('span', { class: 'faint' }, `${brief(feed.events)} ${feed.events === 1 ? 'event' : 'events'}`))),
     feed.progress && describeProgress(feed.progress),
     isOpen && drawer(id, toggle, open(feed)),
@@ -107,19 +107,26 @@ function open(feed) {
     feed.silence_words && h('p', { key: 'silence' }, feed.silence_words),
     feed.remarks.length > 0 && h('ul', { class: 'remarks', key: 'remarks' }, feed.remarks.map((remark, i) => h('li', { key: i }, withCommands(remark)))),
     facts([
-      ['read to its end', feed.read_at && age(feed.read_at)],
       ['read whole', feed.pass_at && age(feed.pass_at)],
       ['nothing missing up to', feed.watermark && age(feed.watermark)],
-      ['last change', feed.last_change_at && age(feed.last_change_at)],
       ['records', `${count(feed.records)}, ${plural(feed.events, 'event')} so far`],
-      ['runs of the last hour', `${count(feed.interval.kept)} in time, ${count(feed.interval.late)} late`],
-      ['record’s timestamp to event', feed.delay && `${formatDelay(feed.delay.p50)} typical, ${formatDelay(feed.delay.p99)} at p99 (${plural(feed.delay.count, 'change')} in the last hour)`],
+      ['change to sink', tellAll(feed.delay, 'change')],
+      ...(feed.delay?.sinks ?? []).map((each) => [`to ${each.sink}`, tellAll(each, 'change')]),
       ['last blind', gap && [gap.from ? age(gap.from) : 'from the beginning', ' until ', age(gap.to), `: ${gap.reason}`]],
     ]),
+    feed.course && plot(feed.course),
     feed.learned.length > 0 && h('h3', { key: 'learned-head' }, 'Learned of the listing'),
     feed.learned.length > 0 && h('div', { key: 'learned' }, facts(feed.learned)),
     h('div', { class: 'row', key: 'acts' },
       actButton('Reconcile', { title: feed.feed, path: `${path}/reconcile` }),
       h('span', { class: 'faint' }, whyNot() || 'reads the whole list now, to find deletions and misses')),
   ];
+}
+
+function plot({ mean, p99, planned, end, step }) {
+  const words = (value, i) => `mean ${formatDelay(value)}, p99 ${formatDelay(p99[i])}, planned ${formatDelay(planned[i])}`;
+  const last = mean.findLastIndex((value) => value != null);
+  return h('div', { key: 'course' },
+    spark(mean, { end, step, beside: planned, label: `Delay, the last day; last: ${words(mean[last], last)}`, words }),
+    h('p', { class: 'faint' }, 'Change to sink, last day: mean, dashed the planned wait.'));
 }

@@ -8,25 +8,21 @@ const STAGES = { delivered: '✓', owed: '○', waiting: '○', blocked: '▲', 
 const SIGNS = { add: ['+', 'added'], remove: ['−', 'removed'], replace: ['~', 'changed'] };
 const DIFFERENCES_MOST = 60;
 
-/** Load an event; the answer is what `describeOpened` takes. */
-export async function load(summary) {
+async function ask(path) {
   try {
-    return { found: await get(`events/${pathOf(summary.source, summary.resource, summary.sequence)}`) };
+    return { found: await get(path) };
   } catch (error) {
     return { problem: error.message };
   }
 }
+
+/** Load an event; the answer is what `describeOpened` takes. */
+export const load = ({ source, resource, sequence }) => ask(`events/${pathOf(source, resource, sequence)}`);
+
+export const loadWhy = (source, resource, key) => ask(`why/${pathOf(source, resource, key)}`);
 
 /** Whether a delivery of an opened event may still change by itself. */
 export const isUnderWay = ({ found }) => Boolean(found?.deliveries.some((each) => ['owed', 'waiting', 'blocked'].includes(each.stage)));
-
-export async function loadWhy(source, resource, key) {
-  try {
-    return { found: await get(`why/${pathOf(source, resource, key)}`) };
-  } catch (error) {
-    return { problem: error.message };
-  }
-}
 
 /** Describe an opened event; `why` is undefined until it was asked for, null while it is looked up. */
 export function describeOpened(summary, { found, problem, why, all }, { askWhy, showAll }) {

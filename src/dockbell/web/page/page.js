@@ -28,7 +28,7 @@ const dirty = new Set();
 
 const ofKind = (kind) => [...parts].filter(([name]) => name.startsWith(`${kind}:`)).map(([, value]) => value);
 
-// What is told ------------------------------------------------------------------------------------------------------
+// What is told
 
 const listener = {
   joined() {
@@ -91,14 +91,16 @@ function draw() {
   if (daemon?.started_at) setUptime((Date.parse(daemon.at) - Date.parse(daemon.started_at)) / 1000);
   for (const name of names) {
     const colon = name.indexOf(':');
-    const rows = { feed: feeds, sink: sinks }[name.slice(0, colon)];
-    rows?.set(name.slice(colon + 1), parts.get(name) ?? null);
+    const [kind, about] = [name.slice(0, colon), name.slice(colon + 1)];
+    const feed = parts.get(`feed:${about}`);
+    if (kind === 'sink') sinks.set(about, parts.get(name) ?? null);
+    if (kind === 'feed' || kind === 'course') feeds.set(about, feed ? { ...feed, course: parts.get(`course:${about}`) } : null);
   }
   if (kinds.has('feed')) {
     feeds.sift();
     events.setFeeds(feeds.values);
   }
-  if (kinds.has('budget')) showBudgets($('budget-bands'), $('budget-about'), ofKind('budget'));
+  if (kinds.has('budget') || kinds.has('plan')) showBudgets($('budget-bands'), $('budget-about'), ofKind('budget'), ofKind('plan'));
   if (daemon) drawDaemon(daemon);
 }
 
@@ -136,7 +138,7 @@ function decode(text) {
   }
 }
 
-// Signing in --------------------------------------------------------------------------------------------------------
+// Signing in
 
 async function begin() {
   clearTimeout(beginning);
@@ -204,7 +206,7 @@ $('sign-out').addEventListener('click', async () => {
 document.addEventListener('signed-out', () => begin());
 onSession(() => { $('sign-out').hidden = !(getSession().signed_in && getSession().needs_token); });
 
-// The theme ---------------------------------------------------------------------------------------------------------
+// The theme
 
 const THEMES = { '': ['◐', 'system'], light: ['☀', 'light'], dark: ['☾', 'dark'] };
 
@@ -225,8 +227,6 @@ $('theme').addEventListener('click', () => {
   } catch { /* storage is forbidden: it lasts as long as the page, then */ }
   showTheme();
 });
-
-// -------------------------------------------------------------------------------------------------------------------
 
 showTheme();
 setInterval(tick, 1000);

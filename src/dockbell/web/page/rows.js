@@ -2,6 +2,7 @@
 
 import { onSession } from './acting.js';
 import { h, show } from './elements.js';
+import { tellDelay } from './words.js';
 
 export class Rows {
   /**
@@ -109,6 +110,10 @@ export function badge(kind, shape, word) {
 /** Describe a cell with its label, which only narrow screens and screen readers get. */
 export function cell(name, label, ...kids) {
   return h('span', { class: `cell ${name}`, key: name }, h('span', { class: 'label' }, `${label} `), kids);
+}
+
+export function delayCell(label, delay) {
+  return cell('delay', label, h('span', { class: delay ? null : 'faint' }, delay ? tellDelay(delay, 'p50') : '–'), delay && h('span', { class: 'faint' }, `p99 ${tellDelay(delay, 'p99')}`));
 }
 
 export function facts(pairs) {

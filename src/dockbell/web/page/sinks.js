@@ -3,9 +3,9 @@
 import { actButton, get, pathOf, whyNot } from './acting.js';
 import { span, spark, window } from './draw.js';
 import { age, h } from './elements.js';
-import { badge, cell, drawer, facts, opener, Rows } from './rows.js';
+import { badge, cell, delayCell, drawer, facts, opener, Rows } from './rows.js';
 import { withCommands } from './verdict.js';
-import { brief, count, formatDelay, formatRate, latest, plural, SHAPES } from './words.js';
+import { brief, count, formatRate, latest, plural, SHAPES, tellAll } from './words.js';
 
 const SHOWN = { connected: ['well', 'well'], waiting: ['look', 'wait'], down: ['bad', 'bad'], paused: ['look', 'paused'], unknown: ['wait', 'wait'] };
 
@@ -58,7 +58,7 @@ export class Sinks extends Rows {
         h('span', { class: 'cell drawn', key: 'drawn' }, spark(sink.rate.values, { end: sink.rate.end, step: sink.rate.step, label: `Events delivered, ${span()}: at most ${formatRate(most)} a second`, words: (value) => `${count(value)} events` })),
         cell('owed', 'owed', h('span', null, brief(sink.owed)), sink.blocked > 0 && h('span', { class: 'faint' }, plural(sink.blocked, 'blocked key'))),
         cell('oldest', 'waiting for', age(sink.oldest, 'for', 'nothing')),
-        cell('delay', 'event to sink', sink.delay ? [h('span', null, formatDelay(sink.delay.p50)), h('span', { class: 'faint' }, `p99 ${formatDelay(sink.delay.p99)}`)] : h('span', { class: 'faint' }, '–')),
+        delayCell('event to sink', sink.delay),
         cell('dead', 'dead letters', h('span', { class: sink.dead ? 'bad' : 'faint' }, sink.dead ? brief(sink.dead) : 'none'), sink.held > 0 && h('span', { class: 'faint' }, `${sink.held} hold keys`))),
       isOpen && drawer(id, toggle, this.open(sink)),
     ];
@@ -73,9 +73,9 @@ export class Sinks extends Rows {
         ['condition', [sink.condition, sink.since ? ' for ' : '', sink.since && age(sink.since, 'for'), sink.reason ? `: ${sink.reason}` : '']],
         ['last error', sink.error],
         ['paused', sink.paused && [sink.paused, sink.paused_at ? ', ' : '', sink.paused_at && age(sink.paused_at)]],
-        ['owed', `${plural(sink.owed, 'event')}, ${plural(sink.blocked, 'key')} blocked`],
         ['replays waiting', sink.replays ? count(sink.replays) : ''],
-        ['event to acknowledgement', sink.delay && `${formatDelay(sink.delay.p50)} typical, ${formatDelay(sink.delay.p99)} at p99 (${plural(sink.delay.count, 'event')} in the last hour)`],
+        ['change to acknowledgement', tellAll(sink.change_delay, 'change')],
+        ['event to acknowledgement', tellAll(sink.delay, 'event')],
       ]),
       h('div', { class: 'row', key: 'acts' },
         sink.paused

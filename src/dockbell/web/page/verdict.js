@@ -1,7 +1,7 @@
 // At a glance: whether all is well, and if not, what to do, each reason leading to its place.
 
 import { age, h, show } from './elements.js';
-import { brief, everyOf, formatDelay, formatRate, latest, now, parseEvery, plural } from './words.js';
+import { brief, everyOf, formatRate, latest, now, parseEvery, plural, tellDelay } from './words.js';
 
 const WHERE = { feed: 'feed', sink: 'sink', source: 'budget' };
 
@@ -51,7 +51,7 @@ function showFigures(feeds, sinks, budgets) {
   const left = budgets.filter((budget) => budget.remaining != null).map((budget) => budget.remaining);
   return h('dl', { class: 'figures' },
     figure('stalest feed', age(read[0]?.read_at, 'for'), read.length ? `${read[0].feed}, ${everyOf(read[0])}` : 'nothing read yet'),
-    figure('change to event', formatDelay(busiest?.delay.p50), busiest ? `typical, ${busiest.feed}` : 'no change yet'),
+    figure('change to sink', busiest ? tellDelay(busiest.delay, 'p50') : '–', busiest ? `typical, ${busiest.feed}` : 'no change yet'),
     figure('delivered', `${formatRate(perMinute)}/s`, plural(sinks.length, 'sink')),
     figure('owed', brief(owed), dead ? plural(dead, 'dead letter') : 'no dead letters', dead > 0),
     budgets.length > 0 && figure('requests left', left.length ? brief(Math.min(...left)) : '–', 'of this minute’s budget'));

@@ -18,8 +18,6 @@ export function setClock(at) {
 /** The daemon's time, in milliseconds since 1970. */
 export const now = () => Date.now() + (offset === -Infinity ? 0 : offset);
 
-// What time it was --------------------------------------------------------------------------------------------------
-
 export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
@@ -42,15 +40,13 @@ export function formatMoment(at) {
 /** A time in full, by the clocks of this place and by UTC. */
 export const formatFully = (at) => `${isoHere(new Date(at))} ${zone}, ${at}`;
 
-// Text that others wrote --------------------------------------------------------------------------------------------
+// Text that others wrote
 
 // Emoji have variation selectors, and lines their ends; all else that cannot be seen is shown.
 const UNSEEN = /(?![\t\n\r\ufe0e\ufe0f])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{DI}]/gu;
 
 /** Text whose characters can all be seen, and none of which turns the others around: ⟨U+202E⟩. */
 export const plain = (text) => text.replace(UNSEEN, (each) => `⟨U+${each.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`);
-
-// Numbers -----------------------------------------------------------------------------------------------------------
 
 const whole = new Intl.NumberFormat('en');
 const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
@@ -74,6 +70,12 @@ export function formatDelay(seconds) {
   if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
   return seconds < 10 ? `${seconds.toFixed(1)} s` : formatAge(Math.round(seconds));
 }
+
+/** A delay of a feed; ≈ where its records have no timestamps. */
+export const tellDelay = (delay, name) => `${delay.estimated ? '≈' : ''}${formatDelay(delay[name])}`;
+
+/** All of a delay, of the last hour. */
+export const tellAll = (delay, noun) => delay && `${tellDelay(delay, 'p50')} typical, ${tellDelay(delay, 'p99')} at p99 (${plural(delay.count, noun)})`;
 
 /** The events of the last whole minute, or of the running one where these are more already. */
 export const latest = (values) => Math.max(values.at(-1) ?? 0, values.at(-2) ?? 0);
@@ -104,4 +106,4 @@ export function shorten(text, most = 400) {
 }
 
 /** The shape that stands beside a word, so that no state is told by its colour alone. */
-export const SHAPES = { well: '✓', look: '▲', bad: '✕', busy: '◔', wait: '○', paused: '❚❚', quiet: '–' };
+export const SHAPES = { well: '✓', look: '▲', bad: '✕', wait: '○', paused: '❚❚' };

@@ -13,7 +13,7 @@ import pytest
 
 from dockbell.app import load_config
 from dockbell.cli import main
-from dockbell.config.tables import BUILT_IN
+from dockbell.config.resources import BUILT_IN
 from dockbell.core.model import RESOURCES, Feed, RunKind
 from dockbell.core.planning.costs import pass_cost
 from dockbell.core.planning.demand import Demand

@@ -25,7 +25,7 @@ from dockbell.config import (
     WebSettings,
 )
 from dockbell.config.expression import Condition
-from dockbell.config.tables import BUILT_IN, Resources
+from dockbell.config.resources import BUILT_IN, Resources
 from dockbell.config.values import BaseUrl, ConfigPath, Cron, Duration, Pointer, format_duration
 from dockbell.sinks import find_sink_types, load_sink_type
 from tests.reference.markdown import code, escape, page, table

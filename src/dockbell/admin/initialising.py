@@ -12,7 +12,8 @@ from typing import Final
 from dockbell.admin.probing import Finding, Report, State
 from dockbell.admin.probing.advising import Line, write_table
 from dockbell.config import Config, check_secrets
-from dockbell.config.tables import BUILT_IN, SourceSettings
+from dockbell.config.resources import BUILT_IN
+from dockbell.config.tables import SourceSettings
 from dockbell.core.model import RESOURCES
 from dockbell.core.reading.response import clean
 from dockbell.errors import ConfigError

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from dockbell.admin.commands import find_feeds
 from dockbell.config import Config, FeedSettings, ResourceSettings, SourceSettings, suggest
-from dockbell.config.tables import bound, merge
+from dockbell.config.resources import bound, merge
 from dockbell.config.values import show
 from dockbell.config.wording import describe
 from dockbell.core.model import Feed

@@ -18,8 +18,9 @@ from dockbell.app.command_runner import CommandRunner
 from dockbell.app.janitor import Janitor
 from dockbell.app.source_agents import FeedAgents, KeyPlanning, SourceAgents
 from dockbell.config import Config, ResourceSettings, SinkSettings, check_secrets
+from dockbell.config.resources import Resources
 from dockbell.config.secret import Secret
-from dockbell.config.tables import Resources, SourceSettings
+from dockbell.config.tables import SourceSettings
 from dockbell.config.values import show
 from dockbell.core.model import Feed
 from dockbell.core.planning.forecast import predict_wait

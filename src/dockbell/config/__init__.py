@@ -5,7 +5,8 @@
 - ``wording``: the base of every table, and plain words for what does not fit it.
 - ``secret``: values that must not be seen, URLs among them.
 - ``web``: what ``[web]`` holds, and on which addresses that is safe.
-- ``tables``: the whole file, what its tables hold, and how those of a feed are merged.
+- ``resources``: what is said of a resource, by default too, and how the settings of several tables are merged.
+- ``tables``: the whole file and its other tables.
 - ``loading``: from a file to a :class:`Config`, or to every problem at once; and back, without the secrets.
 
 Every key that the models hold works, and stands in ``config.example.toml`` with its default and its meaning. Errors
@@ -23,6 +24,8 @@ from dockbell.config.loading import load as load
 from dockbell.config.loading import redacted as redacted
 from dockbell.config.loading import to_toml as to_toml
 from dockbell.config.loading import validate as validate
+from dockbell.config.resources import NamedEventSettings as NamedEventSettings
+from dockbell.config.resources import ResourceSettings as ResourceSettings
 from dockbell.config.secret import ProxyUrl as ProxyUrl
 from dockbell.config.secret import Revealed as Revealed
 from dockbell.config.secret import RevealedBytes as RevealedBytes
@@ -30,8 +33,6 @@ from dockbell.config.secret import Secret as Secret
 from dockbell.config.secret import SecretUrl as SecretUrl
 from dockbell.config.tables import Config as Config
 from dockbell.config.tables import FeedSettings as FeedSettings
-from dockbell.config.tables import NamedEventSettings as NamedEventSettings
-from dockbell.config.tables import ResourceSettings as ResourceSettings
 from dockbell.config.tables import SinkSettings as SinkSettings
 from dockbell.config.tables import SourceSettings as SourceSettings
 from dockbell.config.tables import StoreSettings as StoreSettings

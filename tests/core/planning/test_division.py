@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dockbell.config.tables import BUILT_IN
+from dockbell.config.resources import BUILT_IN
 from dockbell.core.model import Feed, RunKind
 from dockbell.core.planning.demand import Demand
 from dockbell.core.planning.division import Division, Reason, divide, is_news, settle, solve_unbounded

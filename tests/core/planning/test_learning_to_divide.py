@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from dockbell.config.tables import BUILT_IN
+from dockbell.config.resources import BUILT_IN
 from dockbell.core.model import Feed, RunKind
 from dockbell.core.planning.demand import Demand
 from dockbell.core.planning.division import Division, divide, settle

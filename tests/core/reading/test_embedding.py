@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dockbell.config.tables import SIGNALS
+from dockbell.config.resources import SIGNALS
 from dockbell.core.document import decode, encode
 from dockbell.core.model import RESOURCES
 from dockbell.core.reading.embedding import PAIRS, find_added, find_member, read_embedded, take_out

@@ -12,7 +12,7 @@ import anyio
 from dockbell.admin.probing.asking import Asker, NoMore
 from dockbell.admin.probing.signals import SignalFound, find_signal
 from dockbell.config import ResourceSettings
-from dockbell.config.tables import SIGNALS
+from dockbell.config.resources import SIGNALS
 from dockbell.core import pointer
 from dockbell.core.document import decode
 from dockbell.core.key import key_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dockbell.admin.as_json import describe_plan
+from dockbell.admin.plan_as_json import describe_plan
 from dockbell.admin.plan_options import Setup, read_changes, read_records
 from dockbell.admin.planning import FeedPlan, Origin, SourcePlan, assume_facts, give_facts, load_facts, make_plan
 from dockbell.app import configure

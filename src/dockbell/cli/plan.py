@@ -93,7 +93,7 @@ def plan(
       dockbell plan --json | jq '.sources[].delay'
     """
     from dockbell import app
-    from dockbell.admin.as_json import describe_plan
+    from dockbell.admin.plan_as_json import describe_plan
     from dockbell.admin.plan_options import Setup, read_changes, read_records
     from dockbell.admin.planning import give_facts, make_plan
     from dockbell.app.scheduler import next_time

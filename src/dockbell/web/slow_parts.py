@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from anyio import to_thread
 
-from dockbell.admin.as_json import describe_plan
+from dockbell.admin.plan_as_json import describe_plan
 from dockbell.admin.plan_options import Setup
 from dockbell.admin.planning import load_facts, make_plan
 from dockbell.config import Config

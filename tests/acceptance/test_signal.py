@@ -384,6 +384,53 @@ async def test_a_list_that_takes_back_what_the_signal_said_drops_it(
         assert sum("expand" in path for path in shop.dockbell.wire.paths) == asked
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"latency": 2.0},
+        {"latency": 0.7, "error_rate": 0.1, "reset_rate": 0.05},
+        {"replicas": 2, "replica_lag": 20.0},
+        {"late_visibility": 15.0, "late_share": 0.5, "embed_lag": 10.0},
+    ],
+)
+async def test_agents_at_once_on_a_hostile_service_invent_and_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    """Polls, passes and what the signal says overlap; answers are slow, late, broken, or another server's."""
+    stock = {"every": "auto", "at_most": "2m", "signal": "items", "stale_window": "60s"}
+    settings = {"items": {"every": "auto", "at_most": "1m"}, "stock": stock}
+    sizes: dict[str, Any] = {"items": 100, "stock": 250, "warehouses": 5, "shipments": 0, "packages": 0}
+    async with deploy(
+        tmp_path,
+        monkeypatch,
+        resources=("items", "stock"),
+        settings=settings,
+        per_minute=120,
+        bump_share=1.0,
+        page_cap=100,
+        **(sizes | options),
+    ) as dockbell:
+        (source,) = dockbell.agents.sources.values()
+        shop = Shop(dockbell)
+        shop.signal.detach()
+
+        async def change() -> None:
+            while True:
+                await anyio.sleep(shop.dice.expovariate(1))
+                shop.change(1)
+                if shop.dice.random() < 0.3:  # the same few, again and again
+                    dockbell.sandbox.edit("stock", identity=f"stk_{shop.dice.randint(1, 5)}")
+
+        async with anyio.create_task_group() as group:
+            source.start(group, cast("Scheduler", VirtualScheduler()))
+            changing = AgentTask(group, change)
+            await anyio.sleep(500)
+            await changing.end()
+            await anyio.sleep(400)
+            group.cancel_scope.cancel()
+        assert await dockbell.judge() == []
+
+
 async def test_the_planner_reads_stock_less_and_items_more_while_the_signal_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,8 @@ class Page:
     unsound: Mapping[int, Unsound] = field(default_factory=dict)
     """Those of its records that are no sound JSON, by their index."""
     age: timedelta = timedelta(0)  # how long a cache on the way has kept it, as that states
+    offset: timedelta | None = None
+    """How far our clock is ahead of the service's, as nearly as all its answers tell; None: only this one does."""
 
     @property
     def shown_at(self) -> datetime:

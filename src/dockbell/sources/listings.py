@@ -105,6 +105,7 @@ class Listings:
                 clock=time.clock,
                 answered_at=time.answered_at,
                 received_at=response.received_at,
+                offset=response.answered_at - self._clock.estimate(response, time),
             )
 
         request = replace(request, etag=remembered[0]) if remembered else request

@@ -842,6 +842,16 @@ def test_a_change_is_visible_since_its_record_says_it_was_modified_by_our_clock(
     assert visible(read(shelf, shipment(at=12.5, status="packed"), context=EXACT)) == [11.5]
 
 
+def test_the_best_that_is_known_of_the_clocks_tells_when_a_change_became_visible() -> None:
+    for offset, expected in ((-0.3, 9.7), (-0.9, 9.1)):
+        told = replace(page(shipment(at=10)), offset=timedelta(seconds=offset))
+        (change,) = make_detector().detect(told, EXACT, Shelf()).changes
+        assert change.visible_at == S0 + timedelta(seconds=expected)
+    late = replace(page(shipment(at=20.9)), offset=timedelta(seconds=-0.3))  # the clocks are known to some ms only
+    (change,) = make_detector().detect(late, EXACT, Shelf()).changes
+    assert change.visible_at == late.received_at
+
+
 def test_timestamps_in_whole_seconds_stand_for_any_moment_of_their_second() -> None:
     (at,) = visible(read(Shelf(), shipment(at=10)))
     assert at is not None

@@ -78,3 +78,22 @@ def test_without_an_earlier_reading_the_timestamp_alone_tells() -> None:
 def test_a_page_was_last_looked_at_by_the_pass_before(last: float, began: float, page: float, expected: float) -> None:
     at = [NOON + seconds * SECOND for seconds in (last, began, page)]
     assert estimate_last_look(*at) == NOON + expected * SECOND
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_delays_of_passes_that_fill_their_interval_have_the_true_mean_and_p99(seed: int) -> None:
+    """Records without timestamps: each is read once in 100 s, by one of ten pages that are as far apart as can be."""
+    random, true, estimated = Random(seed), [], []
+    for number in range(3000):
+        page_at = 10 * random.randrange(10)  # within each pass
+        made_at = 100 * random.random() + page_at  # between the page of the first pass and that of the second
+        began = [NOON, NOON + 100 * SECOND]
+        read_at = began[1] + page_at * SECOND
+        since = estimate_last_look(began[0], began[1], read_at)
+        place = find_place(f"key{number % 500}", number // 500)
+        visible_at = estimate_visible_at(since, read_at, date=None, precision=SECOND, place=place)
+        assert visible_at is not None
+        true.append((read_at - NOON) / SECOND - made_at)
+        estimated.append((read_at - visible_at) / SECOND)
+    assert sum(estimated) / sum(true) == pytest.approx(1, rel=0.05)
+    assert sorted(estimated)[2970] == pytest.approx(sorted(true)[2970], rel=0.02)

@@ -82,6 +82,37 @@ def test_a_clock_that_goes_right_is_taken_at_its_word(
         assert world.clock.time_of(response) == service_time(response)
 
 
+@given(skews, st.lists(st.timedeltas(ZERO, 90 * SECOND), min_size=1, max_size=10), st.timedeltas(ZERO, SECOND))
+def test_the_service_s_time_is_estimated_within_half_a_second(
+    skew: timedelta, pauses: list[timedelta], took: timedelta
+) -> None:
+    world = World(skew=skew)
+    for pause in pauses:
+        world.pass_(pause)
+        response = world.answer(took=took)
+        time = world.clock.time_of(response)
+        estimate = world.clock.estimate(response, time)
+        assert time.asked_at <= estimate <= time.answered_at
+        # The service writes ``Date`` at some moment between the request and the answer.
+        assert abs(estimate - world.service) <= SECOND / 2 + took
+
+
+@pytest.mark.parametrize("skew", [ZERO, 3 * SECOND, -37.3 * SECOND])
+def test_answers_at_other_fractions_of_a_second_tell_its_time_nearly(skew: timedelta) -> None:
+    world, took = World(skew=skew), SECOND / 50
+    for _ in range(60):
+        world.pass_(1.07 * SECOND)
+        response = world.answer(took=took)
+        time = world.clock.time_of(response)
+    assert abs(world.clock.estimate(response, time) - (world.service + took / 2)) < SECOND / 20
+
+
+def test_without_date_our_clock_is_the_service_s() -> None:
+    world = World()
+    response = world.answer(None)
+    assert world.clock.estimate(response, world.clock.time_of(response)) == response.answered_at
+
+
 @given(skews, absurd | st.timedeltas(10 * SECOND, DAY), durations, durations)
 def test_one_wrong_date_never_puts_the_time_ahead(
     skew: timedelta, error: timedelta, before: timedelta, after: timedelta

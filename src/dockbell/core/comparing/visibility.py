@@ -30,9 +30,12 @@ def find_visible_at(facts: Facts, revision: int) -> datetime | None:
     candidate, known, context, page = facts.candidate, facts.known, facts.context, facts.page
     if context.baseline:
         return None
-    since, until = context.unseen_since(candidate.modified, known), page.answered_at
+    offset = page.received_at - page.answered_at if page.offset is None else page.offset
+    since, until = context.unseen_since(candidate.modified, known), min(page.answered_at, page.received_at - offset)
     is_dated = known is None or known.is_met or candidate.has_moved
-    date = context.date(candidate.modified, until) if is_dated else None
+    date = context.date(candidate.modified, page.answered_at) if is_dated else None
+    if date is not None:
+        date = min(date, until)
     hold = facts.hold
     if hold is not None and hold.fingerprint == candidate.fingerprint:  # it was shown before, and not believed
         until = min(until, from_micros(hold.asked_at))
@@ -42,7 +45,7 @@ def find_visible_at(facts: Facts, revision: int) -> datetime | None:
         since = estimate_last_look(since, context.run_asked_at or page.asked_at, page.asked_at)
     place = find_place(candidate.key.text, revision)
     visible_at = estimate_visible_at(since, until, date=date, precision=context.precision, place=place)
-    return None if visible_at is None else visible_at + (page.received_at - page.answered_at)
+    return None if visible_at is None else visible_at + offset
 
 
 def estimate_visible_at(

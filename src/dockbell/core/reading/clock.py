@@ -110,6 +110,18 @@ class ServiceClock:
             return self._believe(offset, told)
         return recalled
 
+    def estimate(self, response: Response, time: ServiceTime) -> datetime:
+        """Return the service's time when an answer came, as nearly as all answers tell; ``time`` is what bounds it.
+
+        ``Date`` tells whole seconds: the bounds of one answer are a second apart, those of many meet.
+        """
+        took = response.answered_at - response.sent_at
+        least, most = time.asked_at - response.ticks, time.answered_at - response.ticks
+        if self._known is not None:
+            least, most = self._known.least, self._known.most
+        begin = least + max(most - took - least, timedelta(0)) / 2
+        return min(max(begin + response.ticks + took, time.asked_at), time.answered_at)
+
     def _is_first(self, offset: _Offset) -> bool:
         known = self._known
         return (

@@ -10,6 +10,7 @@ import anyio
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from dockbell.core.delays import QUARTER, MeasuredDelays, find_bucket
 from dockbell.core.model import RunKind, Urgency
 from dockbell.core.planning.division import Reason
 from dockbell.core.planning.stored_plan import StoredPlan
@@ -71,6 +72,20 @@ async def test_a_feed_is_as_fresh_as_its_last_complete_run(scraper: Scraper) -> 
     assert await scraper.find("feed_records", **STOCK) == [2]
     assert await scraper.find("feed_last_sequence", **STOCK) == [2]
     assert await scraper.find("feed_silence", **STOCK) == [0, 0, 0]
+
+
+async def test_the_predicted_delay_and_whether_changes_wait_longer_for_an_hour_are_told(scraper: Scraper) -> None:
+    filled = await scraper.site.fill("a", resource="stock")
+    assert await scraper.find("feed_predicted_delay_seconds", **STOCK) == [150]
+    assert await scraper.find("feed_slower_than_planned", **STOCK) == [0]
+    slow = {find_bucket(300): 10}
+    await scraper.site.store.health.note_delays(
+        [
+            MeasuredDelays(filled.feed, "erp", NOON - number * QUARTER, slow, predicted=timedelta(minutes=25))
+            for number in range(1, 5)
+        ]
+    )
+    assert await scraper.find("feed_slower_than_planned", **STOCK) == [1]
 
 
 @pytest.mark.parametrize(("reason", "is_short"), [(Reason.CONFIGURED, 0), (Reason.STRETCHED, 1)])

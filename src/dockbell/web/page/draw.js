@@ -22,7 +22,6 @@ export function window(values) {
  * A line over a filled area.
  *
  * @param values one a step, null where nothing is known
- * @param words what one value is called, in the readout
  * @param mark a value to draw a dashed line at, such as the interval
  * @param beside values of a dashed line; then all are drawn, whatever the uptime
  */
@@ -40,7 +39,7 @@ export function spark(values, { end, step = 60, label, words, mark = 0, beside }
       h('path', { class: 'line', d: line || 'M0 30' })));
 }
 
-/** Return the paths of a line and of the area below it, with gaps where nothing is known. */
+/** The paths of a line and of the area below it. */
 function trace(values, x, y) {
   let line = '';
   let area = '';

@@ -431,6 +431,43 @@ async def test_agents_at_once_on_a_hostile_service_invent_and_lose_nothing(
         assert await dockbell.judge() == []
 
 
+async def test_shipments_are_a_signal_for_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages are polled too, so seldom here that it shows; their polls prove what they did before."""
+    settings = {"packages": {"every": "60s", "lookback": "60s"}, "shipments": {"every": "5s"}}
+    sizes: dict[str, Any] = {"items": 5, "stock": 5, "warehouses": 2, "shipments": 60, "packages": 200}
+    async with deploy(
+        tmp_path,
+        monkeypatch,
+        resources=("shipments", "packages"),
+        settings=settings,
+        bump_share=1.0,
+        page_cap=200,
+        **sizes,
+    ) as dockbell:
+        (source,) = dockbell.agents.sources.values()
+        dice = random.Random(7)
+
+        async def change() -> None:
+            packages = list(dockbell.sandbox.records("packages"))
+            while True:
+                await anyio.sleep(dice.expovariate(0.4))
+                dockbell.sandbox.edit("packages", identity=dice.choice(packages))
+
+        async with anyio.create_task_group() as group:
+            source.start(group, cast("Scheduler", VirtualScheduler()))
+            changing = AgentTask(group, change)
+            await anyio.sleep(1500)
+            (signal,) = source._signals
+            assert signal.state.phase is Phase.USED
+            await changing.end()
+            await anyio.sleep(400)
+            group.cancel_scope.cancel()
+        stored = await dockbell.agents.store.read_events(Feed("main", "packages"), 0, 1_000_000)
+        vias = [json.loads(event.body)["data"].get("via") for event in stored]
+        assert vias.count("signal") > 150
+        assert await dockbell.judge() == []
+
+
 async def test_the_planner_reads_stock_less_and_items_more_while_the_signal_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from dockbell.core.planning.stored_plan import StoredPlan
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.statement import GapReason, gap
 from dockbell.core.reading.shape import Shape
+from dockbell.core.reading.signal import Phase, SignalState
 from dockbell.core.reading.window import Progress
 from dockbell.ports import Condition, Failing, FeedState, Found, RunRecord, SinkState
 from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
@@ -384,6 +385,32 @@ def test_a_pass_that_was_not_made_when_the_third_was_due_is_one() -> None:
 def test_a_feed_without_polls_is_not_read_at_all_when_its_passes_fail() -> None:
     stock = replace(fails(7, 190), feed=Feed("main", "stock"), expected_at=NOON - MINUTE)
     assert [reason[:41] for reason in judge(stock)] == ["main/stock: last read to its end 0s ago, "]
+
+
+@pytest.mark.parametrize(
+    ("resource", "signal", "words"),
+    [
+        (
+            "stock",
+            SignalState(Phase.USED, found=3),
+            "used as a signal, which lately showed 3 changes first and missed 0",
+        ),
+        ("packages", SignalState(), "no signal: 50 changes are needed to tell"),
+        ("items", SignalState(Phase.USED), None),
+        ("stock", None, None),
+    ],
+)
+def test_a_feed_tells_whether_another_is_a_signal_for_it(
+    resource: str, signal: SignalState | None, words: str | None
+) -> None:
+    feed = Feed("main", resource)
+    state = FeedState(1, feed, signal="" if signal is None else signal.to_json())
+    each = FeedStatus(feed, MINUTE, state=state)
+    told = dict(each.learned).get("signal")
+    assert (each.signal is None) is (told is None) is (words is None)
+    if words is not None:
+        assert told is not None
+        assert told.endswith(words)
 
 
 # The plan, and what was measured -------------------------------------------------------------------------------------

@@ -242,3 +242,30 @@ async def test_a_command_waits_until_its_feed_is_loaded(yard: Yard) -> None:
         assert await agents.find(SHIPMENTS[1]) is None
         await agents.load()
     assert found == [agents.feeds[SHIPMENTS[0]]]
+
+
+async def test_a_signal_listens_while_both_of_its_feeds_are_read(yard: Yard) -> None:
+    def list_signals() -> list[tuple[str, str]]:
+        source = yard.daemon._agents.sources["first"]
+        for feed, agents in source.feeds.items():
+            is_carrier = any(signal.pair.carrier == feed.resource for signal in source._signals)
+            assert (agents.tracked.fetcher.signal is not None) is is_carrier
+        return [(signal.pair.carrier, signal.pair.target) for signal in source._signals]
+
+    async def reload(resources: str) -> list[tuple[str, str]]:
+        yard.write("first", more=f"[resources]\n{resources}\n")
+        with anyio.fail_after(10):
+            await yard.daemon.reload()
+        await yard.until_read("first")
+        return list_signals()
+
+    items, stock, off = 'items = { every = "200ms" }', 'stock = { every = "1h" }', 'stock = { signal = "off" }'
+    yard.write("first", more=f"[resources]\n{items}\n{stock}\n")
+    async with yard.working():
+        await yard.until_read("first")
+        assert list_signals() == [("items", "stock")]
+        assert await reload(items) == []
+        assert await reload(f'{items}\nstock = {{ every = "2h" }}') == [("items", "stock")]
+        assert await reload('items = { every = "300ms" }\nstock = { every = "2h" }') == [("items", "stock")]
+        assert await reload(f"{items}\n{off}") == []
+        assert await reload('shipments = { every = "200ms" }\npackages = {}') == [("shipments", "packages")]

@@ -26,6 +26,9 @@ OFFERED = 'must be "shipments", "packages", "items", "stock", "warehouses" or "n
 CHANGE = 'must be "created", "updated", "deleted", "restored", "snapshot", "reconciled", "gap", "rebaselined" or "held"'
 SHIPMENTS = "does not apply: the API serves single records of shipments only; remove it"
 PASSED = "does not apply: the API takes no updated_since here, so every run reads the whole list; remove it"
+SIGNALLED = "does not apply: it is for stock and packages; remove it"
+STOCK_SIGNAL = 'must be one of "auto", "off", "items"'
+PACKAGES_SIGNAL = 'must be one of "auto", "off", "shipments"'
 
 
 def _refuse_sinks(kind: str) -> type[SinkSettings]:
@@ -187,6 +190,9 @@ def test_a_source_is_checked(key: str, problem: str, problems: Problems) -> None
         ('[resources.warehouses]\nlookback = "auto"', f"[resources.warehouses] lookback: {PASSED}"),
         ('[resources.items]\ndetail = ["stock"]', f"[resources.items] detail: {SHIPMENTS}"),
         ("[resources.packages]\ndetail = []", f"[resources.packages] detail: {SHIPMENTS}"),
+        ('[resources.items]\nsignal = "auto"', f"[resources.items] signal: {SIGNALLED}"),
+        ('[resources.stock]\nsignal = "shipments"', f'[resources.stock] signal: {STOCK_SIGNAL}, got "shipments"'),
+        ('[resources.packages]\nsignal = "items"', f'[resources.packages] signal: {PACKAGES_SIGNAL}, got "items"'),
         ('[resources.stock]\ndetail_timeout = "5m"', f"[resources.stock] detail_timeout: {SHIPMENTS}"),
         ('[resources.warehouses]\ndetail = "x"', f"[resources.warehouses] detail: {SHIPMENTS}"),
         (

@@ -76,6 +76,8 @@ async def test_a_new_feed_knows_nothing_and_keeps_what_it_is_told(store: Store) 
     await store.feed(state.feed).save_shape(shape, proven=False)
     await store.feed(state.feed).save_read_settings({"key": ["/sku"], "query": {"status": "all"}})
     await store.feed(state.feed).save_listing_profile('{"order": "none"}')
+    await store.feed(state.feed).save_plan('{"every": 60}')
+    await store.feed(state.feed).save_signal('{"phase": "used"}')
     await store.feed(state.feed).save_problem("key refused")
     assert await reload(store) == FeedState(
         state.id,
@@ -85,6 +87,8 @@ async def test_a_new_feed_knows_nothing_and_keeps_what_it_is_told(store: Store) 
         first_asked_at=NOON,
         progress=Progress(NOON),
         listing_profile='{"order": "none"}',
+        plan='{"every": 60}',
+        signal='{"phase": "used"}',
         problem="key refused",
     )
 

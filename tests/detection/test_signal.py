@@ -1,0 +1,179 @@
+"""Embedded records on their way from a poll of one feed to the store of another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from dockbell.core.model import ClockSource, Feed, Page
+from dockbell.core.moment import format_moment
+from dockbell.core.reading.embedding import PAIRS
+from dockbell.core.reading.signal import Phase, SignalState
+from dockbell.detection.page_fetcher import Turn
+from dockbell.detection.signal import Signal, find_signals
+from dockbell.telemetry import AgentFails, SignalTold
+from tests.fakes import FakeSource
+from tests.rig import STOCK, Rig, open_rig
+
+ITEMS = Feed("main", "items")
+
+
+class Shop:
+    """Stock of five levels, and an item that embeds some of them."""
+
+    def __init__(self, items: Rig, stock: Rig, signal: Signal) -> None:
+        self.items, self.stock, self.signal = items, stock, signal
+        self.embedded: list[dict[str, Any]] = []
+        self.before_answer: Callable[[], Awaitable[object]] | None = None
+
+    async def ask(self, _: tuple[str, ...]) -> Page:
+        if self.before_answer is not None:
+            await self.before_answer()
+        now = self.stock.clock()
+        item = json.dumps({"id": "i1", "updated_at": format_moment(now), "stock": self.embedded}).encode()
+        return Page((item,), None, "items", now, ClockSource.DATE, now, now)
+
+    async def poll(self) -> Page:
+        """Poll items, which the operator has embedded their stock in, and commit what they embed."""
+        page = await self.signal.read(self.ask, None)
+        await self.signal.run_once()
+        return page
+
+    def show(self, key: str, after: float = 100, **fields: Any) -> None:
+        """Let a level be changed, some seconds later, and shown with its item."""
+        self.stock.clock.pass_(after)
+        self.stock.source.put(key, **fields)
+        self.embedded = [dict(self.stock.source.records[key])]
+
+    async def vias(self) -> list[str]:
+        return [body["via"] for body in await self.stock.bodies()]
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    async with open_rig(tmp_path) as stock:
+        stock.feed = STOCK
+        stock.restart(reconcile=None, every="5m", signal="items")
+        items = Rig(stock.store, stock.clock, FakeSource(stock.clock), feed=ITEMS, ear=stock.ear)
+        items.restart(expand=["stock"])
+        items.source.put("i1")
+        for rig in (stock, items):
+            await rig.read_whole()
+        await stock.tracked.store.save_signal(SignalState(Phase.USED).to_json())
+        signal = Signal(PAIRS[0], items.tracked, stock.tracked)
+        signal.attach()
+        await signal.run_once()
+        yield Shop(items, stock, signal)
+
+
+async def test_an_embedded_change_is_an_event_of_its_own_feed(shop: Shop) -> None:
+    shop.show("a", status="packed")
+    page = await shop.poll()
+    assert b"stock" in page.records[0]
+    assert await shop.stock.events() == ["a updated 1"]
+    assert await shop.vias() == ["signal"]
+    await shop.stock.read_whole()
+    assert await shop.stock.events() == ["a updated 1"]
+    assert (shop.signal.state.found, shop.signal.state.phase) == (1, Phase.USED)
+
+
+async def test_what_the_list_has_shown_since_the_request_is_left_alone(shop: Shop) -> None:
+    shop.show("a", status="packed")
+
+    async def change_again() -> None:
+        shop.stock.source.put("a", status="shipped")
+        await shop.stock.read_whole(after=1)
+
+    shop.before_answer = change_again
+    await shop.poll()
+    assert await shop.vias() == ["pass"]
+    assert json.loads((await shop.stock.store.read_states([(STOCK, "a")]))[STOCK, "a"] or b"")["status"] == "shipped"
+
+
+async def test_what_is_embedded_waits_for_the_turn_of_its_feed(shop: Shop) -> None:
+    shop.show("a", status="packed")
+    await shop.signal.read(shop.ask, None)
+    async with anyio.create_task_group() as group, Turn(shop.stock.tracked.turns):
+        group.start_soon(shop.signal.run_once)
+        await anyio.wait_all_tasks_blocked()
+        assert await shop.stock.events() == []
+        shop.stock.clock.pass_(1)
+    assert await shop.stock.events() == ["a updated 1"]
+
+
+async def test_what_has_waited_too_long_is_not_used(shop: Shop) -> None:
+    shop.show("a", status="packed")
+    await shop.signal.read(shop.ask, None)
+    shop.stock.clock.pass_(301)
+    await shop.signal.run_once()
+    assert await shop.stock.events() == []
+
+
+@pytest.mark.parametrize("state", [{"rebaselining": True}, {"passes": 0}, {"shape": None}, {"proven": False}])
+async def test_nothing_is_asked_for_while_the_feed_is_in_doubt(shop: Shop, state: dict[str, Any]) -> None:
+    shop.show("a", status="packed")
+    known = await shop.stock.tracked.state()
+    shop.stock.tracked._state = replace(known, **state)
+    await shop.signal.read(shop.ask, None)
+    shop.stock.tracked._state = known
+    await shop.signal.run_once()
+    assert await shop.stock.events() == []
+
+
+async def test_an_error_costs_the_reading_and_nothing_else(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object) -> None:
+        raise RuntimeError("out of order")
+
+    shop.show("a", status="packed")
+    with monkeypatch.context() as patch:
+        patch.setattr(shop.stock.tracked, "store_page", fail)
+        await shop.poll()
+    assert [fact.agent for fact in shop.stock.ear.facts if isinstance(fact, AgentFails)] == ["signal main/stock"]
+    assert shop.signal._under_way == []
+    await shop.poll()
+    assert await shop.stock.events() == ["a updated 1"]
+
+
+async def test_what_is_never_stored_is_removed_from_embedded_records_too(shop: Shop) -> None:
+    shop.signal.detach()
+    shop.stock.restart(drop=["/person"])
+    await shop.stock.read_whole()
+    shop.signal = Signal(PAIRS[0], shop.items.tracked, shop.stock.tracked)
+    shop.signal.attach()
+    await shop.signal.run_once()
+    shop.show("a", status="packed", person="Ada")
+    await shop.poll()
+    (body,) = await shop.stock.bodies()
+    assert body["via"] == "signal"
+    assert "person" not in body["after"]
+
+
+async def test_a_list_that_takes_it_back_drops_the_signal_and_says_so(shop: Shop) -> None:
+    before = dict(shop.stock.source.records["a"])
+    shop.show("a", status="packed")
+    await shop.poll()
+    shop.stock.source.records["a"] = before
+    await shop.stock.read_whole()
+    assert shop.signal.state.phase is Phase.DROPPED
+    told = [str(fact) for fact in shop.stock.ear.facts if isinstance(fact, SignalTold)]
+    assert told[-1].endswith("the list has shown a as it was before the signal changed it")
+    await shop.signal.run_once()
+    assert SignalState.from_json((await shop.stock.tracked.reload()).signal).phase is Phase.DROPPED
+    shop.stock.clock.pass_(timedelta(days=1).total_seconds())
+    await shop.signal.run_once()
+    assert shop.signal.state == SignalState(Phase.TRYING)  # it is configured
+
+
+async def test_a_signal_needs_both_feeds_and_the_will_to_use_it(shop: Shop) -> None:
+    items, stock = shop.items.tracked, shop.stock.tracked
+    assert [signal.pair for signal in find_signals({"items": items, "stock": stock})] == [PAIRS[0]]
+    assert list(find_signals({"items": items})) == list(find_signals({"stock": stock})) == []
+    shop.stock.restart(signal="off")
+    assert list(find_signals({"items": items, "stock": shop.stock.tracked})) == []

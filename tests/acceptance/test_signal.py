@@ -252,6 +252,38 @@ async def test_embedded_records_that_lag_behind_invent_nothing(
             assert (await shop.vias())["signal"] > 100
 
 
+@pytest.mark.parametrize("lag", [0.0, 20.0, 50.0])
+async def test_stock_without_timestamps_comes_out_right_with_a_signal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lag: float
+) -> None:
+    """What is embedded may be an older state that was never stored, and nothing but its time tells."""
+
+    def forget_dates(answer: Answer) -> None:
+        if answer.status != 200 or answer.path not in ("/v1/items", "/v1/stock"):
+            return
+        body = json.loads(answer.body)
+        levels = body.get("stock", [level for item in body.get("items", ()) for level in item.get("stock", ())])
+        for level in levels:
+            del level["updated_at"]
+        answer.body = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+
+    async with opened(
+        tmp_path, monkeypatch, bump_share=1.0, embed_lag=lag, settings={"signal": "items", "stale_window": "60s"}
+    ) as shop:
+        alter(shop.dockbell, forget_dates)
+
+        def change() -> None:
+            shop.change(0.2)
+            if shop.dice.random() < 0.2:  # the same few, again and again
+                shop.dockbell.sandbox.edit("stock", identity=f"stk_{shop.dice.randint(1, 5)}")
+
+        await shop.live(1500, change)
+        assert shop.phase is Phase.USED
+        assert (await shop.vias())["signal"] > 100
+        await shop.settle()
+        assert await shop.dockbell.judge() == []
+
+
 async def test_a_stock_list_that_lags_behind_the_items_invents_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

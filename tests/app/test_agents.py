@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ from hypothesis import strategies as st
 from dockbell.app import load_config
 from dockbell.app.agents import Difference, assemble, compare
 from dockbell.core.document import encode
-from dockbell.core.model import ChangeKind
+from dockbell.core.model import DELIVERED, ChangeKind, Delivery, Feed
+from dockbell.stores.sqlite import SqliteReadStore
+from dockbell.telemetry import DeliverySettled
 from tests.core.publishing.test_event import make, write
 from tests.fakes import Ear
 
@@ -55,6 +59,20 @@ async def test_receivers_are_told_where_to_read_only_if_they_can(tmp_path: Path,
 async def test_sinks_know_which_feeds_have_arrays_without_an_order(tmp_path: Path) -> None:
     assert "patch" in (await shape(tmp_path, SMALL_PATCH))["data"]
     assert "patch" not in (await shape(tmp_path, SMALL_PATCH, unordered='["/tags"]'))["data"]
+
+
+async def test_what_was_measured_last_is_stored_at_the_end_beside_what_was_planned(tmp_path: Path) -> None:
+    path, feed, ear = tmp_path / "dockbell.toml", Feed("main", "shipments"), Ear()
+    path.write_text(CONFIG.format(web="", unordered="[]").replace("[sinks.out]", 'every = "10s"\n[sinks.out]'))
+    event = replace(write(make(ChangeKind.UPDATED, encode({"id": 7}), encode({"id": 7, "n": 2}))), feed=feed)
+    async with assemble(load_config(path), ear.telemetry) as agents:
+        await agents.load()
+        ear.telemetry.emit(DeliverySettled("out", Delivery(event), DELIVERED, None, timedelta(seconds=4)))
+    read_store = await SqliteReadStore.open(tmp_path / "a.db")
+    [measured] = await read_store.read_delays(datetime(2026, 1, 1, tzinfo=UTC))
+    await read_store.aclose()
+    assert (measured.feed, measured.sink, measured.count) == (feed, "out", 1)
+    assert measured.predicted == timedelta(seconds=5)
 
 
 RECIPES = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 2))

@@ -153,7 +153,7 @@ class Shop:
 @asynccontextmanager
 async def opened(folder: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> AsyncIterator[Shop]:
     sizes = {"items": 80, "stock": 200, "warehouses": 5, "page_cap": 200, "shipments": 0, "packages": 0}
-    settings = {"stock": {"every": f"{PASS_EVERY}s"} | options.pop("settings", {})}
+    settings = {"stock": {"every": f"{PASS_EVERY}s", "signal": "auto"} | options.pop("settings", {})}
     settings["items"] = options.pop("items_settings", {})
     async with deploy(
         folder, monkeypatch, resources=("items", "stock"), settings=settings, **(sizes | options)
@@ -465,7 +465,7 @@ async def test_agents_at_once_on_a_hostile_service_invent_and_lose_nothing(
 
 async def test_shipments_are_a_signal_for_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Packages are polled too, so seldom here that it shows; their polls prove what they did before."""
-    settings = {"packages": {"every": "60s", "lookback": "60s"}, "shipments": {"every": "5s"}}
+    settings = {"packages": {"every": "60s", "lookback": "60s", "signal": "auto"}, "shipments": {"every": "5s"}}
     sizes: dict[str, Any] = {"items": 5, "stock": 5, "warehouses": 2, "shipments": 60, "packages": 200}
     async with deploy(
         tmp_path,
@@ -504,7 +504,7 @@ async def test_the_planner_reads_stock_less_and_items_more_while_the_signal_hold
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agents work as in the daemon, with 60 requests a minute for 800 items and 2,000 levels."""
-    auto = {"every": "auto", "at_most": "15m", "stale_window": "60s"}
+    auto = {"every": "auto", "at_most": "15m", "stale_window": "60s", "signal": "auto"}
     sizes: dict[str, Any] = {"items": 800, "stock": 2000, "warehouses": 5, "shipments": 0, "packages": 0}
     settings = {"items": {"every": "auto", "at_most": "1m"}, "stock": auto}
     async with deploy(

@@ -72,7 +72,7 @@ class ResourceSettings(Settings):
     confirm_after: Duration = timedelta(minutes=2)
     stale_window: Duration = timedelta(seconds=60)
     touch: bool = False
-    signal: Literal["auto", "off", "items", "shipments"] = "auto"
+    signal: Literal["auto", "off", "items", "shipments"] = "off"
     events: ListAsTuple[NamedEventSettings] = ()
 
     @property

@@ -95,6 +95,7 @@ class FakeSource:
         expand: tuple[str, ...] = (),
         urgency: Urgency = Urgency.POLL,
         between_tries: BetweenTries = nullcontext,
+        patient: bool = True,  # it never refuses
     ) -> Page:
         limit = self.page_size if limit is None else limit
         if updated_since is not None and urgency is Urgency.PASS:  # looks for where the records' clock stands

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from dockbell.core.model import ClockSource, Feed, Page, Unsound
 from dockbell.core.reading.embedding import PAIRS
+from dockbell.detection import expansion
 from dockbell.detection.expansion import Embedding, Expansion
-from dockbell.errors import CursorExpired, PageUnreadable, RateLimited, RequestRefused, SchemaMismatch
+from dockbell.errors import CursorExpired, PageUnreadable, RateLimited, RequestRefused, SchemaMismatch, SourceRefused
 from tests.fakes import NOON, FakeSource
 from tests.rig import STOCK, Rig, open_rig
 
@@ -32,11 +35,13 @@ class Items:
     error: Exception | None = None
     """Raised where stock is asked for."""
     asked: list[tuple[str, ...]] = field(default_factory=list)
+    patient: list[bool] = field(default_factory=list)
     unsound: bool = False
     next_cursor: str | None = None
 
-    async def ask(self, expand: tuple[str, ...]) -> Page:
+    async def ask(self, expand: tuple[str, ...], *, patient: bool = True) -> Page:
         self.asked.append(expand)
+        self.patient.append(patient)
         records = [{"id": f"i{number}", "updated_at": "2026-11-21T12:00:00Z"} for number in range(self.count)]
         if expand:
             if self.error is not None:
@@ -48,10 +53,10 @@ class Items:
         page = Page(raws, self.next_cursor, "items", NOON, ClockSource.DATE, NOON, NOON)
         return replace(page, unsound={0: Unsound("cut", {})}) if self.unsound and expand else page
 
-    async def read(self) -> Embedding:
-        if not self.expansion.begin(is_wanted=True):
-            return Embedding(await self.ask(()))
-        return await self.expansion.read(self.ask)
+    async def read(self, cursor: str | None = None) -> Embedding:
+        if cursor is None:
+            self.expansion.begin(is_wanted=True)
+        return await self.expansion.read(self.ask, cursor)
 
 
 @pytest.fixture
@@ -104,7 +109,6 @@ async def test_after_an_hour_it_is_looked_at_again(items: Items) -> None:
 @pytest.mark.parametrize(
     "alter",
     [
-        lambda record: record.pop("stock"),
         lambda record: record.update(total=1),
         lambda record: record.update(id=record["id"], name="x"),
     ],
@@ -125,7 +129,27 @@ async def test_what_is_refused_is_no_signal(items: Items) -> None:
     assert found.page == await items.ask(())
 
 
-@pytest.mark.parametrize("error", [PageUnreadable("too large"), SchemaMismatch("two arrays")])
+async def test_where_nothing_is_added_there_is_no_signal(items: Items) -> None:
+    items.alter = lambda record: record.pop("stock")
+    assert (await items.read()).problem == "items?expand=stock adds nothing"
+
+
+async def test_records_that_embed_nothing_speak_neither_for_it_nor_against(items: Items) -> None:
+    items.alter = lambda record: record.pop("stock") if record["id"] in {"i0", "i1", "i2", "i3"} else None
+    assert (await items.read()).problem == ""
+    assert len((await items.read()).page.records) == 25
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PageUnreadable("too large"),
+        SchemaMismatch("two arrays"),
+        SourceRefused("HTTP 403"),
+        RateLimited("HTTP 429"),
+        CursorExpired("HTTP 410"),
+    ],
+)
 async def test_where_it_does_not_come_it_is_left_alone_for_ten_minutes(items: Items, error: Exception) -> None:
     await items.read()
     items.error = error
@@ -146,23 +170,40 @@ async def test_an_unsound_page_is_read_without_it(items: Items) -> None:
     assert (found.page.unsound, found.embedded) == ({}, None)
 
 
-async def test_a_cursor_that_is_lost_is_the_run_s_to_mend_without_it(items: Items) -> None:
+async def test_what_does_not_come_three_times_is_no_signal(items: Items) -> None:
     await items.read()
-    items.error = CursorExpired("HTTP 410")
-    with pytest.raises(CursorExpired):
-        await items.read()
+    items.error = PageUnreadable("too large")
+    problems = []
+    for _ in range(3):
+        problems.append((await items.read()).problem)
+        items.rig.clock.pass_(601)
+    assert problems == ["", "", "items?expand=stock is not answered"]
+
+
+async def test_it_is_tried_once_and_not_for_long(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(expand: tuple[str, ...], *, patient: bool = True) -> Page:
+        if not patient:
+            await anyio.sleep_forever()
+        return await items.ask(expand, patient=patient)
+
+    monkeypatch.setattr(expansion, "_PATIENCE", timedelta(seconds=0.01))
+    items.expansion.begin(is_wanted=True)
+    found = await items.expansion.read(hang, None)
+    assert (found.page, found.embedded) == (await items.ask(()), None)
+
+
+async def test_all_pages_of_a_run_that_began_with_it_are_asked_for_with_it(items: Items) -> None:
+    await items.read()
+    await items.read()
+    items.rig.clock.pass_(3601)  # what is added would have to be learned anew
     items.asked.clear()
-    await items.read()
-    assert items.asked == [()]
-
-
-async def test_a_budget_that_is_used_up_says_nothing_of_it(items: Items) -> None:
-    await items.read()
-    items.error = RateLimited("HTTP 429")
-    with pytest.raises(RateLimited):
-        await items.read()
-    items.error = None
-    assert (await items.read()).embedded is not None
+    second = await items.read("next")
+    assert items.asked == [("stock",)]
+    assert items.patient[-1]
+    assert b"stock" not in second.page.records[0]
+    items.error = PageUnreadable("too large")
+    with pytest.raises(PageUnreadable):
+        await items.read("next")
 
 
 async def test_what_the_operator_has_embedded_stays(items: Items) -> None:

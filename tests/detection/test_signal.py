@@ -33,7 +33,7 @@ class Shop:
         self.embedded: list[dict[str, Any]] = []
         self.before_answer: Callable[[], Awaitable[object]] | None = None
 
-    async def ask(self, _: tuple[str, ...]) -> Page:
+    async def ask(self, expand: tuple[str, ...], *, patient: bool = True) -> Page:
         if self.before_answer is not None:
             await self.before_answer()
         now = self.stock.clock()
@@ -136,7 +136,7 @@ async def test_an_error_costs_the_reading_and_nothing_else(shop: Shop, monkeypat
         patch.setattr(shop.stock.tracked, "store_page", fail)
         await shop.poll()
     assert [fact.agent for fact in shop.stock.ear.facts if isinstance(fact, AgentFails)] == ["signal main/stock"]
-    assert shop.signal._under_way == []
+    assert not shop.signal._queue
     await shop.poll()
     assert await shop.stock.events() == ["a updated 1"]
 
@@ -163,7 +163,7 @@ async def test_a_list_that_takes_it_back_drops_the_signal_and_says_so(shop: Shop
     await shop.stock.read_whole()
     assert shop.signal.state.phase is Phase.DROPPED
     told = [str(fact) for fact in shop.stock.ear.facts if isinstance(fact, SignalTold)]
-    assert told[-1].endswith("the list has shown a as it was before the signal changed it")
+    assert told[-1].endswith("the list has shown a otherwise than the signal")
     await shop.signal.run_once()
     assert SignalState.from_json((await shop.stock.tracked.reload()).signal).phase is Phase.DROPPED
     shop.stock.clock.pass_(timedelta(days=1).total_seconds())

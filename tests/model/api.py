@@ -283,6 +283,7 @@ class ModelApi:
         expand: tuple[str, ...] = (),
         urgency: Urgency = Urgency.POLL,
         between_tries: BetweenTries = nullcontext,
+        patient: bool = True,  # it never refuses
     ) -> Page:
         """Answer one page."""
         step = self.script.popleft() if self.script else Step()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -198,6 +198,8 @@ async def _load_feed(
     every, state = each.settings.schedule, states.get(feed)
     if state is None:
         return FeedStatus(feed, every)
+    if each.settings.signal == "off":
+        state = replace(state, signal="")
     plan = StoredPlan.from_json(state.plan)
     if not isinstance(every, str):
         every = plan.every or every

@@ -1,39 +1,36 @@
 """Asks for a feed's pages with the records of another feed embedded, and takes out of them what only that has added.
 
 What ``expand`` adds is learned by pages that are read with and without it: those without it are what is compared and
-stored until that is known. Wherever a page does not come as it should, it is asked for without ``expand``.
+stored until that is known. The request with ``expand`` is tried once, in the feed's turn, and not for long; where its
+page does not come as it should, the page is asked for without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final, NamedTuple, TypeAlias
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+import anyio
 
 from dockbell.core.model import Page
 from dockbell.core.reading.embedding import Pair, find_added, find_member, read_embedded, take_out
 from dockbell.detection.feed import TrackedFeed
-from dockbell.errors import (
-    CursorExpired,
-    RateLimited,
-    RequestRefused,
-    SchemaMismatch,
-    SourceRefused,
-    SourceUnavailable,
-)
-
-Ask: TypeAlias = Callable[[tuple[str, ...]], Awaitable[Page]]
-"""Asks for one page with these relations embedded."""
+from dockbell.detection.page_fetcher import Ask
+from dockbell.errors import RequestRefused, SourceError
 
 _ALIKE_LEAST: Final = 20
 """So many records must be seen with and without ``expand`` before what it adds is taken out unseen."""
 _ALIKE_FOR: Final = timedelta(hours=1)
 """Then they are looked at again: the service may be deployed meanwhile."""
 _ODD_MOST: Final = 2
+_PATIENCE: Final = timedelta(seconds=10)
 _REST: Final = timedelta(minutes=10)
 """After a request with ``expand`` was not answered, it is asked without it for so long."""
+_FAILURES_MOST: Final = 3
 
 
 class Embedding(NamedTuple):
@@ -42,6 +39,15 @@ class Embedding(NamedTuple):
     page: Page  # as it is without them, unless the operator wants them
     embedded: Page | None = None  # the same with these in place of its own; None where there are none
     problem: str = ""  # why there can be none
+
+
+class _Way(Enum):
+    """How the pages of a run are asked for."""
+
+    PLAIN = auto()
+    CONFIGURED = auto()  # the operator has the records embedded
+    LEARNING = auto()  # without and with ``expand``
+    EXPANDED = auto()  # with it, and what it adds is taken out
 
 
 class Expansion:
@@ -56,73 +62,94 @@ class Expansion:
         self._pair = pair
         self._carrier = carrier
         self._target = target
-        self._is_asking = False  # for the pages of the run at hand
+        self._way = _Way.PLAIN
         self._rests_until = timedelta(0)
+        self._failures = 0  # in a row
         self._known_until: timedelta | None = None  # what ``expand`` adds is known until then; None: it is not
-        self._alike = self._odd = 0
+        self._alike = self._bare = self._odd = 0  # records that were seen with and without it
 
     @property
     def _now(self) -> timedelta:
         return self._carrier.clocks.steady()
 
     @property
+    def _plain(self) -> tuple[str, ...]:
+        """What the operator has embedded."""
+        return self._carrier.settings.expand
+
+    @property
     def _asked(self) -> str:
         return f"{self._pair.carrier}?expand={self._pair.relation}"
 
-    def begin(self, *, is_wanted: bool) -> bool:
-        """Decide at the first page of a run whether its pages are asked for with ``expand``."""
-        self._is_asking = is_wanted and self._now >= self._rests_until
-        return self._is_asking
-
     @property
     def is_asking(self) -> bool:
-        return self._is_asking
+        """Whether the pages of the run at hand may show embedded records."""
+        return self._way is not _Way.PLAIN
 
-    async def read(self, ask: Ask) -> Embedding:
+    def begin(self, *, is_wanted: bool) -> None:
+        """Decide at the first page of a run how all its pages are asked for."""
+        if not is_wanted:
+            self._way = _Way.PLAIN
+        elif self._pair.relation in self._plain:
+            self._way = _Way.CONFIGURED
+        elif self._now < self._rests_until:
+            self._way = _Way.PLAIN
+        else:
+            is_known = self._known_until is not None and self._now < self._known_until
+            self._way = _Way.EXPANDED if is_known else _Way.LEARNING
+
+    async def read(self, ask: Ask, cursor: str | None) -> Embedding:
         """Return a page and what it embeds.
 
         Raises:
             SourceError: As ``ask``.
         """
-        plain = self._carrier.settings.expand
-        if self._pair.relation in plain:
-            page = await ask(plain)
+        if self._way is _Way.EXPANDED:
+            return await self._read_expanded(ask, cursor)
+        page = await ask(self._plain)
+        if self._way is _Way.CONFIGURED:
             return Embedding(page, _embed(page, self._find_embedded(page)))
-        if self._known_until is not None and self._now < self._known_until:
-            return await self._read_expanded(ask)
-        page = await ask(plain)
-        if not page.records or page.next_cursor is not None:
+        is_whole = cursor is None and page.next_cursor is None
+        if self._way is _Way.PLAIN or not (is_whole and page.records):
             return Embedding(page)
-        expanded, problem = await self._ask_expanded(ask)
+        expanded, problem = await self._try(ask)
         return Embedding(page, problem=problem or ("" if expanded is None else self._learn_added(page, expanded)))
 
-    async def _ask_expanded(self, ask: Ask) -> tuple[Page | None, str]:
-        """Return the page with the records embedded; None, and why it is refused, where it does not come so."""
+    async def _try(self, ask: Ask) -> tuple[Page | None, str]:
+        """Return the first page with the records embedded; None, and why there can be none, where it does not come."""
+        page = None
         try:
-            page = await ask((*self._carrier.settings.expand, self._pair.relation))
+            with anyio.move_on_after(_PATIENCE.total_seconds()):
+                page = await ask((*self._plain, self._pair.relation), patient=False)
         except RequestRefused as error:
             return None, f"{self._asked} is refused: {error}"
-        except (RateLimited, SourceRefused):
-            raise
-        except CursorExpired:
-            self._rest()
-            raise
-        except (SourceUnavailable, SchemaMismatch):
-            self._rest()
-            return None, ""
-        if page.unsound:
-            self._rest()
-            return None, ""
-        return page, ""
+        except SourceError:
+            pass
+        if page is not None and not page.unsound:
+            self._failures = 0
+            return page, ""
+        self._failures += 1
+        self._rests_until = self._now + _REST
+        return None, f"{self._asked} is not answered" if self._failures >= _FAILURES_MOST else ""
 
-    async def _read_expanded(self, ask: Ask) -> Embedding:
-        """Return the page without what was added; the page that is shown without ``expand`` where it does not come."""
-        page, problem = await self._ask_expanded(ask)
-        if page is None:
-            return Embedding(await ask(self._carrier.settings.expand), problem=problem)
-        taken = [take_out(raw, self.member) for raw in page.records]
+    async def _read_expanded(self, ask: Ask, cursor: str | None) -> Embedding:
+        """Return the page without what was added; the page that is shown without ``expand`` where it does not come.
+
+        The cursors of a run that began with ``expand`` may hold that, so all its pages are asked for with it.
+        """
+        if cursor is None:
+            page, problem = await self._try(ask)
+            if page is None:
+                self._way = _Way.PLAIN
+                return Embedding(await ask(self._plain), problem=problem)
+        else:
+            page = await ask((*self._plain, self._pair.relation))
+        taken = [
+            (raw, None) if index in page.unsound else take_out(raw, self.member)
+            for index, raw in enumerate(page.records)
+        ]
         plain = replace(page, records=tuple(record for record, _ in taken))
-        return Embedding(plain, _embed(page, [value for _, value in taken]))
+        return Embedding(plain, None if page.unsound else _embed(page, [value for _, value in taken]))
 
     def _find_embedded(self, page: Page) -> list[bytes | None]:
         """Return the embedded records of a page whose carriers show them always, because the operator wants them."""
@@ -147,21 +174,21 @@ class Expansion:
             return f"{detector.identify(raw).text} {detector.find_date(raw)}"
 
         try:
-            member, alike, odd = find_added(page.records, expanded.records, detector.fingerprint, name)
+            member, alike, bare, odd = find_added(page.records, expanded.records, detector.fingerprint, name)
         except ValueError:  # one cannot be read; others will be
             return ""
         self._odd += odd + (alike if self.member not in ("", member) else 0)
         if self._odd > _ODD_MOST:
             return f"{self._asked} does not just add one member"
+        self._bare += bare
+        if not (alike or self._alike) and self._bare >= _ALIKE_LEAST:
+            return f"{self._asked} adds nothing"
         if alike:
             self.member, self._alike = member, self._alike + alike
         if self._alike >= _ALIKE_LEAST:
-            self._alike = self._odd = 0
+            self._alike = self._bare = self._odd = 0
             self._known_until = self._now + _ALIKE_FOR
         return ""
-
-    def _rest(self) -> None:
-        self._is_asking, self._rests_until = False, self._now + _REST
 
 
 def _embed(page: Page, values: Sequence[bytes | None]) -> Page | None:

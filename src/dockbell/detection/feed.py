@@ -100,7 +100,7 @@ class TrackedFeed:
         self.sightings = Sightings()
         self.turns = anyio.Lock()
         self.awaited = Bell()
-        self.listeners: list[Callable[[Run, Page, PageDiff], None]] = []
+        self.listeners: list[Callable[[TrackedFeed, Run, Page, PageDiff], None]] = []
         self._base_url = base_url
         self._state: FeedState | None = None
         self._detector: ChangeDetector | None = None
@@ -263,7 +263,7 @@ class TrackedFeed:
         self.sightings.take_page(run.kind, page_diff)
         await self.profile.observe(run.kind, page, page_diff.dates, is_first=run.cursor is None)
         for hear in self.listeners:
-            hear(run, page, page_diff)
+            hear(self, run, page, page_diff)
         self._report_unanswered()
         return committed
 

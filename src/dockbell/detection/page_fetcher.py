@@ -5,7 +5,7 @@ Some APIs refuse a cursor beside the filters of its list, or beside the limit to
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -33,11 +33,23 @@ _ALONE_PAUSE: Final = timedelta(hours=1)
 _URGENCY: Final = {RunKind.POLL: Urgency.POLL, RunKind.TRAILING: Urgency.TRAILING, RunKind.PASS: Urgency.PASS}
 
 
+class Ask(Protocol):
+    """Asks for the page at hand."""
+
+    def __call__(self, expand: tuple[str, ...], *, patient: bool = True) -> Awaitable[Page]:
+        """Return it with these relations embedded; one that is not ``patient`` is tried once, in the feed's turn.
+
+        Raises:
+            SourceError: As :meth:`dockbell.ports.Source.read_page`.
+        """
+        ...
+
+
 class EmbeddedReader(Protocol):
     """Reads the pages of polls, and the records of another feed that they may embed."""
 
-    async def read(self, ask: Callable[[tuple[str, ...]], Awaitable[Page]], cursor: str | None) -> Page:
-        """Return the page of a cursor as it is without these; ``ask`` takes what ``expand`` says, and may be repeated.
+    async def read(self, ask: Ask, cursor: str | None) -> Page:
+        """Return the page of a cursor as it is without these.
 
         Raises:
             SourceError: As ``ask``.
@@ -61,6 +73,7 @@ class PageFetcher:
         self._profile = profile
         self._erasure = erasure
         self.signal: EmbeddedReader | None = None
+        self._reader: EmbeddedReader | None = None  # of the poll under way: its cursors may hold what ``expand`` said
         self._given: dict[RunKind, tuple[str | None, float]] = {}  # the last cursor, and when, by the loop's clock
         self._alone_again_at = 0.0  # by the loop's clock
 
@@ -81,8 +94,10 @@ class PageFetcher:
             SourceError: As :meth:`dockbell.ports.Source.read_page`.
         """
         ask = partial(self._read, kind, since, cursor, limit, between_tries=between_tries)
-        if self.signal is not None and kind is RunKind.POLL:
-            page = await self.signal.read(ask, cursor)
+        if kind is RunKind.POLL and cursor is None:
+            self._reader = self.signal
+        if kind is RunKind.POLL and self._reader is not None:
+            page = await self._reader.read(ask, cursor)
         else:
             page = await ask(self._settings.expand)
         return page if self._erasure is None else replace(page, records=self._erasure.page(page.records))
@@ -96,8 +111,11 @@ class PageFetcher:
         expand: tuple[str, ...],
         *,
         between_tries: BetweenTries,
+        patient: bool = True,
     ) -> Page:
         """Return a page as it comes, with these relations embedded."""
+        if not patient:
+            return await self._ask(kind, since, cursor, limit, expand=expand, patient=False)
         beside = self._profile.listing.beside_cursor
         if cursor is not None and beside is not Beside.FILTERS:
             page = await self._ask(kind, since, cursor, limit, between_tries, beside=beside)
@@ -141,6 +159,7 @@ class PageFetcher:
         *,
         beside: Beside = Beside.FILTERS,
         expand: tuple[str, ...] = (),
+        patient: bool = True,
     ) -> Page:
         """Ask for a page with the filters of its list, or by the cursor alone."""
         filters = beside is Beside.FILTERS
@@ -153,6 +172,7 @@ class PageFetcher:
             expand=expand if filters else (),
             urgency=_URGENCY[kind],
             between_tries=between_tries,
+            patient=patient,
         )
 
     async def _ask_alone(

@@ -10,26 +10,24 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
-from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.comparing.embedded import EmbeddedDiff, compare_embedded
 from dockbell.core.comparing.page_diff import PageDiff, Snapshots
-from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.document import decode
 from dockbell.core.model import Change, ChangeKind, Page, RunKind, Via
 from dockbell.core.reading.embedding import PAIRS, Pair
 from dockbell.core.reading.movements import Judged, Movements
 from dockbell.core.reading.signal import Phase, SignalState
-from dockbell.detection.expansion import Ask, Expansion
+from dockbell.detection.expansion import Expansion
 from dockbell.detection.feed import TrackedFeed
-from dockbell.detection.page_fetcher import Turn
+from dockbell.detection.page_fetcher import Ask, Turn
 from dockbell.detection.run import Run
 from dockbell.detection.signal_memory import SignalMemory
 from dockbell.errors import StoreError
@@ -43,12 +41,11 @@ _LATE: Final = timedelta(minutes=5)
 """Embedded records that waited longer for the target's turn are not used."""
 
 
-@dataclass(eq=False)
-class _Reading:
+class _Reading(NamedTuple):
     """Embedded records on their way."""
 
     began: timedelta  # before the carrier was asked, by the steady clock
-    page: Page | None = None  # the carrier's page with the embedded records in place of its own; None before it came
+    page: Page  # the carrier's page with the embedded records in place of its own
 
 
 class Signal:
@@ -67,8 +64,7 @@ class Signal:
         self._is_configured = target.settings.signal == pair.carrier
         self._movements = Movements(pair)
         self._memory = SignalMemory()
-        self._under_way: list[_Reading] = []
-        self._queue: deque[_Reading] = deque()
+        self._queue: deque[_Reading] = deque(maxlen=_WAITING_MOST)
         self._came = Bell()
         self._is_loaded = False
         self._expansion = Expansion(pair, carrier, target)
@@ -79,13 +75,13 @@ class Signal:
 
     def attach(self) -> None:
         self._carrier.fetcher.signal = self
-        self._carrier.listeners.append(self._hear_carrier)
-        self._target.listeners.append(self._hear_target)
+        for feed in (self._carrier, self._target):
+            feed.listeners.append(self._hear)
 
     def detach(self) -> None:
         self._carrier.fetcher.signal = None
-        self._carrier.listeners.remove(self._hear_carrier)
-        self._target.listeners.remove(self._hear_target)
+        for feed in (self._carrier, self._target):
+            feed.listeners.remove(self._hear)
 
     async def run(self) -> None:
         """Commit embedded records as they come, until cancelled."""
@@ -101,10 +97,7 @@ class Signal:
             await self._load()
             while self._queue:
                 reading = self._queue.popleft()
-                try:
-                    await self._commit(reading)
-                finally:
-                    self._under_way.remove(reading)
+                await self._commit(reading)
             await self._save()
         except Exception as error:  # noqa: BLE001  # whatever it is, the feeds are read as without a signal
             self._target.telemetry.emit_failure(f"signal {self._target.feed}", error)
@@ -113,6 +106,7 @@ class Signal:
 
     async def _load(self) -> None:
         if not self._is_loaded:
+            await self._target.state()
             self.state = SignalState.from_json((await self._target.reload()).signal)
             self._saved, self._is_loaded = self.state.to_json(), True
         self._become(self.state.wake(self._target.clocks.now(), is_configured=self._is_configured))
@@ -122,10 +116,9 @@ class Signal:
         before, self.state = self.state, state
         if state.phase is before.phase:
             return
-        now = self._target.clocks.steady()
         self._saved_at = None
         if not (state.asks and before.asks):
-            self._memory = SignalMemory(now)
+            self._memory = SignalMemory()
             self._expansion = Expansion(self.pair, self._carrier, self._target)
             self._keyless = 0
         if before.phase is Phase.USED:
@@ -148,10 +141,20 @@ class Signal:
 
     # What the lists show ----------------------------------------------------------------------------------------------
 
-    def _hear_carrier(self, run: Run, page: Page, page_diff: PageDiff) -> None:
-        """Take in which carriers a page showed as modified, and what is certain once a poll has ended."""
+    def _hear(self, feed: TrackedFeed, run: Run, page: Page, page_diff: PageDiff) -> None:
+        """Take in what a page of either feed came to; whatever goes wrong here is no matter of its run."""
         if self.state.phase is Phase.DROPPED:
             return
+        try:
+            if feed is self._carrier:
+                self._hear_carrier(run, page, page_diff)
+            else:
+                self._hear_target(page, page_diff)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the feeds are read as without a signal
+            self._target.telemetry.emit_failure(f"signal {self._target.feed}", error)
+
+    def _hear_carrier(self, run: Run, page: Page, page_diff: PageDiff) -> None:
+        """Take in which carriers a page showed as modified, and what is certain once a poll has ended."""
         modified = [write.body for write in page_diff.writes if write.row is not None and write.body is not None]
         modified += [each.raw for each in page_diff.pending if each.row is not None]
         modified += [each.raw for each in page_diff.amended]
@@ -169,20 +172,15 @@ class Signal:
             self._target.workload.end_lead(self._target.clocks.now())
             self._become(self.state.count(missed=1, is_configured=self._is_configured))
 
-    def _hear_target(self, _: Run, page: Page, page_diff: PageDiff) -> None:
+    def _hear_target(self, page: Page, page_diff: PageDiff) -> None:
         """Take in what the target's own list shows: its changes, and whether it says the same as the signal."""
-        if self.state.phase is Phase.DROPPED:
-            return
         if self.state.asks:
-            horizon = min([each.began for each in self._under_way], default=self._target.clocks.steady())
-            horizon -= self._target.settings.stale_window
-            self._memory.show(page_diff.dates.keys(), self._target.clocks.steady(), horizon)
             confirmed, reason = self._memory.check(page_diff, is_copy=bool(page.age))
             if reason:
                 self._drop(reason)
                 return
             if confirmed and self.state.phase is Phase.TRYING:
-                self._take_equal(confirmed)
+                self._take_equal(0, confirmed=confirmed)
         if page_diff.changes:
             self._expect(page, page_diff)
 
@@ -211,12 +209,11 @@ class Signal:
         """Return a page of a poll of the carrier, as it is without embedded records; these are committed later."""
         if cursor is None:
             self._expansion.begin(is_wanted=await self._may_ask())
-        if not self._expansion.is_asking:
-            return await ask(self._carrier.settings.expand)
-        with self._reading() as reading:
-            page, reading.page, problem = await self._expansion.read(ask)
-            if reading.page is not None:
-                self._queue_up(reading)
+        began = self._target.clocks.steady()
+        page, embedded, problem = await self._expansion.read(ask, cursor)
+        if embedded is not None and not embedded.age:  # a cache's answer may be older than what the list has shown
+            self._queue.append(_Reading(began, embedded))
+            self._came.ring()
         if problem:
             self._drop(problem)
         return page
@@ -225,30 +222,17 @@ class Signal:
         await self._load()
         if not self.state.asks:
             return False
-        return self._is_usable(await self._target.state()) and (await self._carrier.state()).shape is not None
+        state, settings = await self._target.state(), self._target.settings
+        if state.shape is not None and not (settings.updated_at or state.shape.updated_at):
+            self._drop(f"{self.pair.target} have no timestamps, which alone say what is later")
+            return False
+        return self._is_usable(state) and (await self._carrier.state()).shape is not None
 
     def _is_usable(self, state: FeedState) -> bool:
         """Return whether the target's own list has said enough of its records, and nothing about it is in doubt."""
         is_known = state.shape is not None and state.passes > 0 and not self._target.is_provisional
         is_undecided = state.drift is not None and state.drift.decision is Decision.HOLD
         return is_known and not (state.rebaselining or self._target.is_withholding or is_undecided)
-
-    @contextmanager
-    def _reading(self) -> Iterator[_Reading]:
-        """Remember until it is committed when a reading began; one that brings nothing is forgotten."""
-        reading = _Reading(self._target.clocks.steady())
-        self._under_way.append(reading)
-        try:
-            yield reading
-        finally:
-            if reading.page is None:
-                self._under_way.remove(reading)
-
-    def _queue_up(self, reading: _Reading) -> None:
-        self._queue.append(reading)
-        if len(self._queue) > _WAITING_MOST:
-            self._under_way.remove(self._queue.popleft())
-        self._came.ring()
 
     # What they come to ------------------------------------------------------------------------------------------------
 
@@ -257,7 +241,7 @@ class Signal:
         async with Turn(target.turns):
             state = await target.state()
             is_late = target.clocks.steady() - reading.began > _LATE
-            if page is None or is_late or not self.state.asks or not self._is_usable(state):
+            if is_late or not self.state.asks or not self._is_usable(state):
                 return
             if target.erasure is not None:
                 page = replace(page, records=target.erasure.page(page.records))
@@ -266,17 +250,12 @@ class Signal:
 
             def detect(snapshots: Snapshots) -> PageDiff:
                 nonlocal found
-                found = self._compare(reading, page, context, snapshots)
+                found = compare_embedded(target.detector, page, context, snapshots)
                 return found.page_diff if self.state.phase is Phase.USED else PageDiff()
 
             await target.store_page(page, context, detect)
             self._records = 0 if state.full is None else state.full.records
             self._take(found)
-
-    def _compare(self, reading: _Reading, page: Page, context: ReadContext, snapshots: Snapshots) -> EmbeddedDiff:
-        """Compare embedded records with what is stored; called in the store's own thread."""
-        was_shown = partial(self._memory.was_shown, reading.began)
-        return compare_embedded(self._target.detector, page, context, snapshots, was_shown=was_shown)
 
     def _take(self, found: EmbeddedDiff) -> None:
         """Take in what a reading came to."""
@@ -292,14 +271,14 @@ class Signal:
         elif found.page_diff.changes:
             self._take_changes(found, found.page_diff.changes)
         else:
-            self._memory.take_said(found, self._target.clocks.steady())
+            self._memory.take_said(found)
 
-    def _take_equal(self, count: int) -> None:
-        self._become(self.state.take_equal(count, self._records))
+    def _take_equal(self, count: int, *, confirmed: int = 0) -> None:
+        self._become(self.state.take_equal(count, self._records, confirmed=confirmed))
 
     def _take_changes(self, found: EmbeddedDiff, changes: Sequence[Change]) -> None:
         target, carrier = self._target, self._carrier
-        self._memory.take_said(found, target.clocks.steady())
+        self._memory.take_said(found)
         self.state = self.state.count(found=len(changes), is_configured=self._is_configured)
         if found.page_diff.oldest_unseen is not None:
             target.sightings.meet_aside(found.page_diff.oldest_unseen)
@@ -311,5 +290,7 @@ def find_signals(feeds: Mapping[str, TrackedFeed]) -> Iterator[Signal]:
     """Yield the signals that the feeds of one source, by resource, may be for each other."""
     for pair in PAIRS:
         carrier, target = feeds.get(pair.carrier), feeds.get(pair.target)
-        if carrier is not None and target is not None and target.settings.signal != "off":
+        if carrier is None or target is None or target.settings.signal == "off":
+            continue
+        if not target.settings.query:  # else embedded records need not be those that the list is asked for
             yield Signal(pair, carrier, target)

@@ -1,10 +1,8 @@
-"""What a signal must remember of the target's own list, and of what it said itself; only while it is in use."""
+"""What a signal must remember of what it said, until the target's own list shows it; only while it is in use."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Mapping
-from datetime import timedelta
+from collections.abc import Mapping
 from typing import Final
 
 from dockbell.core.comparing.embedded import EmbeddedDiff, Said, contradicts
@@ -14,38 +12,15 @@ _SAID_MOST: Final = 50_000
 
 
 class SignalMemory:
-    """All times are those of the steady clock."""
-
-    def __init__(self, began: timedelta = timedelta(0)) -> None:
-        self._began = began
-        self._pages: deque[tuple[timedelta, Collection[str]]] = deque()  # keys of committed pages, and when that was
-        self._said_at: dict[str, timedelta] = {}  # when the signal changed a record last
+    def __init__(self) -> None:
         self._said: dict[str, Said] = {}  # what it said, until the list shows the record
         self._tried: dict[str, Said] = {}  # what it would have said, while it is tried; same
         self._equal: set[tuple[str, bytes]] = set()  # what was as the list shows it
 
-    def show(self, keys: Collection[str], now: timedelta, horizon: timedelta) -> None:
-        """Take in the keys of a page that is committed; what was committed before ``horizon`` is not needed."""
-        self._pages.append((now, keys))
-        while self._pages and self._pages[0][0] < horizon:
-            self._pages.popleft()
-        if len(self._said_at) > _SAID_MOST:
-            self._said_at = {key: at for key, at in self._said_at.items() if at >= horizon}
-
-    def was_shown(self, began: timedelta, key: str, window: timedelta) -> bool:
-        """Return whether a record was shown since so long before a reading began, as far as that is known."""
-        since = began - window
-        if since < self._began and window:
-            return True
-        if window and (said_at := self._said_at.get(key)) is not None and said_at >= since:
-            return True
-        return any(at >= since and key in keys for at, keys in self._pages)
-
-    def take_said(self, found: EmbeddedDiff, now: timedelta) -> None:
+    def take_said(self, found: EmbeddedDiff) -> None:
         """Take in what the signal said."""
         self._forget(found)
         self._said |= found.said
-        self._said_at |= dict.fromkeys(found.said, now)
         if len(self._said) > _SAID_MOST:
             self._said.clear()
 
@@ -80,10 +55,10 @@ class SignalMemory:
         for key in page_diff.dates.keys() & self._said.keys():
             said, note = self._said.pop(key), notes.get(key)
             if note is not None and contradicts(said, note.fingerprint, note.modified):
-                reason = f"the list has shown {key} as it was before the signal changed it"
+                reason = f"the list has shown {key} otherwise than the signal"
         for key in page_diff.dates.keys() & self._tried.keys():
             said, note = self._tried.pop(key), notes.get(key)
-            if note is None:
+            if note is None or contradicts(said, note.fingerprint, note.modified):
                 reason = f"the list has shown {key} otherwise than the signal"
             elif note.finding is Finding.UPDATED and note.fingerprint == said.after:
                 confirmed += 1

@@ -29,11 +29,12 @@ class Source(Protocol):
         expand: tuple[str, ...] = (),
         urgency: Urgency = Urgency.POLL,
         between_tries: BetweenTries = nullcontext,
+        patient: bool = True,
     ) -> Page:
         """Read one page of a listing, waiting for the budget and retrying what may pass.
 
         ``between_tries`` is entered while the next try is waited for. Without a limit the page is as long as the API
-        makes it.
+        makes it. One that is not ``patient`` is tried once, and its refusal says nothing of the key or the listing.
 
         Raises:
             CursorExpired: The API no longer knows the cursor (400, 404, 410 or 422 on a page after the first).

@@ -172,6 +172,13 @@ class Account:
                 await anyio.sleep(wait.total_seconds())
             attempt += 1
 
+    async def ask_aside(self, request: Request, urgency: Urgency, read: Callable[[Response], T]) -> T:
+        """Ask once for what can be done without; conclude nothing from a refusal, send nothing while there is one."""
+        if (closed := self._closed_gate(request)) is not None:
+            raise self._turned_away(request, closed[0])
+        response, _ = await self._send(request, urgency, self._current_key(), gated=False)
+        return self._understand(response, read)
+
     def _understand(self, response: Response, read: Callable[[Response], T]) -> T:
         """Return what ``read`` finds in an answer; errors do not quote what the API or a proxy was shown."""
         try:

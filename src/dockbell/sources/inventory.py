@@ -187,8 +187,11 @@ class InventoryClient:
         expand: tuple[str, ...] = (),
         urgency: Urgency = Urgency.POLL,
         between_tries: BetweenTries = nullcontext,
+        patient: bool = True,
     ) -> Page:
         """Read one page of a listing; ``between_tries`` is entered while the next try is waited for.
+
+        One that is not ``patient`` is tried once, and its refusal says nothing of the key or the listing.
 
         Raises as :meth:`dockbell.ports.Source.read_page` says, and ValueError where the API would not accept the
         request: PageUnreadable after two answers that cannot be read, SchemaMismatch after four that hold no array of
@@ -197,7 +200,7 @@ class InventoryClient:
         request = list_request(
             resource, limit=limit, cursor=cursor, updated_since=updated_since, query=query, expand=expand
         )
-        return await self._listings.read_page(resource, request, urgency, between_tries)
+        return await self._listings.read_page(resource, request, urgency, between_tries, patient=patient)
 
     async def read_shipment(
         self, shipment_id: str, *, expand: tuple[str, ...] = (), urgency: Urgency = Urgency.DETAIL, patient: bool = True

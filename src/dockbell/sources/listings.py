@@ -29,8 +29,15 @@ class Listings:
         self._clock = ServiceClock()
         self._asked_the_time_again = False
 
-    async def read_page(self, resource: str, request: Request, urgency: Urgency, between_tries: BetweenTries) -> Page:
-        """Return a page; once more where its records have another name now, or its time is doubtful."""
+    async def read_page(
+        self, resource: str, request: Request, urgency: Urgency, between_tries: BetweenTries, *, patient: bool = True
+    ) -> Page:
+        """Return a page; once more where its records have another name now, or its time is doubtful.
+
+        One that is not ``patient`` is tried once.
+        """
+        if not patient:
+            return await self._ask_for_page(resource, request, urgency, between_tries, patient=False)
         try:
             try:
                 page = await self._ask_for_page(resource, request, urgency, between_tries)
@@ -84,7 +91,7 @@ class Listings:
             raise
 
     async def _ask_for_page(
-        self, resource: str, request: Request, urgency: Urgency, between_tries: BetweenTries
+        self, resource: str, request: Request, urgency: Urgency, between_tries: BetweenTries, *, patient: bool = True
     ) -> Page:
         """Ask for a page, not to be sent again where it is remembered: the pages of passes are, polls always differ."""
         repeats = not request.narrows
@@ -109,4 +116,6 @@ class Listings:
             )
 
         request = replace(request, etag=remembered[0]) if remembered else request
+        if not patient:
+            return await self._account.ask_aside(request, urgency, read)
         return await self._account.ask(request, urgency, read, between_tries=between_tries)

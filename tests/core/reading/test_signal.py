@@ -67,15 +67,21 @@ def test_a_service_that_bumps_is_tried_and_then_used() -> None:
     state = measure(SignalState(), 0, 61, is_changed=False)
     state = measure(state, 61, 61)
     assert state.phase is Phase.TRYING
-    state = state.take_equal(499, 50_000)
+    state = state.take_equal(479, 50_000, confirmed=20)
     assert state.phase is Phase.TRYING
     assert state.take_equal(1, 50_000).phase is Phase.USED
 
 
 def test_of_a_few_records_half_must_be_equal() -> None:
-    assert SignalState(Phase.TRYING).take_equal(50, 100).phase is Phase.USED
-    assert SignalState(Phase.TRYING).take_equal(49, 100).phase is Phase.TRYING
-    assert SignalState(Phase.TRYING).take_equal(19, 3).phase is Phase.TRYING
+    assert SignalState(Phase.TRYING).take_equal(30, 100, confirmed=20).phase is Phase.USED
+    assert SignalState(Phase.TRYING).take_equal(29, 100, confirmed=20).phase is Phase.TRYING
+    assert SignalState(Phase.TRYING).take_equal(0, 3, confirmed=19).phase is Phase.TRYING
+
+
+def test_twenty_changes_must_have_been_embedded_before_their_list_showed_them() -> None:
+    state = SignalState(Phase.TRYING).take_equal(10_000, 100, confirmed=19)
+    assert state.phase is Phase.TRYING
+    assert state.take_equal(0, 100, confirmed=1).phase is Phase.USED
 
 
 @given(share=st.floats(0, 0.9), number=st.integers(50, 400))

@@ -3,23 +3,22 @@
 It updates what is stored and known to be there, and nothing else: it creates, restores and deletes nothing, clears no
 suspicion, holds nothing, finds no drift. Whatever is unclear is left to the feed's own next run.
 
-Nothing says which of two readings is the later one when their requests overlapped, or when the one server lags behind
-the other. A record whose own timestamp advanced is later than what is stored. Of another one that differs nothing is
-used where the feed's own list, or the signal, has shown the record just before.
+Nothing but a record's own timestamp says which of two readings is the later one when their requests overlapped, or when
+the one server lags behind the other. So only a record is used whose timestamp advanced, and not into the future.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.comparing.page_diff import Finding, PageDiff, Snapshots, Stored
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import Change, ChangeKind, Page
-from dockbell.core.moment import micros
+from dockbell.core.moment import micros, to_micros
 
 _SILENT = frozenset({Finding.QUIET, Finding.TOUCHED})
 _OTHER_FORM_LEAST = 10
@@ -51,20 +50,11 @@ def compare_embedded(
     page: Page,
     context: ReadContext,
     snapshots: Snapshots,
-    *,
-    was_shown: Callable[[str, timedelta], bool],
 ) -> EmbeddedDiff:
-    """Compare embedded records with what is stored.
-
-    ``was_shown`` tells whether the feed's own list, or the signal, has shown a record since so long before the request.
-    """
+    """Compare embedded records with what is stored."""
     result = EmbeddedDiff()
     records = _identify(detector, page.records, result)
-    stored = {
-        key: known
-        for key, known in snapshots.find([key for key in records if not was_shown(key, timedelta(0))]).items()
-        if _is_there(known)
-    }
+    stored = {key: known for key, known in snapshots.find(list(records)).items() if _is_there(known)}
     page = replace(page, records=tuple(records[key] for key in stored), unsound={})
     found = detector.detect(page, context, snapshots)
     if found.drift is not None or found.drifted:
@@ -75,7 +65,7 @@ def compare_embedded(
     result.stale = [key for key, note in loud.items() if note.finding is Finding.HELD]
     for change in found.changes:
         key = change.key.text
-        if not _is_later(change, stored[key]) and was_shown(key, context.stale_window):
+        if not _is_later(change, stored[key], page) or _has_other_members(change):
             continue
         assert change.before is not None
         fingerprint = loud[key].fingerprint
@@ -91,9 +81,13 @@ def compare_embedded(
 
 
 def contradicts(said: Said, fingerprint: bytes | None, modified: int | None) -> bool:
-    """Return whether the feed's own list shows again what a signal had replaced, and calls that no later state."""
+    """Return whether the feed's own list calls the same state otherwise than a signal did.
+
+    It shows again what the signal had replaced, or something else under the same timestamp.
+    """
     is_later = modified is not None and said.modified is not None and modified > said.modified
-    return fingerprint == said.before and not is_later
+    is_same = modified is not None and modified == said.modified
+    return not is_later and (fingerprint == said.before or (is_same and fingerprint != said.after))
 
 
 def _identify(detector: ChangeDetector, records: Sequence[bytes], result: EmbeddedDiff) -> dict[str, bytes]:
@@ -116,9 +110,17 @@ def _is_there(known: Stored) -> bool:
     return known.gone_at is None and not (known.missed or known.held or known.is_met)
 
 
-def _is_later(change: Change, known: Stored) -> bool:
-    modified = micros(change.modified_at)
-    return modified is not None and (known.modified is None or modified > known.modified)
+def _is_later(change: Change, known: Stored, page: Page) -> bool:
+    """Return whether its own timestamp says that a record is later than what is stored, and not later than now."""
+    modified = change.modified_at
+    if modified is None or known.modified is None:
+        return False
+    return known.modified < to_micros(modified) <= to_micros(page.answered_at)
+
+
+def _has_other_members(change: Change) -> bool:
+    """Return whether a record has gained or lost a member: it may be embedded in another form."""
+    return any(step["op"] in ("add", "remove") and str(step["path"]).count("/") == 1 for step in change.patch or ())
 
 
 def _find_oldest(changes: Sequence[Change]) -> datetime | None:

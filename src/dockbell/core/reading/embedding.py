@@ -53,29 +53,41 @@ PAIRS: Final = (
 """Which feeds may be signals for which."""
 
 
+class Added(NamedTuple):
+    """What ``expand`` adds to records."""
+
+    name: str  # the one member; empty where there is none
+    alike: int  # records that have just that more
+    bare: int  # records that have nothing more
+    odd: int  # records that differ in anything else
+
+
 def find_added(
     plain: Sequence[bytes], expanded: Sequence[bytes], form: Callable[[bytes], bytes], key: Callable[[bytes], str]
-) -> tuple[str, int, int]:
+) -> Added:
     """Compare the records of one page with the same ones read with ``expand``.
 
     ``form`` returns what counts of a record, and ``key`` what it is known by, its date included: a record that changed
-    in between is another one. Returns the one member that ``expand`` adds, how many records have just that more, and
-    how many differ in anything else.
+    in between is another one.
     """
     known = {key(raw): raw for raw in plain}
     added: dict[str, int] = {}
-    odd = 0
+    odd = bare = 0
     for raw in expanded:
         before = known.get(key(raw))
         if before is None:
             continue
         new = [name for name in _MEMBERS.decode(raw) if name not in _MEMBERS.decode(before)]
+        if not new and form(raw) == form(before):
+            bare += 1
+            continue
         if len(new) == 1 and form(take_out(raw, new[0])[0]) == form(before):
             added[new[0]] = added.get(new[0], 0) + 1
         else:
             odd += 1
     name = max(added, key=added.__getitem__, default="")
-    return name, added.get(name, 0), odd + sum(count for other, count in added.items() if other != name)
+    odd += sum(count for other, count in added.items() if other != name)
+    return Added(name, added.get(name, 0), bare, odd)
 
 
 def find_member(record: bytes, relation: str, identify: Callable[[bytes], object]) -> str:

@@ -25,6 +25,8 @@ EQUAL_LEAST: Final = 500
 """So many embedded records must be as their own list shows them; half of the records where these are fewer."""
 DROPPED_FOR: Final = timedelta(days=1)
 
+CONFIRMED_LEAST: Final = 20
+"""So many changes must have been embedded before their own list showed them, and as that did."""
 _EQUAL_FEWEST: Final = 20
 _SURE: Final = 0.95
 _QUANTILE: Final = 1.645
@@ -89,6 +91,7 @@ class SignalState:
     phase: Phase = Phase.MEASURING
     evidence: Mapping[Link, Evidence] = field(default_factory=dict)
     equal: int = 0  # embedded records that were as their own list shows them
+    confirmed: int = 0  # those of them that were embedded before
     found: int = 0  # changes that the signal showed first lately, since it is used
     missed: int = 0  # and changes that it did not show, though their carrier was polled
     until: datetime | None = None  # it is dropped until then
@@ -115,13 +118,17 @@ class SignalState:
         return state.try_out() if state.phase is Phase.MEASURING and state.best.holds else state
 
     def try_out(self) -> SignalState:
-        return replace(self, phase=Phase.TRYING, equal=0, until=None, reason="")
+        return replace(self, phase=Phase.TRYING, equal=0, confirmed=0, until=None, reason="")
 
-    def take_equal(self, count: int, records: int) -> SignalState:
-        """Return what is known after embedded records were as their list shows them; ``records``: it has so many."""
-        state = replace(self, equal=self.equal + count)
+    def take_equal(self, count: int, records: int, *, confirmed: int = 0) -> SignalState:
+        """Return what is known after embedded records were as their list shows them; ``records``: it has so many.
+
+        ``confirmed`` more were embedded before their list showed them.
+        """
+        state = replace(self, equal=self.equal + count + confirmed, confirmed=self.confirmed + confirmed)
         needed = min(EQUAL_LEAST, max(_EQUAL_FEWEST, records // 2))
-        return replace(state, phase=Phase.USED, found=0, missed=0) if state.equal >= needed else state
+        is_proven = state.equal >= needed and state.confirmed >= CONFIRMED_LEAST
+        return replace(state, phase=Phase.USED, found=0, missed=0) if is_proven else state
 
     def count(self, *, found: int = 0, missed: int = 0, is_configured: bool = False) -> SignalState:
         """Return what is known after changes that the signal showed, or did not.
@@ -158,7 +165,8 @@ class SignalState:
             Phase.MEASURING: f"no signal: {CHANGES_LEAST} changes are needed to tell"
             if best.changes < CHANGES_LEAST
             else "no signal",
-            Phase.TRYING: f"tried as a signal, {self.equal} embedded records were as their list shows them",
+            Phase.TRYING: f"tried as a signal, {self.equal} embedded records were as their list shows them,"
+            f" {self.confirmed} of them sooner",
             Phase.USED: f"used as a signal, which lately showed {self.found} changes first and missed {self.missed}",
             Phase.DROPPED: "no signal"
             + ("" if self.until is None else f" until {format_moment(self.until)}")
@@ -172,6 +180,7 @@ class SignalState:
                 "phase": self.phase,
                 "evidence": {link: list(each) for link, each in self.evidence.items()},
                 "equal": self.equal,
+                "confirmed": self.confirmed,
                 "found": self.found,
                 "missed": self.missed,
                 "until": None if self.until is None else to_micros(self.until),
@@ -190,6 +199,7 @@ class SignalState:
                 Phase(known["phase"]),
                 {link: Evidence(*counts) for link, counts in known["evidence"].items()},
                 known["equal"],
+                known["confirmed"],
                 known["found"],
                 known["missed"],
                 None if known["until"] is None else from_micros(known["until"]),

@@ -195,8 +195,9 @@ async def test_silent_connections_stop_nothing(house: House) -> None:
             assert daemon.end() == 0
             log = facts(daemon)
     assert len(log) < 100
-    told = {each.get("fact") or str(each) for each in log if each["level"] in ("warning", "error")}
-    assert told <= {"Crowded", "FileExposed"}
+    told = [each for each in log if each["level"] in ("warning", "error")]
+    expected = ("Crowded", "FileExposed", "ListingChanged")  # the last: lists move while pages are read slowly
+    assert [each for each in told if each.get("fact") not in expected] == []
 
 
 async def test_connections_that_do_not_say_what_they_want_stop_nothing_and_are_told(house: House) -> None:

@@ -111,7 +111,8 @@ class _Interval(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no type
 class Scheduler(AbstractAsyncContextManager["Scheduler"]):
     def __init__(self) -> None:
         # The default grace of a second drops a run when the loop is late by more: late is better than never.
-        defaults = {"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
+        # A job only rings, so that many may be under way: a late loop must not have a ring skipped, and warn of it.
+        defaults = {"misfire_grace_time": None, "coalesce": True, "max_instances": 1000}
         self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults=defaults)
         self._alarms: set[Alarm] = set()
         self._watch: asyncio.TimerHandle | None = None

@@ -21,7 +21,7 @@ from dockbell.telemetry import IntervalPlanned, Telemetry
 _EVERY: Final = timedelta(seconds=10)
 _SAVE_EVERY: Final = timedelta(minutes=1)
 _HALF_LIFE: Final = timedelta(minutes=10)
-"""After this time what was learned of the requests that nobody plans counts half."""
+"""The planner counts what it learned of unplanned requests half as much after this time."""
 _SHRINK: Final = 0.8
 _RECOVERY: Final = timedelta(minutes=5)
 """After a pause that the API asked for the budget is smaller by a fifth; half of that is given back in this time."""

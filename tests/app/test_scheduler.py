@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -64,6 +65,17 @@ async def test_rings_that_come_while_the_agent_is_busy_count_as_one() -> None:
         with anyio.move_on_after(0.05) as waiting:
             await alarm.wait()
         assert waiting.cancelled_caught
+
+
+async def test_a_loop_that_is_late_skips_no_ring(caplog: pytest.LogCaptureFixture) -> None:
+    async with Scheduler() as scheduler:
+        scheduler.repeat("poll", timedelta(milliseconds=1))
+        other = scheduler.alarm("pass")
+        for _ in range(3):  # each look of APScheduler finds the poll due again, before the ring of the last is done
+            other.ring_in(HOUR)
+            asyncio.get_running_loop().call_soon(time.sleep, 0.005)
+        await anyio.wait_all_tasks_blocked()
+    assert not [each for each in caplog.messages if "skipped" in each]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import os
 import re
 import runpy
 import shutil
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -120,9 +121,11 @@ class Scene:
             }
             printed = self.folder / f"{name}.out"
             with printed.open("wb") as out:
-                process = subprocess.Popen(command, cwd=self.folder, env=env, stdout=out, stderr=out)
+                process = subprocess.Popen(
+                    command, cwd=self.folder, env=env, stdout=out, stderr=out, start_new_session=True
+                )
             self.stack.callback(process.wait)
-            self.stack.callback(process.kill)
+            self.stack.callback(os.killpg, process.pid, signal.SIGKILL)  # a shell's pipe has programs of its own
             self._running[name] = Example(process, printed, port)
         return self._running[name]
 

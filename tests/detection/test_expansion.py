@@ -38,16 +38,19 @@ class Items:
     patient: list[bool] = field(default_factory=list)
     unsound: bool = False
     next_cursor: str | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+    """What the records have besides."""
 
     async def ask(self, expand: tuple[str, ...], *, patient: bool = True) -> Page:
         self.asked.append(expand)
         self.patient.append(patient)
-        records = [{"id": f"i{number}", "updated_at": "2026-11-21T12:00:00Z"} for number in range(self.count)]
+        when = "2026-11-21T12:00:00Z"
+        records = [{"id": f"i{number}", "updated_at": when} | self.more for number in range(self.count)]
         if expand:
             if self.error is not None:
                 raise self.error
             for number, record in enumerate(records):
-                record |= {"stock": [{"id": f"s{number}", "on_hand": 1}]}  # type: ignore[dict-item]
+                record |= {"stock": [{"id": f"s{number}", "on_hand": 1}]}
                 self.alter(record)
         raws = tuple(json.dumps(record).encode() for record in records)
         page = Page(raws, self.next_cursor, "items", NOON, ClockSource.DATE, NOON, NOON)
@@ -199,11 +202,68 @@ async def test_all_pages_of_a_run_that_began_with_it_are_asked_for_with_it(items
     items.asked.clear()
     second = await items.read("next")
     assert items.asked == [("stock",)]
-    assert items.patient[-1]
     assert b"stock" not in second.page.records[0]
-    items.error = PageUnreadable("too large")
-    with pytest.raises(PageUnreadable):
+
+
+async def test_a_later_page_that_does_not_come_lets_the_run_begin_again_without_it(items: Items) -> None:
+    await items.read()
+    items.next_cursor = "next"
+    problems = []
+    for _ in range(3):
+        items.error = None
+        assert (await items.read()).embedded is not None
+        items.error = PageUnreadable("too large")
+        with pytest.raises(CursorExpired):
+            await items.read("next")
+        items.asked.clear()
+        problems.append((await items.read()).problem)
+        assert items.asked == [()]
+        items.rig.clock.pass_(601)
+    assert problems == ["", "", "items?expand=stock is not answered"]
+
+
+async def test_a_later_page_that_is_refused_is_no_signal(items: Items) -> None:
+    await items.read()
+    items.next_cursor = "next"
+    await items.read()
+    items.error = RequestRefused("HTTP 403")
+    with pytest.raises(CursorExpired):
         await items.read("next")
+    assert (await items.read()).problem == "items?expand=stock is refused: HTTP 403"
+    assert (await items.read()).problem == ""
+
+
+@pytest.mark.parametrize("cursor", [None, "next"])
+async def test_a_member_that_begins_to_be_added_besides_is_never_shown(items: Items, cursor: str | None) -> None:
+    await items.read()
+    await items.read()
+    items.alter = lambda record: record.update(stock_total=1)
+    if cursor:
+        with pytest.raises(CursorExpired):
+            await items.read(cursor)
+    found = await items.read()
+    assert found.page == await items.ask(())
+    assert found.problem == "items?expand=stock does not just add one member"
+
+
+async def test_a_new_member_that_is_shown_without_it_too_costs_one_request(items: Items) -> None:
+    await items.read()
+    items.more = {"weight": 3}
+    items.asked.clear()
+    assert (await items.read()).page == await items.ask(())
+    items.asked.clear()
+    assert b"weight" in (await items.read()).page.records[0]
+    assert items.asked == [("stock",)]
+
+
+async def test_what_is_no_object_stays_what_it_is(items: Items) -> None:
+    await items.read()
+
+    async def ask(expand: tuple[str, ...], *, patient: bool = True) -> Page:
+        return replace(await items.ask(expand, patient=patient), records=(b"null",))
+
+    items.expansion.begin(is_wanted=True)
+    assert (await items.expansion.read(ask, None)).page.records == (b"null",)
 
 
 async def test_what_the_operator_has_embedded_stays(items: Items) -> None:

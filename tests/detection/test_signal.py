@@ -171,6 +171,46 @@ async def test_a_list_that_takes_it_back_drops_the_signal_and_says_so(shop: Shop
     assert shop.signal.state == SignalState(Phase.TRYING)  # it is configured
 
 
+async def test_that_it_is_dropped_is_stored_at_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved: list[str] = []
+    is_saved = anyio.Event()
+
+    async def save(text: str) -> None:
+        saved.append(text)
+        is_saved.set()
+
+    before = dict(shop.stock.source.records["a"])
+    shop.show("a", status="packed")
+    await shop.poll()
+    shop.stock.source.records["a"] = before
+    monkeypatch.setattr(shop.stock.tracked.store, "save_signal", save)
+    async with anyio.create_task_group() as group:
+        group.start_soon(shop.signal.run)
+        await anyio.wait_all_tasks_blocked()
+        await shop.stock.read_whole()
+        with anyio.fail_after(5):  # long before the signal would look by itself
+            await is_saved.wait()
+        group.cancel_scope.cancel()
+    assert SignalState.from_json(saved[-1]).phase is Phase.DROPPED
+
+
+async def test_what_a_reading_comes_to_says_nothing_of_a_signal_that_was_dropped_meanwhile(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_page = shop.stock.tracked.store_page
+
+    async def store_and_drop(*args: Any) -> object:
+        committed = await store_page(*args)
+        shop.signal._drop("items?expand=stock is refused")
+        return committed
+
+    shop.show("a", status="packed")
+    monkeypatch.setattr(shop.stock.tracked, "store_page", store_and_drop)
+    await shop.poll()
+    assert await shop.stock.events() == ["a updated 1"]
+    assert (shop.signal.state.phase, shop.signal.state.found) == (Phase.DROPPED, 0)
+
+
 async def test_a_signal_needs_both_feeds_and_the_will_to_use_it(shop: Shop) -> None:
     items, stock = shop.items.tracked, shop.stock.tracked
     assert [signal.pair for signal in find_signals({"items": items, "stock": stock})] == [PAIRS[0]]

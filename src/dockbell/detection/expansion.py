@@ -1,8 +1,8 @@
 """Asks for a feed's pages with the records of another feed embedded, and takes out of them what only that has added.
 
 What ``expand`` adds is learned by pages that are read with and without it: those without it are what is compared and
-stored until that is known. The request with ``expand`` is tried once, in the feed's turn, and not for long; where its
-page does not come as it should, the page is asked for without.
+stored until that is known. Each request with ``expand`` is tried once, in the feed's turn, and not for long; where its
+page does not come as it should, the run goes on without, or begins again where it has come to a later page.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 import anyio
 
 from dockbell.core.model import Page
-from dockbell.core.reading.embedding import Pair, find_added, find_member, read_embedded, take_out
+from dockbell.core.reading.embedding import Pair, find_added, find_member, find_names, read_embedded, take_out
 from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.page_fetcher import Ask
-from dockbell.errors import RequestRefused, SourceError
+from dockbell.errors import CursorExpired, RequestRefused, SourceError
 
 _ALIKE_LEAST: Final = 20
 """So many records must be seen with and without ``expand`` before what it adds is taken out unseen."""
@@ -65,8 +65,10 @@ class Expansion:
         self._way = _Way.PLAIN
         self._rests_until = timedelta(0)
         self._failures = 0  # in a row
+        self._problem = ""  # of a run that has begun again since
         self._known_until: timedelta | None = None  # what ``expand`` adds is known until then; None: it is not
         self._alike = self._bare = self._odd = 0  # records that were seen with and without it
+        self._names: set[str] = set()  # of the members that were seen without it
 
     @property
     def _now(self) -> timedelta:
@@ -109,47 +111,63 @@ class Expansion:
         page = await ask(self._plain)
         if self._way is _Way.CONFIGURED:
             return Embedding(page, _embed(page, self._find_embedded(page)))
+        if self._way is _Way.PLAIN:
+            problem, self._problem = self._problem, ""
+            return Embedding(page, problem=problem)
         is_whole = cursor is None and page.next_cursor is None
-        if self._way is _Way.PLAIN or not (is_whole and page.records):
+        if not (is_whole and page.records):
             return Embedding(page)
         expanded, problem = await self._try(ask)
         return Embedding(page, problem=problem or ("" if expanded is None else self._learn_added(page, expanded)))
 
     async def _try(self, ask: Ask) -> tuple[Page | None, str]:
-        """Return the first page with the records embedded; None, and why there can be none, where it does not come."""
-        page = None
+        """Return a page with the records embedded; None, and why there can be none, where it does not come."""
+        page, refusal = None, ""
         try:
             with anyio.move_on_after(_PATIENCE.total_seconds()):
                 page = await ask((*self._plain, self._pair.relation), patient=False)
         except RequestRefused as error:
-            return None, f"{self._asked} is refused: {error}"
+            refusal = f"{self._asked} is refused: {error}"
         except SourceError:
             pass
         if page is not None and not page.unsound:
-            self._failures = 0
+            if page.next_cursor is None:
+                self._failures = 0
             return page, ""
         self._failures += 1
         self._rests_until = self._now + _REST
-        return None, f"{self._asked} is not answered" if self._failures >= _FAILURES_MOST else ""
+        return None, refusal or (f"{self._asked} is not answered" if self._failures >= _FAILURES_MOST else "")
 
     async def _read_expanded(self, ask: Ask, cursor: str | None) -> Embedding:
         """Return the page without what was added; the page that is shown without ``expand`` where it does not come.
 
-        The cursors of a run that began with ``expand`` may hold that, so all its pages are asked for with it.
+        The cursors of a run that began with ``expand`` may hold that, so none of its pages can be asked for without.
+
+        Raises:
+            CursorExpired: A later page does not come, so that the run must begin again.
         """
-        if cursor is None:
-            page, problem = await self._try(ask)
-            if page is None:
-                self._way = _Way.PLAIN
-                return Embedding(await ask(self._plain), problem=problem)
-        else:
-            page = await ask((*self._plain, self._pair.relation))
-        taken = [
-            (raw, None) if index in page.unsound else take_out(raw, self.member)
-            for index, raw in enumerate(page.records)
-        ]
-        plain = replace(page, records=tuple(record for record, _ in taken))
-        return Embedding(plain, None if page.unsound else _embed(page, [value for _, value in taken]))
+        page, problem = await self._try(ask)
+        is_known = page is not None and find_names(page.records) - {self.member} <= self._names
+        if page is not None and is_known:
+            taken = [self._take_out(raw) for raw in page.records]
+            plain = replace(page, records=tuple(record for record, _ in taken))
+            return Embedding(plain, _embed(page, [value for _, value in taken]))
+        if page is not None:  # it shows a member that was not there: is it shown without ``expand`` too?
+            self._known_until = None
+        if cursor is not None:
+            self._problem = problem
+            raise CursorExpired(f"{self._asked}: a page does not come as it should, and is read without from the first")
+        self._way = _Way.PLAIN
+        plain = await ask(self._plain)
+        if page is not None:
+            problem = self._learn_added(plain, page)
+        return Embedding(plain, problem=problem)
+
+    def _take_out(self, raw: bytes) -> tuple[bytes, bytes | None]:
+        try:
+            return take_out(raw, self.member)
+        except ValueError:  # no object; it stays what it is
+            return raw, None
 
     def _find_embedded(self, page: Page) -> list[bytes | None]:
         """Return the embedded records of a page whose carriers show them always, because the operator wants them."""
@@ -177,6 +195,7 @@ class Expansion:
             member, alike, bare, odd = find_added(page.records, expanded.records, detector.fingerprint, name)
         except ValueError:  # one cannot be read; others will be
             return ""
+        self._names |= find_names(page.records)
         self._odd += odd + (alike if self.member not in ("", member) else 0)
         if self._odd > _ODD_MOST:
             return f"{self._asked} does not just add one member"

@@ -114,16 +114,16 @@ class PageFetcher:
         patient: bool = True,
     ) -> Page:
         """Return a page as it comes, with these relations embedded."""
-        if not patient:
-            return await self._ask(kind, since, cursor, limit, expand=expand, patient=False)
         beside = self._profile.listing.beside_cursor
         if cursor is not None and beside is not Beside.FILTERS:
-            page = await self._ask(kind, since, cursor, limit, between_tries, beside=beside)
+            page = await self._ask(kind, since, cursor, limit, between_tries, beside=beside, patient=patient)
             await self._check_alone(page, since)
         else:
             try:
-                page = await self._ask(kind, since, cursor, limit, between_tries, expand=expand)
+                page = await self._ask(kind, since, cursor, limit, between_tries, expand=expand, patient=patient)
             except CursorExpired as error:
+                if not patient:
+                    raise
                 page = await self._ask_alone(kind, since, cursor, limit, refused=error)
         self._given[kind] = page.next_cursor, anyio.current_time()
         return page

@@ -130,6 +130,7 @@ class Signal:
     def _drop(self, reason: str) -> None:
         if self.state.phase is not Phase.DROPPED:
             self._become(self.state.drop(reason, self._target.clocks.now()))
+            self._came.ring()  # it is stored at once: a crash must not forget it
 
     async def _save(self) -> None:
         now = self._target.clocks.steady()
@@ -246,16 +247,17 @@ class Signal:
             if target.erasure is not None:
                 page = replace(page, records=target.erasure.page(page.records))
             context = replace(target.make_context(RunKind.PASS, state), via=Via.SIGNAL)
-            found = EmbeddedDiff()
+            found, phase = EmbeddedDiff(), self.state.phase
 
             def detect(snapshots: Snapshots) -> PageDiff:
-                nonlocal found
-                found = compare_embedded(target.detector, page, context, snapshots)
-                return found.page_diff if self.state.phase is Phase.USED else PageDiff()
+                nonlocal found, phase
+                found, phase = compare_embedded(target.detector, page, context, snapshots), self.state.phase
+                return found.page_diff if phase is Phase.USED else PageDiff()
 
             await target.store_page(page, context, detect)
             self._records = 0 if state.full is None else state.full.records
-            self._take(found)
+            if self.state.phase is phase:  # else what it came to says nothing of the signal as it is now
+                self._take(found)
 
     def _take(self, found: EmbeddedDiff) -> None:
         """Take in what a reading came to."""
@@ -279,7 +281,7 @@ class Signal:
     def _take_changes(self, found: EmbeddedDiff, changes: Sequence[Change]) -> None:
         target, carrier = self._target, self._carrier
         self._memory.take_said(found)
-        self.state = self.state.count(found=len(changes), is_configured=self._is_configured)
+        self._become(self.state.count(found=len(changes), is_configured=self._is_configured))
         if found.page_diff.oldest_unseen is not None:
             target.sightings.meet_aside(found.page_diff.oldest_unseen)
         target.workload.lead(len(changes), target.clocks.now())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dockbell.config.resources import SIGNALS
 from dockbell.core.document import decode, encode
 from dockbell.core.model import RESOURCES
-from dockbell.core.reading.embedding import PAIRS, find_added, find_member, read_embedded, take_out
+from dockbell.core.reading.embedding import PAIRS, find_added, find_member, find_names, read_embedded, take_out
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -132,6 +132,10 @@ def identify(raw: bytes) -> str:
 )
 def test_the_member_is_found_that_holds_records_with_keys(record: bytes, member: str) -> None:
     assert find_member(record, "stock", identify) == member
+
+
+def test_the_names_are_those_of_all_records_that_can_be_read() -> None:
+    assert find_names([b'{"a": 1, "b": 2}', b"null", b'{"c"', b'{"b": 1, "d": {"e": 1}}']) == {"a", "b", "d"}
 
 
 def test_the_pairs_are_resources_of_which_the_carrier_is_polled() -> None:

@@ -105,6 +105,15 @@ def find_member(record: bytes, relation: str, identify: Callable[[bytes], object
     return relation if relation in found else found[0] if len(found) == 1 else ""
 
 
+def find_names(records: Sequence[bytes]) -> set[str]:
+    """Return the names of the members of records, of those that can be read."""
+    names: set[str] = set()
+    for record in records:
+        with suppress(*_UNREADABLE):
+            names.update(_MEMBERS.decode(record))
+    return names
+
+
 def read_embedded(value: bytes | None) -> list[bytes]:
     """Return the records in a member: the elements of an array, or the one object that it is."""
     if value is None:

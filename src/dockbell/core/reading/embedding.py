@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from dockbell.config.resources import SIGNALS
 from dockbell.core.model import JSON
 
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -27,23 +28,25 @@ _COMMA_AFTER: Final = re.compile(_BLANKS + rb"," + _BLANKS)
 class Pair(NamedTuple):
     """Two feeds of which one, polled, can show the records of the other."""
 
-    carrier: str  # the resource whose polls may show them
-    relation: str  # what its ``expand`` is asked for
+    relation: str  # what the carrier's ``expand`` is asked for
     target: str  # the resource whose records they are
     named_by: tuple[str, ...]  # pointers in a target's record that may name its carrier
     names: tuple[str, ...]  # pointers in a carrier's record to what these may hold
 
+    @property
+    def carrier(self) -> str:
+        """The resource whose polls may show them."""
+        return SIGNALS[self.target]
+
 
 PAIRS: Final = (
     Pair(
-        "items",
         "stock",
         "stock",
         ("/item_id", "/sku", "/item_sku", "/product_id", "/item/id", "/item/sku"),
         ("/id", "/sku", "/uuid", "/code"),
     ),
     Pair(
-        "shipments",
         "packages",
         "packages",
         ("/shipment_id", "/shipment_number", "/shipment/id", "/shipment"),

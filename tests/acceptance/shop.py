@@ -15,7 +15,7 @@ import pytest
 
 from dockbell.core.model import Feed
 from dockbell.core.moment import parse_moment
-from dockbell.core.reading.signal import Phase
+from dockbell.core.reading.signal_state import Phase
 from dockbell.detection.guarded import run_guarded
 from dockbell.detection.signal import Signal, find_signals
 from tests.acceptance.deployment import START, Deployment, deploy

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from dockbell.core.reading.signal import Phase
+from dockbell.core.reading.signal_state import Phase
 from tests.acceptance.altering import Answer, alter
 from tests.acceptance.deployment import START, SkippingLoop
 from tests.acceptance.shop import ITEMS, PASS_EVERY, POLL_EVERY, STOCK, opened

@@ -14,7 +14,7 @@ import pytest
 
 from dockbell.app.agent_task import AgentTask
 from dockbell.core.model import Feed
-from dockbell.core.reading.signal import Phase
+from dockbell.core.reading.signal_state import Phase
 from tests.acceptance.deployment import SkippingLoop, deploy
 from tests.acceptance.shop import STOCK, Shop, VirtualScheduler
 

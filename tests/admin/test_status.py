@@ -21,7 +21,7 @@ from dockbell.core.planning.stored_plan import StoredPlan
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.statement import GapReason, gap
 from dockbell.core.reading.shape import Shape
-from dockbell.core.reading.signal import Phase, SignalState
+from dockbell.core.reading.signal_state import Phase, SignalState
 from dockbell.core.reading.window import Progress
 from dockbell.ports import Condition, Failing, FeedState, Found, RunRecord, SinkState
 from dockbell.stores.sqlite import SqliteReadStore, SqliteStore

@@ -15,7 +15,7 @@ import pytest
 from dockbell.core.model import ClockSource, Feed, Page
 from dockbell.core.moment import format_moment
 from dockbell.core.reading.embedding import PAIRS
-from dockbell.core.reading.signal import Phase, SignalState
+from dockbell.core.reading.signal_state import Phase, SignalState
 from dockbell.detection.page_fetcher import Turn
 from dockbell.detection.signal import Signal, find_signals
 from dockbell.telemetry import AgentFails, SignalTold

@@ -18,7 +18,7 @@ from dockbell.core.moment import parse_moment
 from dockbell.core.planning.stored_plan import StoredPlan
 from dockbell.core.reading.embedding import PAIRS
 from dockbell.core.reading.listing_profile import ListingProfile
-from dockbell.core.reading.signal import Phase, SignalState
+from dockbell.core.reading.signal_state import Phase, SignalState
 from dockbell.core.reading.window import choose_lookback
 from dockbell.ports import FeedState, Footprint, Quarantined, ReadStore, SinkState
 

@@ -24,7 +24,7 @@ from dockbell.core.document import decode
 from dockbell.core.model import Change, ChangeKind, Page, RunKind, Via
 from dockbell.core.reading.embedding import PAIRS, Pair
 from dockbell.core.reading.movements import Judged, Movements
-from dockbell.core.reading.signal import Phase, SignalState
+from dockbell.core.reading.signal_state import Phase, SignalState
 from dockbell.detection.expansion import Expansion
 from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.page_fetcher import Ask, Turn

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from dockbell.core.model import JSON
 from dockbell.core.reading.embedding import Pair
 from dockbell.core.reading.movements import Movements
-from dockbell.core.reading.signal import CHANGES_LEAST, Evidence, SignalState
+from dockbell.core.reading.signal_state import CHANGES_LEAST, Evidence, SignalState
 
 _BEYOND = timedelta(minutes=1)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dockbell.core.reading.embedding import PAIRS
 from dockbell.core.reading.movements import Judged
-from dockbell.core.reading.signal import DROPPED_FOR, Evidence, Phase, SignalState, lower_bound
+from dockbell.core.reading.signal_state import DROPPED_FOR, Evidence, Phase, SignalState, lower_bound
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import selectors
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -51,32 +50,6 @@ SMALL: Final[dict[str, Any]] = {
 
 
 # Time ----------------------------------------------------------------------------------------------------------------
-
-
-class _Skipping(selectors.DefaultSelector):
-    """Does not wait for what is due, but lets that much time have passed; nothing else can come in between."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elapsed = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is not None and timeout > 0:
-            self.elapsed += timeout
-            timeout = 0
-        return super().select(timeout)
-
-
-class SkippingLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock moves on only while all wait."""
-
-    def __init__(self) -> None:
-        self._skipping = _Skipping()
-        super().__init__(self._skipping)
-
-    def time(self) -> float:
-        """Return the seconds since the loop began."""
-        return self._skipping.elapsed
 
 
 class Clock:

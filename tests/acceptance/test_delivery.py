@@ -18,7 +18,7 @@ from dockbell.config import StoreSettings
 from dockbell.core.model import Feed
 from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from dockbell.telemetry import AgentFails, Fact, RunEnded, SinkPaused, SinkResumed, Telemetry
-from tests.acceptance.deployment import START, SkippingLoop, deploy
+from tests.acceptance.deployment import START, deploy
 from tests.acceptance.endpoints import (
     LATENCY,
     AgentTask,
@@ -30,6 +30,7 @@ from tests.acceptance.endpoints import (
     virtual_clocks,
 )
 from tests.oracle import read_content
+from tests.virtual_time import SkippingLoop
 
 pytestmark = pytest.mark.acceptance
 

@@ -15,7 +15,8 @@ import pytest
 
 from dockbell.core.model import RunKind
 from dockbell.core.reading.listing_profile import ListingProfile
-from tests.acceptance.deployment import Deployment, SkippingLoop, deploy
+from tests.acceptance.deployment import Deployment, deploy
+from tests.virtual_time import SkippingLoop
 
 ALL_FIVE: Final = ("shipments", "packages", "items", "stock", "warehouses")
 RESOURCES: Final = ("shipments", "packages", "stock")

@@ -14,7 +14,8 @@ import pytest
 
 from dockbell.core.model import Feed, RunKind
 from dockbell.telemetry import RequestSent, RunEnded
-from tests.acceptance.deployment import START, Deployment, SkippingLoop, deploy
+from tests.acceptance.deployment import START, Deployment, deploy
+from tests.virtual_time import SkippingLoop
 
 SHIPMENTS = Feed("main", "shipments")
 

@@ -16,7 +16,8 @@ import pytest
 from dockbell.core.model import RunKind
 from dockbell.core.moment import parse_moment
 from tests.acceptance.altering import Answer, alter
-from tests.acceptance.deployment import START, Deployment, SkippingLoop, deploy
+from tests.acceptance.deployment import START, Deployment, deploy
+from tests.virtual_time import SkippingLoop
 
 RESOURCES = ("shipments", "packages")
 _TURNS = itertools.count()

@@ -21,8 +21,9 @@ from dockbell.app import opening
 from dockbell.core.model import Feed
 from dockbell.sources import connection_pool
 from tests.acceptance.at_work import at_work, reasons
-from tests.acceptance.deployment import Clock, Deployment, SkippingLoop, deploy
+from tests.acceptance.deployment import Clock, Deployment, deploy
 from tests.oracle import Place
+from tests.virtual_time import SkippingLoop
 
 DAY: Final = 86_400.0
 HOUR: Final = 3600.0

@@ -12,7 +12,8 @@ import pytest
 
 from dockbell.telemetry import ListingChanged
 from tests.acceptance.altering import Answer, alter
-from tests.acceptance.deployment import SkippingLoop, deploy
+from tests.acceptance.deployment import deploy
+from tests.virtual_time import SkippingLoop
 
 
 @pytest.fixture(scope="module")

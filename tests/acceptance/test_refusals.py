@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.deployment import Deployment, SkippingLoop, deploy
+from tests.acceptance.deployment import Deployment, deploy
+from tests.virtual_time import SkippingLoop
 
 REFUSED = (401, 403, 429)
 

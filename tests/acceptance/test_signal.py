@@ -13,8 +13,9 @@ import pytest
 
 from dockbell.core.reading.signal_state import Phase
 from tests.acceptance.altering import Answer, alter
-from tests.acceptance.deployment import START, SkippingLoop
+from tests.acceptance.deployment import START
 from tests.acceptance.shop import ITEMS, PASS_EVERY, POLL_EVERY, STOCK, opened
+from tests.virtual_time import SkippingLoop
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,9 @@ import pytest
 from dockbell.app.agent_task import AgentTask
 from dockbell.core.model import Feed
 from dockbell.core.reading.signal_state import Phase
-from tests.acceptance.deployment import SkippingLoop, deploy
+from tests.acceptance.deployment import deploy
 from tests.acceptance.shop import STOCK, Shop, VirtualScheduler
+from tests.virtual_time import SkippingLoop
 
 if TYPE_CHECKING:
     from dockbell.app.scheduler import Scheduler

@@ -9,12 +9,12 @@ import anyio
 import pytest
 
 from dockbell.admin.shared_read import SharedRead
-from tests.sources.conftest import LeapingLoop
+from tests.virtual_time import SkippingLoop
 
 
 @pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": LeapingLoop}
+    return "asyncio", {"loop_factory": SkippingLoop}
 
 
 @dataclass

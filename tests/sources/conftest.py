@@ -1,44 +1,24 @@
-"""A loop whose clock leaps, and servers that misbehave."""
+"""A loop in which waits take no time, and servers that misbehave."""
 
 from __future__ import annotations
 
 import asyncio
-import selectors
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeAlias
 
 import pytest
 
+from tests.virtual_time import SkippingLoop
+
 Conversation: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Serve: TypeAlias = Callable[[Conversation], AbstractAsyncContextManager[int]]
 
 
-class LeapingLoop(asyncio.SelectorEventLoop):
-    """An event loop that waits for timers by setting its clock forward: minutes pass in no time."""
-
-    def __init__(self) -> None:
-        self._leapt = 0.0
-        loop = self
-
-        class Selector(selectors.DefaultSelector):
-            def select(self, timeout: float | None = None) -> list[Any]:
-                ready = super().select(0)
-                if not ready and timeout:
-                    loop._leapt += timeout
-                return ready
-
-        super().__init__(Selector())
-
-    def time(self) -> float:
-        """Return real time plus all that was leapt over."""
-        return super().time() + self._leapt
-
-
 @pytest.fixture(scope="session")
-def leaping_backend() -> tuple[str, dict[str, Any]]:
+def skipping_backend() -> tuple[str, dict[str, Any]]:
     """Return the backend on which waits take no time."""
-    return "asyncio", {"loop_factory": LeapingLoop}
+    return "asyncio", {"loop_factory": SkippingLoop}
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ import pytest
 from dockbell import InventoryClient
 from dockbell.sandbox import Sandbox, SandboxOptions
 from dockbell.sources import connection_pool
-from tests.acceptance.deployment import SMALL, Clock, SkippingLoop, Wire
+from tests.acceptance.deployment import SMALL, Clock, Wire
+from tests.virtual_time import SkippingLoop
 
 DAY = timedelta(days=1)
 SKEWS = [3 * DAY, -3 * DAY, 90 * DAY, -90 * DAY, 3650 * DAY, -3650 * DAY, timedelta(seconds=40), -timedelta(seconds=40)]

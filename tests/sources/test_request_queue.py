@@ -14,8 +14,8 @@ SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture(scope="module")
-def anyio_backend(leaping_backend: tuple[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
-    return leaping_backend
+def anyio_backend(skipping_backend: tuple[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+    return skipping_backend
 
 
 def use_up(budget: Budget) -> None:

@@ -12,12 +12,12 @@ import pytest
 from dockbell.ports import Bell
 from dockbell.web.live import EVENTS_MOST, Broadcast, News, Subscriber
 from tests.fakes import Ear
-from tests.sources.conftest import LeapingLoop
+from tests.virtual_time import SkippingLoop
 
 
 @pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": LeapingLoop}
+    return "asyncio", {"loop_factory": SkippingLoop}
 
 
 @dataclass

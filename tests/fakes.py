@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -146,6 +146,36 @@ class FakeSource:
 
     async def aclose(self) -> None:
         pass
+
+
+@dataclass
+class EmbeddingSource(FakeSource):
+    """A listing that embeds the records of another one where that is asked for."""
+
+    embed: Callable[[dict[str, Any]], object] = lambda _: None
+    """Called with each record that is to be shown so; adds what is embedded."""
+    asides: list[tuple[str | None, datetime | None, int | None]] = field(default_factory=list)
+    """What was asked for once only: the cursor, ``updated_since`` and the limit."""
+    before_aside: Callable[[], Awaitable[object]] | None = None
+    """Awaited before each answer to one of those; may raise."""
+    alter: Callable[[Page], Page] = lambda page: page
+    """Called with each answer to one of those."""
+
+    async def read_page(self, resource: str, **request: Any) -> Page:
+        is_aside = not request.get("patient", True)
+        if is_aside:
+            self.asides.append((request.get("cursor"), request.get("updated_since"), request.get("limit")))
+            if self.before_aside is not None:
+                await self.before_aside()
+        expand = request.pop("expand", ())
+        page = await super().read_page(resource, **request)
+        if not expand:
+            return page
+        records = [json.loads(raw) for raw in page.records]
+        for record in records:
+            self.embed(record)
+        page = replace(page, records=tuple(json.dumps(record).encode() for record in records))
+        return self.alter(page) if is_aside else page
 
 
 def expire_cursors(request: int) -> None:

@@ -393,7 +393,7 @@ def test_a_feed_without_polls_is_not_read_at_all_when_its_passes_fail() -> None:
         (
             "stock",
             SignalState(Phase.USED, found=3),
-            "used as a signal, which lately showed 3 changes first and missed 0",
+            "used as a signal, which lately showed 3 changes first, 0 too late and 0 not at all",
         ),
         ("packages", SignalState(), "no signal: 50 changes are needed to tell"),
         ("items", SignalState(Phase.USED), None),

@@ -248,8 +248,9 @@ async def test_a_signal_listens_while_both_of_its_feeds_are_read(yard: Yard) -> 
     def list_signals() -> list[tuple[str, str]]:
         source = yard.daemon._agents.sources["first"]
         for feed, agents in source.feeds.items():
-            is_carrier = any(signal.pair.carrier == feed.resource for signal in source._signals)
-            assert (agents.tracked.fetcher.signal is not None) is is_carrier
+            pairs = [signal.pair for signal in source._signals]
+            heard = [pair for pair in pairs if feed.resource in (pair.carrier, pair.target)]
+            assert len(agents.tracked.listeners) == len(heard)
         return [(signal.pair.carrier, signal.pair.target) for signal in source._signals]
 
     async def reload(resources: str) -> list[tuple[str, str]]:

@@ -1,10 +1,10 @@
-"""Pages with and without the records of another feed."""
+"""The records of one feed, asked for beside the polls of another that embeds them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,135 +12,177 @@ from typing import Any
 import anyio
 import pytest
 
-from dockbell.core.model import ClockSource, Feed, Page, Unsound
+from dockbell.core.comparing.page_diff import PageDiff
+from dockbell.core.model import Feed, Page, RunKind, Unsound
 from dockbell.core.reading.embedding import PAIRS
 from dockbell.detection import expansion
-from dockbell.detection.expansion import Embedding, Expansion
-from dockbell.errors import CursorExpired, PageUnreadable, RateLimited, RequestRefused, SchemaMismatch, SourceRefused
-from tests.fakes import NOON, FakeSource
+from dockbell.detection.expansion import Expansion
+from dockbell.detection.feed import TrackedFeed
+from dockbell.detection.run import Run
+from dockbell.errors import (
+    CursorExpired,
+    PageUnreadable,
+    RateLimited,
+    RequestRefused,
+    SchemaMismatch,
+    SourceRefused,
+    SourceUnavailable,
+)
+from tests.fakes import EmbeddingSource
 from tests.rig import STOCK, Rig, open_rig
 
 ITEMS = Feed("main", "items")
 
 
-@dataclass
-class Items:
-    """Items as an API shows them, with their stock where that is asked for."""
+NEWEST = "newest"
+"""The item that was modified last before the tests begin: every poll shows it again."""
 
-    expansion: Expansion
-    rig: Rig
-    count: int = 25
-    alter: Callable[[dict[str, Any]], object] = lambda _: None
-    """Called with each record that is shown with its stock."""
-    error: Exception | None = None
-    """Raised where stock is asked for."""
-    asked: list[tuple[str, ...]] = field(default_factory=list)
-    patient: list[bool] = field(default_factory=list)
-    unsound: bool = False
-    next_cursor: str | None = None
-    more: dict[str, Any] = field(default_factory=dict)
-    """What the records have besides."""
 
-    async def ask(self, expand: tuple[str, ...], *, patient: bool = True) -> Page:
-        self.asked.append(expand)
-        self.patient.append(patient)
-        when = "2026-11-21T12:00:00Z"
-        records = [{"id": f"i{number}", "updated_at": when} | self.more for number in range(self.count)]
-        if expand:
-            if self.error is not None:
-                raise self.error
-            for number, record in enumerate(records):
-                record |= {"stock": [{"id": f"s{number}", "on_hand": 1}]}
-                self.alter(record)
-        raws = tuple(json.dumps(record).encode() for record in records)
-        page = Page(raws, self.next_cursor, "items", NOON, ClockSource.DATE, NOON, NOON)
-        return replace(page, unsound={0: Unsound("cut", {})}) if self.unsound and expand else page
+def add_stock(record: dict[str, Any]) -> None:
+    is_sold = record["id"] != NEWEST
+    record["stock"] = [{"id": f"s{record['id']}", "on_hand": 1}] if is_sold else []
 
-    async def read(self, cursor: str | None = None) -> Embedding:
-        if cursor is None:
-            self.expansion.begin(is_wanted=True)
-        return await self.expansion.read(self.ask, cursor)
+
+class Shop:
+    """Items that embed their stock where that is asked for, and are polled."""
+
+    def __init__(self, items: Rig, stock: Rig) -> None:
+        assert isinstance(items.source, EmbeddingSource)
+        self.items, self.stock, self.source = items, stock, items.source
+        self.take_up()
+
+    def take_up(self) -> None:
+        """Begin anew."""
+        self.expansion = Expansion(PAIRS[0], self.items.tracked, self.stock.tracked)
+        self.items.tracked.listeners[:] = [self.hear]
+
+    def hear(self, _: TrackedFeed, run: Run, page: Page, page_diff: PageDiff) -> None:
+        if run.kind is RunKind.POLL:
+            self.expansion.take_page(run, page, page_diff)
+
+    async def poll(self, *changed: str, after: float = 15) -> None:
+        """Change some items, and poll them some seconds later."""
+        self.items.clock.pass_(after)
+        for key in changed:
+            self.items.source.put(key)
+        assert await self.items.poll(1) == ""
+
+    async def read(self) -> list[str]:
+        """Return the keys of what is embedded in what is asked for beside the polls."""
+        pages = [page async for page in self.expansion.read()]
+        return [json.loads(raw)["id"] for page in pages for raw in page.records]
+
+    async def poll_and_read(self) -> list[str]:
+        await self.poll("a")
+        return await self.read()
 
 
 @pytest.fixture
-async def items(tmp_path: Path) -> AsyncIterator[Items]:
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     async with open_rig(tmp_path) as stock:
         stock.feed = STOCK
         stock.restart(reconcile=None, every="5m")
-        rig = Rig(stock.store, stock.clock, FakeSource(stock.clock), feed=ITEMS, ear=stock.ear)
-        rig.source.put("i0")
-        for each in (stock, rig):
-            await each.read_whole()
-        yield Items(Expansion(PAIRS[0], rig.tracked, stock.tracked), rig)
+        source = EmbeddingSource(stock.clock, embed=add_stock)
+        items = Rig(stock.store, stock.clock, source, feed=ITEMS, ear=stock.ear)
+        for key in "abcdefgh":
+            items.source.put(key)
+        for rig in (stock, items):
+            await rig.read_whole()
+        source.page_size = 100
+        stock.clock.pass_(3600)
+        source.put(NEWEST)
+        for _ in range(3):
+            await items.poll()
+        source.page_size = 3
+        yield Shop(items, stock)
 
 
-async def test_what_is_added_is_learned_by_pages_with_and_without_it(items: Items) -> None:
-    first = await items.read()
-    assert (first.page, first.embedded) == (await items.ask(()), None)
-    assert items.asked[:2] == [(), ("stock",)]
-    items.asked.clear()
-    second = await items.read()
-    assert items.asked == [("stock",)]
-    assert second.page.records == (await items.ask(())).records  # to the byte
-    assert second.embedded is not None
-    assert [json.loads(raw)["id"] for raw in second.embedded.records] == [f"s{number}" for number in range(25)]
+async def test_a_poll_that_shows_modified_records_is_made_once_more_with_what_they_embed(shop: Shop) -> None:
+    await shop.poll("a", "b")
+    polled = shop.source.asked[-1]
+    assert shop.expansion.is_due
+    assert await shop.read() == ["sa", "sb"]
+    assert shop.source.asides == [(None, polled[1], shop.source.limits[-1])]
+    assert shop.source.asked[-1][2] is polled[2]  # as urgent
+    assert not shop.expansion.is_due
 
 
-async def test_a_few_records_are_not_enough_to_learn_it(items: Items) -> None:
-    items.count = 7
-    for _ in range(3):
-        assert (await items.read()).embedded is None
-    assert (await items.read()).embedded is not None
+async def test_new_records_call_for_it_too(shop: Shop) -> None:
+    await shop.poll("new")
+    assert await shop.read() == ["snew"]
 
 
-async def test_without_records_nothing_more_is_asked_for(items: Items) -> None:
-    items.count = 0
-    await items.read()
-    assert items.asked == [()]
+async def test_a_poll_that_shows_nothing_new_calls_for_nothing(shop: Shop) -> None:
+    await shop.poll("a")
+    await shop.read()
+    await shop.poll(after=1)  # the lookback shows it again
+    assert not shop.expansion.is_due
+    assert await shop.read() == []
+    assert len(shop.source.asides) == 1
 
 
-async def test_after_an_hour_it_is_looked_at_again(items: Items) -> None:
-    await items.read()
-    assert (await items.read()).embedded is not None
-    items.rig.clock.pass_(3601)
-    items.alter = lambda record: record.update(total=1)
-    found = await items.read()
-    assert (found.embedded, found.problem) == (None, "items?expand=stock does not just add one member")
-    assert b"total" not in found.page.records[0]
+async def test_pages_are_asked_for_until_all_records_are_met_that_the_poll_has_shown(shop: Shop) -> None:
+    await shop.poll(*"abcdefg")  # three pages
+    await shop.poll("h", after=1)
+    assert len(await shop.read()) == 8
+    assert [cursor for cursor, _, _ in shop.source.asides] == [None, "3", "6"]
+    shop.source.asides.clear()
+    shop.source.put("a")
+    await shop.poll(after=1)
+    shop.source.records = {"a": shop.source.records.pop("a")} | shop.source.records  # now it comes first
+    assert "sa" in await shop.read()
+    assert [cursor for cursor, _, _ in shop.source.asides] == [None]
 
 
-@pytest.mark.parametrize(
-    "alter",
-    [
-        lambda record: record.update(total=1),
-        lambda record: record.update(id=record["id"], name="x"),
-    ],
-)
-async def test_anything_but_one_new_member_is_no_signal(
-    items: Items, alter: Callable[[dict[str, Any]], object]
-) -> None:
-    items.alter = alter
-    found = await items.read()
-    assert found.problem == "items?expand=stock does not just add one member"
-    assert found.page == await items.ask(())
+async def test_a_list_that_has_no_end_costs_one_page_more_than_the_poll(shop: Shop) -> None:
+    await shop.poll("a", "b")
+    shop.source.alter = lambda page: replace(page, records=page.records[:1], next_cursor="0")
+    await shop.read()
+    assert len(shop.source.asides) == 2
 
 
-async def test_what_is_refused_is_no_signal(items: Items) -> None:
-    items.error = RequestRefused("HTTP 400")
-    found = await items.read()
-    assert found.problem == "items?expand=stock is refused: HTTP 400"
-    assert found.page == await items.ask(())
+async def test_a_poll_that_is_cut_off_is_waited_for(shop: Shop) -> None:
+    def cut(request: int) -> None:
+        if request > before + 1:
+            raise SourceUnavailable("HTTP 503")
+
+    before = len(shop.source.asked)
+    shop.source.before_page = cut
+    for key in "abcdefg":
+        shop.source.put(key)
+    assert await shop.items.poll(1) == "HTTP 503"
+    assert not shop.expansion.is_due
+    shop.source.before_page = lambda _: None
+    await shop.poll()
+    assert len(await shop.read()) == 7
 
 
-async def test_where_nothing_is_added_there_is_no_signal(items: Items) -> None:
-    items.alter = lambda record: record.pop("stock")
-    assert (await items.read()).problem == "items?expand=stock adds nothing"
+async def test_what_polls_have_shown_may_be_forgotten(shop: Shop) -> None:
+    await shop.poll("a")
+    shop.expansion.forget()
+    assert await shop.read() == []
 
 
-async def test_records_that_embed_nothing_speak_neither_for_it_nor_against(items: Items) -> None:
-    items.alter = lambda record: record.pop("stock") if record["id"] in {"i0", "i1", "i2", "i3"} else None
-    assert (await items.read()).problem == ""
-    assert len((await items.read()).page.records) == 25
+async def test_the_planner_counts_what_is_asked_for_beside_polls(shop: Shop) -> None:
+    await shop.poll()
+    before = shop.items.tracked.workload.plan.cost.mean
+    for _ in range(50):
+        await shop.poll_and_read()
+    after = shop.items.tracked.workload.plan.cost.mean
+    assert before is not None
+    assert after is not None
+    assert after > before + 0.9
+
+
+# What does not come --------------------------------------------------------------------------------------------------
+
+
+async def fail(shop: Shop, error: Exception) -> list[str]:
+    async def refuse() -> None:
+        raise error
+
+    shop.source.before_aside = refuse
+    return await shop.poll_and_read()
 
 
 @pytest.mark.parametrize(
@@ -153,126 +195,91 @@ async def test_records_that_embed_nothing_speak_neither_for_it_nor_against(items
         CursorExpired("HTTP 410"),
     ],
 )
-async def test_where_it_does_not_come_it_is_left_alone_for_ten_minutes(items: Items, error: Exception) -> None:
-    await items.read()
-    items.error = error
-    found = await items.read()
-    assert (found.page, found.embedded, found.problem) == (await items.ask(()), None, "")
-    items.asked.clear()
-    await items.read()
-    assert items.asked == [()]
-    items.rig.clock.pass_(601)
-    items.error = None
-    assert (await items.read()).embedded is not None
+async def test_where_it_does_not_come_it_is_left_alone_for_a_minute(shop: Shop, error: Exception) -> None:
+    assert await fail(shop, error) == []
+    shop.source.before_aside = None
+    assert await shop.poll_and_read() == []
+    shop.items.clock.pass_(61)
+    assert await shop.poll_and_read() == ["sa"]
+    assert shop.expansion.problem == ""
 
 
-async def test_an_unsound_page_is_read_without_it(items: Items) -> None:
-    await items.read()
-    items.unsound = True
-    found = await items.read()
-    assert (found.page.unsound, found.embedded) == ({}, None)
+async def test_what_is_refused_is_no_signal(shop: Shop) -> None:
+    await fail(shop, RequestRefused("HTTP 400"))
+    assert shop.expansion.problem == "items?expand=stock is refused: HTTP 400"
 
 
-async def test_what_does_not_come_three_times_is_no_signal(items: Items) -> None:
-    await items.read()
-    items.error = PageUnreadable("too large")
+@pytest.mark.parametrize("is_later_page", [False, True])
+async def test_what_does_not_come_ten_times_in_a_row_is_no_signal(shop: Shop, is_later_page: bool) -> None:
+    async def refuse() -> None:
+        if not is_later_page or shop.source.asides[-1][0] is not None:
+            raise PageUnreadable("too large")
+
+    shop.source.before_aside = refuse
     problems = []
-    for _ in range(3):
-        problems.append((await items.read()).problem)
-        items.rig.clock.pass_(601)
-    assert problems == ["", "", "items?expand=stock is not answered"]
+    for _ in range(10):
+        await shop.poll("a", "b", "c", "d")
+        await shop.read()
+        problems.append(shop.expansion.problem)
+        shop.items.clock.pass_(61)
+    assert problems == [*9 * [""], "items?expand=stock is not answered"]
 
 
-async def test_it_is_tried_once_and_not_for_long(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def hang(expand: tuple[str, ...], *, patient: bool = True) -> Page:
-        if not patient:
-            await anyio.sleep_forever()
-        return await items.ask(expand, patient=patient)
+async def test_what_comes_now_and_then_is_a_signal(shop: Shop) -> None:
+    for _ in range(11):
+        await fail(shop, PageUnreadable("too large"))
+        shop.items.clock.pass_(61)
+        shop.source.before_aside = None
+        assert await shop.poll_and_read() == ["sa"]
+    assert shop.expansion.problem == ""
 
+
+async def test_it_is_not_waited_for_long(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expansion, "_PATIENCE", timedelta(seconds=0.01))
-    items.expansion.begin(is_wanted=True)
-    found = await items.expansion.read(hang, None)
-    assert (found.page, found.embedded) == (await items.ask(()), None)
+    shop.source.before_aside = anyio.sleep_forever
+    assert await shop.poll_and_read() == []
 
 
-async def test_all_pages_of_a_run_that_began_with_it_are_asked_for_with_it(items: Items) -> None:
-    await items.read()
-    await items.read()
-    items.rig.clock.pass_(3601)  # what is added would have to be learned anew
-    items.asked.clear()
-    second = await items.read("next")
-    assert items.asked == [("stock",)]
-    assert b"stock" not in second.page.records[0]
+# What is embedded ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_later_page_that_does_not_come_lets_the_run_begin_again_without_it(items: Items) -> None:
-    await items.read()
-    items.next_cursor = "next"
-    problems = []
-    for _ in range(3):
-        items.error = None
-        assert (await items.read()).embedded is not None
-        items.error = PageUnreadable("too large")
-        with pytest.raises(CursorExpired):
-            await items.read("next")
-        items.asked.clear()
-        problems.append((await items.read()).problem)
-        assert items.asked == [()]
-        items.rig.clock.pass_(601)
-    assert problems == ["", "", "items?expand=stock is not answered"]
+async def test_where_nothing_is_embedded_there_is_no_signal(shop: Shop) -> None:
+    shop.source.embed = lambda _: None
+    for _ in range(12):
+        await shop.poll(*"abcdefgh")
+        assert await shop.read() == []
+    assert shop.expansion.problem == ""
+    await shop.poll(*"abcdefgh")
+    await shop.read()
+    assert shop.expansion.problem == "items?expand=stock embeds nothing"
 
 
-async def test_a_later_page_that_is_refused_is_no_signal(items: Items) -> None:
-    await items.read()
-    items.next_cursor = "next"
-    await items.read()
-    items.error = RequestRefused("HTTP 403")
-    with pytest.raises(CursorExpired):
-        await items.read("next")
-    assert (await items.read()).problem == "items?expand=stock is refused: HTTP 403"
-    assert (await items.read()).problem == ""
+async def test_records_that_embed_nothing_are_no_problem_where_others_do(shop: Shop) -> None:
+    shop.source.embed = lambda record: add_stock(record) if record["id"] == "a" else None
+    for _ in range(60):
+        await shop.poll("a", "b", "c", after=3600)
+        assert await shop.read() == ["sa"]
+    assert shop.expansion.problem == ""
 
 
-@pytest.mark.parametrize("cursor", [None, "next"])
-async def test_a_member_that_begins_to_be_added_besides_is_never_shown(items: Items, cursor: str | None) -> None:
-    await items.read()
-    await items.read()
-    items.alter = lambda record: record.update(stock_total=1)
-    if cursor:
-        with pytest.raises(CursorExpired):
-            await items.read(cursor)
-    found = await items.read()
-    assert found.page == await items.ask(())
-    assert found.problem == "items?expand=stock does not just add one member"
+async def test_a_record_that_is_not_sound_is_left_out(shop: Shop) -> None:
+    shop.source.alter = lambda page: replace(page, unsound={1: Unsound("cut", {})})
+    await shop.poll("a", "b")
+    assert await shop.read() == ["sb"]
 
 
-async def test_a_new_member_that_is_shown_without_it_too_costs_one_request(items: Items) -> None:
-    await items.read()
-    items.more = {"weight": 3}
-    items.asked.clear()
-    assert (await items.read()).page == await items.ask(())
-    items.asked.clear()
-    assert b"weight" in (await items.read()).page.records[0]
-    assert items.asked == [("stock",)]
+async def test_what_cannot_be_told_apart_is_met_all_the_same(shop: Shop) -> None:
+    shop.source.alter = lambda page: replace(page, records=(b"null", *page.records))
+    assert await shop.poll_and_read() == ["sa"]
 
 
-async def test_what_is_no_object_stays_what_it_is(items: Items) -> None:
-    await items.read()
-
-    async def ask(expand: tuple[str, ...], *, patient: bool = True) -> Page:
-        return replace(await items.ask(expand, patient=patient), records=(b"null",))
-
-    items.expansion.begin(is_wanted=True)
-    assert (await items.expansion.read(ask, None)).page.records == (b"null",)
-
-
-async def test_what_the_operator_has_embedded_stays(items: Items) -> None:
-    items.rig.restart(expand=["stock"])
-    await items.rig.tracked.state()
-    stock = items.expansion._target
-    items.expansion = Expansion(PAIRS[0], items.rig.tracked, stock)
-    found = await items.read()
-    assert items.asked == [("stock",)]
-    assert b"stock" in found.page.records[0]
-    assert found.embedded is not None
-    assert len(found.embedded.records) == 25
+async def test_what_the_operator_has_embedded_the_polls_show(shop: Shop) -> None:
+    shop.items.restart(expand=["stock"])
+    shop.take_up()
+    assert shop.expansion.is_configured
+    heard: list[Page | None] = []
+    shop.items.tracked.listeners[:] = [lambda _, __, page, ___: heard.append(shop.expansion.embed(page))]
+    shop.items.source.put("a")
+    await shop.items.poll(1)
+    assert [json.loads(raw)["id"] for page in heard if page is not None for raw in page.records] == ["sa"]
+    assert shop.source.asides == []

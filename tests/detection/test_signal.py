@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,14 +12,13 @@ from typing import Any
 import anyio
 import pytest
 
-from dockbell.core.model import ClockSource, Feed, Page
-from dockbell.core.moment import format_moment
+from dockbell.core.model import Feed
 from dockbell.core.reading.embedding import PAIRS
 from dockbell.core.reading.signal_state import Phase, SignalState
 from dockbell.detection.page_fetcher import Turn
 from dockbell.detection.signal import Signal, find_signals
 from dockbell.telemetry import AgentFails, SignalTold
-from tests.fakes import FakeSource
+from tests.fakes import EmbeddingSource
 from tests.rig import STOCK, Rig, open_rig
 
 ITEMS = Feed("main", "items")
@@ -28,23 +27,27 @@ ITEMS = Feed("main", "items")
 class Shop:
     """Stock of five levels, and an item that embeds some of them."""
 
-    def __init__(self, items: Rig, stock: Rig, signal: Signal) -> None:
-        self.items, self.stock, self.signal = items, stock, signal
+    def __init__(self, items: Rig, stock: Rig) -> None:
+        assert isinstance(items.source, EmbeddingSource)
+        self.items, self.stock, self.source = items, stock, items.source
         self.embedded: list[dict[str, Any]] = []
-        self.before_answer: Callable[[], Awaitable[object]] | None = None
+        self.source.embed = lambda record: record.update(stock=self.embedded)
+        self.take_up()
 
-    async def ask(self, expand: tuple[str, ...], *, patient: bool = True) -> Page:
-        if self.before_answer is not None:
-            await self.before_answer()
-        now = self.stock.clock()
-        item = json.dumps({"id": "i1", "updated_at": format_moment(now), "stock": self.embedded}).encode()
-        return Page((item,), None, "items", now, ClockSource.DATE, now, now)
+    def take_up(self) -> None:
+        """Begin anew with what is stored."""
+        self.signal = Signal(PAIRS[0], self.items.tracked, self.stock.tracked)
+        self.signal.attach()
 
-    async def poll(self) -> Page:
-        """Poll items, which the operator has embedded their stock in, and commit what they embed."""
-        page = await self.signal.read(self.ask, None)
+    async def poll(self) -> None:
+        """Poll items, which have moved with their stock."""
+        self.items.source.put("i1")
+        assert await self.items.poll(after=0) == ""
+
+    async def poll_and_read(self) -> None:
+        """Poll them, and commit the stock that they embed."""
+        await self.poll()
         await self.signal.run_once()
-        return page
 
     def show(self, key: str, after: float = 100, **fields: Any) -> None:
         """Let a level be changed, some seconds later, and shown with its item."""
@@ -61,22 +64,19 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     async with open_rig(tmp_path) as stock:
         stock.feed = STOCK
         stock.restart(reconcile=None, every="5m", signal="items")
-        items = Rig(stock.store, stock.clock, FakeSource(stock.clock), feed=ITEMS, ear=stock.ear)
-        items.restart(expand=["stock"])
+        items = Rig(stock.store, stock.clock, EmbeddingSource(stock.clock), feed=ITEMS, ear=stock.ear)
         items.source.put("i1")
         for rig in (stock, items):
             await rig.read_whole()
         await stock.tracked.store.save_signal(SignalState(Phase.USED).to_json())
-        signal = Signal(PAIRS[0], items.tracked, stock.tracked)
-        signal.attach()
-        await signal.run_once()
-        yield Shop(items, stock, signal)
+        shop = Shop(items, stock)
+        await shop.signal.run_once()
+        yield shop
 
 
 async def test_an_embedded_change_is_an_event_of_its_own_feed(shop: Shop) -> None:
     shop.show("a", status="packed")
-    page = await shop.poll()
-    assert b"stock" in page.records[0]
+    await shop.poll_and_read()
     assert await shop.stock.events() == ["a updated 1"]
     assert await shop.vias() == ["signal"]
     await shop.stock.read_whole()
@@ -91,15 +91,15 @@ async def test_what_the_list_has_shown_since_the_request_is_left_alone(shop: Sho
         shop.stock.source.put("a", status="shipped")
         await shop.stock.read_whole(after=1)
 
-    shop.before_answer = change_again
-    await shop.poll()
+    shop.source.before_aside = change_again
+    await shop.poll_and_read()
     assert await shop.vias() == ["pass"]
     assert json.loads((await shop.stock.store.read_states([(STOCK, "a")]))[STOCK, "a"] or b"")["status"] == "shipped"
 
 
 async def test_what_is_embedded_waits_for_the_turn_of_its_feed(shop: Shop) -> None:
     shop.show("a", status="packed")
-    await shop.signal.read(shop.ask, None)
+    await shop.poll()
     async with anyio.create_task_group() as group, Turn(shop.stock.tracked.turns):
         group.start_soon(shop.signal.run_once)
         await anyio.wait_all_tasks_blocked()
@@ -110,9 +110,11 @@ async def test_what_is_embedded_waits_for_the_turn_of_its_feed(shop: Shop) -> No
 
 async def test_what_has_waited_too_long_is_not_used(shop: Shop) -> None:
     shop.show("a", status="packed")
-    await shop.signal.read(shop.ask, None)
-    shop.stock.clock.pass_(301)
-    await shop.signal.run_once()
+    await shop.poll()
+    async with anyio.create_task_group() as group, Turn(shop.stock.tracked.turns):
+        group.start_soon(shop.signal.run_once)
+        await anyio.wait_all_tasks_blocked()
+        shop.stock.clock.pass_(301)
     assert await shop.stock.events() == []
 
 
@@ -121,9 +123,10 @@ async def test_nothing_is_asked_for_while_the_feed_is_in_doubt(shop: Shop, state
     shop.show("a", status="packed")
     known = await shop.stock.tracked.state()
     shop.stock.tracked._state = replace(known, **state)
-    await shop.signal.read(shop.ask, None)
+    await shop.poll_and_read()
     shop.stock.tracked._state = known
     await shop.signal.run_once()
+    assert shop.source.asides == []
     assert await shop.stock.events() == []
 
 
@@ -134,10 +137,11 @@ async def test_an_error_costs_the_reading_and_nothing_else(shop: Shop, monkeypat
     shop.show("a", status="packed")
     with monkeypatch.context() as patch:
         patch.setattr(shop.stock.tracked, "store_page", fail)
-        await shop.poll()
+        await shop.poll_and_read()
     assert [fact.agent for fact in shop.stock.ear.facts if isinstance(fact, AgentFails)] == ["signal main/stock"]
     assert not shop.signal._queue
-    await shop.poll()
+    shop.stock.clock.pass_(1)
+    await shop.poll_and_read()
     assert await shop.stock.events() == ["a updated 1"]
 
 
@@ -145,11 +149,10 @@ async def test_what_is_never_stored_is_removed_from_embedded_records_too(shop: S
     shop.signal.detach()
     shop.stock.restart(drop=["/person"])
     await shop.stock.read_whole()
-    shop.signal = Signal(PAIRS[0], shop.items.tracked, shop.stock.tracked)
-    shop.signal.attach()
+    shop.take_up()
     await shop.signal.run_once()
     shop.show("a", status="packed", person="Ada")
-    await shop.poll()
+    await shop.poll_and_read()
     (body,) = await shop.stock.bodies()
     assert body["via"] == "signal"
     assert "person" not in body["after"]
@@ -158,17 +161,89 @@ async def test_what_is_never_stored_is_removed_from_embedded_records_too(shop: S
 async def test_a_list_that_takes_it_back_drops_the_signal_and_says_so(shop: Shop) -> None:
     before = dict(shop.stock.source.records["a"])
     shop.show("a", status="packed")
-    await shop.poll()
+    await shop.poll_and_read()
     shop.stock.source.records["a"] = before
     await shop.stock.read_whole()
     assert shop.signal.state.phase is Phase.DROPPED
-    told = [str(fact) for fact in shop.stock.ear.facts if isinstance(fact, SignalTold)]
-    assert told[-1].endswith("the list has shown a otherwise than the signal")
+    assert list_told(shop)[-1].endswith("the list has shown a otherwise than the signal")
     await shop.signal.run_once()
     assert SignalState.from_json((await shop.stock.tracked.reload()).signal).phase is Phase.DROPPED
     shop.stock.clock.pass_(timedelta(days=1).total_seconds())
     await shop.signal.run_once()
     assert shop.signal.state == SignalState(Phase.TRYING)  # it is configured
+
+
+async def resume(shop: Shop, state: SignalState) -> None:
+    """Begin anew with a state, of a signal that is used where it is measured to be one."""
+    shop.signal.detach()
+    shop.stock.restart(signal="auto")
+    await shop.stock.tracked.store.save_signal(state.to_json())
+    shop.take_up()
+    await shop.signal.run_once()
+    await shop.items.poll()
+    await shop.stock.read_whole()
+
+
+def list_told(shop: Shop) -> list[str]:
+    return [str(fact) for fact in shop.stock.ear.facts if isinstance(fact, SignalTold)]
+
+
+async def test_that_it_is_measured_anew_is_told(shop: Shop) -> None:
+    await resume(shop, SignalState(Phase.USED, missed=49))
+    shop.show("a", status="packed")
+    await shop.poll_and_read()
+    assert await shop.vias() == ["signal"]
+    assert shop.signal.state == SignalState()
+    assert list_told(shop)[-1].endswith("no signal: 50 changes are needed to tell")
+
+
+@pytest.mark.parametrize(
+    ("phase", "is_bumped", "counts"),
+    [
+        (Phase.USED, True, (0, 0, 1)),
+        (Phase.USED, False, (0, 1, 0)),
+        (Phase.TRYING, True, (0, 0, 1)),
+        (Phase.TRYING, False, (0, 0, 1)),
+    ],
+)
+async def test_what_the_list_shows_first_is_counted(
+    shop: Shop, phase: Phase, is_bumped: bool, counts: tuple[int, int, int]
+) -> None:
+    shop.stock.source.records["a"]["item_id"] = "i1"
+    await shop.stock.read_whole()
+    await resume(shop, SignalState(phase))
+    shop.show("a", status="packed")
+    shop.embedded = []
+    if is_bumped:
+        await shop.poll_and_read()
+    await shop.stock.read_whole()
+    for _ in range(2):
+        await shop.items.poll(60)
+    state = shop.signal.state
+    assert (state.found, state.missed, state.late) == counts
+
+
+async def test_a_signal_that_is_tried_in_vain_is_dropped(shop: Shop) -> None:
+    shop.stock.source.records["a"]["item_id"] = "i1"
+    await shop.stock.read_whole()
+    await resume(shop, SignalState(Phase.TRYING, late=199))
+    shop.show("a", status="packed")
+    await shop.stock.read_whole()
+    for _ in range(2):
+        await shop.items.poll(60)
+    assert shop.signal.state.phase is Phase.DROPPED
+    assert list_told(shop)[-1].endswith("items embed stock no sooner than their own list shows them")
+
+
+async def test_what_the_operator_has_embedded_is_not_asked_for_beside_the_polls(shop: Shop) -> None:
+    shop.signal.detach()
+    shop.items.restart(expand=["stock"])
+    shop.take_up()
+    await shop.signal.run_once()
+    shop.show("a", status="packed")
+    await shop.poll_and_read()
+    assert shop.source.asides == []
+    assert await shop.vias() == ["signal"]
 
 
 async def test_that_it_is_dropped_is_stored_at_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +256,7 @@ async def test_that_it_is_dropped_is_stored_at_once(shop: Shop, monkeypatch: pyt
 
     before = dict(shop.stock.source.records["a"])
     shop.show("a", status="packed")
-    await shop.poll()
+    await shop.poll_and_read()
     shop.stock.source.records["a"] = before
     monkeypatch.setattr(shop.stock.tracked.store, "save_signal", save)
     async with anyio.create_task_group() as group:
@@ -206,7 +281,7 @@ async def test_what_a_reading_comes_to_says_nothing_of_a_signal_that_was_dropped
 
     shop.show("a", status="packed")
     monkeypatch.setattr(shop.stock.tracked, "store_page", store_and_drop)
-    await shop.poll()
+    await shop.poll_and_read()
     assert await shop.stock.events() == ["a updated 1"]
     assert (shop.signal.state.phase, shop.signal.state.found) == (Phase.DROPPED, 0)
 

@@ -47,6 +47,38 @@ def test_what_was_carried_counts_once() -> None:
     assert workload.plan.rate.changes < known
 
 
+def test_what_is_not_carried_any_more_is_forgotten() -> None:
+    workload = make(polled=True)
+    for at in range(0, 300, 10):
+        workload.carry(5)
+        run(workload, RunKind.POLL, at)
+    workload.carry(-1000)
+    run(workload, RunKind.POLL, 310)
+    assert workload.plan.rate.changes == 0
+
+
+def test_requests_beside_polls_count_as_part_of_these() -> None:
+    workload = make(polled=True)
+    run(workload, RunKind.POLL, 0)
+    assert workload.plan.cost.mean == 1
+    for at in range(10, 1000, 10):
+        workload.ask_aside()
+        workload.ask_aside()
+        run(workload, RunKind.POLL, at)
+    assert workload.plan.cost.mean == 3
+
+
+def test_what_a_run_showed_before_the_signal_is_counted_for_the_signal() -> None:
+    met = make(polled=False)
+    for at in range(0, 1800, 10):
+        run(met, RunKind.PASS, at, updated=4)
+    before = met.plan.rate
+    met.lead(7, NOON + 1800 * SECOND, is_met=True)
+    assert met.plan.rate.changes == pytest.approx(before.changes - 7)
+    met.end_lead(NOON + 1800 * SECOND)
+    assert met.plan.rate.changes == pytest.approx(before.changes)
+
+
 def test_what_a_signal_shows_first_comes_back_when_it_has_missed_a_change() -> None:
     found, led = make(polled=False), make(polled=False)
     for at in range(0, 1800, 10):

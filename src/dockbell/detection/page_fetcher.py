@@ -5,13 +5,13 @@ Some APIs refuse a cursor beside the filters of its list, or beside the limit to
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 import anyio
 
@@ -33,36 +33,8 @@ _ALONE_PAUSE: Final = timedelta(hours=1)
 _URGENCY: Final = {RunKind.POLL: Urgency.POLL, RunKind.TRAILING: Urgency.TRAILING, RunKind.PASS: Urgency.PASS}
 
 
-class Ask(Protocol):
-    """Asks for the page at hand."""
-
-    def __call__(self, expand: tuple[str, ...], *, patient: bool = True) -> Awaitable[Page]:
-        """Return it with these relations embedded; one that is not ``patient`` is tried once, in the feed's turn.
-
-        Raises:
-            SourceError: As :meth:`dockbell.ports.Source.read_page`.
-        """
-        ...
-
-
-class EmbeddedReader(Protocol):
-    """Reads the pages of polls, and the records of another feed that they may embed."""
-
-    async def read(self, ask: Ask, cursor: str | None) -> Page:
-        """Return the page of a cursor as it is without these.
-
-        Raises:
-            SourceError: As ``ask``.
-        """
-        ...
-
-
 class PageFetcher:
-    """Asks for the pages of one feed; what is never stored is removed from them.
-
-    Attributes:
-        signal: Reads the pages of polls, where these may show the records of another feed; None where they do not.
-    """
+    """Asks for the pages of one feed; what is never stored is removed from them."""
 
     def __init__(
         self, feed: Feed, settings: ResourceSettings, *, source: Source, profile: FeedProfile, erasure: Erasure | None
@@ -72,8 +44,6 @@ class PageFetcher:
         self._source = source
         self._profile = profile
         self._erasure = erasure
-        self.signal: EmbeddedReader | None = None
-        self._reader: EmbeddedReader | None = None  # of the poll under way: its cursors may hold what ``expand`` said
         self._given: dict[RunKind, tuple[str | None, float]] = {}  # the last cursor, and when, by the loop's clock
         self._alone_again_at = 0.0  # by the loop's clock
 
@@ -93,40 +63,29 @@ class PageFetcher:
         Raises:
             SourceError: As :meth:`dockbell.ports.Source.read_page`.
         """
-        ask = partial(self._read, kind, since, cursor, limit, between_tries=between_tries)
-        if kind is RunKind.POLL and cursor is None:
-            self._reader = self.signal
-        if kind is RunKind.POLL and self._reader is not None:
-            page = await self._reader.read(ask, cursor)
-        else:
-            page = await ask(self._settings.expand)
-        return page if self._erasure is None else replace(page, records=self._erasure.page(page.records))
-
-    async def _read(
-        self,
-        kind: RunKind,
-        since: datetime | None,
-        cursor: str | None,
-        limit: int,
-        expand: tuple[str, ...],
-        *,
-        between_tries: BetweenTries,
-        patient: bool = True,
-    ) -> Page:
-        """Return a page as it comes, with these relations embedded."""
         beside = self._profile.listing.beside_cursor
         if cursor is not None and beside is not Beside.FILTERS:
-            page = await self._ask(kind, since, cursor, limit, between_tries, beside=beside, patient=patient)
+            page = await self._ask(kind, since, cursor, limit, between_tries, beside=beside)
             await self._check_alone(page, since)
         else:
             try:
-                page = await self._ask(kind, since, cursor, limit, between_tries, expand=expand, patient=patient)
+                page = await self._ask(kind, since, cursor, limit, between_tries)
             except CursorExpired as error:
-                if not patient:
-                    raise
                 page = await self._ask_alone(kind, since, cursor, limit, refused=error)
         self._given[kind] = page.next_cursor, anyio.current_time()
-        return page
+        return page if self._erasure is None else replace(page, records=self._erasure.page(page.records))
+
+    async def fetch_aside(self, relation: str, since: datetime, cursor: str | None, limit: int) -> Page:
+        """Return a page of what a poll asks for, with a relation embedded besides; it is tried once.
+
+        Nothing is removed from it, so it must not be stored.
+
+        Raises:
+            SourceError: As :meth:`dockbell.ports.Source.read_page`.
+        """
+        beside = Beside.FILTERS if cursor is None else self._profile.listing.beside_cursor
+        expand = (*self._settings.expand, relation)
+        return await self._ask(RunKind.POLL, since, cursor, limit, beside=beside, expand=expand, patient=False)
 
     async def fetch_detail(self, shipment_id: str) -> bytes | None:
         """Return the object that answers for a shipment, with its detail; None where there is none. It is tried once.
@@ -158,11 +117,12 @@ class PageFetcher:
         between_tries: BetweenTries = nullcontext,
         *,
         beside: Beside = Beside.FILTERS,
-        expand: tuple[str, ...] = (),
+        expand: tuple[str, ...] | None = None,
         patient: bool = True,
     ) -> Page:
         """Ask for a page with the filters of its list, or by the cursor alone."""
         filters = beside is Beside.FILTERS
+        expand = self._settings.expand if expand is None else expand
         return await self._source.read_page(
             self._resource.name,
             cursor=cursor,

@@ -1,8 +1,9 @@
 """Uses one feed's polls as a signal for another feed, where the service was measured to allow it (docs/guarantees.md).
 
 Where a service calls an item modified when its stock moves, ``items?expand=stock&updated_since=…`` shows changed stock
-for the price of a poll. What it shows is one more reading of the stock feed, judged by the same rules and committed in
-its turn. It makes changes known sooner, and nothing else: passes certify as without it.
+for the price of a poll: it is asked for beside each poll that shows new or modified items. What it shows is one more
+reading of the stock feed, judged by the same rules and committed in its turn. It makes changes known sooner, and
+nothing else: the polls of items are what they are without it, and passes certify as without it.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from dockbell.core.comparing.embedded import EmbeddedDiff, compare_embedded
 from dockbell.core.comparing.page_diff import PageDiff, Snapshots
 from dockbell.core.document import decode
 from dockbell.core.model import Change, ChangeKind, Page, RunKind, Via
+from dockbell.core.planning.rates import Lead
 from dockbell.core.reading.embedding import PAIRS, Pair
 from dockbell.core.reading.movements import Judged, Movements
 from dockbell.core.reading.signal_state import Phase, SignalState
 from dockbell.detection.expansion import Expansion
 from dockbell.detection.feed import TrackedFeed
-from dockbell.detection.page_fetcher import Ask, Turn
+from dockbell.detection.page_fetcher import Turn
 from dockbell.detection.run import Run
 from dockbell.detection.signal_memory import SignalMemory
 from dockbell.errors import StoreError
@@ -44,7 +46,7 @@ _LATE: Final = timedelta(minutes=5)
 class _Reading(NamedTuple):
     """Embedded records on their way."""
 
-    began: timedelta  # before the carrier was asked, by the steady clock
+    came_at: timedelta  # by the steady clock
     page: Page  # the carrier's page with the embedded records in place of its own
 
 
@@ -70,21 +72,20 @@ class Signal:
         self._expansion = Expansion(pair, carrier, target)
         self._keyless = 0
         self._records = 0  # of the target's last pass
+        self._carried = Lead()  # what the planner counts for the carrier's polls, since this process began
         self._saved = ""
         self._saved_at: timedelta | None = None
 
     def attach(self) -> None:
-        self._carrier.fetcher.signal = self
         for feed in (self._carrier, self._target):
             feed.listeners.append(self._hear)
 
     def detach(self) -> None:
-        self._carrier.fetcher.signal = None
         for feed in (self._carrier, self._target):
             feed.listeners.remove(self._hear)
 
     async def run(self) -> None:
-        """Commit embedded records as they come, until cancelled."""
+        """Ask for embedded records and commit them as they come, until cancelled."""
         while True:
             rings = self._came.rings
             await self.run_once()
@@ -92,12 +93,13 @@ class Signal:
                 await self._came.wait(rings)
 
     async def run_once(self) -> None:
-        """Commit the embedded records that have come; an error costs them, and their own list shows them."""
+        """Ask for embedded records and commit what comes; an error costs them, and their own list shows them."""
         try:
             await self._load()
+            if self._expansion.is_due:
+                await self._ask()
             while self._queue:
-                reading = self._queue.popleft()
-                await self._commit(reading)
+                await self._commit(self._queue.popleft())
             await self._save()
         except Exception as error:  # noqa: BLE001  # whatever it is, the feeds are read as without a signal
             self._target.telemetry.emit_failure(f"signal {self._target.feed}", error)
@@ -122,9 +124,9 @@ class Signal:
             self._expansion = Expansion(self.pair, self._carrier, self._target)
             self._keyless = 0
         if before.phase is Phase.USED:
-            self._target.workload.end_lead(self._target.clocks.now())
-        if before.phase is Phase.DROPPED:
-            self._movements = Movements(self.pair)
+            self._end_lead()
+        if Phase.DROPPED in (before.phase, state.phase) or state.phase is Phase.USED:
+            self._movements = Movements(self.pair)  # what was met before says nothing of the signal as it is now
         self._target.telemetry.emit(SignalTold(self._target.feed, state.describe(self.pair)))
 
     def _drop(self, reason: str) -> None:
@@ -150,7 +152,7 @@ class Signal:
             if feed is self._carrier:
                 self._hear_carrier(run, page, page_diff)
             else:
-                self._hear_target(page, page_diff)
+                self._hear_target(run, page, page_diff)
         except Exception as error:  # noqa: BLE001  # whatever it is, the feeds are read as without a signal
             self._target.telemetry.emit_failure(f"signal {self._target.feed}", error)
 
@@ -162,21 +164,37 @@ class Signal:
         for raw in modified:
             with suppress(ValueError):
                 self._movements.move(decode(raw), page.answered_at)
-        if run.kind is RunKind.POLL and page.next_cursor is None and run.since is not None:
+        if run.kind is not RunKind.POLL or run.since is None:
+            return
+        if page.next_cursor is None:
             for judged in self._movements.read(run.summary.asked_at or page.asked_at, run.since):
                 self._take_judged(judged)
+        if self.state.asks and self._expansion.is_configured:
+            self._queue_embedded(self._expansion.embed(page))
+        elif self.state.asks:
+            self._expansion.take_page(run, page, page_diff)
+            if self._expansion.is_due:
+                self._came.ring()
 
     def _take_judged(self, judged: Judged) -> None:
+        now, is_moved = self._target.clocks.now(), any(judged.moved.values())
         if self.state.phase is Phase.MEASURING:
             self._become(self.state.measure(judged))
-        elif self.state.phase is Phase.USED and judged.is_changed and not any(judged.moved.values()):
-            self._target.workload.end_lead(self._target.clocks.now())
-            self._become(self.state.count(missed=1, is_configured=self._is_configured))
+        elif self.state.phase is Phase.TRYING and judged.is_changed and not self._is_configured:
+            reason = f"{self.pair.carrier} embed {self.pair.target} no sooner than their own list shows them"
+            self._become(self.state.take_late(reason, now))
+        elif self.state.phase is Phase.USED and judged.is_changed:
+            if not is_moved:
+                self._target.workload.end_lead(now)
+            elif not judged.is_ahead:  # with more polls the signal would have shown it first
+                self._lead(1, is_met=True)
+            late = judged.is_ahead
+            self._become(self.state.count(missed=not is_moved, late=late, is_configured=self._is_configured))
 
-    def _hear_target(self, page: Page, page_diff: PageDiff) -> None:
+    def _hear_target(self, run: Run, page: Page, page_diff: PageDiff) -> None:
         """Take in what the target's own list shows: its changes, and whether it says the same as the signal."""
         if self.state.asks:
-            confirmed, reason = self._memory.check(page_diff, is_copy=bool(page.age))
+            confirmed, reason = self._check(run, page, page_diff)
             if reason:
                 self._drop(reason)
                 return
@@ -184,6 +202,19 @@ class Signal:
                 self._take_equal(0, confirmed=confirmed)
         if page_diff.changes:
             self._expect(page, page_diff)
+
+    def _check(self, run: Run, page: Page, page_diff: PageDiff) -> tuple[int, str]:
+        """Compare a page of the target's list with what the signal said; see :meth:`SignalMemory.check`."""
+        memory, is_pass = self._memory, run.kind is RunKind.PASS
+        if is_pass and run.cursor is None:
+            memory.begin_pass()
+        if page.age:  # a cache has answered: the page may be older than what the signal said
+            memory.begin_pass(is_telling=False)
+            return 0, ""
+        confirmed, reason = memory.check(page_diff)
+        if is_pass and page.next_cursor is None:
+            reason = reason or memory.end_pass(page.answered_at)
+        return confirmed, reason
 
     def _expect(self, page: Page, page_diff: PageDiff) -> None:
         """Wait for what the carrier does with each change of a page, and with as many records that did not change."""
@@ -206,28 +237,30 @@ class Signal:
 
     # What the carrier embeds ------------------------------------------------------------------------------------------
 
-    async def read(self, ask: Ask, cursor: str | None) -> Page:
-        """Return a page of a poll of the carrier, as it is without embedded records; these are committed later."""
-        if cursor is None:
-            self._expansion.begin(is_wanted=await self._may_ask())
-        began = self._target.clocks.steady()
-        page, embedded, problem = await self._expansion.read(ask, cursor)
+    async def _ask(self) -> None:
+        """Ask for what the last polls call for; it is committed later."""
+        if not await self._may_ask():
+            self._expansion.forget()
+            return
+        expansion = self._expansion
+        async for embedded in expansion.read():
+            self._queue_embedded(embedded)
+        if expansion.problem and expansion is self._expansion:
+            self._drop(expansion.problem)
+
+    def _queue_embedded(self, embedded: Page | None) -> None:
         if embedded is not None and not embedded.age:  # a cache's answer may be older than what the list has shown
-            self._queue.append(_Reading(began, embedded))
+            self._queue.append(_Reading(self._target.clocks.steady(), embedded))
             self._came.ring()
-        if problem:
-            self._drop(problem)
-        return page
 
     async def _may_ask(self) -> bool:
-        await self._load()
         if not self.state.asks:
             return False
         state, settings = await self._target.state(), self._target.settings
         if state.shape is not None and not (settings.updated_at or state.shape.updated_at):
             self._drop(f"{self.pair.target} have no timestamps, which alone say what is later")
             return False
-        return self._is_usable(state) and (await self._carrier.state()).shape is not None
+        return self._is_usable(state)
 
     def _is_usable(self, state: FeedState) -> bool:
         """Return whether the target's own list has said enough of its records, and nothing about it is in doubt."""
@@ -241,7 +274,7 @@ class Signal:
         target, page = self._target, reading.page
         async with Turn(target.turns):
             state = await target.state()
-            is_late = target.clocks.steady() - reading.began > _LATE
+            is_late = target.clocks.steady() - reading.came_at > _LATE
             if is_late or not self.state.asks or not self._is_usable(state):
                 return
             if target.erasure is not None:
@@ -279,13 +312,26 @@ class Signal:
         self._become(self.state.take_equal(count, self._records, confirmed=confirmed))
 
     def _take_changes(self, found: EmbeddedDiff, changes: Sequence[Change]) -> None:
-        target, carrier = self._target, self._carrier
         self._memory.take_said(found)
-        self._become(self.state.count(found=len(changes), is_configured=self._is_configured))
         if found.page_diff.oldest_unseen is not None:
-            target.sightings.meet_aside(found.page_diff.oldest_unseen)
-        target.workload.lead(len(changes), target.clocks.now())
-        carrier.workload.carry(len(changes) * target.settings.weight / carrier.settings.weight)
+            self._target.sightings.meet_aside(found.page_diff.oldest_unseen)
+        self._lead(len(changes))
+        self._become(self.state.count(found=len(changes), is_configured=self._is_configured))
+
+    def _lead(self, changes: int, *, is_met: bool = False) -> None:
+        """Let the planner count changes for the carrier's polls, which show them, and not for the target's runs."""
+        target, carrier = self._target, self._carrier
+        now, carried = target.clocks.now(), changes * target.settings.weight / carrier.settings.weight
+        target.workload.lead(changes, now, is_met=is_met)
+        carrier.workload.carry(carried)
+        self._carried = self._carried.add(carried, now)
+
+    def _end_lead(self) -> None:
+        """Let the planner count all changes for the target's runs."""
+        now = self._target.clocks.now()
+        self._target.workload.end_lead(now)
+        self._carrier.workload.carry(-self._carried.add(0, now).changes)
+        self._carried = Lead()
 
 
 def find_signals(feeds: Mapping[str, TrackedFeed]) -> Iterator[Signal]:

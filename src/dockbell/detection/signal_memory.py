@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Final
 
 from dockbell.core.comparing.embedded import EmbeddedDiff, Said, contradicts
 from dockbell.core.comparing.page_diff import Finding, PageDiff
 
 _SAID_MOST: Final = 50_000
+_UNLISTED_MOST: Final = 5
+_UNLISTED_FOR: Final = timedelta(hours=1)
+"""So many records within this time are more than those that were changed just before they were deleted."""
 
 
 class SignalMemory:
@@ -16,6 +21,8 @@ class SignalMemory:
         self._said: dict[str, Said] = {}  # what it said, until the list shows the record
         self._tried: dict[str, Said] = {}  # what it would have said, while it is tried; same
         self._equal: set[tuple[str, bytes]] = set()  # what was as the list shows it
+        self._unshown: dict[str, Said] = {}  # of these two, what the pass under way is expected to show
+        self._unlisted: deque[datetime] = deque(maxlen=_UNLISTED_MOST)  # when passes ended that did not show a record
 
     def take_said(self, found: EmbeddedDiff) -> None:
         """Take in what the signal said."""
@@ -42,14 +49,12 @@ class SignalMemory:
         self._equal |= equal.items()
         return len(self._equal) - before
 
-    def check(self, page_diff: PageDiff, *, is_copy: bool) -> tuple[int, str]:
-        """Compare what the list shows with what the signal said, or would have.
+    def check(self, page_diff: PageDiff) -> tuple[int, str]:
+        """Compare what a page of the list shows with what the signal said, or would have.
 
         Returns how many records the list shows as the signal would have said, and why the signal is contradicted; empty
-        where it is not. ``is_copy``: a cache has answered, so the page may be older than what the signal said.
+        where it is not.
         """
-        if is_copy or not (self._said or self._tried):
-            return 0, ""
         notes = {note.key: note for note in page_diff.notes if note.finding in (Finding.UPDATED, Finding.HELD)}
         confirmed, reason = 0, ""
         for key in page_diff.dates.keys() & self._said.keys():
@@ -63,3 +68,26 @@ class SignalMemory:
             elif note.finding is Finding.UPDATED and note.fingerprint == said.after:
                 confirmed += 1
         return confirmed, reason
+
+    def begin_pass(self, *, is_telling: bool = True) -> None:
+        """Expect of a pass over the list that it shows all records of which the signal has spoken.
+
+        One that is not ``is_telling`` may show an older state than that of which the signal spoke.
+        """
+        self._unshown = self._said | self._tried if is_telling else {}
+
+    def end_pass(self, now: datetime) -> str:
+        """Return why the signal is contradicted where passes did not show records of which it spoke; else nothing.
+
+        One or another was deleted just after it changed, or has slipped past a page edge.
+        """
+        for key, said in self._unshown.items():
+            if self._said.get(key) is said or self._tried.get(key) is said:
+                self._said.pop(key, None)
+                self._tried.pop(key, None)
+                self._unlisted.append(now)
+        self._unshown = {}
+        is_full = len(self._unlisted) == _UNLISTED_MOST
+        if is_full and now - self._unlisted[0] < _UNLISTED_FOR:
+            return f"the list did not show {_UNLISTED_MOST} records of which the signal spoke"
+        return ""

@@ -30,6 +30,7 @@ class Workload:
         self._before: timedelta | None = None  # the complete run before it
         self._span: timedelta | None = None  # what the run under way shows the changes of; None: it teaches no rate
         self._records = 0  # of the last complete pass
+        self._asides = 0  # requests that were sent beside polls since the last one that was counted
         self._carried = 0.0  # changes of another feed that polls have shown, since the last one that was counted
 
     @property
@@ -80,7 +81,8 @@ class Workload:
         if run.kind is RunKind.PASS:
             self._records = run.records
         if run.kind is self._kind:
-            self.plan = replace(self.plan, cost=self.plan.cost.add(max(run.pages, 1)))
+            self.plan = replace(self.plan, cost=self.plan.cost.add(max(run.pages, 1) + self._asides))
+            self._asides = 0
             if run.kind is RunKind.POLL and self._span is not None:
                 self._learn(_count_changed(run.tally) + self._carried, self._span, run.ended_at)
                 self._carried = 0.0
@@ -88,13 +90,21 @@ class Workload:
 
     # Signals ----------------------------------------------------------------------------------------------------------
 
+    def ask_aside(self) -> None:
+        """Take in that a request is sent beside polls, which is made as often as they are."""
+        self._asides += 1
+
     def carry(self, changes: float) -> None:
-        """Take in that polls have shown changes of another feed: these wait for them, too."""
+        """Take in that changes of another feed wait for polls, too; fewer, where this is negative."""
         self._carried += changes
 
-    def lead(self, changes: int, now: datetime) -> None:
-        """Take in that another feed's polls have shown changes before a run of this one: these do not wait for it."""
-        self.plan = replace(self.plan, lead=self.plan.lead.add(changes, now))
+    def lead(self, changes: int, now: datetime, *, is_met: bool = False) -> None:
+        """Take in that another feed's polls show changes, so that these do not wait for a run of this one.
+
+        ``is_met``: a run has come before those polls all the same, and counted the changes.
+        """
+        rate = self.plan.rate.restore(-changes) if is_met else self.plan.rate
+        self.plan = replace(self.plan, rate=rate, lead=self.plan.lead.add(changes, now))
 
     def end_lead(self, now: datetime) -> None:
         """Count what the signal has shown as if a run had found it: it has missed a change, or is not used any more."""

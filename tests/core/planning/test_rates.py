@@ -185,3 +185,4 @@ def test_a_rate_is_restored_by_what_a_signal_showed_first() -> None:
     assert rate.restore(10).changes == rate.changes + 10
     assert rate.restore(10).seconds == rate.seconds
     assert Rate().restore(10) == Rate()
+    assert rate.restore(-1e9).changes == 0

@@ -57,6 +57,16 @@ def test_nothing_is_judged_before_the_carrier_was_polled_beyond_the_change(lists
     assert lists.poll(80) == []
 
 
+@pytest.mark.parametrize(("polled", "is_ahead"), [(9, False), (20, True), (55, True), (56, False), (62, False)])
+def test_a_carrier_was_polled_ahead_of_the_list_where_what_it_embeds_was_asked_for_before(
+    lists: Lists, polled: float, is_ahead: bool
+) -> None:
+    lists.poll(polled, "a")
+    lists.pass_(10, 60, "a")
+    (judged,) = lists.movements.read(at(70), at(10))
+    assert judged.is_ahead is is_ahead
+
+
 def test_a_carrier_that_moved_before_has_not_moved_with_the_change(lists: Lists) -> None:
     lists.poll(9, "a")
     lists.pass_(10, 60, "a")

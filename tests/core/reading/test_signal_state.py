@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -117,6 +118,21 @@ def test_a_signal_that_misses_most_changes_is_measured_anew() -> None:
     assert used.count(found=20, missed=40) == SignalState()
     assert used.count(found=20, missed=40, is_configured=True).phase is Phase.USED
     assert used.count(missed=49).phase is Phase.USED
+    assert used.count(found=20, missed=20, late=20) == SignalState()
+
+
+def test_a_signal_that_is_tried_in_vain_is_dropped() -> None:
+    def wait_for(changes: int, state: SignalState) -> SignalState:
+        for _ in range(changes):
+            state = state.take_late("no sooner", NOON)
+        return state
+
+    trying = SignalState(Phase.TRYING)
+    assert wait_for(199, trying).phase is Phase.TRYING
+    dropped = wait_for(200, trying)
+    assert (dropped.phase, dropped.reason) == (Phase.DROPPED, "no sooner")
+    confirmed = trying.take_equal(0, 1000, confirmed=20)
+    assert wait_for(200, confirmed).phase is Phase.TRYING
 
 
 @given(
@@ -127,12 +143,19 @@ def test_a_signal_that_misses_most_changes_is_measured_anew() -> None:
         equal=counts,
         found=counts,
         missed=counts,
+        late=counts,
         until=st.none() | st.just(NOON),
         reason=st.text(),
     )
 )
 def test_a_restart_goes_on_with_what_is_stored(state: SignalState) -> None:
     assert SignalState.from_json(state.to_json()) == state
+
+
+def test_what_the_first_version_stored_is_known() -> None:
+    stored = json.loads(SignalState(Phase.USED, found=3).to_json())
+    del stored["late"]
+    assert SignalState.from_json(json.dumps(stored)) == SignalState(Phase.USED, found=3)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"phase": "other"}'])
@@ -144,7 +167,7 @@ def test_a_sentence_says_what_was_found() -> None:
     state = SignalState(Phase.USED, {LINK: Evidence(61, 61, 0, 61)}, found=12)
     assert state.describe(ITEMS) == (
         "items' updated_at moved with 61 of 61 changes of stock, and with 0 of 61 records that had not changed:"
-        " used as a signal, which lately showed 12 changes first and missed 0"
+        " used as a signal, which lately showed 12 changes first, 0 too late and 0 not at all"
     )
     assert SignalState().describe(ITEMS) == (
         "whether items' updated_at moves with stock is not known yet: no signal: 50 changes are needed to tell"

@@ -43,17 +43,19 @@ class Rate:
         ``span``: from the feed's reading before to this one. A pass may teach page by page, so that a long one is not
         waited for: each page adds what it found, and its part of the time since it was read last.
 
+        ``changes`` is negative where others are not to be counted any more.
+
         After years of silence what was known still counts as much as what was assumed at the beginning.
         """
         if span <= timedelta(0):
             return self
         left = 1.0 if self.at is None or self.at >= now else 0.5 ** ((now - self.at) / HALF_LIFE)
         left = max(left, min(1.0, _PRIOR_SECONDS / self.seconds))
-        return Rate(self.changes * left + changes, self.seconds * left + span.total_seconds(), now)
+        return Rate(max(self.changes * left + changes, 0.0), self.seconds * left + span.total_seconds(), now)
 
     def restore(self, changes: float) -> Rate:
-        """Return what would be known if so many changes more had been met in the same time."""
-        return self if self.at is None else Rate(self.changes + changes, self.seconds, self.at)
+        """Return what would be known if so many changes more, or less, had been met in the same time."""
+        return self if self.at is None else Rate(max(self.changes + changes, 0.0), self.seconds, self.at)
 
     def to_json(self) -> str:
         if self.at is None:

@@ -17,7 +17,7 @@ from dockbell.core.model import JSON
 from dockbell.core.reading.embedding import Pair, name_scalar
 
 _GRACE: Final = timedelta(seconds=5)
-"""So long after a change its carrier may become visible."""
+"""So long after a change its carrier may become visible, and after its carrier what that embeds."""
 _KEPT: Final = timedelta(hours=2)
 _WAITING_MOST: Final = 2000
 _NAMES_MOST: Final = 20_000
@@ -31,6 +31,7 @@ class Judged(NamedTuple):
 
     is_changed: bool  # the record had changed; otherwise it stands for those that had not
     moved: dict[Link, bool]  # for each link that the record has a name for: whether such a carrier moved
+    is_ahead: bool = False  # one was polled as modified some time before the record's own list showed the change
 
 
 class _Waiting(NamedTuple):
@@ -72,7 +73,7 @@ class Movements:
             if each.until + _GRACE > asked_at or since > each.until:
                 waiting.append(each)
             elif each.since >= self._watched_from and (each.is_changed or not self._is_related(each)):
-                judged.append(Judged(each.is_changed, dict(self._judge(each))))
+                judged.append(self._judge(each))
         self._waiting = waiting
         self._forget(asked_at)
         return judged
@@ -81,11 +82,15 @@ class Movements:
         """Return whether another record of the same carrier had changed: then its move says nothing of this one."""
         return any(self._changed.get(name, idle.since) > idle.since for name in idle.names.items())
 
-    def _judge(self, each: _Waiting) -> Iterator[tuple[Link, bool]]:
+    def _judge(self, each: _Waiting) -> Judged:
+        moved, is_ahead = {}, False
         for place, name in each.names.items():
             for named in self.pair.names:
                 moved_at = self._moved.get((named, name))
-                yield f"{place} {named}", moved_at is not None and moved_at >= each.since
+                is_moved = moved_at is not None and moved_at >= each.since
+                is_ahead = is_ahead or (is_moved and moved_at is not None and moved_at + _GRACE <= each.until)
+                moved[f"{place} {named}"] = is_moved
+        return Judged(each.is_changed, moved, is_ahead)
 
     def _forget(self, now: datetime) -> None:
         """Keep what is known in bounds; what cannot be judged any more is not."""

@@ -36,6 +36,8 @@ _IDLE_SHARE_MOST: Final = 0.2
 _COUNTED_MOST: Final = 1000
 """Of more changes the older ones count half."""
 _USELESS: Final = 0.5
+_TRIED_MOST: Final = 200
+"""Of so many changes their own list showed first, while it is tried, some must have been embedded before."""
 _LATELY: Final = 200
 """Of more changes since it is used the older ones count half."""
 
@@ -93,7 +95,8 @@ class SignalState:
     equal: int = 0  # embedded records that were as their own list shows them
     confirmed: int = 0  # those of them that were embedded before
     found: int = 0  # changes that the signal showed first lately, since it is used
-    missed: int = 0  # and changes that it did not show, though their carrier was polled
+    missed: int = 0  # changes that it did not show, because their carriers had not moved
+    late: int = 0  # changes whose carriers were polled in time, and that their own list showed first all the same
     until: datetime | None = None  # it is dropped until then
     reason: str = ""  # why
 
@@ -118,7 +121,7 @@ class SignalState:
         return state.try_out() if state.phase is Phase.MEASURING and state.best.holds else state
 
     def try_out(self) -> SignalState:
-        return replace(self, phase=Phase.TRYING, equal=0, confirmed=0, until=None, reason="")
+        return replace(self, phase=Phase.TRYING, equal=0, confirmed=0, late=0, until=None, reason="")
 
     def take_equal(self, count: int, records: int, *, confirmed: int = 0) -> SignalState:
         """Return what is known after embedded records were as their list shows them; ``records``: it has so many.
@@ -128,19 +131,28 @@ class SignalState:
         state = replace(self, equal=self.equal + count + confirmed, confirmed=self.confirmed + confirmed)
         needed = min(EQUAL_LEAST, max(_EQUAL_FEWEST, records // 2))
         is_proven = state.equal >= needed and state.confirmed >= CONFIRMED_LEAST
-        return replace(state, phase=Phase.USED, found=0, missed=0) if is_proven else state
+        return replace(state, phase=Phase.USED, found=0, missed=0, late=0) if is_proven else state
 
-    def count(self, *, found: int = 0, missed: int = 0, is_configured: bool = False) -> SignalState:
+    def take_late(self, reason: str, now: datetime) -> SignalState:
+        """Return what is known after a list showed a change that was not used, while the signal is tried.
+
+        Where the embedded records show nearly none sooner, the signal is dropped for that reason.
+        """
+        state = replace(self, late=self.late + 1)
+        is_vain = state.late >= _TRIED_MOST and state.confirmed < CONFIRMED_LEAST
+        return state.drop(reason, now) if is_vain else state
+
+    def count(self, *, found: int = 0, missed: int = 0, late: int = 0, is_configured: bool = False) -> SignalState:
         """Return what is known after changes that the signal showed, or did not.
 
-        Where it misses most of them the service does not behave as it did, so that it is measured anew; not where the
-        operator has configured it.
+        Where it does not show most of them first the service does not behave as it did, so that it is measured anew;
+        not where the operator has configured it.
         """
-        state = replace(self, found=self.found + found, missed=self.missed + missed)
-        total = state.found + state.missed
+        state = replace(self, found=self.found + found, missed=self.missed + missed, late=self.late + late)
+        total, unused = state.found + state.missed + state.late, state.missed + state.late
         if total > _LATELY:
-            state = replace(state, found=state.found // 2, missed=state.missed // 2)
-        is_useless = total >= CHANGES_LEAST and state.missed > _USELESS * total
+            state = replace(state, found=state.found // 2, missed=state.missed // 2, late=state.late // 2)
+        is_useless = total >= CHANGES_LEAST and unused > _USELESS * total
         return SignalState() if is_useless and not is_configured else state
 
     def drop(self, reason: str, now: datetime) -> SignalState:
@@ -167,7 +179,8 @@ class SignalState:
             else "no signal",
             Phase.TRYING: f"tried as a signal, {self.equal} embedded records were as their list shows them,"
             f" {self.confirmed} of them sooner",
-            Phase.USED: f"used as a signal, which lately showed {self.found} changes first and missed {self.missed}",
+            Phase.USED: f"used as a signal, which lately showed {self.found} changes first, {self.late} too late"
+            f" and {self.missed} not at all",
             Phase.DROPPED: "no signal"
             + ("" if self.until is None else f" until {format_moment(self.until)}")
             + f": {self.reason}",
@@ -183,6 +196,7 @@ class SignalState:
                 "confirmed": self.confirmed,
                 "found": self.found,
                 "missed": self.missed,
+                "late": self.late,
                 "until": None if self.until is None else to_micros(self.until),
                 "reason": self.reason,
             }
@@ -202,6 +216,7 @@ class SignalState:
                 known["confirmed"],
                 known["found"],
                 known["missed"],
+                known.get("late", 0),  # the first version that stored this had no such count
                 None if known["until"] is None else from_micros(known["until"]),
                 known["reason"],
             )

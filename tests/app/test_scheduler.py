@@ -90,6 +90,11 @@ def test_the_next_time_counts_from_the_last(every: timedelta | str, due: datetim
     assert next_time(every, SATURDAY) == due
 
 
+@pytest.mark.parametrize("before", [timedelta(microseconds=1), timedelta(seconds=0.4), timedelta(seconds=1)])
+def test_a_crontab_time_just_after_the_last_run_is_not_skipped(before: timedelta) -> None:
+    assert next_time("0 * * * *", SATURDAY - before) == SATURDAY
+
+
 # The wall clock steps ------------------------------------------------------------------------------------------------
 
 

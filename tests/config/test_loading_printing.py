@@ -70,7 +70,7 @@ detail_timeout = "5m"
 confirm_after = "2m"
 stale_window = "1m"
 touch = false
-signal = "off"
+signal = "auto"
 events = []
 
 [sources.main.resources.stock]
@@ -88,7 +88,7 @@ detail_timeout = "5m"
 confirm_after = "2m"
 stale_window = "1m"
 touch = false
-signal = "off"
+signal = "auto"
 events = [{{ name = "low", when = "after.bin == \\"A\\"" }}]
 
 [sinks.a]

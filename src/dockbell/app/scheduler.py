@@ -32,6 +32,8 @@ _PARTED: Final = timedelta(seconds=2)
 _EARLY: Final = timedelta(milliseconds=50)
 _ZERO: Final = timedelta(0)
 _LONGEST: Final = timedelta(days=3650)
+_GRAIN: Final = timedelta(microseconds=1)
+"""What makes APScheduler's "not before" an "after"."""
 
 
 class Alarm:
@@ -179,6 +181,6 @@ def next_time(every: timedelta | str, after: datetime) -> datetime:
     """Return when something is due that was last done at ``after``, at an interval or by a crontab line."""
     if isinstance(every, timedelta):
         return after + every
-    due: datetime | None = CronTrigger.from_crontab(every, UTC).get_next_fire_time(None, after + timedelta(seconds=1))
+    due: datetime | None = CronTrigger.from_crontab(every, UTC).get_next_fire_time(None, after + _GRAIN)
     assert due is not None
     return due

@@ -72,7 +72,7 @@ class ResourceSettings(Settings):
     confirm_after: Duration = timedelta(minutes=2)
     stale_window: Duration = timedelta(seconds=60)
     touch: bool = False
-    signal: Literal["auto", "off", "items", "shipments"] = "off"
+    signal: Literal["auto", "off", "items", "shipments"] = "auto"
     events: ListAsTuple[NamedEventSettings] = ()
 
     @property

@@ -57,10 +57,11 @@ def quick_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def quick_sentinel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write the sentinel often, and wait for it no longer than a broker on the same machine takes."""
+    """Write the sentinel often; wait for it, and for deliveries, no longer than a broker on the same machine takes."""
     monkeypatch.setattr(retained_repair, "_WRITE_EVERY", timedelta(milliseconds=20))
     monkeypatch.setattr(retained_repair, "_LATE", timedelta(0))
     monkeypatch.setattr(retained_repair, "_ECHO_LIMIT", timedelta(milliseconds=500))
+    monkeypatch.setattr(flow, "_LULL", timedelta(0))
 
 
 @dataclass

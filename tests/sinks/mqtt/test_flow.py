@@ -56,6 +56,22 @@ async def test_no_more_are_in_flight_than_configured_counting_states() -> None:
         assert broker.most_in_flight == 3
 
 
+async def test_states_are_not_repaired_between_deliveries_that_follow_each_other() -> None:
+    """Each of them brings its own state, which would be read and published twice."""
+    records = Records()
+    records.fill(50)
+    async with listening(HandMade()) as broker:
+        sink = make_sink(broker.url)
+        sink.attach(records)
+        async with running(sink) as run:
+            for number in range(50):
+                run.deliver(make_delivery(number, state=b"{}"))
+                await run.until_settled(number + 1)
+                await anyio.sleep(0.01)  # as long as the relay reads the next ones
+            assert Counter(broker.topics)[state(49)] == 1
+            await until(lambda: Counter(broker.topics)[state(49)] == 2)
+
+
 @pytest.mark.parametrize("farewell", ["silence", "a reason"])
 async def test_what_makes_the_broker_close_the_connection_is_found_and_nothing_else_dies(farewell: str) -> None:
     facts = Facts()

@@ -51,6 +51,8 @@ from dockbell.sinks.mqtt.sending import (
 
 _SOON: Final = timedelta(seconds=5)
 _LULL_LIMIT: Final = timedelta(seconds=1)
+_LULL: Final = timedelta(seconds=0.05)
+"""Longer than it takes to read the next deliveries and their states from the store."""
 _PROVEN: Final = timedelta(seconds=2)
 _UNANSWERED: Final = Outcome(OutcomeKind.FAILED, "not acknowledged on two connections")
 _AGAIN: Final = timedelta(seconds=1)
@@ -142,11 +144,15 @@ class Flow:
             await self._clear.wait()
 
     async def wait_until_idle(self) -> None:
-        """Wait until no delivery waits or is in flight, but not for long."""
+        """Wait until no delivery has waited or been in flight for a moment, but not for long."""
         with anyio.move_on_after(_LULL_LIMIT.total_seconds()):
-            while self._is_busy or self._waiting:
-                self._idle.clear()
-                await self._idle.wait()
+            sent = -1
+            while sent != self._sent:
+                while self._is_busy or self._waiting:
+                    self._idle.clear()
+                    await self._idle.wait()
+                sent = self._sent
+                await anyio.sleep(_LULL.total_seconds())  # the states of the next deliveries may be on their way
 
     @property
     def _is_busy(self) -> bool:

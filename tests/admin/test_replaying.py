@@ -38,7 +38,7 @@ NONE = Feed("main", "items")
 
 @dataclass
 class Rig:
-    """A store with twenty-five events of five keys, of which a sink has settled twenty; and a desk at it."""
+    """A store with twenty-five events of five keys, of which a sink has settled twenty; and a command store at it."""
 
     path: Path
     command_store: SqliteCommandStore

@@ -52,7 +52,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await store.aclose()
 
 
-async def open_herald(store: SqliteStore) -> tuple[Notifier, Ear, Clock]:
+async def open_notifier(store: SqliteStore) -> tuple[Notifier, Ear, Clock]:
     ear, clock = Ear(), Clock()
     notifier = Notifier(store, ear.telemetry, name="acme", now=clock)
     await notifier.open()
@@ -104,7 +104,7 @@ async def told(store: SqliteStore) -> Sequence[str]:
 async def test_what_somebody_should_look_at_is_told_once(
     store: SqliteStore, facts: Sequence[Fact], notices: Sequence[str]
 ) -> None:
-    notifier, ear, _ = await open_herald(store)
+    notifier, ear, _ = await open_notifier(store)
     for fact in facts:
         ear.telemetry.emit(fact)
     await notifier.run_once()
@@ -114,7 +114,7 @@ async def test_what_somebody_should_look_at_is_told_once(
 
 
 async def test_what_happens_again_within_a_minute_is_counted_and_told_in_one_notice(store: SqliteStore) -> None:
-    notifier, ear, clock = await open_herald(store)
+    notifier, ear, clock = await open_notifier(store)
     assert await notifier.run_once() is None
     ear.telemetry.emit(died(1))
     assert await notifier.run_once() == NOON + timedelta(minutes=1)
@@ -135,7 +135,7 @@ async def test_what_happens_again_within_a_minute_is_counted_and_told_in_one_not
 async def test_what_happens_while_a_notice_is_written_is_told_in_the_next(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    notifier, ear, clock = await open_herald(store)
+    notifier, ear, clock = await open_notifier(store)
     publish = store.feed(NOTICES).publish
 
     async def publish_slowly(statements: Sequence[Statement], compose: Compose) -> None:
@@ -154,7 +154,7 @@ async def test_what_happens_while_a_notice_is_written_is_told_in_the_next(
 async def test_notices_are_published_as_they_come_and_again_after_the_store_failed(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    notifier, ear, _ = await open_herald(store)
+    notifier, ear, _ = await open_notifier(store)
     publish = store.feed(NOTICES).publish
     failed: list[NoticeKind] = []
 
@@ -179,7 +179,7 @@ async def test_notices_are_published_as_they_come_and_again_after_the_store_fail
 
 
 async def test_what_was_wrong_with_a_sink_is_forgotten_with_it(store: SqliteStore) -> None:
-    notifier, ear, _ = await open_herald(store)
+    notifier, ear, _ = await open_notifier(store)
     ear.telemetry.emit(DOWN)
     await notifier.run_once()
     notifier.forget([], ["erp"])
@@ -189,7 +189,7 @@ async def test_what_was_wrong_with_a_sink_is_forgotten_with_it(store: SqliteStor
 
 
 async def test_passes_that_fail_for_long_are_told_once_and_that_one_is_complete(store: SqliteStore) -> None:
-    notifier, ear, clock = await open_herald(store)
+    notifier, ear, clock = await open_notifier(store)
 
     def end_pass(problem: str) -> RunEnded:
         return RunEnded(FEED, RunKind.PASS, 1, 1, 0, timedelta(0), problem)

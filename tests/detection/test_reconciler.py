@@ -702,7 +702,7 @@ async def test_the_agent_asks_when_a_pass_has_left_something_to_ask_for(crowd: R
         group.cancel_scope.cancel()
 
 
-async def test_an_inquiry_that_another_pass_has_overtaken_decides_nothing(crowd: Rig) -> None:
+async def test_an_absence_check_that_another_pass_has_overtaken_decides_nothing(crowd: Rig) -> None:
     for number in range(60):
         del crowd.source.records[f"n{number}"]
     await crowd.read_whole()
@@ -722,11 +722,13 @@ async def test_an_inquiry_that_another_pass_has_overtaken_decides_nothing(crowd:
     assert len(await crowd.events()) == 60
 
 
-async def test_an_inquiry_that_breaks_is_told_and_begun_again(shipments: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_absence_check_that_breaks_is_told_and_begun_again(
+    shipments: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     is_tried_again = anyio.Event()
 
     async def fail(_: object) -> None:
-        if any("inquiry" in text for text in shipments.ear.texts()):
+        if any("absence check" in text for text in shipments.ear.texts()):
             is_tried_again.set()
         raise ZeroDivisionError
 

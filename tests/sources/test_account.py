@@ -32,8 +32,8 @@ def test_words_that_are_none_stay(redactor: Redactor) -> None:
 
 def test_an_answer_says_nothing_back_either(redactor: Redactor) -> None:
     response = Response(401, {"location": "//canary-key-1/"}, b"canary-key-1 hush/hush", NOW, NOW, NOW)
-    hushed = redactor.redact_answer(response)
-    assert (hushed.headers, hushed.body) == ({"location": "//***/"}, b"*** ***")
+    redacted = redactor.redact_answer(response)
+    assert (redacted.headers, redacted.body) == ({"location": "//***/"}, b"*** ***")
 
 
 def test_a_short_key_is_kept_out_of_a_body_and_no_word_is_taken_for_it() -> None:

@@ -15,7 +15,7 @@ from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.comparing.embedded import EmbeddedDiff, Said, compare_embedded, contradicts
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import ChangeKind, Via
-from tests.core.comparing.test_change_detector import S0, Shelf, make_detector, page, shipment, stamp
+from tests.core.comparing.test_change_detector import S0, StoredRecords, make_detector, page, shipment, stamp
 
 WINDOW = timedelta(seconds=60)
 SIGNAL = ReadContext(Via.SIGNAL, S0, last_pass=S0, stale_window=WINDOW)
@@ -27,17 +27,17 @@ class Stock:
 
     def __init__(self, detector: ChangeDetector | None = None) -> None:
         self.detector = detector or make_detector()
-        self.shelf = Shelf()
+        self.stored = StoredRecords()
         self.store(shipment(1), shipment(2))
 
     def store(self, *records: Any, context: ReadContext = PASS, asked_at: float = 20) -> None:
-        self.shelf.store(self.detector.detect(page(*records, asked_at=asked_at), context, self.shelf))
+        self.stored.store(self.detector.detect(page(*records, asked_at=asked_at), context, self.stored))
 
     def compare(self, *records: Any, asked_at: float = 40, context: ReadContext = SIGNAL) -> EmbeddedDiff:
-        return compare_embedded(self.detector, page(*records, asked_at=asked_at), context, self.shelf)
+        return compare_embedded(self.detector, page(*records, asked_at=asked_at), context, self.stored)
 
     def mark(self, key: str, **fields: Any) -> None:
-        self.shelf.change(key, **fields)
+        self.stored.change(key, **fields)
 
 
 @pytest.fixture

@@ -227,7 +227,7 @@ def test_without_failures_everything_is_delivered_once_in_order(keys: list[str])
 
 
 @pytest.mark.parametrize("outcome", [FAILED, UNREACHABLE])
-def test_an_idle_ledger_with_blocked_keys_wakes_when_the_first_is_due(outcome: Outcome) -> None:
+def test_an_idle_queue_with_blocked_keys_wakes_when_the_first_is_due(outcome: Outcome) -> None:
     queue, events = make_queue("a")
     queue.take(NOON)
     queue.settle(events[0], outcome, NOON, 0)
@@ -275,7 +275,7 @@ def test_a_key_that_is_not_on_hold_is_not_released() -> None:
 # What a sink is told as it begins ------------------------------------------------------------------------------------
 
 
-def make_telling(*keys: str) -> DeliveryQueue:
+def make_backfill(*keys: str) -> DeliveryQueue:
     """Return the queue of a sink that began after event 5 with records of these keys, in rows from 1 on."""
     queue = DeliveryQueue(window=3)
     queue.restore({FEED: 5}, (), {FEED: StartOffset(5, NOON)})
@@ -286,7 +286,7 @@ def make_telling(*keys: str) -> DeliveryQueue:
 
 
 def test_what_follows_the_beginning_waits_for_the_record_of_its_own_key_alone() -> None:
-    queue = make_telling("a", "b")
+    queue = make_backfill("a", "b")
     queue.admit(FEED, [make_event(6, "a"), make_event(7, "c")], 7)
     assert [(event.sequence, event.key) for event, _ in queue.take(NOON)] == [(5, "a"), (5, "b"), (7, "c")]
     queue.settle(make_event(5, "a"), DELIVERED, NOON, 0)
@@ -295,7 +295,7 @@ def test_what_follows_the_beginning_waits_for_the_record_of_its_own_key_alone() 
 
 def test_no_position_is_saved_before_all_records_are_told_and_then_both_are() -> None:
     """Else a crash would tell a record again, and not what followed it."""
-    queue = make_telling("a", "b")
+    queue = make_backfill("a", "b")
     queue.admit(FEED, [make_event(6, "b")], 6)
     queue.take(NOON)
     queue.settle(make_event(5, "b"), DELIVERED, NOON, 0)
@@ -308,8 +308,8 @@ def test_no_position_is_saved_before_all_records_are_told_and_then_both_are() ->
     assert (settlement.positions, settlement.backfilled_to, settlement.origins) == ({FEED: 6}, {FEED: None}, {FEED: 5})
 
 
-def test_a_record_that_is_not_taken_blocks_its_key_and_lets_the_telling_end() -> None:
-    queue = make_telling("a", "b")
+def test_a_record_that_is_not_taken_blocks_its_key_and_lets_the_backfill_end() -> None:
+    queue = make_backfill("a", "b")
     for event, _ in queue.take(NOON):
         queue.settle(event, FAILED if event.key == "a" else DELIVERED, NOON, 0)
     settlement = queue.checkpoint(NOON)

@@ -25,7 +25,7 @@ ALL = Selection()
 
 @dataclass
 class Rig:
-    """A store with six events of three keys, a minute apart; and a desk at it."""
+    """A store with six events of three keys, a minute apart; and a command store at it."""
 
     path: Path
     command_store: SqliteCommandStore

@@ -30,9 +30,9 @@ from dockbell.ports import CommandKind
 from dockbell.stores.sqlite.command_store import SqliteCommandStore
 
 async def wish():
-    desk = await SqliteCommandStore.open(pathlib.Path(sys.argv[1]))
-    print(await desk.make_command(Feed("main", "shipments"), CommandKind.RECONCILE, now()))
-    await desk.aclose()
+    store = await SqliteCommandStore.open(pathlib.Path(sys.argv[1]))
+    print(await store.make_command(Feed("main", "shipments"), CommandKind.RECONCILE, now()))
+    await store.aclose()
 
 anyio.run(wish)
 """

@@ -70,7 +70,7 @@ class AbsenceCheck:
                 if not await self.run_once():
                     pause = _LOOK_SECONDS
             except Exception as error:  # noqa: BLE001  # whatever it is, the next pass finds out the same
-                self._feed.telemetry.emit_failure(f"{self._feed.feed} inquiry", error)
+                self._feed.telemetry.emit_failure(f"{self._feed.feed} absence check", error)
             with anyio.move_on_after(math.inf if self._suspects is None else pause):
                 await self._news.wait(seen)
 

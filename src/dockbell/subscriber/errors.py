@@ -15,7 +15,7 @@ class SubscriberError(DockbellError):
 
 
 class NotGenuine(SubscriberError):
-    """A webhook is not from who holds the secret, or too old; answer 401 and forget it."""
+    """A webhook was not signed with the secret, or is too old; answer 401 and forget it."""
 
 
 class NotAnEvent(SubscriberError):

@@ -98,7 +98,7 @@ class Finding(StrEnum):
     UNPROVEN = "stored silently: the key is not proven unique yet"
     POSTPONED = "left to the first poll: the key is not proven unique yet"
     UNDECIDED = "met by the second pass for the first time, undated: its end decides whether it is new"
-    QUARANTINED = "in quarantine: it cannot be read"
+    QUARANTINED = "in quarantine: it cannot be read, or another record has its key"
     SUSPECTED = "absent from a complete pass"
     SEEN_AGAIN = "seen again, after it was absent"
     THERE = "absent from a pass, but there when asked for"

@@ -20,7 +20,7 @@ async def test_each_record_comes_once_as_it_is_when_its_turn_comes_and_nothing_i
     read: dict[str, bytes | None] = {}
     async for record in read_all(read_store, state, with_gone=False):
         assert record.key not in read
-        assert not read_store._connection.in_transaction
+        assert not read_store._session._connection.in_transaction
         read[record.key] = record.body
         if len(read) == 1:
             await commit(store, state, {"id": "k0", "n": 1}, {"id": "k449", "n": 1}, {"id": "new", "n": 1})

@@ -19,7 +19,7 @@ from dockbell.app.systemd import Supervisor
 from dockbell.core.model import Feed
 from dockbell.errors import StoreFull
 from dockbell.ports import Bell
-from dockbell.stores.sqlite.feed_store import SqliteFeedStore
+from dockbell.stores.handles.feed_store import SqlFeedStore
 from dockbell.telemetry import Reloaded, ReloadRefused
 from tests.fakes import Ear
 
@@ -66,7 +66,7 @@ async def test_a_full_disk_while_it_reloads_delays_what_is_new_and_ends_nothing(
     path, ear = write(tmp_path), Ear()
     async with working(path, ear) as daemon:
         agents = daemon._agents
-        save, failures = SqliteFeedStore.save_read_settings, [StoreFull("store: disk full")]
+        save, failures = SqlFeedStore.save_read_settings, [StoreFull("store: disk full")]
 
         async def save_later(*args: Any, **kwargs: Any) -> None:
             if failures:
@@ -74,7 +74,7 @@ async def test_a_full_disk_while_it_reloads_delays_what_is_new_and_ends_nothing(
                 raise failures.pop()
             await save(*args, **kwargs)
 
-        monkeypatch.setattr(SqliteFeedStore, "save_read_settings", save_later)
+        monkeypatch.setattr(SqlFeedStore, "save_read_settings", save_later)
         write(tmp_path, resources='items = { every = "1h" }', sinks='[sinks.other]\ntype = "stdout"')
         with anyio.fail_after(10):
             outcome = await daemon.reload()

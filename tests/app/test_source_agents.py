@@ -21,7 +21,7 @@ from dockbell.core.model import Feed
 from dockbell.errors import StoreError, StoreFull
 from dockbell.ports import Bell, FeedState
 from dockbell.sandbox import Sandbox, SandboxOptions, serve
-from dockbell.stores.sqlite.feed_store import SqliteFeedStore
+from dockbell.stores.handles.feed_store import SqlFeedStore
 from dockbell.telemetry import Fact, RequestSent, RunEnded, Started, Telemetry
 
 SOURCE = """
@@ -85,9 +85,9 @@ class Yard:
 
 @pytest.fixture
 async def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Yard]:
-    opened = SqliteFeedStore.open
+    opened = SqlFeedStore.open
 
-    async def open_later(store: SqliteFeedStore) -> FeedState:
+    async def open_later(store: SqlFeedStore) -> FeedState:
         source = store._feed.source
         if source in there.held:
             await there.held[source].wait()
@@ -95,7 +95,7 @@ async def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
             raise there.failures.pop(source)
         return await opened(store)
 
-    monkeypatch.setattr(SqliteFeedStore, "open", open_later)
+    monkeypatch.setattr(SqlFeedStore, "open", open_later)
     async with serve(Sandbox(SandboxOptions(records=20, requests_per_minute=0))) as api:
         there = Yard(tmp_path / "dockbell.toml", api)
         yield there

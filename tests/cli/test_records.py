@@ -118,7 +118,7 @@ def test_traces_that_may_be_left_are_a_problem(filled: Filled, monkeypatch: pyte
     async def fail(*_: object, **__: object) -> str:
         return "the disk is full"
 
-    monkeypatch.setattr("dockbell.stores.sqlite.upkeep.SqlitePrivacy.wipe", fail)
+    monkeypatch.setattr("dockbell.stores.handles.upkeep.SqlPrivacy.wipe", fail)
     told = filled.ask("purge", "shipments", "a", "--anyway", "--yes", code=1)
     assert (told["outcome"], told["detail"]) == (
         "incomplete",

@@ -17,7 +17,7 @@ import pytest
 from dockbell.core.model import ChangeKind, Page
 from dockbell.detection.detail_fetcher import DetailFetcher
 from dockbell.errors import SchemaMismatch
-from dockbell.stores.sqlite.feed_store import SqliteFeedStore
+from dockbell.stores.handles.feed_store import SqlFeedStore
 from dockbell.telemetry import FeedCleaned
 from tests.rig import SHIPMENTS, Rig, open_rig
 
@@ -171,16 +171,16 @@ async def test_a_cleaning_goes_on_where_it_was_interrupted(rig: Rig, monkeypatch
     await rig.poll()
     monkeypatch.setattr("dockbell.detection.scrub._AT_ONCE", 2)
     looked: list[int] = []
-    clean = SqliteFeedStore.clean
+    clean = SqlFeedStore.clean
 
-    async def clean_some(store: SqliteFeedStore, *args: Any) -> tuple[int, int] | None:
+    async def clean_some(store: SqlFeedStore, *args: Any) -> tuple[int, int] | None:
         if len(looked) == 2:
             raise OSError("the power is gone")
         found = await clean(store, *args)
         looked.append(sum(found or ()))
         return found
 
-    monkeypatch.setattr(SqliteFeedStore, "clean", clean_some)
+    monkeypatch.setattr(SqlFeedStore, "clean", clean_some)
     rig.restart(**DROP)
     with pytest.raises(OSError, match="power"):
         await rig.read_whole()
@@ -194,7 +194,7 @@ async def test_a_cleaning_goes_on_where_it_was_interrupted(rig: Rig, monkeypatch
 
 
 async def test_a_cleaning_goes_on_until_no_trace_is_left(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dockbell.stores.sqlite.upkeep._PATIENCE", 20)
+    monkeypatch.setattr("dockbell.stores.sqlite.wiping._PATIENCE", 20)
     rig.restart(**DROP)
     with closing(sqlite3.connect(rig.store.path, isolation_level=None)) as backup:
         backup.execute("BEGIN")

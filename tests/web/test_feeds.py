@@ -360,7 +360,7 @@ async def test_a_reader_that_pruning_overtakes_is_sent_to_the_state(served: Serv
         await reader.sequences(1)
         await served.until_waiting(1)
         # It is held up while the next events are written and pruned.
-        async with served.read_store._reading:
+        async with served.read_store._session._turn:
             await filled.put("b", "c")
             await filled.prune(2)
         assert await reader.next() is None

@@ -1,4 +1,5 @@
 """Where snapshots, events and progress are kept, each page in one transaction.
 
-- ``sql``: the statements, for any connection. ``sqlite``: the file that holds them.
+- ``sql``: the statements, for any connection. ``handles``: the ports over them, for any database.
+- ``sqlite``: the file that holds them.
 """

@@ -24,7 +24,8 @@ from dockbell.core.model import Feed, Key, Via
 from dockbell.core.publishing.settlement import StartOffset
 from dockbell.core.reading.shape import Shape
 from dockbell.ports import FeedState, Purged
-from dockbell.stores.sqlite import SqliteReadStore, SqliteStore, upkeep
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
+from dockbell.stores.sqlite.wiping import wipe
 from tests.fakes import NOON
 from tests.stores.pages import COMPOSE, DETAILED, FEED, OTHER, close_pass, commit, delete_records, later
 from tests.stores.standings import read
@@ -256,14 +257,13 @@ async def test_while_it_is_written_anew_the_store_says_that_it_is_well(
     """The watchdog kills a daemon whose store does not answer."""
     await commit(store, state, {"id": "a"})
     began, goes_on = threading.Event(), threading.Event()
-    wipe = upkeep.wipe
 
     def wipe_slowly(*args: Any) -> str:
         began.set()
         assert goes_on.wait(20)
         return wipe(*args)
 
-    monkeypatch.setattr(upkeep, "wipe", wipe_slowly)
+    monkeypatch.setattr("dockbell.stores.sqlite.engine.wipe", wipe_slowly)
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(store.privacy.wipe)

@@ -136,7 +136,7 @@ async def test_there_must_be_a_store_to_leave_wishes_in(tmp_path: Path) -> None:
 async def test_a_store_that_must_not_be_written_is_told_as_such(
     store: SqliteStore, command_store: SqliteCommandStore
 ) -> None:
-    command_store._connection.execute("PRAGMA query_only = true")
+    command_store._session._connection.execute("PRAGMA query_only = true")
     with pytest.raises(StoreError, match=r"a.db: attempt to write a readonly database; try again, as the user that"):
         await command_store.pause("erp", "by an operator", NOON)
 
@@ -146,8 +146,8 @@ async def test_on_a_full_disk_nothing_can_be_wished_and_that_is_said(tmp_path: P
     store = await SqliteStore.open(path, now=lambda: NOON)
     await store.feed(FEED).open()
     command_store = await SqliteCommandStore.open(path)
-    (pages,) = command_store._connection.execute("PRAGMA page_count").fetchone()
-    command_store._connection.execute(f"PRAGMA max_page_count = {pages}")
+    (pages,) = command_store._session._connection.execute("PRAGMA page_count").fetchone()
+    command_store._session._connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StoreFull, match=r"a\.db: disk full; free some space"):
         await command_store.make_command(FEED, CommandKind.PURGE, NOON, "key" * 10_000)
     await command_store.aclose()

@@ -1,10 +1,11 @@
 """The store in one SQLite file: WAL, one writer.
 
-- ``store``: the port, held by one process, with its handles ``feed_store``, ``sink_store``, ``upkeep``; ``engine``:
-  what they share. ``read_store``, ``command_store``: for commands and the page, beside that process.
+- ``store``: the port, held by one process; ``engine``: what its handles need. ``read_store``, ``command_store``: for
+  commands and the page, beside that process; ``session``: what both of them need.
 - ``schema.sql``: the tables; ``migrations``: the way to them from older ones. ``schema``, ``upgrading``: apply them.
 - ``files``, ``connection``, ``epoch_file``, ``disk_reserve``: the files. ``copying``, ``backup``: copies of them.
-- ``probe``: the holder of the files. ``store_errors``, ``outage``: when they cannot be written.
+  ``wiping``: removes what was deleted.
+- ``probe``: the holder of the files. ``store_errors``: when they cannot be written.
 """
 
 from __future__ import annotations

@@ -10,52 +10,35 @@ import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import anyio
 import anyio.to_thread
 
-from dockbell.core.model import Feed
 from dockbell.errors import StoreError, StoreFull, StoreUnavailable
-from dockbell.ports import OutboxBell
-from dockbell.stores.sql import feeds, outbox
-from dockbell.stores.sql.connection import transaction
-from dockbell.stores.sql.lease import Lease, find_lease
-from dockbell.stores.sqlite.disk_reserve import RESERVED, find_free
+from dockbell.ports import Footprint, OutboxBell
+from dockbell.stores.handles.engine import Clock, Engine
+from dockbell.stores.sql import outbox
+from dockbell.stores.sql.connection import Connection, transaction
+from dockbell.stores.sqlite.disk_reserve import RESERVED, find_free, measure
 from dockbell.stores.sqlite.epoch_file import EpochMark, last_entry
 from dockbell.stores.sqlite.files import Files
-from dockbell.stores.sqlite.outage import Outage
 from dockbell.stores.sqlite.store_errors import blame, blame_reading, find_room, translating
+from dockbell.stores.sqlite.wiping import wipe
 from dockbell.telemetry import Telemetry
 
-Clock: TypeAlias = Callable[[], datetime]
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
 
-class Engine:
-    """What the handles of a store share.
-
-    Attributes:
-        epoch: Random mark of one life of the store.
-        outbox: Tells which feeds have new events.
-        purges: How often a record was purged.
-        wipes: How many wipes are under way, or next.
-    """
-
+class SqliteEngine(Engine):
     def __init__(self, path: Path, files: Files, *, now: Clock, telemetry: Telemetry) -> None:
+        (epoch,) = files.reader.execute("SELECT epoch FROM life").fetchone()
+        super().__init__(epoch, OutboxBell(outbox.last_sequences(files.reader)), now=now, telemetry=telemetry)
         self.path = path
-        self.outbox = OutboxBell(outbox.last_sequences(files.reader))
-        (self.epoch,) = files.reader.execute("SELECT epoch FROM life").fetchone()
-        self.outage = Outage(self._try_to_write, telemetry)
-        self.now = now
         self.writer = files.writer
-        self.leases: dict[Feed, Lease] = {}
-        self.purges = 0
-        self.wipes = 0
         self._files = files
         self._reader = files.reader
         self._writing = anyio.CapacityLimiter(1)
@@ -96,11 +79,26 @@ class Engine:
             self.outage.begin(error)
             raise
 
-    async def _try_to_write(self) -> None:
+    async def check_writing(self) -> None:
         await self.write(_write_nothing)
         await self.write(self._check_room)
-        for feed, end in (await self.read(outbox.last_sequences)).items():
-            self.outbox.announce(feed, end)  # a commit may have succeeded that seemed to fail
+
+    async def measure(self) -> Footprint:
+        return await self.read(measure)
+
+    async def wipe(self, rewrite_most: int | None) -> str:
+        return await self.write(wipe, rewrite_most)
+
+    def find_version(self, reader: Connection) -> int | None:
+        # https://www.sqlite.org/pragma.html#pragma_data_version moves when another process has written.
+        (version,) = reader.execute("PRAGMA data_version").fetchone()
+        return int(version)
+
+    def is_refusal(self, error: Exception) -> bool:
+        return isinstance(error, sqlite3.OperationalError)
+
+    async def note_end(self) -> None:
+        await self.write(self._save_life)
 
     def _check_room(self, writer: sqlite3.Connection) -> None:
         """Take the reserve.
@@ -112,30 +110,6 @@ class Engine:
             return
         raise StoreFull(f"store {self.path}: disk full; free some space")
 
-    async def announce(self, feed: Feed, end: int) -> None:
-        """Wake those who wait for events of a feed where it has new ones, and write beside the store how far it is."""
-        if end > self.outbox.ends.get(feed, 0):
-            self.outbox.announce(feed, end)
-            with suppress(StoreUnavailable):  # what was committed is committed; the next commit writes it again
-                await self.write(self._save_life)
-
-    async def take(self, feed: Feed) -> Lease:
-        """Return the lease of a feed, which this process takes once; a feed that is new is made."""
-        lease = self.leases.get(feed)
-        return lease if lease is not None and lease.is_taken else await self.write(self._take, feed)
-
-    def _take(self, writer: sqlite3.Connection, feed: Feed) -> Lease:
-        lease = self.leases.get(feed)
-        if lease is None or not lease.is_taken:  # decided in the writer's turn: a second taking would end the first
-            try:
-                lease = feeds.open_feed(writer, feed)
-            except sqlite3.OperationalError:  # the disk is full, say: the daemon starts, and takes it at its next look
-                lease = find_lease(writer, feed)
-                if lease is None:
-                    raise
-            self.leases[feed] = lease
-        return lease
-
     def _save_life(self, writer: sqlite3.Connection) -> None:
         self._files.life.write(EpochMark(self.epoch, last_entry(writer)))
 
@@ -145,17 +119,6 @@ class Engine:
             await self.read(sqlite3.Connection.close)
         self._files.life.close()
         os.close(self._files.lock)
-
-
-def call_and_find_end(
-    writer: sqlite3.Connection,
-    feed: Feed,
-    function: Callable[Concatenate[sqlite3.Connection, _P], _T],
-    /,
-    *args: _P.args,
-    **kwargs: _P.kwargs,
-) -> tuple[_T, int]:
-    return function(writer, *args, **kwargs), outbox.find_end(writer, feed)
 
 
 def _write_nothing(writer: sqlite3.Connection) -> None:

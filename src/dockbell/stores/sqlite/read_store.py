@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple
 
-import anyio
 import anyio.to_thread
 
-from dockbell.core.delays import MeasuredDelays
-from dockbell.core.model import Event, Feed
-from dockbell.ports import (
-    Extent,
-    FeedState,
-    Footprint,
-    KeyStatus,
-    Noted,
-    Quarantined,
-    Reached,
-    ReadStore,
-    RunRecord,
-    SinkState,
-    StoredRecord,
-    StoredState,
-)
-from dockbell.stores.sql import browsing, delays, delivery, feeds, inspection, runs
+from dockbell.stores.handles.read_store import SqlReadStore
 from dockbell.stores.sqlite.connection import look
-from dockbell.stores.sqlite.disk_reserve import measure
-from dockbell.stores.sqlite.store_errors import blame_reading, translating
-
-_T = TypeVar("_T")
-_Args = TypeVarTuple("_Args")
+from dockbell.stores.sqlite.session import FileSession
+from dockbell.stores.sqlite.store_errors import blame_reading
 
 
-class SqliteReadStore(ReadStore):
+class SqliteReadStore(SqlReadStore):
     """Reads the file: locks nothing, writes nothing."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self._connection = connection
-        self._path = path
-        (self.epoch,) = connection.execute("SELECT epoch FROM life").fetchone()
-        self._reading = anyio.CapacityLimiter(1)
+    _session: FileSession
 
     @classmethod
     async def open(cls, path: Path) -> SqliteReadStore:
@@ -53,99 +25,4 @@ class SqliteReadStore(ReadStore):
             StoreIncompatible: It is not a store, or one of a newer dockbell.
             StoreError: There is none, or it cannot be opened.
         """
-        return cls(await anyio.to_thread.run_sync(look, path), path)
-
-    async def _read(self, function: Callable[[sqlite3.Connection, *_Args], _T], *args: *_Args) -> _T:
-        with translating(self._path, blame_reading):
-            return await anyio.to_thread.run_sync(function, self._connection, *args, limiter=self._reading)
-
-    async def load_feeds(self) -> Sequence[FeedState]:
-        return await self._read(feeds.load_feeds)
-
-    async def load_reached(self) -> Mapping[Feed, Reached]:
-        return await self._read(runs.load_reached)
-
-    async def load_sinks(self) -> Sequence[SinkState]:
-        return await self._read(inspection.load_sinks)
-
-    async def count_records(self) -> Mapping[Feed, int]:
-        return await self._read(inspection.count_records)
-
-    async def read_latest(self, after: int, limit: int) -> Sequence[tuple[int, Event]]:
-        return await self._read(inspection.read_latest, after, limit)
-
-    async def read_earlier(
-        self,
-        before: int | None,
-        limit: int,
-        *,
-        feeds: Sequence[Feed] | None = None,
-        keys: Sequence[str] | None = None,
-        type_: str | None = None,
-        change: str | None = None,
-    ) -> tuple[Sequence[tuple[int, Event]], int | None]:
-        return await self._read(browsing.read_earlier, before, limit, browsing.Wanted(feeds, keys, type_, change))
-
-    async def find_event(self, feed: Feed, sequence: int) -> tuple[datetime, Event] | None:
-        return await self._read(browsing.find_event, feed, sequence)
-
-    async def find_last_changes(self) -> Mapping[Feed, datetime]:
-        return await self._read(browsing.find_last_changes)
-
-    async def find_extent(self, feed: Feed) -> Extent | None:
-        return await self._read(delivery.find_extent, feed)
-
-    async def read_events(self, feed: Feed, after: int, limit: int) -> Sequence[Event]:
-        return await self._read(delivery.read_events, feed, after, limit)
-
-    async def measure_events(self, feed: Feed, after: int, limit: int) -> Sequence[tuple[int, int]]:
-        return await self._read(inspection.measure_events, feed, after, limit)
-
-    async def read_records(self, feed: Feed, after: int, limit: int) -> tuple[int, Sequence[StoredState]]:
-        return await self._read(inspection.read_records, feed, after, limit)
-
-    async def measure_records(self, feed: Feed, after: int, limit: int) -> Sequence[int]:
-        return await self._read(inspection.measure_records, feed, after, limit)
-
-    async def read_record(self, feed: Feed, key: str) -> tuple[int, StoredState | None]:
-        return await self._read(inspection.read_record, feed, key)
-
-    async def find_record(self, feed_id: int, key: str) -> StoredRecord | None:
-        return await self._read(inspection.find_record, feed_id, key)
-
-    async def read_stored(self, feed_id: int, after: int, limit: int, *, with_gone: bool) -> Sequence[StoredRecord]:
-        return await self._read(inspection.read_stored, feed_id, after, limit, with_gone)
-
-    async def find_suspected(self, feed_id: int, limit: int) -> Sequence[StoredRecord]:
-        return await self._read(inspection.find_suspected, feed_id, limit)
-
-    async def find_quarantined(self, feed_id: int, limit: int, *, key: str | None = None) -> Sequence[Quarantined]:
-        return await self._read(inspection.find_quarantined, feed_id, limit, key)
-
-    async def read_notes(self, feed_id: int, key: str, limit: int) -> Sequence[Noted]:
-        return await self._read(inspection.read_notes, feed_id, key, limit)
-
-    async def read_covering_runs(
-        self, feed_id: int, modified: datetime | None, after: datetime, limit: int
-    ) -> Sequence[RunRecord]:
-        return await self._read(inspection.read_covering_runs, feed_id, modified, after, limit)
-
-    async def read_readings(self, after: datetime) -> Mapping[Feed, Sequence[tuple[datetime, datetime]]]:
-        return await self._read(inspection.read_readings, after)
-
-    async def read_delays(self, since: datetime) -> Sequence[MeasuredDelays]:
-        return await self._read(delays.read_delays, since)
-
-    async def read_events_of(
-        self, feed_id: int, key: str, limit: int, *, change: str | None = None
-    ) -> Sequence[tuple[datetime, Event]]:
-        return await self._read(inspection.read_events_of, feed_id, key, limit, change)
-
-    async def load_key_statuses(self, feed_id: int, key: str) -> Sequence[KeyStatus]:
-        return await self._read(inspection.load_key_statuses, feed_id, key)
-
-    async def measure(self) -> Footprint:
-        return await self._read(measure)
-
-    async def aclose(self) -> None:
-        await self._read(sqlite3.Connection.close)
+        return cls(FileSession(await anyio.to_thread.run_sync(look, path), path, blame_reading))

@@ -71,6 +71,15 @@ def blame_reading(error: sqlite3.Error | OSError, path: Path) -> StoreError | No
     return StoreError(str(blamed))
 
 
+def blame_command(error: sqlite3.Error | OSError, path: Path) -> StoreError | None:
+    """Return what an error says to an operator who has left something in the store."""
+    if not isinstance(error, sqlite3.OperationalError) or error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
+        return None  # the statement's own fault
+    if isinstance(blamed := blame(error, path), StoreFull):
+        return blamed
+    return StoreError(f"store {path}: {error}; try again, as the user that runs the daemon")
+
+
 def _find_code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal
@@ -10,16 +9,17 @@ from typing import Literal
 from dockbell.core.model import Feed
 from dockbell.core.publishing.settlement import Blocked, Replay, Settlement, StartOffset
 from dockbell.ports import BackfillRecord, Controls, SinkStore
+from dockbell.stores.handles.engine import Engine
 from dockbell.stores.sql import backfill, delivery, replays
-from dockbell.stores.sqlite.engine import Engine
+from dockbell.stores.sql.connection import Connection
 
 
-class SqliteSinkStore(SinkStore):
+class SqlSinkStore(SinkStore):
     def __init__(self, engine: Engine, name: str) -> None:
         self._engine = engine
         self._name = name
         self.starts = 0
-        self._controls: tuple[int, Controls] | None = None
+        self._controls: tuple[int | None, Controls] | None = None
 
     async def enroll(self, start: Literal["now", "beginning", "state"]) -> Sequence[Feed]:
         try:
@@ -59,9 +59,9 @@ class SqliteSinkStore(SinkStore):
     async def find_backfilled(self, feed: Feed, start: StartOffset, key: str) -> BackfillRecord | None:
         return await self._engine.read(backfill.find_backfilled, feed, start, key)
 
-    def _look_at_controls(self, reader: sqlite3.Connection, sink: str) -> Controls:
+    def _look_at_controls(self, reader: Connection, sink: str) -> Controls:
         # Every relay looks twice a second; mostly no process has written since.
-        (version,) = reader.execute("PRAGMA data_version").fetchone()
-        if self._controls is None or self._controls[0] != version:
+        version = self._engine.find_version(reader)
+        if version is None or self._controls is None or self._controls[0] != version:
             self._controls = version, delivery.load_controls(reader, sink)
         return self._controls[1]

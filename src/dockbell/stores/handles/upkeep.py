@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final
@@ -23,18 +22,15 @@ from dockbell.ports import (
     Purged,
     Retention,
 )
+from dockbell.stores.handles.engine import Engine, call_and_find_end
 from dockbell.stores.sql import commands, delays, delivery, pruning, purging
-from dockbell.stores.sqlite.disk_reserve import measure
-from dockbell.stores.sqlite.engine import Engine, call_and_find_end
+from dockbell.stores.sql.connection import Connection
 
-_LOG_BUSY: Final = "the log beside the store cannot be emptied while a process reads it"
-_PATIENCE: Final = 1000
-"""How long to wait for readers of the log, in milliseconds; no write is possible meanwhile."""
 _PRUNED_AT_ONCE: Final = 1000
 """Events per transaction: a commit of a page never waits long."""
 
 
-class SqliteRetention(Retention):
+class SqlRetention(Retention):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
@@ -45,7 +41,7 @@ class SqliteRetention(Retention):
         return await self._engine.read(delivery.find_left, sinks)
 
     async def measure(self) -> Footprint:
-        return await self._engine.read(measure)
+        return await self._engine.measure()
 
     async def prune_events(self, before: datetime, sinks: Sequence[str], limit: int | None = None) -> int:
         pruned, place = 0, (0, 0)
@@ -73,7 +69,7 @@ class SqliteRetention(Retention):
         return await self._engine.write(pruning.forget_letters, before, self._engine.now())
 
 
-class SqlitePrivacy(Privacy):
+class SqlPrivacy(Privacy):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
@@ -96,12 +92,12 @@ class SqlitePrivacy(Privacy):
     async def wipe(self, *, rewrite_most: int | None = None) -> str:
         self._engine.wipes += 1
         try:
-            return await self._engine.write(wipe, rewrite_most)
+            return await self._engine.wipe(rewrite_most)
         finally:
             self._engine.wipes -= 1
 
 
-class SqliteHealth(Health):
+class SqlHealth(Health):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
@@ -127,10 +123,10 @@ class SqliteHealth(Health):
         await self._engine.write(delays.add_delays, measured)
 
 
-class SqliteCommandInbox(CommandInbox):
+class SqlCommandInbox(CommandInbox):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._version = 0
+        self._version: int | None = None
 
     async def take(self) -> Sequence[Command]:
         return await self._engine.read(self._look_for_commands)
@@ -138,54 +134,14 @@ class SqliteCommandInbox(CommandInbox):
     async def finish(self, command: Command, outcome: CommandOutcome) -> None:
         await self._engine.write(commands.finish_command, command, outcome, self._engine.now())
 
-    def _look_for_commands(self, reader: sqlite3.Connection) -> Sequence[Command]:
-        # https://www.sqlite.org/pragma.html#pragma_data_version moves when another process has written.
-        (version,) = reader.execute("PRAGMA data_version").fetchone()
-        if version == self._version:
+    def _look_for_commands(self, reader: Connection) -> Sequence[Command]:
+        version = self._engine.find_version(reader)
+        if version is not None and version == self._version:
             return ()
         waiting = commands.load_commands(reader)
         self._version = version
         return waiting
 
 
-def _check(connection: sqlite3.Connection) -> None:
+def _check(connection: Connection) -> None:
     connection.execute("SELECT 1").fetchone()
-
-
-def wipe(connection: sqlite3.Connection, rewrite_most: int | None) -> str:
-    """Leave nothing in the store's files of what was deleted; return why something may be left, empty when nothing is.
-
-    What is deleted is overwritten with zeros as it is (``secure_delete``), but pages that were divided or joined before
-    may hold old copies of what they held, in parts that they do not use: only writing the whole file anew removes them.
-
-    Args:
-        connection: To the store; no other of this process may be in a transaction.
-        rewrite_most: A larger file, in bytes, is not written anew: nothing else can be written meanwhile. None: any is.
-    """
-    if not _empty_log(connection):
-        return _LOG_BUSY  # before all is written anew in vain
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    (size,) = connection.execute("PRAGMA page_size").fetchone()
-    problem = ""
-    if rewrite_most is not None and pages * size > rewrite_most:
-        problem = (
-            f"the store has {pages * size >> 20} MB, too much to write it anew unless the daemon is stopped: unused"
-            " parts of it may hold traces"
-        )
-    else:
-        try:
-            connection.execute("VACUUM")
-        except sqlite3.Error as error:
-            problem = f"the store could not be written anew ({error}), unused parts of it may hold traces"
-    return problem or ("" if _empty_log(connection) else _LOG_BUSY)
-
-
-def _empty_log(connection: sqlite3.Connection) -> bool:
-    """Return whether the log beside the store is empty now; not while a reader needs it."""
-    (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
-    connection.execute(f"PRAGMA busy_timeout = {min(patience, _PATIENCE)}")
-    try:
-        is_busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    finally:
-        connection.execute(f"PRAGMA busy_timeout = {patience}")
-    return not is_busy

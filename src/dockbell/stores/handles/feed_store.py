@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Concatenate, ParamSpec, TypeVar
@@ -16,15 +15,16 @@ from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
 from dockbell.ports import Absentees, Awaited, Checkpoint, Committed, Compose, FeedState, FeedStore, RunRecord
+from dockbell.stores.handles.engine import Engine, call_and_find_end
 from dockbell.stores.sql import absence, cleaning, details, feeds, runs, snapshots
+from dockbell.stores.sql.connection import Connection
 from dockbell.stores.sql.lease import Lease
-from dockbell.stores.sqlite.engine import Engine, call_and_find_end
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
 
-class SqliteFeedStore(FeedStore):
+class SqlFeedStore(FeedStore):
     def __init__(self, engine: Engine, feed: Feed) -> None:
         self._engine = engine
         self._feed = feed
@@ -40,7 +40,7 @@ class SqliteFeedStore(FeedStore):
         return self._lease.id
 
     async def _append(
-        self, function: Callable[Concatenate[sqlite3.Connection, Lease, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+        self, function: Callable[Concatenate[Connection, Lease, _P], _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
         """Call a function that may add events to the feed; wake those who wait for them.
 

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from dockbell.errors import StoreError, StoreFull, StoreUnavailable
+from dockbell.stores.handles.outage import Outage
 from dockbell.stores.sqlite import SqliteStore
-from dockbell.stores.sqlite.outage import Outage
 from dockbell.telemetry import StoreFails, StoreMended
 from tests.fakes import NOON, Ear
 from tests.stores.pages import FEED, commit, told
@@ -27,7 +27,7 @@ class Disk:
         self.ear = Ear()
         self.looks = 0
         self.outage = Outage(self._look, self.ear.telemetry)
-        monkeypatch.setattr("dockbell.stores.sqlite.outage.anyio", self)
+        monkeypatch.setattr("dockbell.stores.handles.outage.anyio", self)
         self.Lock = anyio.Lock
 
     async def sleep(self, seconds: float) -> None:
@@ -109,7 +109,7 @@ async def test_a_store_that_was_full_goes_on_once_there_is_room(
     reserve = tmp_path / "a.db.reserve"
     state = await store.feed(FEED).open()
     assert reserve_of(reserve) == 8 * 1024 * 1024
-    monkeypatch.setattr("dockbell.stores.sqlite.outage._FIRST", 0.01)
+    monkeypatch.setattr("dockbell.stores.handles.outage._FIRST", 0.01)
     monkeypatch.setattr("dockbell.stores.sqlite.engine.find_room", lambda _: 0)
     monkeypatch.setattr("dockbell.stores.sqlite.disk_reserve.os.posix_fallocate", refuse)
     store.engine.writer.execute("PRAGMA max_page_count = 100")
@@ -182,7 +182,7 @@ async def test_a_store_that_another_program_locks_is_waited_for(
 ) -> None:
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
     state = await store.feed(FEED).open()
-    monkeypatch.setattr("dockbell.stores.sqlite.outage._FIRST", 0.01)
+    monkeypatch.setattr("dockbell.stores.handles.outage._FIRST", 0.01)
     store.engine.writer.execute("PRAGMA busy_timeout = 10")
     other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

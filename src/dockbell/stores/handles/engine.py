@@ -1,0 +1,153 @@
+"""What the handles of a store need of its database: each provides an engine, and sessions that look beside it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+
+from dockbell.core.model import Feed
+from dockbell.errors import StoreUnavailable
+from dockbell.ports import Footprint, OutboxBell
+from dockbell.stores.handles.outage import Outage
+from dockbell.stores.sql import feeds, outbox
+from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.lease import Lease, find_lease
+from dockbell.telemetry import Telemetry
+
+Clock: TypeAlias = Callable[[], datetime]
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+
+class Session(Protocol):
+    """A connection beside the process that works on the store."""
+
+    epoch: str
+
+    async def do(self, function: Callable[Concatenate[Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call a function with the connection.
+
+        Raises:
+            StoreError: The store cannot be used.
+        """
+
+    async def measure(self) -> Footprint:
+        """Return how much of its disk the store uses."""
+
+    async def aclose(self) -> None:
+        """Close it."""
+
+
+class Engine(ABC):
+    """What the handles of a store share.
+
+    Attributes:
+        epoch: Random mark of one life of the store.
+        outbox: Tells which feeds have new events.
+        outage: Whether the store can be written now.
+        now: The clock of the program.
+        leases: The feeds that this process holds.
+        purges: How often a record was purged.
+        wipes: How many wipes are under way, or next.
+    """
+
+    def __init__(self, epoch: str, outbox_bell: OutboxBell, *, now: Clock, telemetry: Telemetry) -> None:
+        self.epoch = epoch
+        self.outbox = outbox_bell
+        self.outage = Outage(self._try_to_write, telemetry)
+        self.now = now
+        self.leases: dict[Feed, Lease] = {}
+        self.purges = 0
+        self.wipes = 0
+
+    @abstractmethod
+    async def write(
+        self, function: Callable[Concatenate[Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        """Call a function with the connection that writes.
+
+        Raises:
+            StoreUnavailable: It cannot be written now; an outage has begun.
+        """
+
+    @abstractmethod
+    async def read(
+        self, function: Callable[Concatenate[Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        """Call a function with the connection that does not write."""
+
+    @abstractmethod
+    async def measure(self) -> Footprint:
+        """Return how much of its disk the store uses."""
+
+    @abstractmethod
+    async def wipe(self, rewrite_most: int | None) -> str:
+        """Leave nothing of what was deleted; return why something may be left, empty when nothing is."""
+
+    @abstractmethod
+    def find_version(self, reader: Connection) -> int | None:
+        """Return what moves whenever another process has written; None where nothing tells."""
+
+    @abstractmethod
+    def is_refusal(self, error: Exception) -> bool:
+        """Return whether the database could not be written, though perhaps it can be read."""
+
+    @abstractmethod
+    async def note_end(self) -> None:
+        """Note beside the store how far it is, where the database has a place for that."""
+
+    @abstractmethod
+    async def check_writing(self) -> None:
+        """Commit something that changes nothing.
+
+        Raises:
+            StoreUnavailable: It cannot be written, or has no room to spare.
+        """
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close it and let it go."""
+
+    async def announce(self, feed: Feed, end: int) -> None:
+        """Wake those who wait for events of a feed where it has new ones, and write beside the store how far it is."""
+        if end > self.outbox.ends.get(feed, 0):
+            self.outbox.announce(feed, end)
+            with suppress(StoreUnavailable):  # what was committed is committed; the next commit writes it again
+                await self.note_end()
+
+    async def take(self, feed: Feed) -> Lease:
+        """Return the lease of a feed, which this process takes once; a feed that is new is made."""
+        lease = self.leases.get(feed)
+        return lease if lease is not None and lease.is_taken else await self.write(self._take, feed)
+
+    def _take(self, writer: Connection, feed: Feed) -> Lease:
+        lease = self.leases.get(feed)
+        if lease is None or not lease.is_taken:  # decided in the writer's turn: a second taking would end the first
+            try:
+                lease = feeds.open_feed(writer, feed)
+            except Exception as error:
+                # The disk is full, say: the daemon starts, and takes it at its next look.
+                lease = find_lease(writer, feed) if self.is_refusal(error) else None
+                if lease is None:
+                    raise
+            self.leases[feed] = lease
+        return lease
+
+    async def _try_to_write(self) -> None:
+        await self.check_writing()
+        for feed, end in (await self.read(outbox.last_sequences)).items():
+            self.outbox.announce(feed, end)  # a commit may have succeeded that seemed to fail
+
+
+def call_and_find_end(
+    writer: Connection,
+    feed: Feed,
+    function: Callable[Concatenate[Connection, _P], _T],
+    /,
+    *args: _P.args,
+    **kwargs: _P.kwargs,
+) -> tuple[_T, int]:
+    return function(writer, *args, **kwargs), outbox.find_end(writer, feed)

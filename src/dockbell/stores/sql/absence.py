@@ -224,14 +224,12 @@ def keep(
     ignored_until_seen: bool,
     now: datetime,
 ) -> None:
+    mark = _UNLISTED if ignored_until_seen and finding is Finding.THERE else int(ignored_until_seen)
     with transaction(connection):
         connection.executemany(
             "UPDATE records SET suspected_at = NULL, absences = 0, missing_at = NULL, ignored_until_seen = ?"
             " WHERE feed = ? AND row = ?",
-            (
-                (_UNLISTED if ignored_until_seen and finding is Finding.THERE else ignored_until_seen, lease.id, row)
-                for row in rows
-            ),
+            ((mark, lease.id, row) for row in rows),
         )
         _note_rows(connection, lease.id, rows[:_NOTED_MOST], finding, to_micros(now))
         kept = finding is Finding.KEPT

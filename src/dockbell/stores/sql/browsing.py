@@ -70,8 +70,9 @@ def find_last_changes(connection: Connection) -> Mapping[Feed, datetime]:
     return {
         Feed(source, resource): from_micros(recorded_at)
         for source, resource, recorded_at in connection.execute(
-            "SELECT source, resource, (SELECT recorded_at FROM events WHERE feed = feeds.id AND key <> ''"
-            " ORDER BY sequence DESC LIMIT 1) AS recorded_at FROM feeds WHERE recorded_at IS NOT NULL"
+            "SELECT * FROM (SELECT source, resource,"
+            " (SELECT recorded_at FROM events WHERE feed = feeds.id AND key <> '' ORDER BY sequence DESC LIMIT 1)"
+            " AS recorded_at FROM feeds) AS last WHERE recorded_at IS NOT NULL"
         )
     }
 

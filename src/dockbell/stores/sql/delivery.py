@@ -35,7 +35,7 @@ _LOST_SINCE: Final = """
         SELECT lost_since FROM positions WHERE sink = :sink AND feed = :feed AND (backfilled_to IS NOT NULL
             OR EXISTS (SELECT 1 FROM blocked WHERE blocked.sink = :sink AND blocked.feed = :feed
                 AND blocked.sequence <= origin))
-    )
+    ) AS lost
 """
 """When the first event was recorded that a sink loses in a feed.
 
@@ -82,7 +82,7 @@ def overrun(connection: Connection, sink: str, before: datetime, now: datetime) 
     with transaction(connection):
         rows = connection.execute(
             f"SELECT feed, source, resource, min(owed.recorded_at) FROM ({OWED}) AS owed JOIN feeds ON feeds.id = feed"
-            " WHERE sink = ? GROUP BY feed HAVING min(owed.recorded_at) < ?",
+            " WHERE sink = ? GROUP BY feed, source, resource HAVING min(owed.recorded_at) < ?",
             (sink, to_micros(before)),
         ).fetchall()
         return {

@@ -80,7 +80,7 @@ def load_sinks(connection: Connection) -> Sequence[SinkState]:
                     UNION ALL
                     SELECT recorded_at FROM blocked JOIN events
                         ON events.feed = blocked.feed AND events.sequence = blocked.sequence
-                        WHERE blocked.sink = name)),
+                        WHERE blocked.sink = name) AS owed),
                 coalesce((SELECT error FROM blocked WHERE blocked.sink = name AND error <> ''
                     ORDER BY due LIMIT 1), ''),
                 (SELECT count(*) FROM blocked WHERE blocked.sink = name AND {IS_HELD}),
@@ -88,6 +88,7 @@ def load_sinks(connection: Connection) -> Sequence[SinkState]:
                 (SELECT reason FROM pauses WHERE pauses.sink = name),
                 (SELECT paused_at FROM pauses WHERE pauses.sink = name)
             FROM (SELECT sink AS name FROM positions UNION SELECT sink FROM replays UNION SELECT sink FROM pauses)
+                AS names
             ORDER BY name
             """
         )

@@ -145,7 +145,8 @@ def count_dead(connection: Connection, sink: str | None, selection: Selection) -
             SELECT sink, source, resource, error, count(*) AS letters, count(DISTINCT dead.key), min(died_at),
                 max(died_at)
             FROM dead_letters AS dead JOIN feeds ON feeds.id = dead.feed
-            WHERE {where} GROUP BY sink, dead.feed, error ORDER BY sink, letters DESC, dead.feed, error
+            WHERE {where} GROUP BY sink, dead.feed, source, resource, error
+            ORDER BY sink, letters DESC, dead.feed, error
             """,
             values,
         )
@@ -248,7 +249,7 @@ def _find_kept(
     found = set(
         connection.execute(
             f"SELECT sequence, events.key FROM {values_of('?')} AS wanted {THEN_JOIN} events"
-            " ON feed = ? AND sequence = wanted.value",
+            " ON feed = ? AND sequence = CAST(wanted.value AS INTEGER)",
             (json.dumps([sequence for sequence, _ in events]), feed_id),
         )
     )

@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 from hypothesis import settings
 
+from tests import postgres
 from tests.brokers import Broker, make_broker, started
 
 # How long one example takes says more about what else the machine does, and about coverage, than about the code.
@@ -60,6 +61,19 @@ def mosquitto(tmp_path: Path) -> Iterator[Broker]:
     """Return a running broker: Mosquitto where it is installed, else that of the ``demo`` extra."""
     with started(make_broker(tmp_path)) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[postgres.Server]:
+    """Return a running PostgreSQL."""
+    with postgres.serving() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: postgres.Server) -> str:
+    """Return the URL of an empty database."""
+    return postgres_server.make_database()
 
 
 @pytest.fixture(scope="session")

@@ -3,41 +3,55 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 from dockbell.core.model import Feed
 from dockbell.core.moment import to_micros
+from dockbell.stores.postgres.connection import PostgresConnection, number_transaction
 from tests.fakes import NOON
 from tests.stores.pages import FEED
+from tests.stores.places import Place
 
 
-def write(path: Path, statement: str, *values: object) -> None:
+def write(path: Place, statement: str, *values: object) -> None:
     """Change a store by hand."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        assert connection.execute(statement, values).rowcount > 0
+    assert _execute(path, statement, values)[0] > 0
 
 
-def read(path: Path, query: str, *values: object) -> list[tuple[object, ...]]:
+def read(path: Place, query: str, *values: object) -> list[tuple[object, ...]]:
     """Return what a query of a store finds."""
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute(query, values).fetchall()
+    return _execute(path, query, values)[1]
 
 
-def _find_id(path: Path, feed: Feed) -> object:
+def _execute(path: Place, statement: str, values: Sequence[object]) -> tuple[int, list[tuple[object, ...]]]:
+    """Execute a statement; return how many rows it wrote, and what it found."""
+    if isinstance(path, Path):
+        with closing(sqlite3.connect(path)) as file, file:
+            written = file.execute(statement, values)
+            return written.rowcount, written.fetchall()
+    database = PostgresConnection(path, number_transaction)
+    with closing(database.raw):
+        cursor = database.execute(statement, values)
+        return cursor.rowcount, cursor.fetchall() if cursor.description else []
+
+
+def _find_id(path: Place, feed: Feed) -> object:
     return read(path, "SELECT id FROM feeds WHERE source = ? AND resource = ?", feed.source, feed.resource)[0][0]
 
 
-def stand(path: Path, sink: str, position: int, *, origin: int = 0, feed: Feed = FEED) -> None:
+def stand(path: Place, sink: str, position: int, *, origin: int = 0, feed: Feed = FEED) -> None:
     """Let a sink have settled a feed up to a position."""
     write(
         path,
-        "INSERT OR REPLACE INTO positions (sink, feed, sequence, origin) VALUES (?, ?, ?, ?)",
+        "INSERT INTO positions (sink, feed, sequence, origin) VALUES (?, ?, ?, ?) ON CONFLICT (sink, feed)"
+        " DO UPDATE SET sequence = excluded.sequence, origin = excluded.origin",
         *(sink, _find_id(path, feed), position, origin),
     )
 
 
-def block(path: Path, sink: str, key: str, sequence: int, *, held: bool = False, feed: Feed = FEED) -> None:
+def block(path: Place, sink: str, key: str, sequence: int, *, held: bool = False, feed: Feed = FEED) -> None:
     """Let a key of a sink be blocked, or on hold."""
     write(
         path,
@@ -47,7 +61,7 @@ def block(path: Path, sink: str, key: str, sequence: int, *, held: bool = False,
     )
 
 
-def kill(path: Path, sink: str, key: str, sequence: int, *, feed: Feed = FEED, error: str = "HTTP 422") -> None:
+def kill(path: Place, sink: str, key: str, sequence: int, *, feed: Feed = FEED, error: str = "HTTP 422") -> None:
     """Let an event be a dead letter of a sink."""
     write(
         path,
@@ -56,7 +70,7 @@ def kill(path: Path, sink: str, key: str, sequence: int, *, feed: Feed = FEED, e
     )
 
 
-def waiting(path: Path, sink: str) -> list[tuple[str, int]]:
+def waiting(path: Place, sink: str) -> list[tuple[str, int]]:
     """Return the replays of a sink that wait, each as a feed and a sequence, in the order in which they were asked."""
     found = read(
         path,

@@ -24,7 +24,6 @@ from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
 from dockbell.ports import Checkpoint, FeedState, RunRecord, Store, Tally
-from dockbell.stores.sqlite import SqliteStore
 from tests.fakes import NOON
 from tests.stores.pages import (
     COMPOSE,
@@ -44,14 +43,15 @@ from tests.stores.pages import (
     page,
     told,
 )
+from tests.stores.places import Place, open_store
 
 WINDOW = timedelta(seconds=60)
 DAY = timedelta(days=1)
 
 
-@pytest.fixture(params=["sqlite"])
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON, epoch="epoch")
+@pytest.fixture
+async def store(place: Place) -> AsyncIterator[Store]:
+    store = await open_store(place, now=lambda: NOON)
     yield store
     await store.aclose()
 
@@ -517,7 +517,7 @@ async def test_the_digest_tells_keys_and_contents_apart_and_not_their_order(tmp_
     records = [{"id": str(number), "x": number % 7} for number in range(50)]
 
     async def digest(name: str, *pages: Sequence[dict[str, object]], missing: int | None = None) -> str:
-        store = await SqliteStore.open(tmp_path / name, now=lambda: NOON)
+        store = await open_store(tmp_path / name, now=lambda: NOON)
         state = await store.feed(FEED).open()
         for records in pages:
             await commit(store, state, *records)
@@ -721,9 +721,9 @@ async def test_a_change_waits_for_its_detail(store: Store, state: FeedState) -> 
     assert await store.feed(state.feed).load_awaited(10) == []
 
 
-async def test_the_longest_waiting_come_first_each_feed_for_itself(tmp_path: Path) -> None:
+async def test_the_longest_waiting_come_first_each_feed_for_itself(place: Place) -> None:
     clock = [later(seconds=2), later(seconds=1), NOON]
-    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: clock[-1])
+    store = await open_store(place, now=lambda: clock[-1])
     state = await store.feed(FEED).open()
     for number in range(3):
         await commit(store, state, {"id": str(number)}, detector=DETAILED)

@@ -1,5 +1,5 @@
 """Where snapshots, events and progress are kept, each page in one transaction.
 
 - ``sql``: the statements, for any connection. ``handles``: the ports over them, for any database.
-- ``sqlite``: the file that holds them.
+- ``sqlite``: the file that holds them. ``postgres``: the database that does.
 """

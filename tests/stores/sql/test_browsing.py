@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,35 +9,37 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dockbell.core.model import Feed
+from dockbell.stores.handles.read_store import SqlReadStore
+from dockbell.stores.handles.store import SqlStore
 from dockbell.stores.sql import browsing
-from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 from tests.fakes import NOON, Clock
 from tests.stores import pages
+from tests.stores.places import Place, open_read_store, open_store
 
 STOCK = Feed("main", "stock")
 OTHER = Feed("spare", "stock")
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    store = await SqliteStore.open(tmp_path / "dockbell.db", now=Clock())
+async def store(place: Place) -> AsyncIterator[SqlStore]:
+    store = await open_store(place, now=Clock())
     yield store
     await store.aclose()
 
 
 @pytest.fixture
-async def read_store(store: SqliteStore, tmp_path: Path) -> AsyncIterator[SqliteReadStore]:
-    read_store = await SqliteReadStore.open(tmp_path / "dockbell.db")
+async def read_store(store: SqlStore, place: Place) -> AsyncIterator[SqlReadStore]:
+    read_store = await open_read_store(place)
     yield read_store
     await read_store.aclose()
 
 
-async def put(store: SqliteStore, feed: Feed, *keys: str, n: int = 0) -> None:
+async def put(store: SqlStore, feed: Feed, *keys: str, n: int = 0) -> None:
     await pages.commit(store, await store.feed(feed).open(), *({"id": key, "n": n} for key in keys))
 
 
 async def read(
-    read_store: SqliteReadStore, before: int | None = None, limit: int = 100, **wanted: Any
+    read_store: SqlReadStore, before: int | None = None, limit: int = 100, **wanted: Any
 ) -> tuple[list[str], int | None]:
     """Return what is found, as text, and from where to go on."""
     found, following = await read_store.read_earlier(before, limit, **wanted)
@@ -46,7 +47,7 @@ async def read(
     return [f"{event.feed.source}/{event.key}#{event.sequence} {event.change}" for _, event in found], following
 
 
-async def test_events_are_found_newest_first(store: SqliteStore, read_store: SqliteReadStore) -> None:
+async def test_events_are_found_newest_first(store: SqlStore, read_store: SqlReadStore) -> None:
     assert await read(read_store) == ([], None)
     await put(store, STOCK, "a", "b")
     await put(store, OTHER, "a")
@@ -73,7 +74,7 @@ async def test_events_are_found_newest_first(store: SqliteStore, read_store: Sql
     ],
 )
 async def test_only_what_is_asked_for_is_found(
-    store: SqliteStore, read_store: SqliteReadStore, wanted: dict[str, Any], expected: list[str]
+    store: SqlStore, read_store: SqlReadStore, wanted: dict[str, Any], expected: list[str]
 ) -> None:
     await put(store, STOCK, "a", "b")
     await put(store, OTHER, "a")
@@ -81,7 +82,7 @@ async def test_only_what_is_asked_for_is_found(
     assert (await read(read_store, **wanted))[0] == expected
 
 
-async def test_an_event_is_found_by_its_number(store: SqliteStore, read_store: SqliteReadStore) -> None:
+async def test_an_event_is_found_by_its_number(store: SqlStore, read_store: SqlReadStore) -> None:
     await put(store, STOCK, "a", "b")
     found = await read_store.find_event(STOCK, 2)
     assert found is not None
@@ -90,7 +91,7 @@ async def test_an_event_is_found_by_its_number(store: SqliteStore, read_store: S
     assert await read_store.find_event(OTHER, 1) is None
 
 
-async def test_the_last_change_of_a_record_is_no_statement(store: SqliteStore, read_store: SqliteReadStore) -> None:
+async def test_the_last_change_of_a_record_is_no_statement(store: SqlStore, read_store: SqlReadStore) -> None:
     await put(store, STOCK, "a")
     state = await store.feed(OTHER).open()
     await pages.close_pass(store, state, statements=[pages.a_statement()])

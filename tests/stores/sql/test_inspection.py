@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,8 +20,10 @@ from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.settlement import Blocked, DeadLetter, Settlement
 from dockbell.core.publishing.statement import GapReason, gap
 from dockbell.ports import FeedState, KeyStatus, Quarantined, RunRecord
-from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
+from dockbell.stores.handles.read_store import SqlReadStore
+from dockbell.stores.handles.store import SqlStore
 from tests.fakes import NOON
+from tests.stores.places import Place, open_read_store, open_store
 
 FEED = Feed("main", "shipments")
 MINUTE = timedelta(minutes=1)
@@ -36,8 +37,8 @@ READING = ReadContext(Via.POLL, NOON, stale_window=MINUTE)
 class CommandStore:
     """A store at work, and a look at it."""
 
-    store: SqliteStore
-    read_store: SqliteReadStore
+    store: SqlStore
+    read_store: SqlReadStore
     state: FeedState
     detect: ChangeDetector = DETECTOR
 
@@ -52,9 +53,9 @@ class CommandStore:
 
 
 @pytest.fixture
-async def command_store(tmp_path: Path) -> AsyncIterator[CommandStore]:
-    store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON, epoch="epoch")
-    read_store = await SqliteReadStore.open(tmp_path / "a.db")
+async def command_store(place: Place) -> AsyncIterator[CommandStore]:
+    store = await open_store(place, now=lambda: NOON)
+    read_store = await open_read_store(place)
     yield CommandStore(store, read_store, await store.feed(FEED).open())
     await read_store.aclose()
     await store.aclose()

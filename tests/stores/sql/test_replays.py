@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +12,10 @@ from dockbell.core.model import Feed
 from dockbell.core.moment import to_micros
 from dockbell.core.publishing.settlement import Settlement
 from dockbell.ports import Extent, Hurried, Offered, Reach, Selection
-from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
-from dockbell.stores.sqlite.command_store import SqliteCommandStore
+from dockbell.stores.handles.command_store import SqlCommandStore
 from tests.fakes import NOON, Clock
 from tests.stores.pages import FEED, OTHER, commit
+from tests.stores.places import Place, open_command_store, open_read_store, open_store
 from tests.stores.standings import block, kill, read, stand, waiting, write
 
 MINUTE = timedelta(minutes=1)
@@ -27,8 +26,8 @@ ALL = Selection()
 class Rig:
     """A store with six events of three keys, a minute apart; and a command store at it."""
 
-    path: Path
-    command_store: SqliteCommandStore
+    path: Place
+    command_store: SqlCommandStore
     reach: Reach = Reach(Extent(0, 6), 0, 6)  # noqa: RUF009  # frozen
 
     async def choose(self, selection: Selection = ALL, *, within: tuple[int, int] = (0, 6), limit: int = 9) -> str:
@@ -45,17 +44,17 @@ class Rig:
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+async def rig(place: Place) -> AsyncIterator[Rig]:
     clock = Clock()
-    store = await SqliteStore.open(tmp_path / "a.db", now=clock)
+    store = await open_store(place, now=clock)
     state = await store.feed(FEED).open()
     await store.feed(OTHER).open()
     for number, key in enumerate("abcaba"):
         clock.time = NOON + number * MINUTE
         await commit(store, state, {"id": key, "number": number})
     await store.aclose()
-    command_store = await SqliteCommandStore.open(store.path)
-    yield Rig(store.path, command_store)
+    command_store = await open_command_store(place)
+    yield Rig(place, command_store)
     await command_store.aclose()
 
 
@@ -144,11 +143,11 @@ async def test_a_replay_waits_for_each_event_once_and_no_dead_letter_is_left(rig
     assert await rig.command_store.offer("erp", FEED, [(2, "b"), (1, "a")], NOON) == Offered(entered=2)
     assert await rig.command_store.offer("erp", FEED, [(1, "a"), (4, "a")], NOON) == Offered(entered=2)
     assert waiting(rig.path, "erp") == [("main/shipments", 2), ("main/shipments", 1), ("main/shipments", 4)]
-    assert read(rig.path, "SELECT sink, sequence FROM dead_letters") == [("another", 2), ("erp", 3)]
+    assert read(rig.path, "SELECT sink, sequence FROM dead_letters ORDER BY sink") == [("another", 2), ("erp", 3)]
 
 
 async def test_an_event_that_is_offered_again_before_its_delivery_was_saved_waits_for_another(rig: Rig) -> None:
-    store = await SqliteStore.open(rig.path, now=Clock())
+    store = await open_store(rig.path, now=Clock())
     await rig.command_store.offer("erp", FEED, [(2, "b")], NOON)
     (delivered,) = await store.sink("erp").load_replays(NOON, 9)
     await rig.command_store.offer("erp", FEED, [(2, "b")], NOON)
@@ -220,7 +219,7 @@ async def test_replays_of_one_sink_are_forgotten_in_portions(rig: Rig) -> None:
 # Dead letters --------------------------------------------------------------------------------------------------------
 
 
-def bury_some(path: Path) -> None:
+def bury_some(path: Place) -> None:
     for sink, key, sequence, error in (("erp", "a", 1, "x"), ("erp", "a", 4, "x"), ("erp", "b", 2, "y")):
         kill(path, sink, key, sequence, error=error)
     kill(path, "another", "c", 3, error="x")
@@ -333,7 +332,7 @@ async def test_what_an_operator_decided_shows_at_the_sink_even_before_it_begins(
     block(rig.path, "erp", "b", 5)
     await rig.command_store.offer("floor", FEED, [(1, "a"), (2, "b")], NOON)
     await rig.command_store.pause("shop", "HTTP 410", NOON)
-    read_store = await SqliteReadStore.open(rig.path)
+    read_store = await open_read_store(rig.path)
     states = {state.name: state for state in await read_store.load_sinks()}
     await read_store.aclose()
     assert {name: (state.held, state.replays, state.paused) for name, state in states.items()} == {

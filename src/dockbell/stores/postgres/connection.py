@@ -1,0 +1,178 @@
+"""A connection to PostgreSQL that takes the statements of ``stores.sql``.
+
+They are written as SQLite has them; what PostgreSQL has otherwise is put in their place, once per statement. Nothing
+stands in the session of the server, so that a pooler may give each transaction another one.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import psycopg
+from psycopg import sql
+from psycopg.adapt import Loader
+from psycopg.pq import TransactionStatus
+
+from dockbell.stores.sql.dialect import BY_KEY, IS_HELD, THEN_JOIN
+
+Fence: TypeAlias = Callable[[psycopg.Connection[Any]], str]
+_CONNECT_SECONDS: Final = 10
+_ASKED_SECONDS: Final = 5.0
+_ASKED_AGAIN_SECONDS: Final = 0.2
+_BEGIN: Final = {"BEGIN IMMEDIATE": "BEGIN", "BEGIN": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}
+"""A transaction that writes, and one that shows what is read as it was at one moment."""
+_QUOTED: Final = re.compile(r"('(?:[^']|'')*')")
+_WORDS: Final = (
+    (re.compile(re.escape(BY_KEY)), ""),
+    (re.compile(rf"\b{THEN_JOIN}(?=\s+\w+\s+(?:AS \w+\s+)?(?:ON|USING)\b)"), "JOIN"),
+    (re.compile(re.escape(IS_HELD)), "held"),
+    (re.compile(r"\bjson_each\((\?|:\w+)\)(?! AS)"), r"json_each(\1) AS named"),
+    (re.compile(r"\bjson_each\((\?|:\w+)\)"), r"(SELECT json_array_elements_text(CAST(\1 AS json)) AS value)"),
+    (re.compile(r"([\w.]+) ->> "), r"CAST(\1 AS json) ->> "),
+    (re.compile(r"\bAS INTEGER\b"), "AS bigint"),
+    (
+        re.compile(r"(\?|(?<!:):\w+) IS NULL"),
+        r"CAST(\1 AS text) IS NULL",
+    ),  # else nothing tells the type
+)
+"""What only SQLite understands, and what PostgreSQL has for it."""
+
+
+class _WholeLoader(Loader):
+    """Sums of bigint are numeric in PostgreSQL; all of ours are whole."""
+
+    def load(self, data: Any) -> int:
+        return int(bytes(data))
+
+
+class PostgresConnection:
+    """Takes statements with ``?`` and ``:name`` for values.
+
+    Args:
+        url: Of the database.
+        fence: Called at the beginning of each transaction that writes; returns its number, or refuses it by an
+            exception.
+    """
+
+    def __init__(self, url: str, fence: Fence) -> None:
+        self.raw = connect(url)
+        self._url = url
+        self._fence = fence
+        self._number = ""
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.raw.info.transaction_status is not TransactionStatus.IDLE and not self.raw.closed
+
+    def execute(self, statement: str, values: Any = (), /) -> psycopg.Cursor[Any]:
+        if statement in _BEGIN:
+            self._number = ""
+            cursor = self.raw.execute(sql.SQL(_BEGIN[statement]))
+            if statement == "BEGIN IMMEDIATE":
+                with _ending(self.raw):
+                    self._number = self._fence(self.raw)
+            return cursor
+        if statement == "COMMIT" and self._number:
+            return self._commit()
+        return self.raw.execute(sql.SQL(translate(statement)), _adapt(values))
+
+    def _commit(self) -> psycopg.Cursor[Any]:
+        """Commit; where the connection is lost meanwhile, ask on another one whether that was done.
+
+        Done again, a page would come to nothing, but an absence would count twice. Where the server does not answer
+        soon, it is not known: the caller takes it for not done.
+        """
+        try:
+            return self.raw.execute("COMMIT")
+        except psycopg.OperationalError:
+            if not self.raw.closed:
+                raise
+            until = time.monotonic() + _ASKED_SECONDS
+            while (status := self._ask()) in (None, "in progress") and time.monotonic() < until:
+                time.sleep(_ASKED_AGAIN_SECONDS)
+            if status != "committed":
+                raise
+            return self.raw.cursor()
+
+    def _ask(self) -> str | None:
+        """Return what became of the last transaction; None where the server cannot be asked."""
+        try:
+            if self.raw.closed:
+                self.raw = connect(self._url)
+            row = self.raw.execute("SELECT pg_xact_status(%s :: xid8)", [self._number]).fetchone()
+        except psycopg.OperationalError:
+            return None
+        return "unknown" if row is None or row[0] is None else str(row[0])
+
+    def executemany(self, statement: str, values: Iterable[Any], /) -> psycopg.Cursor[Any]:
+        cursor = self.raw.cursor()
+        rows = [_adapt(each) for each in values]
+        if rows:
+            cursor.executemany(sql.SQL(translate(statement)), rows)
+        return cursor
+
+
+@contextmanager
+def _ending(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """End the transaction where it is refused."""
+    try:
+        yield
+    except BaseException:
+        if not connection.closed:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def connect(url: str) -> psycopg.Connection[Any]:
+    """Return a connection whose transactions are begun by hand; nothing is prepared, see the head of this module."""
+    connection = psycopg.connect(
+        url,
+        autocommit=True,
+        prepare_threshold=None,
+        connect_timeout=_CONNECT_SECONDS,
+        application_name="dockbell",
+        client_encoding="utf-8",
+    )
+    connection.adapters.register_loader("numeric", _WholeLoader)
+    return connection
+
+
+def number_transaction(connection: psycopg.Connection[Any]) -> str:
+    """Return the number of the transaction: the fence of a process that fences nothing."""
+    ((number,),) = connection.execute("SELECT pg_current_xact_id() :: text").fetchall()
+    return str(number)
+
+
+@cache
+def translate(statement: str) -> str:
+    """Return a statement as PostgreSQL and its driver take it."""
+    for pattern, word in _WORDS:
+        statement = pattern.sub(word, statement)
+    parts = _QUOTED.split(statement.replace("%", "%%"))
+    for index in range(0, len(parts), 2):  # what is quoted holds no placeholder
+        parts[index] = re.sub(r"(?<!:):(\w+)", r"%(\1)s", parts[index].replace("?", "%s"))
+    return "".join(parts)
+
+
+def _adapt(values: Any) -> Any:
+    if isinstance(values, Mapping):
+        return {name: _adapt_value(value) for name, value in values.items()}
+    return [_adapt_value(value) for value in values]
+
+
+def _adapt_value(value: Any) -> Any:
+    """Return a value as the driver takes it.
+
+    PostgreSQL's text cannot hold NUL. Keys hold none, they escape it; what may is what others have said in an error,
+    where the sign for it says as much.
+    """
+    if isinstance(value, str):
+        text = value.value if isinstance(value, Enum) else value
+        return text.replace("\0", "␀")
+    return value

@@ -1,0 +1,138 @@
+"""The database as its one holder works on it: one connection that writes, one that reads beside it.
+
+Each function of ``stores.sql`` runs whole in a worker thread, as in SQLite. A connection that was lost is made again at
+the next use. After an outage the ends of the feeds are read, so that events are announced that were committed though
+nothing told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar
+
+import anyio
+import psycopg
+from anyio import to_thread
+
+from dockbell.errors import StoreUnavailable
+from dockbell.ports import Footprint, OutboxBell
+from dockbell.stores.handles.engine import Clock, Engine
+from dockbell.stores.postgres.connection import Fence, PostgresConnection, number_transaction
+from dockbell.stores.postgres.holder import Holder
+from dockbell.stores.postgres.store_errors import translating
+from dockbell.stores.sql import outbox
+from dockbell.stores.sql.connection import Connection, transaction
+from dockbell.telemetry import Telemetry
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+
+class Line:
+    """A connection that is made again when it was lost; one function after the other uses it, each in a thread."""
+
+    def __init__(self, url: str, name: str, fence: Fence = number_transaction) -> None:
+        self._url = url
+        self._name = name
+        self._fence = fence
+        self._connection: PostgresConnection | None = None
+        self._turn = anyio.CapacityLimiter(1)
+
+    async def do(self, function: Callable[Concatenate[Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call a function with the connection.
+
+        Raises:
+            StoreError: The database cannot be used.
+        """
+        call = partial(self._call, lambda connection: function(connection, *args, **kwargs))
+        return await to_thread.run_sync(call, limiter=self._turn)
+
+    def _call(self, function: Callable[[Connection], _T]) -> _T:
+        with translating(self._name):
+            if self._connection is None or self._connection.raw.closed:
+                self._connection = PostgresConnection(self._url, self._fence)
+            return function(self._connection)
+
+    async def aclose(self) -> None:
+        if self._connection is not None:
+            await to_thread.run_sync(self._connection.raw.close, limiter=self._turn)
+
+
+class PostgresEngine(Engine):
+    def __init__(
+        self,
+        name: str,
+        lines: tuple[Line, Line],
+        holder: Holder,
+        outbox_bell: OutboxBell,
+        *,
+        epoch: str,
+        now: Clock,
+        telemetry: Telemetry,
+    ) -> None:
+        super().__init__(epoch, outbox_bell, now=now, telemetry=telemetry)
+        self.name = name
+        self.holder = holder
+        self._writer, self._reader = lines
+
+    async def write(
+        self, function: Callable[Concatenate[Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        return await self._do(self._writer, lambda connection: function(connection, *args, **kwargs))
+
+    async def read(
+        self, function: Callable[Concatenate[Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        return await self._do(self._reader, lambda connection: function(connection, *args, **kwargs))
+
+    async def _do(self, line: Line, function: Callable[[Connection], _T]) -> _T:
+        try:
+            return await line.do(function)
+        except StoreUnavailable as error:
+            self.outage.begin(error)
+            raise
+
+    async def measure(self) -> Footprint:
+        return await self.read(measure)
+
+    async def wipe(self, rewrite_most: int | None) -> str:  # noqa: ARG002  # the server rewrites no file at once
+        """Leave what was deleted to the server, which frees it by itself."""
+        return "the server frees deleted rows by and by; its log, replicas and backups may hold traces for longer"
+
+    def find_version(self, reader: Connection) -> int | None:  # noqa: ARG002  # nothing tells but the rows themselves
+        return None
+
+    def is_refusal(self, error: Exception) -> bool:
+        return isinstance(error, psycopg.OperationalError)
+
+    async def note_end(self) -> None:
+        """Do nothing: there is no place beside a database."""
+
+    async def check_writing(self) -> None:
+        await self.write(_write_nothing)
+
+    async def aclose(self) -> None:
+        with anyio.CancelScope(shield=True):  # a cancelled caller, too: the row must not outlive its user
+            await to_thread.run_sync(self.holder.leave)
+            with suppress(StoreUnavailable):
+                await self._writer.aclose()
+                await self._reader.aclose()
+
+
+def measure(connection: Connection) -> Footprint:
+    """Return what the database takes; how large its disk is the server does not tell."""
+    (used,) = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+    return Footprint(used, 0)
+
+
+def load_outbox(connection: Connection) -> tuple[str, OutboxBell]:
+    """Return the epoch, and the ends of the feeds."""
+    (epoch,) = connection.execute("SELECT epoch FROM life").fetchone()
+    return epoch, OutboxBell(outbox.last_sequences(connection))
+
+
+def _write_nothing(writer: Connection) -> None:
+    with transaction(writer):
+        writer.execute("UPDATE life SET began_at = began_at")

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+
+from dockbell.stores.postgres.connection import PostgresConnection, connect, number_transaction, translate
+from dockbell.stores.sql.connection import reading, transaction
+from dockbell.stores.sql.dialect import BY_KEY, IS_HELD, THEN_JOIN, values_of
+
+
+@pytest.fixture
+def connection(postgres_url: str) -> Iterator[PostgresConnection]:
+    connection = PostgresConnection(postgres_url, number_transaction)
+    connection.execute("CREATE TABLE words (id bigint, word text)")
+    yield connection
+    connection.raw.close()
+
+
+def kill(connection: psycopg.Connection[Any], url: str) -> None:
+    """End a connection from the other side."""
+    with closing(connect(url)) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", [connection.info.backend_pid])
+
+
+def insert(connection: PostgresConnection, *, then: Callable[[], object]) -> None:
+    """Insert a row, and do something before that is committed."""
+    with transaction(connection):
+        connection.execute("INSERT INTO words VALUES (?, ?)", (1, "a"))
+        then()
+
+
+@pytest.mark.parametrize(
+    ("statement", "translated"),
+    [
+        ("SELECT ? WHERE x LIKE '% %'", "SELECT %s WHERE x LIKE '%% %%'"),
+        ("SELECT :a, ':b ?', :a :: text", "SELECT %(a)s, ':b ?', %(a)s :: text"),
+        (f"FROM events {BY_KEY} JOIN feeds", "FROM events  JOIN feeds"),
+        (f"FROM holds {THEN_JOIN} records USING (feed)", "FROM holds JOIN records USING (feed)"),
+        (f"FROM a {THEN_JOIN} b AS c ON c.x = a.x", "FROM a JOIN b AS c ON c.x = a.x"),
+        (f"WHERE {IS_HELD}", "WHERE held"),
+        ("CAST(run ->> 'pages' AS INTEGER)", "CAST(CAST(run AS json) ->> 'pages' AS bigint)"),
+    ],
+)
+def test_what_only_sqlite_understands_is_put_in_other_words(statement: str, translated: str) -> None:
+    assert translate(statement) == translated
+
+
+def test_an_array_is_a_table_of_its_values(connection: PostgresConnection) -> None:
+    query = "SELECT value FROM "  # of what is ours
+    alone, named = (query + values_of(each) for each in ("?", ":all"))
+    assert connection.execute(alone, ['["a", "ü"]']).fetchall() == [("a",), ("ü",)]
+    assert connection.execute(f"{named} AS x", {"all": '["a"]'}).fetchall() == [("a",)]
+
+
+def test_a_nul_in_text_is_kept_as_its_sign(connection: PostgresConnection) -> None:
+    connection.execute("INSERT INTO words VALUES (?, ?)", (1, "a\0b"))
+    assert connection.execute("SELECT word FROM words").fetchall() == [("a␀b",)]
+
+
+def test_a_transaction_that_breaks_leaves_nothing(connection: PostgresConnection) -> None:
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        insert(connection, then=lambda: connection.execute("SELECT * FROM nowhere"))
+    assert not connection.in_transaction
+    assert connection.execute("SELECT count(*) FROM words").fetchone() == (0,)
+
+
+def test_what_is_read_together_is_as_it_was_at_one_moment(connection: PostgresConnection, postgres_url: str) -> None:
+    with reading(connection):
+        assert connection.execute("SELECT count(*) FROM words").fetchone() == (0,)
+        with closing(connect(postgres_url)) as other:
+            other.execute("INSERT INTO words VALUES (1, 'a')")
+        assert connection.execute("SELECT count(*) FROM words").fetchone() == (0,)
+    assert connection.execute("SELECT count(*) FROM words").fetchone() == (1,)
+
+
+def test_a_transaction_whose_connection_dies_before_its_end_is_none(
+    connection: PostgresConnection, postgres_url: str
+) -> None:
+    with pytest.raises(psycopg.OperationalError):
+        insert(connection, then=lambda: kill(connection.raw, postgres_url))
+    with closing(connect(postgres_url)) as other:
+        assert other.execute("SELECT count(*) FROM words").fetchone() == (0,)
+
+
+def test_a_commit_whose_answer_is_lost_counts_as_what_it_was(connection: PostgresConnection, postgres_url: str) -> None:
+    """The insert is done again for nobody: the caller learns that it was committed."""
+    with transaction(connection):
+        connection.execute("INSERT INTO words VALUES (?, ?)", (1, "a"))
+        raw, lost = connection.raw, threading.Event()
+
+        class Deaf:
+            """Commits, and loses the connection before the answer is read."""
+
+            closed = False
+
+            def execute(self, statement: str) -> None:
+                raw.execute(statement.encode())
+                raw.close()
+                self.closed = True
+                lost.set()
+                raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+        connection.raw = Deaf()  # type: ignore[assignment]
+    assert lost.is_set()
+    assert connection.execute("SELECT count(*) FROM words").fetchone() == (1,)

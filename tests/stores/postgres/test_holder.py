@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import closing
+
+import anyio
+import psycopg
+import pytest
+
+from dockbell.errors import LeaseLost, StoreInUse
+from dockbell.stores.postgres import PostgresStore, find_holder
+from tests.fakes import NOON
+from tests.stores.pages import FEED, commit, told
+
+OPEN = """
+import os, sys, anyio
+from datetime import UTC, datetime
+from dockbell.stores.postgres import PostgresStore
+
+async def main():
+    await PostgresStore.open(sys.argv[1], now=lambda: datetime.now(UTC))
+    os.write(1, b"open")
+    await anyio.sleep(60)
+
+anyio.run(main)
+"""
+
+
+async def open_store(url: str) -> PostgresStore:
+    return await PostgresStore.open(url, now=lambda: NOON, epoch="epoch")
+
+
+@pytest.fixture
+async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
+    store = await open_store(postgres_url)
+    yield store
+    await store.aclose()
+
+
+def change(url: str, statement: str) -> None:
+    with closing(psycopg.connect(url, autocommit=True)) as connection:
+        assert connection.execute(statement.encode()).rowcount > 0
+
+
+async def test_a_second_process_is_refused_while_the_first_lives(store: PostgresStore, postgres_url: str) -> None:
+    holder = find_holder(postgres_url)
+    assert holder.startswith(f"process {os.getpid()} on ")
+    with pytest.raises(StoreInUse, match=rf"held by {holder}; stop it, or give this one another \[store\] url"):
+        await open_store(postgres_url)
+
+
+async def test_a_store_that_was_closed_is_free_at_once(postgres_url: str) -> None:
+    await (await open_store(postgres_url)).aclose()
+    assert find_holder(postgres_url) == ""
+    await (await open_store(postgres_url)).aclose()
+
+
+async def test_a_holder_renews_its_row(store: PostgresStore, postgres_url: str) -> None:
+    with closing(psycopg.connect(postgres_url, autocommit=True)) as connection:
+        ((before,),) = connection.execute("SELECT expires_at FROM holders").fetchall()
+        await anyio.sleep(2.5)
+        ((after,),) = connection.execute("SELECT expires_at FROM holders").fetchall()
+    assert (after - before).total_seconds() >= 1
+
+
+async def test_after_a_crash_the_store_is_free_when_the_row_has_expired(postgres_url: str) -> None:
+    async with await anyio.open_process([sys.executable, "-c", OPEN, postgres_url], stderr=None) as process:
+        assert process.stdout is not None
+        assert await process.stdout.receive() == b"open"
+        process.kill()
+        killed_at = time.monotonic()
+    with pytest.raises(StoreInUse, match=f"held by process {process.pid} on .* after a crash it is free within"):
+        await open_store(postgres_url)
+    while True:
+        try:
+            store = await open_store(postgres_url)
+            break
+        except StoreInUse:
+            await anyio.sleep(0.1)
+    assert 4 < time.monotonic() - killed_at < 8
+    await store.aclose()
+
+
+async def test_a_holder_that_another_process_has_replaced_writes_nothing_more(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    state = await store.feed(FEED).open()
+    await commit(store, state, {"id": "a"})
+    change(postgres_url, "DELETE FROM holders")  # as another does that finds the row expired
+    other = await open_store(postgres_url)
+    with pytest.raises(LeaseLost, match="another process has taken it over, and nothing was stored"):
+        await commit(store, state, {"id": "b"})
+    with pytest.raises(LeaseLost):
+        await store.sink("erp").enroll("now")
+    successor = await other.feed(FEED).open()
+    with pytest.raises(LeaseLost):  # by the token of the feed: this one begins no transaction
+        await store.feed(FEED).save_problem("none")
+    await commit(other, successor, {"id": "c"})
+    assert await told(other) == ["a created 1", "c created 1"]
+    await other.aclose()
+
+
+async def test_a_holder_is_not_replaced_while_it_commits(store: PostgresStore, postgres_url: str) -> None:
+    with closing(psycopg.connect(postgres_url)) as committing:
+        assert store.engine.holder.fence(committing)
+        with closing(psycopg.connect(postgres_url, autocommit=True)) as other:
+            other.execute("SET lock_timeout = '200ms'")
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                other.execute("DELETE FROM holders")
+            other.execute("UPDATE holders SET expires_at = clock_timestamp()")  # it can be renewed
+        committing.rollback()

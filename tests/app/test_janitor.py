@@ -220,6 +220,19 @@ async def test_where_the_store_uses_too_much_of_the_disk_those_who_owe_longest_l
     assert ear.facts[1:] == [SinkOverrun("slower", FEED, later(days=1))]
 
 
+async def test_no_sink_loses_events_for_a_disk_of_which_nothing_is_known(
+    store: SqliteStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def measure() -> Footprint:
+        return Footprint(21, 0)
+
+    monkeypatch.setattr(store.retention, "measure", measure)
+    ear = Ear()
+    clock.time = later(days=9)
+    await Janitor(store, settings=StoreSettings(), sinks=("slow",), telemetry=ear.telemetry, now=clock).run_once()
+    assert ear.facts == []
+
+
 async def test_no_sink_loses_events_while_it_is_enough_to_prune_what_nobody_owes(
     store: SqliteStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

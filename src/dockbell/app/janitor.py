@@ -84,7 +84,7 @@ class Janitor:
         # Only settled events are gone yet; that may be enough.
         for _ in self._sinks:
             used = await self._store.retention.measure()
-            if used.used <= used.disk * self._settings.max_disk_share:
+            if not used.disk or used.used <= used.disk * self._settings.max_disk_share:
                 break
             owing = await self._store.retention.find_owing(self._sinks, before)
             if not owing:

@@ -147,7 +147,7 @@ class Footprint:
 
     Attributes:
         used: By the store; what is free in its file is left out.
-        disk: All that there is.
+        disk: All that there is; 0 where a server does not tell.
         left: What anybody may still use.
         free: What is free in the file of the store.
     """

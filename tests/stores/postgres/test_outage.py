@@ -45,6 +45,14 @@ async def test_a_server_that_was_restarted_is_an_outage_that_ends(server: postgr
     await store.aclose()
 
 
+async def test_a_store_tells_what_it_uses_and_not_of_what(postgres_url: str) -> None:
+    store = await PostgresStore.open(postgres_url, now=lambda: NOON)
+    footprint = await store.retention.measure()
+    assert footprint.used > 1_000_000
+    assert (footprint.disk, footprint.left) == (0, 0)
+    await store.aclose()
+
+
 async def test_a_password_stands_in_no_message() -> None:
     url = "postgresql://dockbell:geheim@127.0.0.1:1/db?sslpassword=geheim&connect_timeout=2"
     assert name_store(url) == "postgresql://127.0.0.1:1/db"

@@ -43,7 +43,7 @@ MEANINGS: Final = {
     "store": "The store could not be used; `detail` says why, and `Retry-After` when to ask again.",
     "token": "No token, a wrong one, or none is configured that would allow this.",
     "too-many-connections": "There are so many connections, of all or of one address, that probes alone are answered.",
-    "too-much-waits": "Clients have so much not taken yet that was answered; `Retry-After` says when to ask again.",
+    "too-much-waits": "Clients have still to read too much that was answered; `Retry-After` says when to ask again.",
     "too-many-tokens": "So many wrong tokens were shown that none is looked at; `Retry-After` says for how long.",
     "too-many-readers": "So many wait already that nobody else may; `Retry-After` says when to ask again.",
     "unknown-event": "There is no such event, or it is no longer kept.",

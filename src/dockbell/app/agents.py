@@ -1,8 +1,8 @@
 """The agents that a configuration asks for, and how they are brought in line with another one while they work.
 
 Every feed, sink and client of a source is made from a *recipe*: the part of the configuration that matters to it. What
-runs by the recipe that is wanted is left alone; what has another one ends and begins anew; and before anything ends all
-that is new has been opened, so that a configuration that cannot be used changes nothing.
+runs by an unchanged recipe goes on; what has another one ends and begins anew. All that is new is opened before
+anything ends, so that a configuration that cannot be used changes nothing.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def _is_broken_pipe() -> bool:
 def once(config_path: str | None, *, as_json: bool, verbose: bool) -> None:
     """Read every feed that is due, deliver, and end.
 
-    What has an interval of "auto" is due whenever you call. Delivers what can be delivered now. Exits with 0 when all
+    Feeds whose interval is "auto" are always due. Delivers what can be delivered now. Exits with 0 when all
     was read and nothing is owed, otherwise with 1. Refuses while a daemon holds the store. With a stdout sink the
     report goes to standard error.
 

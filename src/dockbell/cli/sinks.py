@@ -151,8 +151,8 @@ def resume(config_path: str | None, *, sink: str, as_json: bool) -> None:
 def retry(config_path: str | None, *, sink: str, as_json: bool) -> None:
     """Send to [sinks.SINK] at once what waits for its next attempt.
 
-    For a receiver that is well again: nothing waits for the next time of its schedule any more, nor until the end of a
-    pause that the receiver has asked for. Attempts go on being counted. A daemon that runs begins within a second.
+    Use it after a receiver has recovered: its retries, and any pause that it asked for, end now. Attempts go on being
+    counted. A daemon that runs begins within a second.
     Dead letters are sent by "dockbell dead retry".
 
     \b

@@ -44,12 +44,11 @@ class RetainedState(Protocol):
         """
 
     def read_since(self, mark: str) -> AsyncIterator[Sequence[StoredState]]:
-        """Yield in portions what a receiver lacks that was left at a mark, each as it is stored when it is yielded.
+        """Yield in portions the records that changed since a mark, each as it is stored when it is yielded.
 
-        That is what has changed since; of a feed that the mark does not tell of, every record, those that are gone
-        included: also where it cannot be read, is of another life of the store, older than the kept events, or older
-        than a change of how the feed is read. A feed that is being read whole for the first time comes later. A record
-        may come more than once.
+        Yield every record of a feed, those that are gone included, if the mark does not cover the feed, cannot be read,
+        is from another epoch, or is older than the kept events or a change of how the feed is read. A feed that is
+        being read whole for the first time comes later. A record may come more than once.
         """
 
 

@@ -63,7 +63,7 @@ _COUNTERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "records_bad": ("Readings that could not be told apart or read.", _FEED),
     "records_repeated": ("Records that a run showed more than once.", _FEED),
     "statements": ("What was stated about feeds: reconciled, gap, rebaselined, held.", (*_FEED, "kind")),
-    "api_habits_changed": ("Times that the API began to behave otherwise.", _FEED),
+    "api_habits_changed": ("Detected changes in how the API behaves.", _FEED),
     "named_events_unanswered": ("Changes of which a named event's condition was neither true nor false.", _FEED),
     "named_event_timeouts": ("Named events published because their condition took too long to judge.", _FEED),
     "delivery_attempts": ("Attempts to deliver an event, by their fate.", ("sink", "fate")),

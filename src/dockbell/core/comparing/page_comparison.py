@@ -70,8 +70,9 @@ class PageComparison:
     def _identify(self) -> dict[str, Sighting]:
         """Return the records of the page by their keys, and list those that go into quarantine.
 
-        A page on which keys stand twice raises :class:`Collision`, unless another request is of no use: it may show the
-        page sound, or so many doubled keys prove that the key was learned wrongly.
+        Raises:
+            Collision: Records share a key, and asking again may return a sound page, or they are so many that the key
+                must have been learned wrongly. Otherwise they go into quarantine.
         """
         rules, result = self._rules, self._result
         sightings, result.bad = _identify_records(self._page, rules.identity, rules.canon)

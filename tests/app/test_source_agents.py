@@ -260,15 +260,13 @@ async def test_a_signal_listens_while_both_of_its_feeds_are_read(yard: Yard) -> 
         await yard.until_read("first")
         return list_signals()
 
-    items, often = 'items = { every = "200ms" }', 'items = { every = "300ms" }'
-    stock, later = 'stock = { every = "1h", signal = "auto" }', 'stock = { every = "2h", signal = "auto" }'
+    items, stock, off = 'items = { every = "200ms" }', 'stock = { every = "1h" }', 'stock = { signal = "off" }'
     yard.write("first", more=f"[resources]\n{items}\n{stock}\n")
     async with yard.working():
         await yard.until_read("first")
         assert list_signals() == [("items", "stock")]
         assert await reload(items) == []
-        assert await reload(f"{items}\n{later}") == [("items", "stock")]
-        assert await reload(f"{often}\n{later}") == [("items", "stock")]
-        assert await reload(f"{items}\nstock = {{}}") == []
-        packages = 'shipments = { every = "200ms" }\npackages = { signal = "auto" }'
-        assert await reload(packages) == [("shipments", "packages")]
+        assert await reload(f'{items}\nstock = {{ every = "2h" }}') == [("items", "stock")]
+        assert await reload('items = { every = "300ms" }\nstock = { every = "2h" }') == [("items", "stock")]
+        assert await reload(f"{items}\n{off}") == []
+        assert await reload('shipments = { every = "200ms" }\npackages = {}') == [("shipments", "packages")]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Concatenate, ParamSpec, TypeVar
 
 from dockbell.core.delays import MeasuredDelays
 from dockbell.core.model import Event, Feed
@@ -23,6 +24,10 @@ from dockbell.ports import (
 )
 from dockbell.stores.handles.engine import Session
 from dockbell.stores.sql import browsing, delays, delivery, feeds, inspection, runs
+from dockbell.stores.sql.connection import Connection
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 
 class SqlReadStore(ReadStore):
@@ -30,8 +35,12 @@ class SqlReadStore(ReadStore):
 
     def __init__(self, session: Session) -> None:
         self.epoch = session.epoch
-        self._read = session.do
         self._session = session
+
+    async def _read(
+        self, function: Callable[Concatenate[Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        return await self._session.do(function, *args, **kwargs)
 
     async def load_feeds(self) -> Sequence[FeedState]:
         return await self._read(feeds.load_feeds)

@@ -53,7 +53,7 @@ class DatabaseSession:
             return await self._line.do(function, *args, **kwargs)
         except StoreFull:
             raise
-        except StoreUnavailable as error:  # no outage of the daemon: whoever looks is told
+        except StoreUnavailable as error:  # the caller reports it; the daemon notices an outage by itself
             raise StoreError(str(error)) from error
 
     async def measure(self) -> Footprint:

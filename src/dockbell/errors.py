@@ -1,8 +1,8 @@
 """Errors, typed by who must act.
 
 The operator before start: :class:`ConfigError`. The operator later: :class:`SourceRefused`, :class:`RequestRefused`,
-:class:`SinkRejected`, :class:`SchemaMismatch`, :class:`StoreInUse`, :class:`LeaseLost`, :class:`StoreIncompatible`,
-:class:`StoreFull`.
+:class:`SinkRejected`, :class:`SchemaMismatch`, :class:`StoreMissing`, :class:`StoreInUse`, :class:`LeaseLost`,
+:class:`StoreIncompatible`, :class:`StoreFull`.
 No action, it passes by itself: :class:`SourceUnavailable`, :class:`PageUnreadable`, :class:`RateLimited`,
 :class:`CursorExpired`, :class:`SinkUnavailable`, :class:`StoreUnavailable`.
 
@@ -92,6 +92,10 @@ class SinkUnavailable(SinkError):
 
 class StoreError(DockbellError):
     """The store could not be used."""
+
+
+class StoreMissing(StoreError):
+    """There is no store yet; "dockbell run" makes it."""
 
 
 class StoreUnavailable(StoreError):

@@ -114,6 +114,14 @@ def test_a_password_in_the_url_of_a_proxy_is_a_secret_too(folder: Folder) -> Non
     assert folder.find() == ["secret proxy-url, [sources.main] proxy: can be read by everybody; chmod o-r proxy-url"]
 
 
+def test_a_password_in_the_url_of_the_store_is_a_secret_too(folder: Folder) -> None:
+    folder.write('{ file = "key" }\n[store]\nurl = "postgresql://user:hush@db.example.com/dockbell"')
+    (found,) = folder.find()
+    assert found.endswith("it holds a secret, [store] url, which could be in a file")
+    folder.write('{ file = "key" }\n[store]\nurl = "postgresql://user@db.example.com/dockbell"')
+    assert folder.find() == []
+
+
 def test_a_folder_in_which_everybody_can_replace_files_is_told(folder: Folder) -> None:
     folder.path.chmod(0o777)
     (found,) = folder.find()

@@ -20,7 +20,11 @@ FIVE = ("shipments", "packages", "items", "stock", "warehouses")
 SECRET = 'text, { env = "NAME" } or { file = "path" }'
 URL = 'must be a URL such as "https://api.example.com"'
 PROXY = 'must be a URL such as "http://proxy.example.com:3128"'
-STORE = 'must name a file, "sqlite:///relative.db" or "sqlite:////absolute.db"'
+DATABASE = 'must name a database, "postgresql://user@host/database"'
+STORE = (
+    'must name a file, "sqlite:///relative.db" or "sqlite:////absolute.db",'
+    ' or a database, "postgresql://user@host/database"'
+)
 DISAGREE = "libraries disagree whether 0 is Sunday or Monday; use mon, tue, wed, thu, fri, sat, sun"
 OFFERED = 'must be "shipments", "packages", "items", "stock", "warehouses" or "notices"'
 CHANGE = 'must be "created", "updated", "deleted", "restored", "snapshot", "reconciled", "gap", "rebaselined" or "held"'
@@ -132,7 +136,9 @@ def test_the_whole_is_checked(text: str, problem: str, problems: Problems) -> No
     [
         ('keep_events = "a week"', f'keep_events: {DURATION}, got "a week"'),
         ("keep_events = 7", f"keep_events: {DURATION}, got 7"),
-        ('url = "postgresql://u:hush@h/d"', 'url: PostgreSQL is not available yet; use "sqlite:///dockbell.db"'),
+        ('url = "postgresql://u:hush@h"', f'url: {DATABASE}, got "postgresql://***@h"'),
+        ('url = "postgresql:///?host=/run"', f'url: {DATABASE}, got "postgresql:///?***"'),
+        ('url = "postgres:h/d"', f'url: {DATABASE}, got "postgres:h/d"'),
         ('url = "dockbell.db"', f'url: {STORE}, got "dockbell.db"'),
         ('url = "sqlite://dockbell.db"', f'url: {STORE}, got "sqlite://dockbell.db"'),
         ('url = "sqlite:///"', f'url: {STORE}, got "sqlite:///"'),

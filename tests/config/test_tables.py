@@ -37,6 +37,15 @@ def test_a_store_names_its_file() -> None:
     assert StoreSettings(url="sqlite:////a/b.db").path == Path("/a/b.db")
 
 
+@pytest.mark.parametrize(
+    "url", ["postgresql://u:p@h:5432/d", "postgres://h/d?sslmode=verify-full", "postgresql:///d?host=/run/postgresql"]
+)
+def test_a_store_in_a_database_has_no_file(url: str) -> None:
+    store = StoreSettings(url=url)
+    assert store.path is None
+    assert store.url == url
+
+
 def test_paths_count_from_the_folder_of_the_file(read: Read, tmp_path: Path) -> None:
     config = read(
         '[sources.main]\nbase_url = "https://api.example.com"\napi_key = { file = "key" }\nca_file = "/etc/ca.pem"\n'

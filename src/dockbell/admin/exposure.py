@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from os import stat_result
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from dockbell.config import Config
 from dockbell.config.loading import find_secrets, name_place
@@ -22,7 +23,7 @@ def find_exposed(config: Config, path: Path | None = None) -> Sequence[str]:
     found = [] if path is None else _judge_config(config, path)
     for place, file in _find_secret_files(config):
         found += _judge_file(f"secret {file}, {place}", file, is_private=True)
-    for file in _find_store_files(config.store.path):
+    for file in () if config.store.path is None else _find_store_files(config.store.path):
         found += _judge_file(f"store {file}", file, is_private=True)
     folders = {each.absolute().parent for each in (config.store.path, path) if each is not None}
     for folder in sorted(folders):
@@ -51,6 +52,7 @@ def judge_mode(mode: int, *, is_private: bool, is_shared: bool) -> tuple[str, st
 
 def _judge_config(config: Config, path: Path) -> list[str]:
     literal = [name_place(place) for place, secret in find_secrets(config) if secret.is_bare]
+    literal += ["[store] url"] * (urlsplit(config.store.url).password is not None)
     found = _judge_file(f"config {path}", path, is_private=False)
     if literal and not found and (readable := _judge_file(f"config {path}", path, is_private=True)):
         rest = f"{len(literal) - 1} more, " if len(literal) > 1 else ""

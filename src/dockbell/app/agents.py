@@ -21,7 +21,7 @@ from dockbell.config import Config, ResourceSettings, SinkSettings, check_secret
 from dockbell.config.resources import Resources
 from dockbell.config.secret import Secret
 from dockbell.config.tables import SourceSettings
-from dockbell.config.values import show
+from dockbell.config.values import redact_url, show
 from dockbell.core.model import Feed
 from dockbell.core.planning.forecast import predict_wait
 from dockbell.delivery.delay_log import DelayLog
@@ -145,7 +145,8 @@ class Agents:
         """
         fixed = (("name", self.config.name, config.name), ("[store] url", self.config.store.url, config.store.url))
         problems = [
-            f"{place}: cannot change while dockbell runs, got {show(wanted)}, it is {show(there)}; restart dockbell"
+            f"{place}: cannot change while dockbell runs, got {show(redact_url(wanted))},"
+            f" it is {show(redact_url(there))}; restart dockbell"
             for place, there, wanted in fixed
             if wanted != there
         ]

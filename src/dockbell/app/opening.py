@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from dockbell.config import Config, SinkSettings, WebSettings, check_secrets, load, validate
-from dockbell.ports import CommandStore, ReadStore, Sink
+from dockbell.errors import StoreError
+from dockbell.ports import CommandStore, ReadStore, Sink, Store
 from dockbell.sinks import load_sink_type
-from dockbell.stores.sqlite import SqliteReadStore, SqliteStore, backup, probe
-from dockbell.stores.sqlite.command_store import SqliteCommandStore
+from dockbell.stores.handles.database import Database
+from dockbell.stores.sqlite import backup
 from dockbell.stores.sqlite.copying import Copy, Progress
+from dockbell.stores.sqlite.database import SqliteDatabase
 from dockbell.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -77,60 +79,58 @@ def open_sink(config: Config, name: str, telemetry: Telemetry, *, aside: bool = 
     return load_sink_type(settings.type)(name, settings.aside() if aside else settings, telemetry)
 
 
-async def open_store(config: Config, telemetry: Telemetry | None = None) -> SqliteStore:
-    """Return the store to work on, locked for this process; the caller closes it.
-
-    An older dockbell's is copied and brought up to date.
+def find_database(config: Config) -> Database:
+    """Return where the store is, not opened.
 
     Raises:
-        StoreError: It is in use, is another program's, or cannot be opened.
+        StoreError: It is in PostgreSQL, whose driver is not installed.
     """
-    return await SqliteStore.open(config.store.path, now=now, telemetry=telemetry)
+    if (path := config.store.path) is not None:
+        return SqliteDatabase(path)
+    try:
+        from dockbell.stores.postgres.database import PostgresDatabase  # noqa: PLC0415  # its driver is an extra
+    except ModuleNotFoundError as error:
+        advice = "PostgreSQL needs a driver that is not installed; pip install 'dockbell[postgres]'"
+        raise StoreError(f"[store] url: {advice}") from error
+    return PostgresDatabase(config.store.url)
+
+
+async def open_store(config: Config, telemetry: Telemetry | None = None) -> Store:
+    """Return the store to work on; see :meth:`Database.open_store`."""
+    return await find_database(config).open_store(now=now, telemetry=telemetry)
 
 
 async def back_up(config: Config, target: Path, *, force: bool, progress: Progress | None = None) -> Copy:
     """Copy the store, whether a daemon works on it or not; see :func:`dockbell.stores.sqlite.backup.back_up`.
 
     Raises:
-        StoreError: There is none, the target is there already, or the copy cannot be written.
+        StoreError: There is none, the target is there already, the copy cannot be written, or the store is in
+            PostgreSQL.
     """
+    if config.store.path is None:
+        advice = "PostgreSQL has its own backups: pg_dump --format=custom, or pg_basebackup with its log"
+        raise StoreError(f"backup {target}: the store is not a file; {advice}")
     return await backup.back_up(config.store.path, target, at=now(), force=force, progress=progress)
 
 
 async def open_read_store(config: Config) -> ReadStore:
-    """Return a read-only connection to the store; the caller closes it.
-
-    Raises:
-        StoreError: There is none yet, it is another program's, or it cannot be opened.
-    """
-    return await SqliteReadStore.open(config.store.path)
+    """Return a read-only connection to the store; see :meth:`Database.open_read_store`."""
+    return await find_database(config).open_read_store()
 
 
 def find_holder(config: Config) -> str:
-    """Return the process that works on the store, ``process 4711``; empty when none does.
-
-    Raises:
-        StoreError: It cannot be asked.
-    """
-    return probe.find_holder(config.store.path)
+    """Return the process that works on the store; see :meth:`Database.find_holder`."""
+    return find_database(config).find_holder()
 
 
 async def open_command_store(config: Config) -> CommandStore:
-    """Return the commands of the store, which a daemon runs; the caller closes it.
-
-    Raises:
-        StoreError: There is no store yet, it is another program's, or it cannot be opened.
-    """
-    return await SqliteCommandStore.open(config.store.path)
+    """Return the commands of the store, which a daemon runs; see :meth:`Database.open_command_store`."""
+    return await find_database(config).open_command_store()
 
 
 async def probe_store(config: Config) -> str:
-    """Try whether a daemon could open the store; return what was found, in a few words.
-
-    Raises:
-        StoreError: It could not.
-    """
-    return await probe.probe(config.store.path)
+    """Try whether a daemon could open the store; see :meth:`Database.probe`."""
+    return await find_database(config).probe()
 
 
 async def probe_web(config: Config, settings: WebSettings) -> str:

@@ -120,10 +120,12 @@ def plan(
 def _find_facts(config: Config, setup: Setup) -> Mapping[Feed, FeedFacts]:
     from dockbell import app
     from dockbell.admin.planning import assume_facts, load_facts
+    from dockbell.errors import StoreMissing
 
-    if not config.store.path.exists():
+    try:
+        return ask_store(config, partial(load_facts, feeds=setup.feeds, at=app.now(), sinks=config.sinks))
+    except StoreMissing:
         return assume_facts(setup.feeds)
-    return ask_store(config, partial(load_facts, feeds=setup.feeds, at=app.now(), sinks=config.sinks))
 
 
 def _print(plans: Sequence[SourcePlan], others: Sequence[SourcePlan] | None) -> None:

@@ -104,8 +104,9 @@ class StoreSettings(Settings):
     max_disk_share: float = Field(default=0.2, gt=0, le=1)
 
     @property
-    def path(self) -> Path:
-        return Path(self.url.removeprefix(SQLITE))
+    def path(self) -> Path | None:
+        """The file of SQLite; None where the store is in PostgreSQL."""
+        return Path(self.url.removeprefix(SQLITE)) if self.url.startswith(SQLITE) else None
 
 
 class SinkSettings(Settings):

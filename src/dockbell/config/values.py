@@ -280,7 +280,7 @@ Query = Annotated[dict[str, str | int | bool], BeforeValidator(_check_query)]
 # URLs and paths ------------------------------------------------------------------------------------------------------
 
 SQLITE: Final = "sqlite:///"
-
+POSTGRES: Final = ("postgresql", "postgres")
 
 # A password that should have been escaped ends a URL's host too soon: what looks like its port is the beginning of it.
 _LOOSE_PASSWORD: Final = re.compile(r"(?<=://)[^/?#@:]*:[^/?#@]*[^0-9/?#@][^/?#@]*[/?#].*@", re.DOTALL)
@@ -336,12 +336,27 @@ def _from_folder(path: str, info: ValidationInfo) -> str:
     return path if folder is None else str(folder / path)
 
 
+_DATABASE: Final = "postgresql://user@host/database"
+
+
+def _check_database_url(url: str) -> str:
+    """Check that a URL names a database; what libpq makes of the rest is seen when it is connected to."""
+    try:
+        parts = urlsplit(url)
+        is_named = not re.search(r"\s", url) and url.startswith(f"{parts.scheme}://") and parts.path not in ("", "/")
+    except ValueError:
+        is_named = False
+    if not is_named:
+        raise ValueError(f'must name a database, "{_DATABASE}", got {show(redact_url(url))}')
+    return url
+
+
 def _check_store_url(url: str, info: ValidationInfo) -> str:
-    if url.startswith(("postgresql:", "postgres:")):
-        raise ValueError(f'PostgreSQL is not available yet; use "{SQLITE}dockbell.db"')
+    if url.partition(":")[0] in POSTGRES:
+        return _check_database_url(url)
     path = url.removeprefix(SQLITE)
     if path in ("", url, ":memory:") or "?" in path:
-        wanted = f'must name a file, "{SQLITE}relative.db" or "{SQLITE}/absolute.db"'
+        wanted = f'must name a file, "{SQLITE}relative.db" or "{SQLITE}/absolute.db", or a database, "{_DATABASE}"'
         raise ValueError(f"{wanted}, got {show(redact_url(url))}")
     return SQLITE + _from_folder(path, info)
 

@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from dockbell.errors import LeaseLost, StoreInUse
-from dockbell.stores.postgres import PostgresStore, find_holder
+from dockbell.stores.postgres import PostgresStore
+from dockbell.stores.postgres.database import PostgresDatabase
 from tests.fakes import NOON
 from tests.stores.pages import FEED, commit, told
 
@@ -46,7 +47,7 @@ def change(url: str, statement: str) -> None:
 
 
 async def test_a_second_process_is_refused_while_the_first_lives(store: PostgresStore, postgres_url: str) -> None:
-    holder = find_holder(postgres_url)
+    holder = PostgresDatabase(postgres_url).find_holder()
     assert holder.startswith(f"process {os.getpid()} on ")
     with pytest.raises(StoreInUse, match=rf"held by {holder}; stop it, or give this one another \[store\] url"):
         await open_store(postgres_url)
@@ -54,7 +55,7 @@ async def test_a_second_process_is_refused_while_the_first_lives(store: Postgres
 
 async def test_a_store_that_was_closed_is_free_at_once(postgres_url: str) -> None:
     await (await open_store(postgres_url)).aclose()
-    assert find_holder(postgres_url) == ""
+    assert PostgresDatabase(postgres_url).find_holder() == ""
     await (await open_store(postgres_url)).aclose()
 
 

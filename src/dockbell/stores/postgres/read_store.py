@@ -14,7 +14,6 @@ from dockbell.stores.handles.command_store import SqlCommandStore
 from dockbell.stores.handles.read_store import SqlReadStore
 from dockbell.stores.postgres.connection import connect
 from dockbell.stores.postgres.engine import Line, measure
-from dockbell.stores.postgres.holder import find_holder as find
 from dockbell.stores.postgres.schema import check_version
 from dockbell.stores.postgres.store_errors import name_store, translating
 from dockbell.stores.sql.connection import Connection
@@ -75,15 +74,3 @@ class PostgresCommandStore(SqlCommandStore):
     async def open(cls, url: str) -> PostgresCommandStore:
         """Open a store to leave something in it, see :meth:`DatabaseSession.open`."""
         return cls(await DatabaseSession.open(url))
-
-
-def find_holder(url: str) -> str:
-    """Return who works on a store, ``process 4711 on host``; empty when none does.
-
-    Raises:
-        StoreError: It cannot be asked.
-    """
-    name = name_store(url)
-    with translating(name), closing(connect(url)) as connection:
-        check_version(connection, name)
-        return find(connection)

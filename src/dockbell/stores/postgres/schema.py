@@ -8,7 +8,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from dockbell.errors import StoreError, StoreIncompatible
+from dockbell.errors import StoreIncompatible, StoreMissing
 from dockbell.stores.postgres.migrations import MIGRATIONS
 
 _TURN: Final = 0x646F636B
@@ -67,11 +67,11 @@ def check_version(connection: psycopg.Connection[Any], name: str) -> None:
 
     Raises:
         StoreIncompatible: It is another program's, or one of another dockbell.
-        StoreError: There is none.
+        StoreMissing: There is none.
     """
     version = find_version(connection, name)
     if version == 0:
-        raise StoreError(f'store {name}: not found; "dockbell run" makes it')
+        raise StoreMissing(f'store {name}: not found; "dockbell run" makes it')
     if version < len(MIGRATIONS):
         raise StoreIncompatible(
             f"store {name}: has schema version {version}, this dockbell works with {len(MIGRATIONS)};"

@@ -1,7 +1,7 @@
 """The store in one SQLite file: WAL, one writer.
 
-- ``store``: the port, held by one process; ``engine``: what its handles need. ``read_store``, ``command_store``: for
-  commands and the page, beside that process; ``session``: what both of them need.
+- ``database``: opens it. ``store``: the port, held by one process; ``engine``: what its handles need.
+  ``read_store``, ``command_store``: for commands and the page, beside that process; ``session``: what both need.
 - ``schema.sql``: the tables; ``migrations``: the way to them from older ones. ``schema``, ``upgrading``: apply them.
 - ``files``, ``connection``, ``epoch_file``, ``disk_reserve``: the files. ``copying``, ``backup``: copies of them.
   ``wiping``: removes what was deleted.

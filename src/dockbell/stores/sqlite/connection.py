@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from dockbell.errors import StoreError, StoreIncompatible
+from dockbell.errors import StoreError, StoreIncompatible, StoreMissing
 from dockbell.stores.sqlite.migrations import MIGRATIONS
 from dockbell.stores.sqlite.schema import check_version
 
@@ -53,10 +53,11 @@ def look(path: Path) -> sqlite3.Connection:
 
     Raises:
         StoreIncompatible: It is not a store, or one of another dockbell.
-        StoreError: There is none, or it cannot be opened.
+        StoreMissing: There is none.
+        StoreError: It cannot be opened.
     """
     if not path.is_file():
-        raise StoreError(f'store {path}: not found; "dockbell run" makes it')
+        raise StoreMissing(f'store {path}: not found; "dockbell run" makes it')
     if has_foreign_log(path):
         raise StoreError(
             f'store {path}: is a backup, beside the log of the store that was here; "dockbell run" begins with it'

@@ -1,0 +1,60 @@
+"""Where a store is, a file or a database on a server, and the ways in which processes open it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from dockbell.stores.handles.command_store import SqlCommandStore
+from dockbell.stores.handles.engine import Clock
+from dockbell.stores.handles.read_store import SqlReadStore
+from dockbell.stores.handles.store import SqlStore
+from dockbell.telemetry import Telemetry
+
+
+class Database(ABC):
+    """The place of one store; who opens something in it closes it."""
+
+    @abstractmethod
+    async def open_store(self, *, now: Clock, epoch: str | None = None, telemetry: Telemetry | None = None) -> SqlStore:
+        """Return the store to work on it.
+
+        One that is missing is made, under a new epoch; one of an older dockbell is brought up to date.
+
+        ``telemetry`` reports outages.
+
+        Raises:
+            StoreInUse: Another process works on it.
+            StoreIncompatible: It is not a store, or one of a newer dockbell.
+            StoreError: It cannot be opened.
+        """
+
+    @abstractmethod
+    async def open_read_store(self) -> SqlReadStore:
+        """Return what looks at the store, whether a process works on it or not.
+
+        Raises:
+            StoreMissing: There is none yet.
+            StoreIncompatible: It is not a store, or one of another dockbell.
+            StoreError: It cannot be opened.
+        """
+
+    @abstractmethod
+    async def open_command_store(self) -> SqlCommandStore:
+        """Return what leaves commands and decisions in the store; raises as :meth:`open_read_store` does."""
+
+    @abstractmethod
+    def find_holder(self) -> str:
+        """Return who works on the store, ``process 4711``; empty when none does.
+
+        Raises:
+            StoreError: It cannot be asked.
+        """
+
+    @abstractmethod
+    async def probe(self) -> str:
+        """Look whether a daemon could open the store, without making one; return in a few words what was found.
+
+        Raises:
+            StoreIncompatible: It is not a store, or one of a newer dockbell.
+            StoreError: It cannot be opened, or not be made.
+        """

@@ -1,0 +1,35 @@
+"""A store in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dockbell.stores.handles.database import Database
+from dockbell.stores.handles.engine import Clock
+from dockbell.stores.sqlite import probe
+from dockbell.stores.sqlite.command_store import SqliteCommandStore
+from dockbell.stores.sqlite.read_store import SqliteReadStore
+from dockbell.stores.sqlite.store import SqliteStore
+from dockbell.telemetry import Telemetry
+
+
+class SqliteDatabase(Database):
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def open_store(
+        self, *, now: Clock, epoch: str | None = None, telemetry: Telemetry | None = None
+    ) -> SqliteStore:
+        return await SqliteStore.open(self._path, now=now, epoch=epoch, telemetry=telemetry)
+
+    async def open_read_store(self) -> SqliteReadStore:
+        return await SqliteReadStore.open(self._path)
+
+    async def open_command_store(self) -> SqliteCommandStore:
+        return await SqliteCommandStore.open(self._path)
+
+    def find_holder(self) -> str:
+        return probe.find_holder(self._path)
+
+    async def probe(self) -> str:
+        return await probe.probe(self._path)

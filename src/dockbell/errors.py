@@ -111,15 +111,20 @@ class StoreInUse(StoreError):
 
 
 class LeaseLost(StoreError):
-    """Another process has taken a feed, past the lock of the store; the operator must stop one of the two."""
+    """Another process has taken over a feed, or all that this one had, which did not renew its right in time."""
 
 
 class StoreIncompatible(StoreError):
     """The file is not a dockbell store, or belongs to a newer dockbell."""
 
 
+def find_cause(error: BaseException, kind: type[Exception]) -> BaseException | None:
+    """Return an error, or the first of a group that task groups have nested, that is of a kind; None where none is."""
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for each in error.exceptions if (found := find_cause(each, kind))), None)
+    return error if isinstance(error, kind) else None
+
+
 def is_due_to(error: BaseException, kind: type[Exception]) -> bool:
     """Return whether an error, or one of a group that task groups have nested, is of a kind."""
-    if isinstance(error, BaseExceptionGroup):
-        return any(is_due_to(each, kind) for each in error.exceptions)
-    return isinstance(error, kind)
+    return find_cause(error, kind) is not None

@@ -50,7 +50,9 @@ async def working(path: Path, ear: Ear, *, loaded: bool = True) -> AsyncIterator
     """Have a daemon work meanwhile, from when its sources are loaded on, or from its start."""
     stop = anyio.Event()
     async with assemble(load_config(path), ear.telemetry) as agents, Scheduler() as scheduler:
-        daemon = Daemon(agents, scheduler, read_again=lambda: load_config(path), supervisor=Supervisor())
+        daemon = Daemon(
+            agents, scheduler, config=agents.config, read_again=lambda: load_config(path), supervisor=Supervisor()
+        )
         async with anyio.create_task_group() as group:
             group.start_soon(daemon.run, stop, Bell())
             await anyio.wait_all_tasks_blocked()

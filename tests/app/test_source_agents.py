@@ -73,7 +73,13 @@ class Yard:
     async def working(self) -> AsyncIterator[None]:
         """Have the daemon work, and end it by the stop that SIGTERM sets."""
         async with assemble(load_config(self.path), Telemetry(self.facts.append)) as agents, Scheduler() as scheduler:
-            self.daemon = Daemon(agents, scheduler, read_again=lambda: load_config(self.path), supervisor=Supervisor())
+            self.daemon = Daemon(
+                agents,
+                scheduler,
+                config=agents.config,
+                read_again=lambda: load_config(self.path),
+                supervisor=Supervisor(),
+            )
             async with anyio.create_task_group() as group:
                 task = AgentTask(group, partial(self.daemon.run, self.stop, Bell()))
                 await anyio.wait_all_tasks_blocked()

@@ -29,7 +29,7 @@ from dockbell.delivery.notifier import Notifier
 from dockbell.delivery.relay import Relay
 from dockbell.errors import ConfigError
 from dockbell.host import system
-from dockbell.ports import Bell, Sink, Store
+from dockbell.ports import Bell, Claim, Sink, Spent, Store
 from dockbell.telemetry import SinkLeft, SinkOverrun, Telemetry
 
 if TYPE_CHECKING:
@@ -96,6 +96,9 @@ class Agents:
         store: Open for as long as the agents are.
         sources: By name; each is loaded by itself.
         configured: The feeds of the configuration, loaded or not.
+        known: The feeds of the whole configuration: of those that are not among ``configured``, other processes have
+            the sources.
+        claims: What other processes have spent of keys whose sources come from them, by the first source with the key.
     """
 
     def __init__(self, config: Config, store: Store, telemetry: Telemetry) -> None:
@@ -104,6 +107,8 @@ class Agents:
         self.telemetry = telemetry
         self.sources: dict[str, SourceAgents] = {}
         self.configured: frozenset[Feed] = frozenset()
+        self.known: frozenset[Feed] = frozenset()
+        self.claims: Mapping[str, Claim] = {}
         self.relays: dict[str, Relay] = {}
         self.notifier = Notifier(store, telemetry, name=config.name, now=opening.now)
         self.delay_log = DelayLog(store.health, telemetry, predict=self._predict_wait, now=opening.now)
@@ -136,6 +141,10 @@ class Agents:
         """Load a source, and tell those who wait for its feeds."""
         await source.load()
         self._loads.ring()
+
+    def know(self, config: Config) -> None:
+        """Note the whole configuration, of which other processes have some sources."""
+        self.known = frozenset(_list_feeds(config))
 
     def find_changes(self, config: Config) -> Changes:
         """Return what a configuration would change.
@@ -174,8 +183,9 @@ class Agents:
             await ended.leave()
             if name in sources and sources[name].account == ended.settings.account:
                 opened.clients[name].inherit(ended.client)
+        firsts = config.accounts()
         for name in changes.sources.beginning:
-            self.sources[name] = self._make_source(sources[name], opened.clients[name])
+            self.sources[name] = self._make_source(sources[name], opened.clients[name], firsts[name])
         self._plannings = {account: each for account, each in self._plannings.items() if each.sources}
         feeds = _list_feeds(config)
         for source in self.sources.values():
@@ -187,16 +197,24 @@ class Agents:
         self.config, self.configured = config, frozenset(feeds)
         self._loads.ring()
 
-    def _make_source(self, settings: SourceSettings, client: InventoryClient) -> SourceAgents:
+    def _make_source(self, settings: SourceSettings, client: InventoryClient, first: str) -> SourceAgents:
         """Make the agents of a source; where another one has its API key, the two have one budget and one planner."""
         planning = self._plannings.get(settings.account)
         if planning is None or not planning.sources:
-            planning = self._plannings[settings.account] = KeyPlanning(client.key_budget, telemetry=self.telemetry)
+            planning = self._plannings[settings.account] = KeyPlanning(
+                client.key_budget, first=first, telemetry=self.telemetry
+            )
+            if (fleet := self.store.fleet) is not None:
+                client.key_budget.take_over(self.claims.get(first), fleet.wait_for_trust)
         else:
             client.share_budget(planning.sources[0].client)
         return SourceAgents(
             settings, client, planning, name=self.config.name, store=self.store, telemetry=self.telemetry
         )
+
+    def declare_spent(self) -> Mapping[str, Spent]:
+        """Return what may be spent of each key until the next call, by the first source with the key."""
+        return {each.first: each.budget.declare() for each in self._plannings.values() if each.sources}
 
     async def enroll(self, opened: Opened, changes: Changes, *, is_first: bool = False) -> None:
         """Have the store know all configured feeds, and each sink begin in those that are new to it.
@@ -207,7 +225,7 @@ class Agents:
         Raises:
             StoreError: The store cannot be read or written; call it again.
         """
-        await self.store.add_feeds([feed for source in self.sources.values() for feed in source.wanted])
+        await self.store.add_feeds([feed for feed in changes.feeds.beginning if feed in self.configured])
         if is_first:
             await self.notifier.open()
         for name, recipe in _list_sinks(self.config).items():
@@ -246,6 +264,7 @@ class Agents:
             max_owed=max_owed,
             steady=system.elapsed,
             feeds=lambda: self.configured,
+            known=None if self.store.fleet is None else lambda: self.known,
         )
         self._sink_recipes[sink.name] = recipe
         self.notifier.expect(sink.name)
@@ -256,14 +275,14 @@ class Agents:
         )
 
 
-async def open_news(config: Config, changes: Changes, telemetry: Telemetry) -> Opened:
-    """Open what a configuration adds or changes, for :meth:`Agents.adopt`.
+async def open_news(config: Config, changes: Changes, telemetry: Telemetry, *, slot: int = 0) -> Opened:
+    """Open what a configuration adds or changes, for :meth:`Agents.adopt`; ``slot`` is that of this process.
 
     Raises:
         ConfigError: Something that the configuration names cannot be used; nothing is left open.
     """
     check_secrets(config)
-    sinks = {name: opening.open_sink(config, name, telemetry) for name in changes.sinks.beginning}
+    sinks = {name: opening.open_sink(config, name, telemetry, slot=slot) for name in changes.sinks.beginning}
     async with AsyncExitStack() as stack:
         clients = {}
         for name in changes.sources.beginning:
@@ -274,27 +293,45 @@ async def open_news(config: Config, changes: Changes, telemetry: Telemetry) -> O
 
 
 @asynccontextmanager
-async def assemble(config: Config, telemetry: Telemetry) -> AsyncIterator[Agents]:
+async def assemble(config: Config, telemetry: Telemetry, *, shared: bool = False) -> AsyncIterator[Agents]:
     """Open everything that a configuration names, not loaded and not at work yet, and close it again.
+
+    Where it is ``shared`` and the store allows that, other processes may work on it too: then there are no sources yet.
 
     Raises:
         ConfigError: Something that the configuration names cannot be used.
         StoreError: The store is in use, is another program's, or cannot be opened.
     """
-    everything = Changes(
-        compare({}, _list_sources(config)), compare({}, _list_feeds(config)), compare({}, _list_sinks(config))
-    )
     async with AsyncExitStack() as stack:
-        opened = await open_news(config, everything, telemetry)
+        check_secrets(config)
+        store = None
+        if shared and config.store.path is None:
+            store = await _open_store(config, telemetry, stack, shared=True)
+            config = config.only(())
+        everything = Changes(
+            compare({}, _list_sources(config)), compare({}, _list_feeds(config)), compare({}, _list_sinks(config))
+        )
+        opened = await open_news(config, everything, telemetry, slot=find_slot(store))
         for client in opened.clients.values():
             stack.push_async_callback(client.aclose)
-        store = await opening.open_store(config, telemetry)
-        stack.push_async_callback(store.aclose)
+        if store is None:  # not before: what cannot be used makes no store
+            store = await _open_store(config, telemetry, stack)
         agents = Agents(config, store, telemetry)
         stack.push_async_callback(agents.aclose)
         await agents.adopt(config, opened, everything)
         await agents.enroll(opened, everything, is_first=True)
         yield agents
+
+
+async def _open_store(config: Config, telemetry: Telemetry, stack: AsyncExitStack, *, shared: bool = False) -> Store:
+    store = await opening.open_store(config, telemetry, shared=shared)
+    stack.push_async_callback(store.aclose)
+    return store
+
+
+def find_slot(store: Store | None) -> int:
+    """Return the number of this process among those that share a store; 0 where it works on it alone."""
+    return 0 if store is None or store.fleet is None else store.fleet.slot
 
 
 def compare(there: Mapping[_K, _V], wanted: Mapping[_K, _V]) -> Difference[_K]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,12 +19,13 @@ from dockbell.admin.shared_read import SharedRead
 from dockbell.admin.status import Status, load_status
 from dockbell.app import opening
 from dockbell.app.agent_task import AgentTask
-from dockbell.app.agents import Agents, Changes, open_news
+from dockbell.app.agents import Agents, Changes, find_slot, open_news
 from dockbell.app.scheduler import Scheduler, next_time
+from dockbell.app.sharing import Sharing
 from dockbell.app.systemd import Supervisor
 from dockbell.config import Config, WebSettings
-from dockbell.errors import ConfigError, DockbellError, StoreUnavailable
-from dockbell.ports import Bell, CommandOutcome, ReadStore
+from dockbell.errors import ConfigError, DockbellError, LeaseLost, StoreUnavailable
+from dockbell.ports import Bell, Claim, CommandOutcome, ReadStore, Spent
 from dockbell.telemetry import AgentFails, Reloaded, ReloadRefused, Started, Stopping
 from dockbell.telemetry.recent import Recent
 from dockbell.telemetry.series import STEP, STEPS
@@ -38,6 +39,7 @@ _LOOK_EVERY: Final = timedelta(seconds=0.5)
 _SAVE_EVERY: Final = timedelta(minutes=1)
 """How often measured delays are stored: what a crash loses of them."""
 _LOOK_MOST: Final = timedelta(seconds=2)
+_SHARE_EVERY: Final = timedelta(seconds=1)
 _LOADS_AT_ONCE: Final = 16
 """How many sources are loaded side by side: those that are loaded work meanwhile, and would starve a single loader."""
 
@@ -64,7 +66,8 @@ class Daemon:
     """Runs the agents, each feed and each sink in a task of its own.
 
     Args:
-        agents: Of the configuration.
+        agents: Of the configuration; of no source yet, where several processes share the store.
+        config: All of it, with the sources that other processes have.
         scheduler: Rings their alarms.
         read_again: Reads the configuration anew; None where it cannot change.
         supervisor: Is told the state of the daemon.
@@ -75,11 +78,17 @@ class Daemon:
         agents: Agents,
         scheduler: Scheduler,
         *,
+        config: Config,
         read_again: Callable[[], Config] | None = None,
         supervisor: Supervisor,
     ) -> None:
         self._agents = agents
         self._telemetry = agents.telemetry
+        self.config = config
+        self._held: Collection[str] = ()
+        self._accounts: tuple[Config, Mapping[str, str]] | None = None
+        if agents.store.fleet is not None:
+            agents.know(config)
         self._recent = Recent(opening.now)
         self._telemetry.listen(self._recent.hear)
         self._metrics: Metrics | None = None
@@ -100,20 +109,24 @@ class Daemon:
     async def run(self, stop: anyio.Event, reloads: Bell) -> None:
         """Run until ``stop`` is set; then end detection at once, and delivery after what is in flight is settled.
 
+        Where several processes share the store, it works on its share of the sources.
+
         It runs as soon as the page answers and the relays work: the sources are loaded meanwhile.
         Whenever ``reloads`` rings, the configuration is read again.
 
         Raises:
             ConfigError: The address of ``[web]`` cannot be listened on; nothing was started.
+            LeaseLost: Other processes have taken over what this one had.
             StoreError: The store cannot be read.
         """
         agents = self._agents
-        site = await self._open_site(agents.config)
+        sharing = None if agents.store.fleet is None else Sharing(agents.store.fleet, self, self._telemetry)
+        site = await self._open_site(self.config)
         async with anyio.create_task_group() as notifying:
             notifying.start_soon(agents.notifier.run)
             async with anyio.create_task_group() as self._delivering:
                 async with anyio.create_task_group() as self._detecting:
-                    self._serve(site, agents.config.web)
+                    self._serve(site, self.config.web)
                     self._start_missing()
                     self._loading = AgentTask(self._detecting, self._load)
                     self._detecting.start_soon(self._recover)
@@ -122,6 +135,9 @@ class Daemon:
                     self._detecting.start_soon(self._reload_whenever, reloads)
                     self._detecting.start_soon(self._shared_status.run)
                     self._detecting.start_soon(self._supervisor.watch, self._look)
+                    if sharing is not None:
+                        self._detecting.start_soon(self._share, sharing)
+                        self._detecting.start_soon(self._watch_membership)
                     self._telemetry.emit(Started(agents.config.name, len(agents.configured), tuple(agents.relays)))
                     self._supervisor.ready(self._describe())
                     await stop.wait()
@@ -132,6 +148,8 @@ class Daemon:
                     relay.stop()
             notifying.cancel_scope.cancel()
         await agents.notifier.finish()
+        if sharing is not None:
+            await sharing.leave()
 
     async def reload(self) -> CommandOutcome:
         """Read the configuration again and follow it; a failure is an outcome."""
@@ -161,18 +179,22 @@ class Daemon:
     async def _apply(self, config: Config) -> Changes:
         """Start, end and replace agents as a configuration asks; unchanged ones go on.
 
+        Where several processes share the store, only the agents of its sources that this one has.
+
         Waits while the store cannot be written; the agents that remain go on meanwhile.
 
         Raises:
             ConfigError: It cannot be used, or not without a restart; nothing was changed.
             StoreError: The store cannot be read; some of it was changed.
         """
-        agents = self._agents
+        agents, whole = self._agents, config
+        if agents.store.fleet is not None:
+            config = whole.only(self._held)
         changes = agents.find_changes(config)
         moves = config.web != self._served
         site = await self._open_site(config) if moves else None
         try:
-            opened = await open_news(config, changes, self._telemetry)
+            opened = await open_news(config, changes, self._telemetry, slot=find_slot(agents.store))
             await agents.store.health.recovered()
         except BaseException:
             if site is not None:
@@ -183,6 +205,9 @@ class Daemon:
         if moves:
             self._serve(site, config.web)
         await agents.adopt(config, opened, changes)
+        self.config = whole
+        if agents.store.fleet is not None:
+            agents.know(whole)
         try:
             await self._retry_in_outage(partial(agents.enroll, opened, changes))
         finally:
@@ -210,6 +235,36 @@ class Daemon:
                 ending.start_soon(self._serving.end)
         await self._agents.command_runner.leave(ended)
         self._recent.forget_progress(ended)
+
+    # Several processes ------------------------------------------------------------------------------------------------
+
+    def list_accounts(self) -> Mapping[str, str]:
+        if self._accounts is None or self._accounts[0] is not self.config:
+            self._accounts = self.config, self.config.accounts()
+        return self._accounts[1]
+
+    def declare_spent(self) -> Mapping[str, Spent]:
+        return self._agents.declare_spent()
+
+    async def work_on(self, sources: Collection[str], claims: Mapping[str, Claim]) -> None:
+        agents = self._agents
+        async with self._turn:
+            self._held, agents.claims = sources, claims
+            changes = await self._apply(self.config)
+            if changes.feeds.removed:
+                async with anyio.create_task_group() as group:
+                    for relay in agents.relays.values():
+                        group.start_soon(relay.begin_again)
+
+    async def _share(self, sharing: Sharing) -> None:
+        with closing(self._scheduler.repeat("sharing", _SHARE_EVERY)) as alarm:
+            await sharing.run(alarm)
+
+    async def _watch_membership(self) -> None:
+        fleet = self._agents.store.fleet
+        assert fleet is not None
+        await fleet.wait_until_lost()
+        raise LeaseLost("other processes have taken over what this one had: it did not renew its membership in time")
 
     # Tasks ------------------------------------------------------------------------------------------------------------
 
@@ -286,7 +341,7 @@ class Daemon:
                 await self._recall(read_store)
             site = Site(
                 config.web,
-                config=lambda: self._agents.config,
+                config=lambda: self.config,
                 read_store=read_store,
                 page_read_store=page_read_store,
                 command_store=command_store,
@@ -357,7 +412,7 @@ class Daemon:
         return f"{self._describe()}; {count} {reasons[0]}"
 
     async def _load_status(self) -> Status:
-        config = self._agents.config
+        config = self.config
         read_store = await opening.open_read_store(config)
         try:
             return await load_status(

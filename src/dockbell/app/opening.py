@@ -69,13 +69,15 @@ def open_source(config: Config, name: str, telemetry: Telemetry) -> InventoryCli
     return InventoryClient.from_settings(name, config.sources[name], telemetry)
 
 
-def open_sink(config: Config, name: str, telemetry: Telemetry, *, aside: bool = False) -> Sink:
+def open_sink(config: Config, name: str, telemetry: Telemetry, *, aside: bool = False, slot: int = 0) -> Sink:
     """Return a sink, not connected yet; with ``aside`` one that does not disturb the daemon's.
+
+    ``slot`` is that of this process among several.
 
     Raises:
         ConfigError: A secret, a template or a file that it needs cannot be used.
     """
-    settings = config.sinks[name].owned_by(config.name, name)
+    settings = config.sinks[name].owned_by(config.name, name).shared_by(slot)
     return load_sink_type(settings.type)(name, settings.aside() if aside else settings, telemetry)
 
 
@@ -95,9 +97,9 @@ def find_database(config: Config) -> Database:
     return PostgresDatabase(config.store.url)
 
 
-async def open_store(config: Config, telemetry: Telemetry | None = None) -> Store:
+async def open_store(config: Config, telemetry: Telemetry | None = None, *, shared: bool = False) -> Store:
     """Return the store to work on; see :meth:`Database.open_store`."""
-    return await find_database(config).open_store(now=now, telemetry=telemetry)
+    return await find_database(config).open_store(now=now, telemetry=telemetry, shared=shared)
 
 
 async def back_up(config: Config, target: Path, *, force: bool, progress: Progress | None = None) -> Copy:

@@ -13,9 +13,10 @@ from dockbell.app.daemon import Daemon
 from dockbell.app.scheduler import Scheduler
 from dockbell.app.systemd import Supervisor
 from dockbell.config import Config
+from dockbell.errors import LeaseLost, find_cause
 from dockbell.host.system import raise_limit
 from dockbell.ports import Bell
-from dockbell.telemetry import Telemetry
+from dockbell.telemetry import MembershipLost, Telemetry
 
 
 async def run(
@@ -28,13 +29,25 @@ async def run(
 ) -> None:
     """Run the daemon until ``stop`` is set; see :class:`Daemon`.
 
+    Where others have taken over what it had, since it was stopped for some seconds or could not reach the database, it
+    begins anew.
+
     Raises:
         ConfigError, StoreError: See :func:`dockbell.app.agents.assemble`; nothing was started.
     """
-    supervisor = Supervisor.from_environment(os.environ)
-    async with assemble(config, telemetry) as agents, Scheduler() as scheduler:
-        daemon = Daemon(agents, scheduler, read_again=read_again, supervisor=supervisor)
-        await daemon.run(stop, reloads or Bell())
+    supervisor, reloads = Supervisor.from_environment(os.environ), reloads or Bell()
+    while not stop.is_set():
+        life = Telemetry(telemetry.emit)
+        try:
+            async with assemble(config, life, shared=True) as agents, Scheduler() as scheduler:
+                daemon = Daemon(agents, scheduler, config=config, read_again=read_again, supervisor=supervisor)
+                await daemon.run(stop, reloads)
+                return
+        except Exception as error:
+            if (cause := find_cause(error, LeaseLost)) is None:
+                raise
+            config = daemon.config
+            telemetry.emit(MembershipLost(str(cause)))
 
 
 async def run_until_signal(read: Callable[[], Config], telemetry: Telemetry) -> None:

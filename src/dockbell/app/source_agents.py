@@ -73,11 +73,15 @@ class KeyPlanning:
 
     Attributes:
         sources: Those that have the key.
+        first: The name of the first of them.
+        budget: Of the key.
         planner: Works from the first source that is started until the last is ended.
     """
 
-    def __init__(self, budget: KeyBudget, *, telemetry: Telemetry) -> None:
+    def __init__(self, budget: KeyBudget, *, first: str, telemetry: Telemetry) -> None:
         self.sources: list[SourceAgents] = []
+        self.first = first
+        self.budget = budget
         self.planner = Planner(
             lambda: [agents.tracked for source in self.sources for agents in source.feeds.values()],
             lambda: budget.load,

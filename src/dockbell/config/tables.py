@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -138,6 +138,11 @@ class SinkSettings(Settings):
         del dockbell, sink
         return self
 
+    def shared_by(self, slot: int) -> Self:
+        """Return settings for one of several processes of one dockbell, which have slots from 0."""
+        del slot
+        return self
+
     def claim(self) -> str:
         """Return what no two sinks may have, in words; empty where there is nothing such."""
         return ""
@@ -239,6 +244,16 @@ class Config(Settings):
     def read_from(self, origin: str) -> Self:
         self._origin = origin
         return self
+
+    def accounts(self) -> dict[str, str]:
+        """Return for each source the first one, by name, that has the same API key: they share its budget."""
+        firsts: dict[tuple[str, Secret], str] = {}
+        return {name: firsts.setdefault(self.sources[name].account, name) for name in sorted(self.sources)}
+
+    def only(self, sources: Collection[str]) -> Self:
+        """Return the same with some of the sources, perhaps none."""
+        left = {name: source for name, source in self.sources.items() if name in sources}
+        return self.model_copy(update={"sources": left})
 
     def feeds(self) -> list[FeedSettings]:
         """Return the feeds that are read, by source and in the order of the API's resources, with merged settings."""

@@ -37,6 +37,7 @@ from dockbell.telemetry import SinkPaused, SinkResumed, Telemetry
 _CHECKPOINT_EVERY: Final = timedelta(seconds=1)
 """How much a crash may repeat: what was settled since the last checkpoint but one."""
 _LOOK_EVERY: Final = timedelta(seconds=0.5)
+_TRUST_EVERY: Final = timedelta(seconds=0.1)
 _GOODBYE: Final = timedelta(seconds=5)
 _RESTART_PAUSE: Final = timedelta(seconds=5)
 _FAILURES_MOST: Final = 3
@@ -53,7 +54,8 @@ class Relay:
         unordered: Feeds whose records have arrays without an order.
         max_owed: How old an event may be that is attempted again; None: as old as it comes.
         steady: The time since some origin, whatever the clock is set to; None: the clock is never set forward.
-        feeds: Returns the configured feeds; None: every feed in the store.
+        feeds: Returns the configured feeds whose sources this process has; None: every feed in the store.
+        known: Returns all configured feeds; None: the same.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Relay:
         max_owed: timedelta | None = None,
         steady: Callable[[], timedelta] | None = None,
         feeds: Callable[[], Collection[Feed]] | None = None,
+        known: Callable[[], Collection[Feed]] | None = None,
     ) -> None:
         self._sink = sink
         self._settings = settings
@@ -83,6 +86,8 @@ class Relay:
         self._name = name
         self._filter = Filter(settings)
         self._feeds = feeds
+        self._known = feeds if known is None else known
+        self._begun = Bell()
         self._evaluator = LimitedEvaluator(SHARED, free=_FREE)
         self._rendering = Rendering(settings, state_url, unordered)
         self._bell = Bell()
@@ -102,7 +107,9 @@ class Relay:
         self._queue = self._make_queue()
         self._outbox_reader = self._make_outbox_reader()
         if sink.keeps_state:
-            retained_state = StoredRetainedState(sink.name, store, wants=self._has_states, render=self._rendering.state)
+            retained_state = StoredRetainedState(
+                sink.name, store, wants=self._has_states, knows=self._knows_states, render=self._rendering.state
+            )
             cast("StateKeeper", sink).attach(retained_state)
 
     async def run(self) -> None:
@@ -123,6 +130,16 @@ class Relay:
         """Hand over nothing more; :meth:`run` ends when all in flight is settled, or after a few seconds."""
         self._stopping = True
         self._bell.ring()
+
+    async def begin_again(self) -> None:
+        """Settle what is in flight and begin again from what is saved: some feeds are to be another process's.
+
+        Returns when nothing is in flight any more, or after a few seconds.
+        """
+        begun = self._begun.rings
+        self._begin_again()
+        with anyio.move_on_after(2 * _GOODBYE.total_seconds()):
+            await self._begun.wait(begun)
 
     async def drain(self, patience: timedelta) -> bool:
         """Deliver all that can be delivered now; return whether nothing is owed afterwards.
@@ -155,6 +172,10 @@ class Relay:
         """Return whether the sink keeps the states of a feed: not once the feed has left the configuration."""
         return self._filter.wants(feed) and (self._feeds is None or feed in self._feeds())
 
+    def _knows_states(self, feed: Feed) -> bool:
+        """Return whether this process or another keeps the states of a feed."""
+        return self._filter.wants(feed) and (self._known is None or feed in self._known())
+
     # One session, from what is saved --------------------------------------------------------------------------------
 
     async def _session(self) -> None:
@@ -177,6 +198,7 @@ class Relay:
             group.cancel_scope.cancel()
 
     async def _begin(self) -> None:
+        self._begun.ring()
         await self._checkpoints.retry()
         knows_receiver = self._is_outdated and not self._must_begin_again
         before, self._must_begin_again = self._queue, False
@@ -236,6 +258,9 @@ class Relay:
                 self._bell.ring()
             if queue.closed:
                 await self._close(queue.closed)
+            if (fleet := self._store.fleet) is not None and not fleet.is_trusted:
+                await anyio.sleep(_TRUST_EVERY.total_seconds())  # perhaps another process delivers these events now
+                continue
             if self._paused is None:
                 await self._resume()
             if queue.must_save:

@@ -19,17 +19,24 @@ _AT_ONCE: Final = 200
 class StoredRetainedState:
     """Implements :class:`dockbell.ports.RetainedState`.
 
-    ``wants`` returns whether the sink takes events of a feed, and the feed is configured; ``render`` the part of a
-    record's raw JSON that the sink may see.
+    ``wants`` returns whether the sink takes events of a feed, and the feed is configured and this process's; ``knows``
+    the same of the feeds of all processes; ``render`` the part of a record's raw JSON that the sink may see.
     """
 
     def __init__(
-        self, sink: str, store: Store, *, wants: Callable[[Feed], bool], render: Callable[[bytes], bytes]
+        self,
+        sink: str,
+        store: Store,
+        *,
+        wants: Callable[[Feed], bool],
+        knows: Callable[[Feed], bool] | None = None,
+        render: Callable[[bytes], bytes],
     ) -> None:
         self._sink = sink
         self._store = store
         self._sink_store = store.sink(sink)
         self._wants = wants
+        self._knows = wants if knows is None else knows
         self._render = render
 
     @property
@@ -37,7 +44,7 @@ class StoredRetainedState:
         return self._store.epoch
 
     async def feeds(self) -> Sequence[Feed]:
-        return [feed for feed in sorted(await self._store.find_extents()) if self._wants(feed)]
+        return [feed for feed in sorted(await self._store.find_extents()) if self._knows(feed)]
 
     async def count_stored(self, feed: Feed) -> int | None:
         """Return how many records of a feed are stored; None before its first complete pass."""
@@ -46,7 +53,7 @@ class StoredRetainedState:
         return sum([kept.body is not None async for portion in self._read_all(feed) for kept in portion])
 
     async def find_stored(self, record_ids: Sequence[RecordId]) -> AbstractSet[RecordId]:
-        return set(await self._store.read_states([each for each in record_ids if self._wants(each[0])]))
+        return set(await self._store.read_states([each for each in record_ids if self._knows(each[0])]))
 
     async def mark(self, since: str) -> tuple[str, bool]:
         """Return the mark of the settled events, and whether states since another mark must be read."""
@@ -57,7 +64,7 @@ class StoredRetainedState:
         settled: dict[str, list[float]] = {}
         must_read = False
         for feed, extent in sorted((await self._store.find_extents()).items()):
-            if self._wants(feed) and extent.is_complete and feed in backfilled_to:
+            if self._wants(feed) and extent.is_complete and feed in backfilled_to and feed in positions:
                 # The position passes blocked keys. A key that is blocked for longer than events are kept does not
                 # count: otherwise all records would be read at each connection.
                 owed = (each.sequence for each in blocked if each.feed == feed and each.sequence > extent.pruned)

@@ -14,6 +14,7 @@ from dockbell.ports.bell import Bell, OutboxBell
 from dockbell.ports.command_store import Command, CommandOutcome
 from dockbell.ports.delivery import BackfillRecord, Controls, Extent, Footprint, Found, StoredState
 from dockbell.ports.feed_store import Compose, FeedStore
+from dockbell.ports.fleet import Fleet
 from dockbell.ports.runs import Purged
 
 REWRITE_MOST: Final = 1 << 30
@@ -187,6 +188,10 @@ class Store(Protocol):
     """Random mark of one life of this store; part of every event's id."""
     outbox: OutboxBell
     """Tells which feeds have new events."""
+
+    @property
+    def fleet(self) -> Fleet | None:
+        """The processes that share the store; None where this one works on it alone."""
 
     @property
     def purges(self) -> int:

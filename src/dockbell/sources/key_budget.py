@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from dockbell.core.running.budget import Budget, Load, Usage
+from dockbell.ports import Claim, Spent
 from dockbell.sources.request_queue import RequestQueue, now
 
 _CONCURRENT_MOST: Final = 8
@@ -28,6 +30,16 @@ class KeyBudget:
         """Count the requests of the budgets that these replace, which have none under way."""
         self.total.inherit(before.total)
         self.orders.inherit(before.orders)
+
+    def take_over(self, claim: Claim | None, wait_for_trust: Callable[[], Awaitable[None]]) -> None:
+        """Count what another process has spent before; ask nothing while a third one may have taken over from us."""
+        if claim is not None:
+            self.total.assume(claim.spent, claim.age, now())
+        self.queue.wait_for_trust = wait_for_trust
+
+    def declare(self) -> Spent:
+        """Return what may be spent until the next call, the past minute included; see :meth:`Budget.declare`."""
+        return self.total.declare(now())
 
     @property
     def usage(self) -> Usage:

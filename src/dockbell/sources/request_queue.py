@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -26,6 +26,10 @@ def now() -> timedelta:
     return timedelta(seconds=anyio.current_time())
 
 
+async def _return_at_once() -> None:
+    pass
+
+
 @dataclass(eq=False, slots=True)
 class _Ticket:
     due: timedelta
@@ -37,9 +41,13 @@ class RequestQueue:
 
     A request is charged to one budget or to several. Of those that all their budgets admit, the one that is due first
     has its turn; one that must wait delays no other. At most ``places`` turns go on at once.
+
+    Attributes:
+        wait_for_trust: Waited for at the beginning of each turn: returns when this process may ask at all.
     """
 
     def __init__(self, places: int) -> None:
+        self.wait_for_trust: Callable[[], Awaitable[None]] = _return_at_once
         self._places = places
         # One line for each kind of request: its head is judged for all of them.
         self._lines: dict[tuple[Urgency, tuple[Budget, ...]], deque[_Ticket]] = {}
@@ -49,6 +57,7 @@ class RequestQueue:
         """Wait for a turn, and own it until the end; a request that is cancelled while it waits spends nothing."""
         await self._enter(urgency, budgets)
         try:
+            await self.wait_for_trust()
             yield
         finally:
             self._places += 1

@@ -20,6 +20,7 @@ from dockbell.telemetry.facts import Fact as Fact
 from dockbell.telemetry.facts import FileExposed as FileExposed
 from dockbell.telemetry.facts import FilterUnanswered as FilterUnanswered
 from dockbell.telemetry.facts import LettersForgotten as LettersForgotten
+from dockbell.telemetry.facts import MembershipLost as MembershipLost
 from dockbell.telemetry.facts import Reloaded as Reloaded
 from dockbell.telemetry.facts import ReloadRefused as ReloadRefused
 from dockbell.telemetry.facts import SinkConnected as SinkConnected
@@ -29,6 +30,8 @@ from dockbell.telemetry.facts import SinkOmits as SinkOmits
 from dockbell.telemetry.facts import SinkOverrun as SinkOverrun
 from dockbell.telemetry.facts import SinkPaused as SinkPaused
 from dockbell.telemetry.facts import SinkResumed as SinkResumed
+from dockbell.telemetry.facts import SourcesClaimed as SourcesClaimed
+from dockbell.telemetry.facts import SourcesHandedOver as SourcesHandedOver
 from dockbell.telemetry.facts import Started as Started
 from dockbell.telemetry.facts import StateRepaired as StateRepaired
 from dockbell.telemetry.facts import Stopping as Stopping

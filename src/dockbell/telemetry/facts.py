@@ -233,6 +233,26 @@ class StoreMended(Fact, frozen=True):
     after: timedelta
 
 
+class SourcesClaimed(Fact, frozen=True):
+    line = "fleet: this process has taken {count:# source}, it has {held} now"
+    count: int
+    held: int
+
+
+class SourcesHandedOver(Fact, frozen=True):
+    line = "fleet: this process has handed {count:# source} over to others, it has {held} now"
+    count: int
+    held: int
+
+
+class MembershipLost(Fact, frozen=True):
+    """This process did not renew its membership in time, and begins anew."""
+
+    line = "fleet: {reason}; this process begins anew"
+    weight = logging.WARNING
+    reason: str
+
+
 class Crowded(Fact, frozen=True):
     """The web server refused connections because there were too many; told at most once a minute."""
 

@@ -16,6 +16,7 @@ Times are read from a monotonic clock, as the time since its origin: a step of t
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
@@ -33,6 +34,14 @@ _SPAN: Final = _GRAIN * _GRAINS_KEPT
 # A window that was told for this long without moving is a fixed one; others (reset = now + 60 s) cannot be spread over.
 _STEADY: Final = timedelta(seconds=3)
 _RESET_JITTER: Final = timedelta(seconds=1.5)
+
+DECLARED_SPAN: Final = timedelta(seconds=10)
+"""The spans of the past minute of which a process says what it spent."""
+_DECLARED_STEP: Final = 8
+"""What is declared is rounded up to multiples of it: who asks seldom declares the same most of the time."""
+_AHEAD_LEAST: Final = 24
+_AHEAD_PART: Final = 8
+"""Until the next declaration a process may spend an eighth of what it is allowed in a minute, but at least so many."""
 
 _PACED: Final = frozenset({Urgency.PASS, Urgency.TRAILING})
 _PLANNED: Final = frozenset({Urgency.POLL, Urgency.PASS})
@@ -104,6 +113,26 @@ class Budget:
         self._foreign_at = ZERO  # when that was found out
         self._told_first: timedelta | None = None
         self._told_limit = requests_per_minute
+        self._declared: int | None = None  # the most that may be spent within a minute as it was declared
+
+    def declare(self, now: timedelta) -> tuple[int, ...]:
+        """Return what may be spent until this is called again, the past minute included, and keep to it.
+
+        By spans of ten seconds, the latest first. Who takes over after a crash counts it as spent (:meth:`assume`), so
+        that both together stay within the budget.
+        """
+        spans = [0] * (WINDOW // DECLARED_SPAN)
+        for age, count in (*self._urgent.ages(now), *self._paced.ages(now)):
+            spans[min(age // DECLARED_SPAN, len(spans) - 1)] += count
+        ahead = max(_AHEAD_LEAST, self.allowed // _AHEAD_PART)
+        self._declared = self._count(now) + ahead
+        spans[0] += min(ahead, max(0, self.allowed - self._count(now)))
+        return tuple(-(-count // _DECLARED_STEP) * _DECLARED_STEP for count in spans)
+
+    def assume(self, declared: Sequence[int], age: timedelta, now: timedelta) -> None:
+        """Count as spent what another process has declared ``age`` ago; call it before anything is spent."""
+        for place, count in reversed([*enumerate(declared)]):
+            self._urgent.assume(now - age - place * DECLARED_SPAN, count)
 
     def inherit(self, before: Budget) -> None:
         """Count the requests of the budget that this one replaces, which has none under way."""
@@ -185,7 +214,8 @@ class Budget:
 
     def _wait_for_place(self, now: timedelta) -> timedelta:
         if self._count(now) < self.allowed:
-            return ZERO
+            may_spend = self._declared is None or self._count(now) < self._declared
+            return ZERO if may_spend else _GRAIN
         frees = [at for at in (self._urgent.frees_at(), self._paced.frees_at()) if at is not None]
         return min(frees) - now if frees else _GRAIN
 
@@ -228,6 +258,19 @@ class _Places:
         grain = now // _GRAIN
         last = self._grains.pop() if self._grains and self._grains[-1][0] == grain else (grain, 0)
         self._grains.append((grain, last[1] + 1))
+
+    def assume(self, at: timedelta, count: int) -> None:
+        """Count requests as answered at a time, after those of all earlier times."""
+        if count:
+            self._settled += count
+            self._grains.append((at // _GRAIN, count))
+
+    def ages(self, now: timedelta) -> Iterator[tuple[timedelta, int]]:
+        """Yield how long ago requests were answered, and how many; those under way count as answered now."""
+        yield ZERO, self.under_way
+        for grain, count in self._grains:
+            if (age := now - (grain + 1) * _GRAIN) < _SPAN:
+                yield max(ZERO, age), count
 
     def count(self, now: timedelta) -> int:
         oldest = now // _GRAIN - _GRAINS_KEPT

@@ -96,6 +96,10 @@ class MqttSettings(SinkSettings):
         """Return settings with a client id of the sink's own, where none is chosen."""
         return self.model_copy(update={"client_id": self.client_id or f"{dockbell}-{sink}"})
 
+    def shared_by(self, slot: int) -> Self:
+        """Return settings with a client id of the process's own: a broker allows one connection for each."""
+        return self.model_copy(update={"client_id": f"{self.client_id}-{slot}"}) if slot else self
+
     def claim(self) -> str:
         """Return the client id at its broker: a second client of that name throws the first out."""
         parts = urlsplit(self.url)

@@ -15,15 +15,17 @@ class Database(ABC):
     """The place of one store; who opens something in it closes it."""
 
     @abstractmethod
-    async def open_store(self, *, now: Clock, epoch: str | None = None, telemetry: Telemetry | None = None) -> SqlStore:
+    async def open_store(
+        self, *, now: Clock, epoch: str | None = None, telemetry: Telemetry | None = None, shared: bool = False
+    ) -> SqlStore:
         """Return the store to work on it.
 
         One that is missing is made, under a new epoch; one of an older dockbell is brought up to date.
 
-        ``telemetry`` reports outages.
+        ``telemetry`` reports outages. Where it is ``shared`` and the database allows that, others may work on it too.
 
         Raises:
-            StoreInUse: Another process works on it.
+            StoreInUse: Another process works on it, and one of the two must be alone.
             StoreIncompatible: It is not a store, or one of a newer dockbell.
             StoreError: It cannot be opened.
         """

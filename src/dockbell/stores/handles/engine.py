@@ -8,9 +8,9 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
-from dockbell.core.model import Feed
+from dockbell.core.model import NOTICES, Feed
 from dockbell.errors import StoreUnavailable
-from dockbell.ports import Footprint, OutboxBell
+from dockbell.ports import Fleet, Footprint, OutboxBell
 from dockbell.stores.handles.outage import Outage
 from dockbell.stores.sql import feeds, outbox
 from dockbell.stores.sql.connection import Connection
@@ -52,6 +52,10 @@ class Engine(ABC):
         leases: The feeds that this process holds.
         purges: How often a record was purged.
         wipes: How many wipes are under way, or next.
+        scope: A condition on ``feeds``, ``AND …``, that those meet whose events this process delivers; empty: all do.
+        commanded: The same, of those whose commands it executes; commands without a feed meet it, or do not.
+        fleet: The processes that share the store; None where this one works on it alone.
+        held: The same, of those whose deliveries it may still settle: it hands some of them over.
     """
 
     def __init__(self, epoch: str, outbox_bell: OutboxBell, *, now: Clock, telemetry: Telemetry) -> None:
@@ -62,6 +66,8 @@ class Engine(ABC):
         self.leases: dict[Feed, Lease] = {}
         self.purges = 0
         self.wipes = 0
+        self.scope = self.held = self.commanded = ""
+        self.fleet: Fleet | None = None
 
     @abstractmethod
     async def write(
@@ -127,7 +133,8 @@ class Engine(ABC):
         lease = self.leases.get(feed)
         if lease is None or not lease.is_taken:  # decided in the writer's turn: a second taking would end the first
             try:
-                lease = feeds.open_feed(writer, feed)
+                is_shared = self.fleet is not None and feed == NOTICES  # every process publishes its own
+                lease = (feeds.join_feed if is_shared else feeds.open_feed)(writer, feed)
             except Exception as error:
                 # The disk is full, say: the daemon starts, and takes it at its next look.
                 lease = find_lease(writer, feed) if self.is_refusal(error) else None

@@ -23,7 +23,7 @@ class SqlSinkStore(SinkStore):
 
     async def enroll(self, start: Literal["now", "beginning", "state"]) -> Sequence[Feed]:
         try:
-            return await self._engine.write(delivery.enroll, self._name, start, self._engine.now())
+            return await self._engine.write(delivery.enroll, self._name, start, self._engine.now(), self._engine.scope)
         finally:
             self.starts += 1  # when it can be read: a relay that looks before would not look again
 
@@ -34,10 +34,10 @@ class SqlSinkStore(SinkStore):
             self.starts += 1  # as above
 
     async def load_queue(self) -> tuple[Mapping[Feed, int], Sequence[Blocked]]:
-        return await self._engine.read(delivery.load_queue, self._name)
+        return await self._engine.read(delivery.load_queue, self._name, self._engine.scope)
 
     async def load_starts(self) -> Mapping[Feed, StartOffset]:
-        return await self._engine.read(delivery.load_starts, self._name)
+        return await self._engine.read(delivery.load_starts, self._name, self._engine.scope)
 
     async def load_controls(self) -> Controls:
         return await self._engine.read(self._look_at_controls, self._name)
@@ -46,10 +46,10 @@ class SqlSinkStore(SinkStore):
         await self._engine.write(replays.pause, self._name, reason, self._engine.now())
 
     async def load_replays(self, now: datetime, limit: int) -> Sequence[Replay]:
-        return await self._engine.read(delivery.load_replays, self._name, now, limit)
+        return await self._engine.read(delivery.load_replays, self._name, now, limit, self._engine.scope)
 
     async def settle(self, settlement: Settlement) -> None:
-        await self._engine.write(delivery.settle, self._name, settlement)
+        await self._engine.write(delivery.settle, self._name, settlement, self._engine.held)
 
     async def read_backfill(
         self, feed: Feed, start: StartOffset, after: int, limit: int
@@ -63,5 +63,5 @@ class SqlSinkStore(SinkStore):
         # Every relay looks twice a second; mostly no process has written since.
         version = self._engine.find_version(reader)
         if version is None or self._controls is None or self._controls[0] != version:
-            self._controls = version, delivery.load_controls(reader, sink)
+            self._controls = version, delivery.load_controls(reader, sink, self._engine.scope)
         return self._controls[1]

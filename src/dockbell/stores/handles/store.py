@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dockbell.core.model import Event, Feed
 from dockbell.core.publishing.settlement import RecordId
-from dockbell.ports import Extent, StoredState
+from dockbell.ports import Extent, Fleet, StoredState
 from dockbell.stores.handles.engine import Engine
 from dockbell.stores.handles.feed_store import SqlFeedStore
 from dockbell.stores.handles.sink_store import SqlSinkStore
@@ -27,6 +27,10 @@ class SqlStore:
         self.commands = SqlCommandInbox(engine)
         self._feeds: dict[Feed, SqlFeedStore] = {}
         self._sinks: dict[str, SqlSinkStore] = {}
+
+    @property
+    def fleet(self) -> Fleet | None:
+        return self.engine.fleet
 
     @property
     def purges(self) -> int:

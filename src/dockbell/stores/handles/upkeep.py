@@ -138,7 +138,7 @@ class SqlCommandInbox(CommandInbox):
         version = self._engine.find_version(reader)
         if version is not None and version == self._version:
             return ()
-        waiting = commands.load_commands(reader)
+        waiting = commands.load_commands(reader, scope=self._engine.commanded)
         self._version = version
         return waiting
 

@@ -19,7 +19,7 @@ from psycopg import sql
 from psycopg.adapt import Loader
 from psycopg.pq import TransactionStatus
 
-from dockbell.stores.sql.dialect import BY_KEY, IS_HELD, THEN_JOIN
+from dockbell.stores.sql.dialect import BY_KEY, IS_HELD, LOCKED, THEN_JOIN
 
 Fence: TypeAlias = Callable[[psycopg.Connection[Any]], str]
 _CONNECT_SECONDS: Final = 10
@@ -32,6 +32,7 @@ _WORDS: Final = (
     (re.compile(re.escape(BY_KEY)), ""),
     (re.compile(rf"\b{THEN_JOIN}(?=\s+\w+\s+(?:AS \w+\s+)?(?:ON|USING)\b)"), "JOIN"),
     (re.compile(re.escape(IS_HELD)), "held"),
+    (re.compile(re.escape(LOCKED)), "FOR UPDATE"),
     (re.compile(r"\bjson_each\((\?|:\w+)\)(?! AS)"), r"json_each(\1) AS named"),
     (re.compile(r"\bjson_each\((\?|:\w+)\)"), r"(SELECT json_array_elements_text(CAST(\1 AS json)) AS value)"),
     (re.compile(r"([\w.]+) ->> "), r"CAST(\1 AS json) ->> "),

@@ -23,9 +23,9 @@ class PostgresDatabase(Database):
         self._name = name_store(url)
 
     async def open_store(
-        self, *, now: Clock, epoch: str | None = None, telemetry: Telemetry | None = None
+        self, *, now: Clock, epoch: str | None = None, telemetry: Telemetry | None = None, shared: bool = False
     ) -> PostgresStore:
-        return await PostgresStore.open(self._url, now=now, epoch=epoch, telemetry=telemetry)
+        return await PostgresStore.open(self._url, now=now, epoch=epoch, telemetry=telemetry, shared=shared)
 
     async def open_read_store(self) -> PostgresReadStore:
         return await PostgresReadStore.open(self._url)

@@ -1,4 +1,4 @@
-"""The database as its one holder works on it: one connection that writes, one that reads beside it.
+"""The database as a process works on it: one connection that writes, one that reads beside it.
 
 Each function of ``stores.sql`` runs whole in a worker thread, as in SQLite. A connection that was lost is made again at
 the next use. After an outage the ends of the feeds are read, so that events are announced that were committed though
@@ -9,55 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
 import anyio
 import psycopg
 from anyio import to_thread
 
+from dockbell.core.model import NOTICES
 from dockbell.errors import StoreUnavailable
 from dockbell.ports import Footprint, OutboxBell
 from dockbell.stores.handles.engine import Clock, Engine
-from dockbell.stores.postgres.connection import Fence, PostgresConnection, number_transaction
+from dockbell.stores.postgres.fleet import PostgresFleet
 from dockbell.stores.postgres.holder import Holder
-from dockbell.stores.postgres.store_errors import translating
+from dockbell.stores.postgres.line import Line
 from dockbell.stores.sql import outbox
 from dockbell.stores.sql.connection import Connection, transaction
 from dockbell.telemetry import Telemetry
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
-
-
-class Line:
-    """A connection that is made again when it was lost; one function after the other uses it, each in a thread."""
-
-    def __init__(self, url: str, name: str, fence: Fence = number_transaction) -> None:
-        self._url = url
-        self._name = name
-        self._fence = fence
-        self._connection: PostgresConnection | None = None
-        self._turn = anyio.CapacityLimiter(1)
-
-    async def do(self, function: Callable[Concatenate[Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call a function with the connection.
-
-        Raises:
-            StoreError: The database cannot be used.
-        """
-        call = partial(self._call, lambda connection: function(connection, *args, **kwargs))
-        return await to_thread.run_sync(call, limiter=self._turn)
-
-    def _call(self, function: Callable[[Connection], _T]) -> _T:
-        with translating(self._name):
-            if self._connection is None or self._connection.raw.closed:
-                self._connection = PostgresConnection(self._url, self._fence)
-            return function(self._connection)
-
-    async def aclose(self) -> None:
-        if self._connection is not None:
-            await to_thread.run_sync(self._connection.raw.close, limiter=self._turn)
 
 
 class PostgresEngine(Engine):
@@ -67,6 +37,7 @@ class PostgresEngine(Engine):
         lines: tuple[Line, Line],
         holder: Holder,
         outbox_bell: OutboxBell,
+        fleet: PostgresFleet | None = None,
         *,
         epoch: str,
         now: Clock,
@@ -75,7 +46,15 @@ class PostgresEngine(Engine):
         super().__init__(epoch, outbox_bell, now=now, telemetry=telemetry)
         self.name = name
         self.holder = holder
+        self.fleet = fleet
         self._writer, self._reader = lines
+        if fleet is not None:
+            held = f"SELECT source FROM leases WHERE holder = '{holder.id}'"
+            self.held = f"AND feeds.source IN ({held})"
+            leads = f"EXISTS (SELECT 1 FROM leases WHERE holder = '{holder.id}' AND source = '{NOTICES.source}')"
+            nobody = "(feeds.source IS NULL OR feeds.source NOT IN (SELECT source FROM leases))"
+            self.commanded = f"AND (feeds.source IN ({held}) OR ({leads} AND {nobody}))"
+            self.scope = f"AND feeds.source IN ({held} AND NOT leaving)"
 
     async def write(
         self, function: Callable[Concatenate[Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs

@@ -1,4 +1,4 @@
-"""The one process that works on a store in PostgreSQL: a row of its own, which expires where it is not renewed.
+"""A process that works on a store in PostgreSQL: a row of its own, which expires where it is not renewed.
 
 A process is alive as long as its row is there, and only the database's clock counts. It renews the row each second.
 Another process that finds the row expired deletes it: the row's lock decides, for each transaction that writes locks
@@ -15,70 +15,112 @@ import secrets
 import socket
 import threading
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, Final
 
 import psycopg
 
+from dockbell._version import __version__
 from dockbell.errors import LeaseLost, StoreInUse
+from dockbell.host import system
 from dockbell.stores.postgres.connection import connect
 
 TTL_SECONDS: Final = 6
 _BEAT_SECONDS: Final = 1.0
 _STATEMENT_MILLISECONDS: Final = 3000
 """A server that has gone without a word keeps a beat no longer."""
+_TRUST: Final = timedelta(seconds=TTL_SECONDS - 1)
+_IDLE_MILLISECONDS: Final = 4000
+"""So long a transaction may rest: that of a stopped process would keep the row, and with it the sources, for ever."""
 
 
 class Holder:
-    """This process as the holder of the store."""
+    """This process among those that work on a store.
 
-    def __init__(self, url: str, name: str) -> None:
+    Args:
+        url: Of the database.
+        store: What the store is called in messages.
+        alone: No other process may work on the store meanwhile.
+
+    Attributes:
+        slot: A small number that no other process has.
+        is_lost: Another process has found the row expired, and has deleted it: this one has nothing any more.
+        lives_since: Since when the row was renewed without a failure, by the steady clock.
+    """
+
+    def __init__(self, url: str, store: str, *, alone: bool) -> None:
         self.id = secrets.token_hex(8)
         self.name = f"process {os.getpid()} on {socket.gethostname()}"
+        self.slot = 0
+        self.is_lost = False
+        self.lives_since = system.elapsed()
+        self._trusted_until = system.elapsed()
+        self._alone = alone
         self._url = url
-        self._store = name
+        self._store = store
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="dockbell-holder", daemon=True)
 
+    @property
+    def is_trusted(self) -> bool:
+        """Whether no other process can have deleted the row yet, so that what it has is still its own."""
+        return system.elapsed() < self._trusted_until
+
+    @property
+    def has_lived(self) -> bool:
+        """Whether it was connected for so long that every other process that lives has renewed its row meanwhile."""
+        return system.elapsed() - self.lives_since > timedelta(seconds=TTL_SECONDS)
+
     def register(self, connection: psycopg.Connection[Any]) -> None:
-        """Take the store.
+        """Begin to work on the store.
 
         Raises:
-            StoreInUse: Another process holds it.
+            StoreInUse: Another process works on it, and one of the two must be alone.
         """
+        began_at = system.elapsed()
         with connection.transaction():
-            # Two that come at once take turns: the lock ends with the transaction.
+            # Those that come at once take turns: the lock ends with the transaction.
             connection.execute("LOCK TABLE holders IN SHARE ROW EXCLUSIVE MODE")
             connection.execute("DELETE FROM holders WHERE expires_at < clock_timestamp()")
-            if other := connection.execute("SELECT name FROM holders ORDER BY expires_at DESC LIMIT 1").fetchone():
+            others = connection.execute("SELECT name, slot, alone FROM holders ORDER BY expires_at DESC").fetchall()
+            rivals = [name for name, _, alone in others if alone or self._alone]
+            if rivals:
                 raise StoreInUse(
-                    f"store {self._store}: held by {other[0]}; stop it, or give this one another [store] url;"
+                    f"store {self._store}: held by {rivals[0]}; stop it, or give this one another [store] url;"
                     f" after a crash it is free within {TTL_SECONDS} seconds"
                 )
+            taken = {slot for _, slot, _ in others}
+            self.slot = next(slot for slot in range(len(taken) + 1) if slot not in taken)
             connection.execute(
-                "INSERT INTO holders (id, name, expires_at) VALUES (%s, %s, clock_timestamp() + %s * interval '1 s')",
-                [self.id, self.name, TTL_SECONDS],
+                "INSERT INTO holders (id, name, version, slot, alone, expires_at)"
+                " VALUES (%s, %s, %s, %s, %s, clock_timestamp() + %s * interval '1 s')",
+                [self.id, self.name, __version__, self.slot, self._alone, TTL_SECONDS],
             )
+        self.lives_since, self._trusted_until = began_at, began_at + _TRUST
         self._thread.start()
 
     def fence(self, connection: psycopg.Connection[Any]) -> str:
-        """Return the number of a transaction that writes; refuse it once another process has taken the store.
+        """Return the number of a transaction that writes; refuse it once another process has taken over.
 
         Raises:
             LeaseLost: The row is gone.
         """
         # It keeps the row from being deleted, and not from being renewed, until the transaction ends.
         found = connection.execute(
-            "SELECT pg_current_xact_id() :: text FROM holders WHERE id = %s FOR KEY SHARE", [self.id]
+            "SELECT pg_current_xact_id() :: text, set_config('idle_in_transaction_session_timeout', %s, true)"
+            " FROM holders WHERE id = %s FOR KEY SHARE",
+            [str(_IDLE_MILLISECONDS), self.id],
         ).fetchone()
         if found is None:
+            self.is_lost = True
             raise LeaseLost(
-                f"store {self._store}: another process has taken it over, and nothing was stored;"
-                " let one dockbell alone work on the store, and start it again"
+                f"store {self._store}: another process has taken over what this one had, which did not renew its row"
+                f" for {TTL_SECONDS} seconds; nothing was stored"
             )
         return str(found[0])
 
     def leave(self) -> None:
-        """Give the store up, where the database can be reached."""
+        """End the work on the store, where the database can be reached."""
         self._ending.set()
         if self._thread.is_alive():
             self._thread.join(TTL_SECONDS)
@@ -87,23 +129,32 @@ class Holder:
 
     def _beat(self) -> None:
         connection: psycopg.Connection[Any] | None = None
-        while not self._ending.wait(_BEAT_SECONDS):
+        while not self.is_lost and not self._ending.wait(_BEAT_SECONDS):
+            began_at = system.elapsed()
             try:
                 if connection is None or connection.closed:
                     connection = connect(self._url)
-                with connection.transaction():
-                    connection.execute(f"SET LOCAL statement_timeout = {_STATEMENT_MILLISECONDS}")
-                    connection.execute(
-                        "UPDATE holders SET expires_at = clock_timestamp() + %s * interval '1 s' WHERE id = %s",
-                        [TTL_SECONDS, self.id],
-                    )
+                self.is_lost = not self._renew(connection)
             except psycopg.Error:
+                self.lives_since = system.elapsed()
                 continue  # the writer meets the same and reports it
+            self._trusted_until = began_at + _TRUST
+        if self.is_lost:
+            self._trusted_until = system.elapsed()
         if connection is not None:
             connection.close()
 
+    def _renew(self, connection: psycopg.Connection[Any]) -> bool:
+        with connection.transaction():
+            connection.execute(f"SET LOCAL statement_timeout = {_STATEMENT_MILLISECONDS}")
+            renewed = connection.execute(
+                "UPDATE holders SET expires_at = clock_timestamp() + %s * interval '1 s' WHERE id = %s",
+                [TTL_SECONDS, self.id],
+            )
+            return renewed.rowcount > 0
+
 
 def find_holder(connection: psycopg.Connection[Any]) -> str:
-    """Return who works on a store, ``process 4711 on host``; empty when none does."""
-    row = connection.execute("SELECT name FROM holders WHERE expires_at >= clock_timestamp() LIMIT 1").fetchone()
-    return str(row[0]) if row else ""
+    """Return who works on a store, ``process 4711 on host``, several with commas; empty when none does."""
+    rows = connection.execute("SELECT name FROM holders WHERE expires_at >= clock_timestamp() ORDER BY slot").fetchall()
+    return ", ".join(str(name) for (name,) in rows)

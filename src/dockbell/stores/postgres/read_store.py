@@ -13,7 +13,8 @@ from dockbell.ports import Footprint
 from dockbell.stores.handles.command_store import SqlCommandStore
 from dockbell.stores.handles.read_store import SqlReadStore
 from dockbell.stores.postgres.connection import connect
-from dockbell.stores.postgres.engine import Line, measure
+from dockbell.stores.postgres.engine import measure
+from dockbell.stores.postgres.line import Line
 from dockbell.stores.postgres.schema import check_version
 from dockbell.stores.postgres.store_errors import name_store, translating
 from dockbell.stores.sql.connection import Connection

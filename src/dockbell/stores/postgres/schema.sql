@@ -1,4 +1,4 @@
--- The tables of a store in PostgreSQL as they stand now: those of SQLite, with the same columns, and one of processes.
+-- The tables of a store in PostgreSQL as they stand now: those of SQLite, with the same columns, and those of processes.
 -- A new store is made of them; an older one comes to the same by the migrations (migrations.py). Times are whole
 -- microseconds since 1970, UTC. Text compares and sorts by its bytes, as in SQLite.
 
@@ -8,12 +8,30 @@ CREATE TABLE schema_version (
     place TEXT COLLATE "C" NOT NULL DEFAULT ''             -- tells that they were restored (epoch.py)
 );
 
--- The processes that work on the store, at present one at a time. Only the database's clock counts.
+-- The processes that work on the store. Only the database's clock counts.
 CREATE TABLE holders (
     id TEXT COLLATE "C" PRIMARY KEY,                       -- random
     name TEXT COLLATE "C" NOT NULL,                        -- what it is, for people: process and host
+    version TEXT COLLATE "C" NOT NULL,                     -- of its dockbell
+    slot BIGINT NOT NULL UNIQUE,                           -- the smallest number from 0 that was free when it came
+    alone BOOLEAN NOT NULL,                                -- no other may work on the store meanwhile
+    began_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
     expires_at TIMESTAMPTZ NOT NULL                        -- it is alive until then, and as long as its row is there
 );
+
+-- Which process has which source: it asks its API, and delivers its events. The source "dockbell" is that of notices; who
+-- has it prunes, too.
+CREATE TABLE leases (
+    source TEXT COLLATE "C" PRIMARY KEY,
+    account TEXT COLLATE "C" NOT NULL,                     -- the first source with its API key: they go together
+    holder TEXT COLLATE "C" REFERENCES holders ON DELETE SET NULL,
+    leaving BOOLEAN NOT NULL DEFAULT false,                -- the holder is about to give it up
+    taken_at TIMESTAMPTZ,
+    spent TEXT COLLATE "C" NOT NULL DEFAULT '[]',          -- JSON array: requests of the last minute (leases.py) …
+    spent_at TIMESTAMPTZ                                   -- … as of then; in the row of the first source with the key
+);
+CREATE INDEX leases_holder ON leases (holder);
+CREATE INDEX leases_account ON leases (account);
 
 -- One row: the mark of this life of the store. A lost or restored store gets another, so that no id is used twice.
 CREATE TABLE life (

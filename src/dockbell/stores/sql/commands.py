@@ -20,9 +20,9 @@ def make_command(connection: Connection, feed_id: int | None, kind: CommandKind,
     return int(number)
 
 
-def load_commands(connection: Connection, only: int | None = None) -> list[Command]:
-    """Return the commands that wait, or one, also when it is done."""
-    where, values = ("done_at IS NULL", ()) if only is None else ("commands.id = ?", (only,))
+def load_commands(connection: Connection, only: int | None = None, scope: str = "") -> list[Command]:
+    """Return the commands that wait and whose feeds meet a condition, or one, also when it is done."""
+    where, values = (f"done_at IS NULL {scope}", ()) if only is None else ("commands.id = ?", (only,))
     return [
         Command(
             number,

@@ -1,4 +1,8 @@
-"""Statements of delivery: reading the outbox, positions, blocked keys, dead letters, replays, pauses, conditions."""
+"""Statements of delivery: reading the outbox, positions, blocked keys, dead letters, replays, pauses, conditions.
+
+Where several processes share the store, each delivers the events of the feeds that it holds: ``scope`` is a condition
+on ``feeds`` that says so, ``AND feeds.source IN (…)``; empty where one process has them all.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +51,12 @@ _UNKNOWN: Final = datetime.fromtimestamp(0, UTC)
 
 
 def enroll(
-    connection: Connection, sink: str, start: Literal["now", "beginning", "state"], now: datetime
+    connection: Connection, sink: str, start: Literal["now", "beginning", "state"], now: datetime, scope: str = ""
 ) -> Sequence[Feed]:
     """Give a sink a position in every feed that it has none in: at ``start`` when the sink is new, else at the first.
+
+    A sink that is new begins in all feeds at once, whoever holds them: else it would be known, and take all that there
+    is in those of the next process.
 
     Where the store was lost, new sinks cannot be told from old: all receive the gap with which each feed began. A sink
     that was away for so long that events were pruned that it had not settled begins again with the stored records.
@@ -64,13 +71,13 @@ def enroll(
         connection.execute(
             "INSERT INTO positions (sink, feed, sequence, origin, began_at, backfilled_to)"
             " SELECT :sink, id, origin, origin, :now, CASE WHEN :state THEN 0 END FROM"
-            " (SELECT id, CASE WHEN :end THEN sequence ELSE pruned END AS origin FROM feeds) AS feeds"
-            " WHERE true ON CONFLICT (sink, feed) DO NOTHING",
+            " (SELECT id, CASE WHEN :end THEN sequence ELSE pruned END AS origin FROM feeds"
+            f" WHERE true {scope if known else ''}) AS feeds WHERE true ON CONFLICT (sink, feed) DO NOTHING",
             {"sink": sink, "end": at_the_end, "state": start == "state", "now": to_micros(now)},
         )
         behind = connection.execute(
             "SELECT feeds.id, source, resource FROM positions JOIN feeds ON feeds.id = feed"
-            " WHERE sink = ? AND positions.sequence < pruned AND ?",
+            f" WHERE sink = ? AND positions.sequence < pruned AND ? {scope}",
             (sink, bool(known)),
         ).fetchall()
         for feed_id, _, _ in behind:
@@ -116,11 +123,12 @@ def find_left(connection: Connection, sinks: Collection[str]) -> Mapping[str, in
     return {sink: count for sink, count in owed if count and sink not in sinks}
 
 
-def load_queue(connection: Connection, sink: str) -> tuple[Mapping[Feed, int], Sequence[Blocked]]:
+def load_queue(connection: Connection, sink: str, scope: str = "") -> tuple[Mapping[Feed, int], Sequence[Blocked]]:
     positions = {
         Feed(source, resource): sequence
         for source, resource, sequence in connection.execute(
-            "SELECT source, resource, positions.sequence FROM positions JOIN feeds ON feeds.id = feed WHERE sink = ?",
+            "SELECT source, resource, positions.sequence FROM positions JOIN feeds ON feeds.id = feed"
+            f" WHERE sink = ? {scope}",
             (sink,),
         )
     }
@@ -128,19 +136,19 @@ def load_queue(connection: Connection, sink: str) -> tuple[Mapping[Feed, int], S
         Blocked(Feed(source, resource), key, sequence, attempts, from_micros(due), error, bool(held), moment(planned))
         for source, resource, key, sequence, attempts, due, error, held, planned in connection.execute(
             "SELECT source, resource, blocked.key, blocked.sequence, attempts, due, error, blocked.held, planned_at"
-            " FROM blocked JOIN feeds ON feeds.id = feed WHERE sink = ?",
+            f" FROM blocked JOIN feeds ON feeds.id = feed WHERE sink = ? {scope}",
             (sink,),
         )
     ]
     return positions, blocked
 
 
-def load_starts(connection: Connection, sink: str) -> Mapping[Feed, StartOffset]:
+def load_starts(connection: Connection, sink: str, scope: str = "") -> Mapping[Feed, StartOffset]:
     return {
         Feed(source, resource): StartOffset(origin, from_micros(began_at or 0), backfilled_to, moment(lost_since))
         for source, resource, origin, began_at, backfilled_to, lost_since in connection.execute(
             "SELECT source, resource, origin, began_at, backfilled_to, lost_since FROM positions"
-            " JOIN feeds ON feeds.id = feed WHERE sink = ?",
+            f" JOIN feeds ON feeds.id = feed WHERE sink = ? {scope}",
             (sink,),
         )
     }
@@ -153,11 +161,14 @@ def note_conditions(connection: Connection, found: Mapping[str, Found]) -> None:
         )
 
 
-def load_controls(connection: Connection, sink: str) -> Controls:
+def load_controls(connection: Connection, sink: str, scope: str = "") -> Controls:
+    held_by = f"AND feed IN (SELECT id FROM feeds WHERE true {scope})" if scope else ""
     with reading(connection):
         pause = connection.execute("SELECT reason FROM pauses WHERE sink = ?", (sink,)).fetchone()
-        (held,) = connection.execute(f"SELECT count(*) FROM blocked WHERE sink = ? AND {IS_HELD}", (sink,)).fetchone()
-        (due,) = connection.execute("SELECT min(due) FROM replays WHERE sink = ?", (sink,)).fetchone()
+        (held,) = connection.execute(
+            f"SELECT count(*) FROM blocked WHERE sink = ? AND {IS_HELD} {held_by}", (sink,)
+        ).fetchone()
+        (due,) = connection.execute(f"SELECT min(due) FROM replays WHERE sink = ? {held_by}", (sink,)).fetchone()
         asked_at, until, hurried, decided = connection.execute(
             "SELECT asked_at, until, hurried, decided FROM receivers WHERE sink = ?", (sink,)
         ).fetchone() or (None, None, 0, 0)
@@ -165,12 +176,12 @@ def load_controls(connection: Connection, sink: str) -> Controls:
     return Controls(None if pause is None else pause[0], held, moment(due), asked, hurried, decided)
 
 
-def load_replays(connection: Connection, sink: str, now: datetime, limit: int) -> Sequence[Replay]:
+def load_replays(connection: Connection, sink: str, now: datetime, limit: int, scope: str = "") -> Sequence[Replay]:
     return [
         Replay(number, Feed(source, resource), sequence, key, attempts, from_micros(due), error)
         for number, source, resource, sequence, key, attempts, due, error in connection.execute(
             "SELECT replays.id, source, resource, replays.sequence, replays.key, attempts, due, error FROM replays"
-            " JOIN feeds ON feeds.id = feed WHERE sink = ? AND due <= ? ORDER BY due, replays.id LIMIT ?",
+            f" JOIN feeds ON feeds.id = feed WHERE sink = ? AND due <= ? {scope} ORDER BY due, replays.id LIMIT ?",
             (sink, to_micros(now), limit),
         )
     ]
@@ -230,9 +241,9 @@ def find_extent(connection: Connection, feed: Feed) -> Extent | None:
     return Extent(row[0], row[1], row[2], bool(row[3])) if row else None
 
 
-def settle(connection: Connection, sink: str, settlement: Settlement) -> None:
+def settle(connection: Connection, sink: str, settlement: Settlement, scope: str = "") -> None:
     with transaction(connection):
-        lost = _find_overrun(connection, sink, settlement)
+        lost = _find_lost(connection, sink, settlement, scope)
         connection.executemany(
             f"UPDATE positions SET sequence = ? WHERE sink = ? AND feed = {_FEED_ID}",
             ((sequence, sink, *astuple(feed)) for feed, sequence in settlement.positions.items() if feed not in lost),
@@ -300,14 +311,19 @@ def settle(connection: Connection, sink: str, settlement: Settlement) -> None:
             )
 
 
-def _find_overrun(connection: Connection, sink: str, settlement: Settlement) -> Collection[Feed]:
-    """Return the feeds of a settlement in which the sink has begun again since: it belongs to the start before."""
+def _find_lost(connection: Connection, sink: str, settlement: Settlement, scope: str) -> Collection[Feed]:
+    """Return the feeds of a settlement that are another process's, or in which the sink has begun again since.
+
+    It belongs to the holder, or to the start, before.
+    """
     touched = {feed for feed, _ in (*settlement.blocked, *settlement.freed)}
     touched |= settlement.positions.keys() | settlement.backfilled_to.keys()
     lost = []
     for feed in touched & settlement.origins.keys():
         row = connection.execute(
-            f"SELECT origin FROM positions WHERE sink = ? AND feed = {_FEED_ID}", (sink, *astuple(feed))
+            "SELECT origin FROM positions JOIN feeds ON feeds.id = feed"
+            f" WHERE sink = ? AND source = ? AND resource = ? {scope}",
+            (sink, *astuple(feed)),
         ).fetchone()
         if row is None or row[0] != settlement.origins[feed]:
             lost.append(feed)

@@ -10,6 +10,8 @@ THEN_JOIN: Final = "CROSS JOIN"
 """A join in the order in which it is written: few rows on the left, perhaps a million on the right."""
 
 
+LOCKED: Final = "/* FOR UPDATE */"
+"""After a query in a transaction that writes: nobody else writes its rows meanwhile, as nobody does in SQLite."""
 IS_HELD: Final = "held = 1"
 """Of ``blocked``: as the index on such rows says it, else SQLite does not take it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +17,7 @@ from dockbell.core.reading.shape import Shape, keeps_records, keeps_shape
 from dockbell.core.reading.window import Progress
 from dockbell.ports import Compose, FeedState, RunRecord
 from dockbell.stores.sql.connection import Connection, moment, transaction
-from dockbell.stores.sql.lease import Lease, take_lease, update_feed
+from dockbell.stores.sql.lease import Lease, find_lease, take_lease, update_feed
 from dockbell.stores.sql.outbox import append_events
 from dockbell.stores.sql.runs import load_failed, load_failing, load_run, save_run
 
@@ -32,6 +33,15 @@ def open_feed(connection: Connection, feed: Feed) -> Lease:
     with transaction(connection):
         _add_feeds(connection, [feed])
         return take_lease(connection, feed)
+
+
+def join_feed(connection: Connection, feed: Feed) -> Lease:
+    """Return the lease of a feed that several processes write, making it if it is new."""
+    with transaction(connection):
+        _add_feeds(connection, [feed])
+        lease = find_lease(connection, feed)
+        assert lease is not None
+        return replace(lease, is_taken=True)
 
 
 def _add_feeds(connection: Connection, added: Sequence[Feed]) -> None:

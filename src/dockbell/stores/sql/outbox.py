@@ -11,13 +11,15 @@ from dockbell.core.model import Change, Event, Feed, Statement, Via
 from dockbell.core.moment import micros, to_micros
 from dockbell.ports import Compose
 from dockbell.stores.sql.connection import Connection, upsert
+from dockbell.stores.sql.dialect import LOCKED
 from dockbell.stores.sql.lease import Lease, update_feed
 
 PUT_BODY: Final = upsert("bodies", ["feed", "row"], "body")
 
 
 def last_sequence(connection: Connection, feed_id: int) -> int:
-    (sequence,) = connection.execute("SELECT sequence FROM feeds WHERE id = ?", (feed_id,)).fetchone()
+    """Return the sequence of a feed's last event, in the transaction that adds others."""
+    (sequence,) = connection.execute(f"SELECT sequence FROM feeds WHERE id = ? {LOCKED}", (feed_id,)).fetchone()
     return int(sequence)
 
 

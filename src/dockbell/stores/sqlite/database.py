@@ -18,8 +18,9 @@ class SqliteDatabase(Database):
         self._path = path
 
     async def open_store(
-        self, *, now: Clock, epoch: str | None = None, telemetry: Telemetry | None = None
+        self, *, now: Clock, epoch: str | None = None, telemetry: Telemetry | None = None, shared: bool = False
     ) -> SqliteStore:
+        del shared  # a file has one writer
         return await SqliteStore.open(self._path, now=now, epoch=epoch, telemetry=telemetry)
 
     async def open_read_store(self) -> SqliteReadStore:

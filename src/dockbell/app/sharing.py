@@ -1,0 +1,89 @@
+"""Takes this process's share of the sources that several processes have together, and hands over what others lack."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from dockbell.errors import DockbellError, LeaseLost, StoreError
+from dockbell.ports import Alarm, Claim, Fleet, Share, Spent
+from dockbell.telemetry import SourcesClaimed, SourcesHandedOver, Telemetry
+
+
+class Worker(Protocol):
+    """What works on the sources of this process."""
+
+    def list_accounts(self) -> Mapping[str, str]:
+        """Return the first source with the same API key, of each source that is configured."""
+
+    def declare_spent(self) -> Mapping[str, Spent]:
+        """Return what may be spent of each key until the next call, by the first source with the key."""
+
+    async def work_on(self, sources: Collection[str], claims: Mapping[str, Claim]) -> None:
+        """Begin with the sources among these that are new, and end the others; return when these have ended.
+
+        Args:
+            sources: All that this process has.
+            claims: What was spent of the keys that are new, by the first source with the key.
+        """
+
+
+class Sharing:
+    """Once a second it says that this process lives, and works on what it has then."""
+
+    def __init__(self, fleet: Fleet, worker: Worker, telemetry: Telemetry) -> None:
+        self._fleet = fleet
+        self._worker = worker
+        self._telemetry = telemetry
+        self._held: frozenset[str] = frozenset()
+
+    async def run(self, alarm: Alarm) -> None:
+        """Do it whenever the alarm rings.
+
+        Raises:
+            LeaseLost: This process is no member any more: what it works on is another's.
+        """
+        told = ""
+        while True:
+            await alarm.wait()
+            try:
+                await self.run_once()
+            except LeaseLost:
+                raise
+            except DockbellError as error:  # a secret that cannot be read, say: what it has goes on
+                if str(error) != told:
+                    self._telemetry.emit_failure("sharing", error)
+                told = str(error)
+            else:
+                told = ""
+
+    async def run_once(self) -> Share:
+        worker = self._worker
+        share = await self._fleet.take_share(worker.list_accounts(), worker.declare_spent())
+        claims = share.claims or {}
+        if share.held != self._held:
+            if added := share.held - self._held:
+                self._telemetry.emit(SourcesClaimed(len(added), len(share.held)))
+            await worker.work_on(share.held, claims)
+            self._held = share.held
+        if share.surplus:
+            await self._hand_over(share)
+        return share
+
+    async def _hand_over(self, share: Share) -> None:
+        left = share.held - share.surplus
+        await self._fleet.prepare(share.surplus)
+        spent = self._worker.declare_spent()
+        await self._worker.work_on(left, {})
+        await self._fleet.hand_over(share.surplus, spent)
+        self._held = left
+        self._telemetry.emit(SourcesHandedOver(len(share.surplus), len(left)))
+
+    async def leave(self) -> None:
+        """Say what was spent: others take over at once."""
+        if not self._held:
+            return
+        try:
+            await self._fleet.hand_over(self._held, self._worker.declare_spent())
+        except StoreError as error:
+            self._telemetry.emit_failure("sharing", error)

@@ -1,0 +1,72 @@
+"""Several processes that share the sources of one store: which of them has which source."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol, TypeAlias
+
+Spent: TypeAlias = Sequence[int]
+"""How many requests of a key were sent lately: in the last five seconds, in the five before, and so on for a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a process takes over with the sources of one API key."""
+
+    spent: Spent  # the requests that the processes before may have sent, by their age ``age`` ago
+    age: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a process has of the sources."""
+
+    held: frozenset[str]  # the sources that are its own
+    surplus: frozenset[str] = frozenset()  # those among them that it should hand over: others have less
+    claims: Mapping[str, Claim] | None = None  # of what it has claimed just now, by the first source with the key
+
+
+class Fleet(Protocol):
+    """The processes that work on one store, as one of them sees them.
+
+    A process that does not renew its membership for some seconds has nothing any more: others claim its sources, and
+    the store refuses what it writes.
+
+    Attributes:
+        slot: A small number that no other living process has.
+    """
+
+    slot: int
+
+    async def take_share(self, accounts: Mapping[str, str], spent: Mapping[str, Spent]) -> Share:
+        """Say what was spent, remove processes that are dead, claim sources that nobody has; return what it has.
+
+        Args:
+            accounts: The first source with the same API key, of each source that is configured.
+            spent: What may be spent of each key until the next call, the past minute included, by the same.
+
+        Raises:
+            LeaseLost: It is no member any more.
+            StoreError: The store cannot be used.
+        """
+
+    async def prepare(self, sources: Collection[str]) -> None:
+        """Begin to hand sources over: new sessions of relays do not take them any more."""
+
+    async def hand_over(self, sources: Collection[str], spent: Mapping[str, Spent]) -> None:
+        """Let others have sources; what this process does with them has ended, and is saved."""
+
+    async def wait_until_lost(self) -> None:
+        """Return as soon as this process is no member any more."""
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether nobody else can have what this process has: it has renewed its membership in time.
+
+        Otherwise nothing is asked of an API, and nothing handed to a receiver.
+        """
+
+    async def wait_for_trust(self) -> None:
+        """Return as soon as it is so."""

@@ -1,0 +1,105 @@
+"""The processes that share one store, as this one sees them: it takes its share of the sources, and hands some over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import anyio
+
+from dockbell.core.model import NOTICES, Feed
+from dockbell.ports import Claim, Fleet, OutboxBell, Share, Spent
+from dockbell.stores.postgres import leases
+from dockbell.stores.postgres.holder import Holder
+from dockbell.stores.postgres.line import Line
+from dockbell.stores.sql.connection import Connection, transaction
+
+_LOOK_SECONDS: Final = 0.1
+_CLAIM_SHARE: Final = 1.25
+"""So much of its fair share a process claims of what nobody has: a dead process is replaced by whoever comes first."""
+_SHED_SHARE: Final = 1.1
+"""With more than this of its fair share it hands some over, down to the fair share, where others have less."""
+
+
+class PostgresFleet(Fleet):
+    def __init__(self, holder: Holder, line: Line, outbox_bell: OutboxBell) -> None:
+        self.slot = holder.slot
+        self._holder = holder
+        self._line = line
+        self._outbox = outbox_bell
+        self._listed: Mapping[str, str] = {}
+
+    async def take_share(self, accounts: Mapping[str, str], spent: Mapping[str, Spent]) -> Share:
+        accounts = {**accounts, NOTICES.source: NOTICES.source}
+        share, ends = await self._line.do(self._take_share, accounts, spent)
+        self._listed = accounts
+        for feed, end in ends.items():
+            self._outbox.announce(feed, end)
+        return share
+
+    def _take_share(
+        self, connection: Connection, accounts: Mapping[str, str], spent: Mapping[str, Spent]
+    ) -> tuple[Share, Mapping[Feed, int]]:
+        if self._holder.has_lived:
+            leases.bury(connection)
+        with transaction(connection):
+            if self._listed != accounts:
+                leases.list_sources(connection, accounts)
+            leases.note_spent(connection, self._holder.id, spent)
+            standing = leases.find_standing(connection, self._holder.id)
+            claims = self._claim(connection, standing, accounts)
+            if claims:
+                standing = leases.find_standing(connection, self._holder.id)
+            taken = [source for source, account in standing.own.items() if account in claims]
+            if NOTICES.source in standing.own:
+                taken.append(NOTICES.source)  # every process adds to its feed
+            ends = leases.load_ends(connection, taken) if taken else {}
+        held = frozenset(standing.own)
+        return Share(held, _find_surplus(standing, accounts) - {NOTICES.source}, claims), ends
+
+    def _claim(
+        self, connection: Connection, standing: leases.Standing, accounts: Mapping[str, str]
+    ) -> Mapping[str, Claim]:
+        if not standing.free:
+            return {}
+        wanted = {*accounts.values()}
+        room = math.ceil(_CLAIM_SHARE * len(wanted) / standing.processes) - len({*standing.own.values()})
+        return leases.claim(connection, self._holder.id, wanted, room) if room > 0 else {}
+
+    async def prepare(self, sources: Collection[str]) -> None:
+        await self._line.do(leases.prepare, self._holder.id, sources)
+
+    async def hand_over(self, sources: Collection[str], spent: Mapping[str, Spent]) -> None:
+        await self._line.do(self._hand_over, sources, spent)
+
+    def _hand_over(self, connection: Connection, sources: Collection[str], spent: Mapping[str, Spent]) -> None:
+        with transaction(connection):
+            leases.note_spent(connection, self._holder.id, spent)
+            leases.release(connection, self._holder.id, sources)
+
+    async def wait_until_lost(self) -> None:
+        while not self._holder.is_lost:  # noqa: ASYNC110  # a thread finds out
+            await anyio.sleep(_LOOK_SECONDS)
+
+    @property
+    def is_trusted(self) -> bool:
+        return self._holder.is_trusted
+
+    async def wait_for_trust(self) -> None:
+        while not self._holder.is_trusted:  # noqa: ASYNC110  # a clock decides it
+            await anyio.sleep(_LOOK_SECONDS)
+
+
+def _find_surplus(standing: leases.Standing, accounts: Mapping[str, str]) -> frozenset[str]:
+    """Return the sources to hand over: those not configured any more, of a key that another has, and too many."""
+    surplus = {source for source in standing.own if source not in accounts} | standing.split
+    kept: dict[str, list[str]] = {}
+    for source, account in standing.own.items():
+        if source not in surplus:
+            kept.setdefault(account, []).append(source)
+    fair = len({*accounts.values()}) / standing.processes
+    if standing.processes > 1 and len(kept) > max(_SHED_SHARE * fair, fair + 1):
+        for account in sorted(kept)[math.ceil(fair) :]:
+            surplus.update(kept[account])
+    return frozenset(surplus)

@@ -1,0 +1,121 @@
+"""Statements about leases: which process has which source.
+
+Sources with one API key share its budget, so they go together: a process claims the row of the first of them, which is
+named as the ``account`` of each, and takes the others with it. The lock of that row decides between two that come at
+once; who meets it locked passes it over. A process that dies leaves its rows without a holder, by the foreign key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from dockbell.core.model import Feed
+from dockbell.ports import Claim, Spent
+from dockbell.stores.sql.connection import Connection
+
+_CLAIMED_AT_ONCE: Final = 500
+"""Keys: what a process claims it must load too, and others want some."""
+_AMONG: Final = "source IN (SELECT value FROM json_array_elements_text(CAST(:sources AS json)) AS value)"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the sources are spread over the processes."""
+
+    processes: int
+    free: int  # API keys that nobody has
+    own: Mapping[str, str]  # the account of each source that this process has
+    split: frozenset[str]  # those of its sources whose account is another process's
+
+
+def bury(connection: Connection) -> int:
+    """Remove the processes that have not renewed their rows; return how many.
+
+    One that commits just now is left for the next time: nobody waits for its lock.
+    """
+    return connection.execute(
+        "DELETE FROM holders WHERE id IN"
+        " (SELECT id FROM holders WHERE expires_at < clock_timestamp() FOR UPDATE SKIP LOCKED)"
+    ).rowcount
+
+
+def list_sources(connection: Connection, accounts: Mapping[str, str]) -> None:
+    """Make a row for each source that has none, and note the account of each."""
+    connection.execute(
+        "INSERT INTO leases (source, account) SELECT key, value FROM json_each_text(CAST(:accounts AS json))"
+        " WHERE true ON CONFLICT (source) DO UPDATE SET account = excluded.account"
+        " WHERE leases.account <> excluded.account",
+        {"accounts": json.dumps(accounts)},
+    )
+
+
+def find_standing(connection: Connection, holder: str) -> Standing:
+    processes, free = connection.execute(
+        "SELECT (SELECT count(*) FROM holders WHERE expires_at >= clock_timestamp()), count(*)"
+        " FROM leases WHERE holder IS NULL AND source = account"
+    ).fetchone()
+    rows = connection.execute(
+        "SELECT own.source, own.account, first.holder IS DISTINCT FROM own.holder FROM leases AS own"
+        " LEFT JOIN leases AS first ON first.source = own.account WHERE own.holder = ?",
+        (holder,),
+    ).fetchall()
+    return Standing(
+        processes,
+        free,
+        {source: account for source, account, _ in rows},
+        frozenset(source for source, _, is_split in rows if is_split),
+    )
+
+
+def claim(connection: Connection, holder: str, accounts: Collection[str], most: int) -> Mapping[str, Claim]:
+    """Take up to ``most`` of some accounts that nobody has, with all their sources."""
+    rows = connection.execute(
+        "UPDATE leases SET holder = :holder, leaving = false, taken_at = clock_timestamp() WHERE source IN"
+        " (SELECT source FROM leases WHERE source = account AND holder IS NULL AND source IN"
+        " (SELECT value FROM json_array_elements_text(CAST(:accounts AS json)) AS value) LIMIT :most"
+        " FOR UPDATE SKIP LOCKED)"
+        " RETURNING source, spent, extract(epoch FROM clock_timestamp() - coalesce(spent_at, 'epoch')) :: float8",
+        {"holder": holder, "accounts": json.dumps([*accounts]), "most": min(most, _CLAIMED_AT_ONCE)},
+    ).fetchall()
+    connection.execute(
+        "UPDATE leases SET holder = :holder, leaving = false, taken_at = clock_timestamp()"
+        " WHERE holder IS NULL AND account IN (SELECT source FROM leases WHERE holder = :holder AND source = account)",
+        {"holder": holder},
+    )
+    return {source: Claim(json.loads(spent), timedelta(seconds=min(age, 3600.0))) for source, spent, age in rows}
+
+
+def note_spent(connection: Connection, holder: str, spent: Mapping[str, Spent]) -> None:
+    """Store what was spent of keys, and may be until the next time, by account."""
+    connection.execute(
+        "UPDATE leases SET spent = told.value, spent_at = clock_timestamp()"
+        " FROM json_each_text(CAST(:spent AS json)) AS told"
+        " WHERE leases.source = told.key AND leases.holder = :holder AND leases.spent <> told.value",
+        {"spent": json.dumps({account: json.dumps([*each]) for account, each in spent.items()}), "holder": holder},
+    )
+
+
+def prepare(connection: Connection, holder: str, sources: Collection[str]) -> None:
+    connection.execute(
+        f"UPDATE leases SET leaving = true WHERE holder = :holder AND {_AMONG}",
+        {"holder": holder, "sources": json.dumps([*sources])},
+    )
+
+
+def release(connection: Connection, holder: str, sources: Collection[str]) -> None:
+    connection.execute(
+        f"UPDATE leases SET holder = NULL, leaving = false WHERE holder = :holder AND {_AMONG}",
+        {"holder": holder, "sources": json.dumps([*sources])},
+    )
+
+
+def load_ends(connection: Connection, sources: Collection[str]) -> Mapping[Feed, int]:
+    """Return the sequence of the last event of every feed of some sources."""
+    rows: Sequence[Any] = connection.execute(
+        f"SELECT source, resource, sequence FROM feeds WHERE {_AMONG}", {"sources": json.dumps([*sources])}
+    ).fetchall()
+    return {Feed(source, resource): sequence for source, resource, sequence in rows}

@@ -142,7 +142,7 @@ class Troubled:
         return Status(NOON, "process 1", (), ())
 
     async def ask(self) -> tuple[int, bytes]:
-        endpoint = Health(self.load, is_open=True)
+        endpoint = Health(self.load, concerns=lambda _: True, is_open=True)
         scope = {"type": "http", "query_string": b"", "headers": [], "state": {"principal": Principal("127.0.0.1")}}
         response = await endpoint.answer_ready(Request(scope))
         return response.status_code, bytes(response.body)

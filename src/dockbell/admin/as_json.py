@@ -144,9 +144,18 @@ class StoreModel(Model):
     disk_left_bytes: Count
 
 
+class ProcessModel(Model):
+    process: str
+    version: str
+    slot: Count
+    since: Time
+    sources: Count
+
+
 class StatusModel(Model):
     at: Time
     daemon: str | None
+    processes: list[ProcessModel]
     well: bool
     reasons: list[str]
     feeds: list[FeedModel]
@@ -160,6 +169,10 @@ def describe_status(found: Status) -> StatusModel:
     return StatusModel(
         at=format_moment(found.at),
         daemon=found.holder or None,
+        processes=[
+            ProcessModel(each.name, each.version, each.slot, format_moment(each.began_at), each.sources)
+            for each in found.members
+        ],
         well=not reasons,
         reasons=list(reasons),
         feeds=[_describe_feed(each, found.at) for each in found.feeds],

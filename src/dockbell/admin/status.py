@@ -20,7 +20,7 @@ from dockbell.core.reading.embedding import PAIRS
 from dockbell.core.reading.listing_profile import ListingProfile
 from dockbell.core.reading.signal_state import Phase, SignalState
 from dockbell.core.reading.window import choose_lookback
-from dockbell.ports import FeedState, Footprint, Quarantined, ReadStore, SinkState
+from dockbell.ports import FeedState, Footprint, Member, Quarantined, ReadStore, SinkState
 
 _BAD_MOST: Final = 5
 _INTERVALS_MOST: Final = 3
@@ -140,7 +140,7 @@ class FeedStatus:
 @dataclass(frozen=True, slots=True)
 class Status:
     at: datetime
-    holder: str  # the process that works on the store; empty when none does
+    holder: str  # the process that works on the store, or several with commas; empty when none does
     feeds: tuple[FeedStatus, ...]  # in the order of the configuration, as the sinks are
     sinks: tuple[SinkState, ...]
     footprint: Footprint | None = None  # what the store uses of its disk, and what is left; None where that is unknown
@@ -148,6 +148,7 @@ class Status:
     """Why a sink gets no events, by name; empty where it was not looked for."""
     delays: Mapping[str, Delay] = field(default_factory=dict)
     """The delays of changes to each sink in the last hour, by name; those without any are left out."""
+    members: tuple[Member, ...] = ()  # the processes that share the store; empty where it has one at most
     crowding: Crowding | None = None
     """Connections that the web server refused within the last hour; None where it refused none."""
 
@@ -180,6 +181,7 @@ async def load_status(
         sinks=tuple(known.get(name, SinkState(name, 0, 0, 0, None, "")) for name in sinks),
         footprint=await read_store.measure(),
         delays=delays.sinks,
+        members=tuple(await read_store.load_members()),
         crowding=await _find_crowding(read_store, states, at),
     )
 

@@ -270,8 +270,14 @@ class Agents:
         self.notifier.expect(sink.name)
 
     def _make_janitor(self, config: Config) -> Janitor:
+        fleet = self.store.fleet
         return Janitor(
-            self.store, settings=config.store, sinks=tuple(config.sinks), telemetry=self.telemetry, now=opening.now
+            self.store,
+            settings=config.store,
+            sinks=tuple(config.sinks),
+            telemetry=self.telemetry,
+            now=opening.now,
+            leads=lambda: fleet is None or fleet.leads,
         )
 
 

@@ -137,6 +137,7 @@ class Daemon:
                     self._detecting.start_soon(self._supervisor.watch, self._look)
                     if sharing is not None:
                         self._detecting.start_soon(self._share, sharing)
+                        self._detecting.start_soon(sharing.follow)
                         self._detecting.start_soon(self._watch_membership)
                     self._telemetry.emit(Started(agents.config.name, len(agents.configured), tuple(agents.relays)))
                     self._supervisor.ready(self._describe())
@@ -256,6 +257,9 @@ class Daemon:
                     for relay in agents.relays.values():
                         group.start_soon(relay.begin_again)
 
+    def _works_on(self, source: str) -> bool:
+        return self._agents.store.fleet is None or source in self._held
+
     async def _share(self, sharing: Sharing) -> None:
         with closing(self._scheduler.repeat("sharing", _SHARE_EVERY)) as alarm:
             await sharing.run(alarm)
@@ -352,6 +356,7 @@ class Daemon:
                 next_time=next_time,
                 metrics=self._count_facts(),
                 check_store=self._check_store,
+                works_on=self._works_on,
                 listener=self._site.site.share() if is_there and self._site is not None else None,
             )
             stack.callback(site.close)

@@ -33,13 +33,18 @@ class Janitor:
         sinks: Sequence[str],
         telemetry: Telemetry,
         now: Callable[[], datetime],
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Keep what ``settings`` says; ``sinks`` are those of the configuration: only they may owe something."""
+        """Keep what ``settings`` says; ``sinks`` are those of the configuration: only they may owe something.
+
+        Of several processes that share the store one ``leads``, and prunes.
+        """
         self._store = store
         self._settings = settings
         self._sinks = sinks
         self._telemetry = telemetry
         self._now = now
+        self._leads = leads
         self._turn = anyio.Lock()
 
     async def run(self, alarm: Alarm) -> None:
@@ -61,7 +66,8 @@ class Janitor:
     async def _try(self) -> None:
         try:
             async with self._turn:
-                await self.run_once()
+                if self._leads():
+                    await self.run_once()
         except Exception as error:  # noqa: BLE001  # detection and delivery go on, and so will this one
             self._telemetry.emit_failure("janitor", error)
 

@@ -79,6 +79,10 @@ class Sharing:
         self._held = left
         self._telemetry.emit(SourcesHandedOver(len(share.surplus), len(left)))
 
+    async def follow(self) -> None:
+        """Announce the events of other processes, for those who read them here, until cancelled."""
+        await self._fleet.follow()
+
     async def leave(self) -> None:
         """Say what was spent: others take over at once."""
         if not self._held:

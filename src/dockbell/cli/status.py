@@ -34,6 +34,7 @@ def status(config_path: str | None, *, as_json: bool, verbose: bool) -> None:
     event for more than five minutes, or more came to the web server within the hour than there is room for.
 
     \b
+    daemon    the processes that share the store; slot numbers them, sources is how many sources each of them has
     read      since the last complete reading of the feed, poll or pass
     behind    since the time up to which polls have proven that nothing is missing
     pass      since the feed was last read whole
@@ -80,7 +81,14 @@ async def _load(config: Config, read_store: ReadStore) -> Status:
 
 
 def _print(found: Status, *, verbose: bool) -> None:
-    click.echo(f"daemon: {found.holder or 'none'}\n")
+    if found.members:
+        members = [
+            (each.name, each.slot, each.sources, _age(each.began_at, found.at), each.version) for each in found.members
+        ]
+        print_table(("daemon", "slot", "sources", "runs for", "version"), members)
+        click.echo()
+    else:
+        click.echo(f"daemon: {found.holder or 'none'}\n")
     headings = ("feed", "records", "events", "read", "behind", "pass", "lookback", "key, timestamp")
     print_table(headings, [_feed_row(each, found.at) for each in found.feeds])
     click.echo()

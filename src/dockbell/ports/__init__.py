@@ -36,6 +36,7 @@ from dockbell.ports.feed_store import Compose as Compose
 from dockbell.ports.feed_store import FeedStore as FeedStore
 from dockbell.ports.fleet import Claim as Claim
 from dockbell.ports.fleet import Fleet as Fleet
+from dockbell.ports.fleet import Member as Member
 from dockbell.ports.fleet import Share as Share
 from dockbell.ports.fleet import Spent as Spent
 from dockbell.ports.read_store import Noted as Noted

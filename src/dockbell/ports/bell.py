@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from itertools import takewhile
@@ -40,11 +41,13 @@ class OutboxBell(Bell):
 
     Attributes:
         ends: The same as of now.
+        awaited: The feeds whose next event somebody waits for, and how many do.
     """
 
     def __init__(self, ends: Mapping[Feed, int]) -> None:
         super().__init__()
         self.ends = dict(ends)
+        self.awaited: Counter[Feed] = Counter()
         self._moves: dict[Feed, int] = {}  # the ring that told of each feed; the latest stand last
 
     def announce(self, feed: Feed, end: int) -> None:
@@ -63,8 +66,12 @@ class OutboxBell(Bell):
 
     async def wait_beyond(self, feed: Feed, sequence: int) -> None:
         """Return as soon as a feed has an event after a sequence."""
-        while self.ends.get(feed, 0) <= sequence:
-            await self.wait(self.rings)
+        self.awaited[feed] += 1
+        try:
+            while self.ends.get(feed, 0) <= sequence:
+                await self.wait(self.rings)
+        finally:
+            self.awaited[feed] -= 1
 
 
 class Alarm(Protocol):

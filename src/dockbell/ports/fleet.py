@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias
 
 Spent: TypeAlias = Sequence[int]
@@ -28,6 +28,17 @@ class Share:
     claims: Mapping[str, Claim] | None = None  # of what it has claimed just now, by the first source with the key
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A process that works on a store."""
+
+    name: str  # ``process 4711 on host``
+    version: str  # of its dockbell
+    slot: int  # a small number that no other has
+    began_at: datetime
+    sources: int  # how many it has
+
+
 class Fleet(Protocol):
     """The processes that work on one store, as one of them sees them.
 
@@ -36,9 +47,11 @@ class Fleet(Protocol):
 
     Attributes:
         slot: A small number that no other living process has.
+        leads: Whether it is the one that does what one process must do for all: prune, deliver notices.
     """
 
     slot: int
+    leads: bool
 
     async def take_share(self, accounts: Mapping[str, str], spent: Mapping[str, Spent]) -> Share:
         """Say what was spent, remove processes that are dead, claim sources that nobody has; return what it has.
@@ -57,6 +70,9 @@ class Fleet(Protocol):
 
     async def hand_over(self, sources: Collection[str], spent: Mapping[str, Spent]) -> None:
         """Let others have sources; what this process does with them has ended, and is saved."""
+
+    async def follow(self) -> None:
+        """Announce events of other processes in feeds that somebody waits for, and ring for all, until cancelled."""
 
     async def wait_until_lost(self) -> None:
         """Return as soon as this process is no member any more."""

@@ -11,6 +11,7 @@ from dockbell.core.comparing.page_diff import PURGED, Finding
 from dockbell.core.delays import MeasuredDelays
 from dockbell.core.model import Event, Feed, Via
 from dockbell.ports.delivery import Extent, Footprint, KeyStatus, SinkState, StoredState
+from dockbell.ports.fleet import Member
 from dockbell.ports.runs import FeedState, Reached, RunRecord
 
 
@@ -189,6 +190,9 @@ class ReadStore(Protocol):
 
     async def load_key_statuses(self, feed_id: int, key: str) -> Sequence[KeyStatus]:
         """Return how far each sink has come with the events of a key, by name."""
+
+    async def load_members(self) -> Sequence[Member]:
+        """Return the processes that share the store, by slot; none where it has one process at most."""
 
     async def measure(self) -> Footprint:
         """Return how much of its disk the store uses, and what is left of it."""

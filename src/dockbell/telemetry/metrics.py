@@ -31,6 +31,8 @@ from dockbell.telemetry import (
     RunEnded,
     SinkFails,
     SinkOverrun,
+    SourcesClaimed,
+    SourcesHandedOver,
     SourceWaits,
     Stated,
     StoreFails,
@@ -75,6 +77,8 @@ _COUNTERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "filter_unanswered": ("Events of which a sink's condition was neither true nor false.", _SINK),
     "filter_timeouts": ("Events let through because a sink's condition took too long to judge.", _SINK),
     "store_outages": ("Times that the store could not be written.", ()),
+    "sources_claimed": ("Sources that this process has taken, of those that several processes share.", ()),
+    "sources_handed_over": ("Sources that this process has handed over to others.", ()),
     "agent_errors": ("Unexpected errors of agents, each of which began again.", ()),
 }
 """What each of them says, and its labels, by its name without ``dockbell_`` and ``_total``."""
@@ -171,6 +175,8 @@ class Metrics:
             EventsSifted: self._hear_sifted,
             FilterUnanswered: self._hear_unanswered,
             StoreFails: lambda _: self._counters["store_outages"].inc(),
+            SourcesClaimed: lambda fact: self._counters["sources_claimed"].inc(fact.count),
+            SourcesHandedOver: lambda fact: self._counters["sources_handed_over"].inc(fact.count),
             AgentFails: lambda _: self._counters["agent_errors"].inc(),
         }
 

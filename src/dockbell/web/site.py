@@ -74,7 +74,8 @@ class Site:
     The reads of the status page may take long, so it has its own ``page_read_store``. ``next_time`` returns the next
     time of an interval or a cron line after a given time. After the silence of ``keep_alive`` a stream sends a comment.
     ``listener`` is a socket that listens already, from :meth:`share`; else one is opened. ``check_store`` returns after
-    the writer of the store has answered; it raises why the store cannot be written.
+    the writer of the store has answered; it raises why the store cannot be written. ``works_on`` returns whether this
+    process has a source, by its name; others may have it.
 
     Raises:
         ConfigError: The address cannot be listened on.
@@ -97,6 +98,7 @@ class Site:
         listener: socket.socket | None = None,
         metrics: Metrics | None = None,
         check_store: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
+        works_on: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self._telemetry = telemetry
         self.long_polls = LongPolls(outbox)
@@ -129,7 +131,11 @@ class Site:
             dead_letters=DeadLetters(command_store, config),
             events=Events(page_read_store, config),
             feeds=feeds,
-            health=Health(self.shared_status.ask, is_open=settings.token is None),
+            health=Health(
+                self.shared_status.ask,
+                concerns=lambda reason: reason.kind != "feed" or works_on(reason.name.partition("/")[0]),
+                is_open=settings.token is None,
+            ),
             index=Index(config, read_store, assets),
             live=Live(self.broadcast, self.page_polls),
             scrape=Scrape(metrics or Metrics(), recent, page_state.load, check_store, config),

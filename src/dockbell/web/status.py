@@ -39,6 +39,8 @@ class Health:
     load: Callable[[], Awaitable[Status]]
     """Returns the status after the writer of the store has answered; raises why the store cannot be written. It must be
     cheap, because any client may ask as often as it likes."""
+    concerns: Callable[[Reason], bool]
+    """Whether a reason is about this process: that the sources of another are not read does not hinder it."""
     is_open: bool  # no token is configured, so that all clients may read everything
 
     async def answer_alive(self, _: Request) -> Response:
@@ -59,7 +61,9 @@ class Health:
     async def _find_hindrances(self) -> Sequence[Reason]:
         try:
             with anyio.fail_after(_PATIENCE.total_seconds()):
-                return [reason for reason in find_reasons(await self.load()) if reason.hinders]
+                return [
+                    reason for reason in find_reasons(await self.load()) if reason.hinders and self.concerns(reason)
+                ]
         except TimeoutError:
             words = f"does not answer within {_PATIENCE.total_seconds():.0f} s; look at its disk"
         except Exception as error:  # noqa: BLE001  # whatever it is, it hinders, and is no fault of this answer

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from dockbell.core.model import NOTICES, Feed
 from dockbell.errors import StoreUnavailable
-from dockbell.ports import Fleet, Footprint, OutboxBell
+from dockbell.ports import Fleet, Footprint, Member, OutboxBell
 from dockbell.stores.handles.outage import Outage
 from dockbell.stores.sql import feeds, outbox
 from dockbell.stores.sql.connection import Connection
@@ -36,6 +36,9 @@ class Session(Protocol):
 
     async def measure(self) -> Footprint:
         """Return how much of its disk the store uses."""
+
+    async def load_members(self) -> Sequence[Member]:
+        """Return the processes that share the store; none where it has one process at most."""
 
     async def aclose(self) -> None:
         """Close it."""

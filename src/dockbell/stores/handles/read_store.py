@@ -13,6 +13,7 @@ from dockbell.ports import (
     FeedState,
     Footprint,
     KeyStatus,
+    Member,
     Noted,
     Quarantined,
     Reached,
@@ -126,6 +127,9 @@ class SqlReadStore(ReadStore):
 
     async def load_key_statuses(self, feed_id: int, key: str) -> Sequence[KeyStatus]:
         return await self._read(inspection.load_key_statuses, feed_id, key)
+
+    async def load_members(self) -> Sequence[Member]:
+        return await self._session.load_members()
 
     async def measure(self) -> Footprint:
         return await self._session.measure()

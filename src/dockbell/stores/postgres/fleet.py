@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import anyio
 
 from dockbell.core.model import NOTICES, Feed
+from dockbell.errors import StoreUnavailable
 from dockbell.ports import Claim, Fleet, OutboxBell, Share, Spent
 from dockbell.stores.postgres import leases
 from dockbell.stores.postgres.holder import Holder
@@ -16,6 +18,7 @@ from dockbell.stores.postgres.line import Line
 from dockbell.stores.sql.connection import Connection, transaction
 
 _LOOK_SECONDS: Final = 0.1
+_FOLLOW_SECONDS: Final = 0.25
 _CLAIM_SHARE: Final = 1.25
 """So much of its fair share a process claims of what nobody has: a dead process is replaced by whoever comes first."""
 _SHED_SHARE: Final = 1.1
@@ -25,6 +28,7 @@ _SHED_SHARE: Final = 1.1
 class PostgresFleet(Fleet):
     def __init__(self, holder: Holder, line: Line, outbox_bell: OutboxBell) -> None:
         self.slot = holder.slot
+        self.leads = False
         self._holder = holder
         self._line = line
         self._outbox = outbox_bell
@@ -34,6 +38,7 @@ class PostgresFleet(Fleet):
         accounts = {**accounts, NOTICES.source: NOTICES.source}
         share, ends = await self._line.do(self._take_share, accounts, spent)
         self._listed = accounts
+        self.leads = NOTICES.source in share.held
         for feed, end in ends.items():
             self._outbox.announce(feed, end)
         return share
@@ -78,6 +83,19 @@ class PostgresFleet(Fleet):
             leases.note_spent(connection, self._holder.id, spent)
             leases.release(connection, self._holder.id, sources)
 
+    async def follow(self) -> None:
+        last = 0
+        while True:
+            await anyio.sleep(_FOLLOW_SECONDS)
+            awaited = [feed for feed, count in self._outbox.awaited.items() if count]
+            with suppress(StoreUnavailable):  # the writer meets the same and reports it
+                newest, ends = await self._line.do(_look_at_others, awaited)
+                for feed, end in ends.items():
+                    self._outbox.announce(feed, end)
+                if newest != last:
+                    self._outbox.ring()  # for those who show all events
+                last = newest
+
     async def wait_until_lost(self) -> None:
         while not self._holder.is_lost:  # noqa: ASYNC110  # a thread finds out
             await anyio.sleep(_LOOK_SECONDS)
@@ -89,6 +107,13 @@ class PostgresFleet(Fleet):
     async def wait_for_trust(self) -> None:
         while not self._holder.is_trusted:  # noqa: ASYNC110  # a clock decides it
             await anyio.sleep(_LOOK_SECONDS)
+
+
+def _look_at_others(connection: Connection, awaited: Sequence[Feed]) -> tuple[int, Mapping[Feed, int]]:
+    """Return the number of the newest event, and the ends of some feeds."""
+    (newest,) = connection.execute("SELECT coalesce(max(entry), 0) FROM events").fetchone()
+    ends = leases.load_ends(connection, {feed.source for feed in awaited}) if awaited else {}
+    return newest, ends
 
 
 def _find_surplus(standing: leases.Standing, accounts: Mapping[str, str]) -> frozenset[str]:

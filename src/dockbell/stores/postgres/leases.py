@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Any, Final
 
-from dockbell.core.model import Feed
-from dockbell.ports import Claim, Spent
+from dockbell.core.model import NOTICES, Feed
+from dockbell.ports import Claim, Member, Spent
 from dockbell.stores.sql.connection import Connection
 
 _CLAIMED_AT_ONCE: Final = 500
@@ -111,6 +111,19 @@ def release(connection: Connection, holder: str, sources: Collection[str]) -> No
         f"UPDATE leases SET holder = NULL, leaving = false WHERE holder = :holder AND {_AMONG}",
         {"holder": holder, "sources": json.dumps([*sources])},
     )
+
+
+def load_members(connection: Connection) -> Sequence[Member]:
+    """Return the processes that live, but for one that works on the store alone."""
+    rows = connection.execute(
+        "SELECT name, version, slot, began_at, (SELECT count(*) FROM leases WHERE holder = holders.id AND source <> ?)"
+        " FROM holders WHERE expires_at >= clock_timestamp() AND NOT alone ORDER BY slot",
+        (NOTICES.source,),
+    )
+    return [
+        Member(name, version, slot, began_at.astimezone(UTC), sources)
+        for name, version, slot, began_at, sources in rows
+    ]
 
 
 def load_ends(connection: Connection, sources: Collection[str]) -> Mapping[Feed, int]:

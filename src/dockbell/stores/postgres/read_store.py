@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Concatenate, ParamSpec, TypeVar
 
 from anyio import to_thread
 
 from dockbell.errors import StoreError, StoreFull, StoreUnavailable
-from dockbell.ports import Footprint
+from dockbell.ports import Footprint, Member
 from dockbell.stores.handles.command_store import SqlCommandStore
 from dockbell.stores.handles.read_store import SqlReadStore
 from dockbell.stores.postgres.connection import connect
 from dockbell.stores.postgres.engine import measure
+from dockbell.stores.postgres.leases import load_members
 from dockbell.stores.postgres.line import Line
 from dockbell.stores.postgres.schema import check_version
 from dockbell.stores.postgres.store_errors import name_store, translating
@@ -58,6 +59,9 @@ class DatabaseSession:
 
     async def measure(self) -> Footprint:
         return await self.do(measure)
+
+    async def load_members(self) -> Sequence[Member]:
+        return await self.do(load_members)
 
     async def aclose(self) -> None:
         await self._line.aclose()

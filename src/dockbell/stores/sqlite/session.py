@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -12,7 +12,7 @@ import anyio
 from anyio import to_thread
 
 from dockbell.errors import StoreError
-from dockbell.ports import Footprint
+from dockbell.ports import Footprint, Member
 from dockbell.stores.sqlite.disk_reserve import measure
 from dockbell.stores.sqlite.store_errors import translating
 
@@ -51,6 +51,9 @@ class FileSession:
 
     async def measure(self) -> Footprint:
         return await self.do(measure)
+
+    async def load_members(self) -> Sequence[Member]:
+        return ()
 
     async def aclose(self) -> None:
         await self.do(sqlite3.Connection.close)

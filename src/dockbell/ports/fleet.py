@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias
 
 Spent: TypeAlias = Sequence[int]
-"""How many requests of a key were sent lately: in the last five seconds, in the five before, and so on for a minute."""
+"""How many requests of a key may be sent until it is said anew, then how many were in the last ten seconds, in the ten
+before, and so on for a minute."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -504,3 +504,75 @@ def test_a_budget_that_replaces_another_counts_what_was_spent_of_the_key() -> No
     assert after.usage(START).used == 60
     assert after.admit(START) > timedelta(0)
     assert after.admit(START + timedelta(seconds=62)) == timedelta(0)
+
+
+# Several processes ---------------------------------------------------------------------------------------------------
+
+
+def test_what_is_declared_may_be_spent_and_no_more() -> None:
+    budget = Budget(300, share=0.9)
+    fill(budget, START, 100)
+
+    declared = budget.declare(START + SECOND)
+
+    assert declared == (40, 104, 0, 0, 0, 0, 0)
+    fill(budget, START + 2 * SECOND, 270 // 8)
+    assert budget.admit(START + 2 * SECOND) > ZERO
+    budget.declare(START + 3 * SECOND)
+    assert budget.admit(START + 3 * SECOND) == ZERO
+
+
+def test_who_asks_seldom_declares_the_same_again_and_again() -> None:
+    budget = Budget(300)
+    declared = set()
+    for second in range(300):
+        if second % 10 == 0:
+            fill(budget, START + second * SECOND, 2)
+        declared.add(budget.declare(START + second * SECOND))
+    assert len(declared) <= 8
+
+
+def test_what_was_spent_a_minute_ago_is_free_again() -> None:
+    budget = Budget(100)
+    budget.assume((24, 0, 0, 40, 0, 0, 16), timedelta(seconds=7), START)
+
+    assert budget.usage(START).used == 24 + 40 + 16
+    assert budget.usage(START + 6 * SECOND).used == 24 + 40
+    assert budget.usage(START + 36 * SECOND).used == 24
+    assert budget.usage(START + 62 * SECOND).used == 0
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 20), st.integers(0, 60)), max_size=30),
+    st.floats(0, 20),
+    st.lists(st.tuples(st.floats(0, 20), st.integers(0, 60)), max_size=30),
+    st.integers(30, 300),
+)
+def test_two_processes_together_stay_within_the_budget(
+    first: list[tuple[float, int]], silence: float, second: list[tuple[float, int]], limit: int
+) -> None:
+    now, sent = START, list[timedelta]()
+
+    def work(budget: Budget, steps: list[tuple[float, int]]) -> tuple[tuple[int, ...], timedelta]:
+        nonlocal now
+        declared, declared_at = budget.declare(now), now
+        for pause, wanted in steps:
+            if pause > 1:  # else it is killed, or busy, before it can declare anew
+                declared, declared_at = budget.declare(now), now
+            now += timedelta(seconds=pause)
+            for _ in range(wanted):
+                if budget.admit(now) > ZERO:
+                    break
+                budget.spent(now)
+                budget.answered(now)
+                sent.append(now)
+        return declared, declared_at
+
+    declared, declared_at = work(Budget(limit), first)
+    now += timedelta(seconds=silence)
+    successor = Budget(limit)
+    successor.assume(declared, now - declared_at, now)
+    work(successor, second)
+
+    counts = [bisect_left(sent, at + WINDOW) - place for place, at in enumerate(sent)]
+    assert max(counts, default=0) <= limit

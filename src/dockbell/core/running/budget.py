@@ -37,7 +37,7 @@ _RESET_JITTER: Final = timedelta(seconds=1.5)
 
 DECLARED_SPAN: Final = timedelta(seconds=10)
 """The spans of the past minute of which a process says what it spent."""
-_DECLARED_STEP: Final = 8
+_STEP: Final = 8
 """What is declared is rounded up to multiples of it: who asks seldom declares the same most of the time."""
 _AHEAD_LEAST: Final = 24
 _AHEAD_PART: Final = 8
@@ -113,26 +113,26 @@ class Budget:
         self._foreign_at = ZERO  # when that was found out
         self._told_first: timedelta | None = None
         self._told_limit = requests_per_minute
-        self._declared: int | None = None  # the most that may be spent within a minute as it was declared
+        self._ahead: int | None = None  # how many requests were declared that are not sent yet; None: it is alone
 
     def declare(self, now: timedelta) -> tuple[int, ...]:
-        """Return what may be spent until this is called again, the past minute included, and keep to it.
+        """Return what may be spent until this is called again, then what was spent in the past minute; keep to it.
 
-        By spans of ten seconds, the latest first. Who takes over after a crash counts it as spent (:meth:`assume`), so
-        that both together stay within the budget.
+        The past minute is in spans of ten seconds, the latest first. Who takes over after a crash counts all of it as
+        spent (:meth:`assume`), so that both together stay within the budget.
         """
         spans = [0] * (WINDOW // DECLARED_SPAN)
         for age, count in (*self._urgent.ages(now), *self._paced.ages(now)):
             spans[min(age // DECLARED_SPAN, len(spans) - 1)] += count
-        ahead = max(_AHEAD_LEAST, self.allowed // _AHEAD_PART)
-        self._declared = self._count(now) + ahead
-        spans[0] += min(ahead, max(0, self.allowed - self._count(now)))
-        return tuple(-(-count // _DECLARED_STEP) * _DECLARED_STEP for count in spans)
+        self._ahead = max(_AHEAD_LEAST, self.allowed // _AHEAD_PART)
+        return tuple(-(-count // _STEP) * _STEP for count in (self._ahead + self._under_way(), *spans))
 
     def assume(self, declared: Sequence[int], age: timedelta, now: timedelta) -> None:
         """Count as spent what another process has declared ``age`` ago; call it before anything is spent."""
-        for place, count in reversed([*enumerate(declared)]):
+        ahead, *spans = declared or (0,)
+        for place, count in reversed([*enumerate(spans)]):
             self._urgent.assume(now - age - place * DECLARED_SPAN, count)
+        self._urgent.assume(now, ahead)  # at any time since then
 
     def inherit(self, before: Budget) -> None:
         """Count the requests of the budget that this one replaces, which has none under way."""
@@ -155,6 +155,8 @@ class Budget:
 
     def spent(self, now: timedelta, urgency: Urgency = Urgency.POLL) -> None:
         self._beside += urgency not in _PLANNED
+        if self._ahead:
+            self._ahead -= 1
         if urgency not in _PACED:
             self._urgent.enter()
             return
@@ -214,8 +216,7 @@ class Budget:
 
     def _wait_for_place(self, now: timedelta) -> timedelta:
         if self._count(now) < self.allowed:
-            may_spend = self._declared is None or self._count(now) < self._declared
-            return ZERO if may_spend else _GRAIN
+            return _GRAIN if self._ahead == 0 else ZERO
         frees = [at for at in (self._urgent.frees_at(), self._paced.frees_at()) if at is not None]
         return min(frees) - now if frees else _GRAIN
 
@@ -266,8 +267,7 @@ class _Places:
             self._grains.append((at // _GRAIN, count))
 
     def ages(self, now: timedelta) -> Iterator[tuple[timedelta, int]]:
-        """Yield how long ago requests were answered, and how many; those under way count as answered now."""
-        yield ZERO, self.under_way
+        """Yield how long ago requests were answered, and how many."""
         for grain, count in self._grains:
             if (age := now - (grain + 1) * _GRAIN) < _SPAN:
                 yield max(ZERO, age), count

@@ -46,7 +46,7 @@ class PostgresEngine(Engine):
         super().__init__(epoch, outbox_bell, now=now, telemetry=telemetry)
         self.name = name
         self.holder = holder
-        self.fleet = fleet
+        self.fleet: PostgresFleet | None = fleet
         self._writer, self._reader = lines
         if fleet is not None:
             held = f"SELECT source FROM leases WHERE holder = '{holder.id}'"
@@ -98,6 +98,8 @@ class PostgresEngine(Engine):
             with suppress(StoreUnavailable):
                 await self._writer.aclose()
                 await self._reader.aclose()
+                if self.fleet is not None:
+                    await self.fleet.aclose()
 
 
 def measure(connection: Connection) -> Footprint:

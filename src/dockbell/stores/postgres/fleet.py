@@ -53,12 +53,14 @@ class PostgresFleet(Fleet):
                 leases.list_sources(connection, accounts)
             leases.note_spent(connection, self._holder.id, spent)
             standing = leases.find_standing(connection, self._holder.id)
-            claims = self._claim(connection, standing, accounts)
-            if claims:
+            claims: Mapping[str, Claim] = {}
+            before = standing.own
+            if standing.free:
+                claims = self._claim(connection, standing, accounts)
                 standing = leases.find_standing(connection, self._holder.id)
-            taken = [source for source, account in standing.own.items() if account in claims]
+            taken = standing.own.keys() - before.keys()
             if NOTICES.source in standing.own:
-                taken.append(NOTICES.source)  # every process adds to its feed
+                taken.add(NOTICES.source)  # every process adds to its feed
             ends = leases.load_ends(connection, taken) if taken else {}
         held = frozenset(standing.own)
         return Share(held, _find_surplus(standing, accounts) - {NOTICES.source}, claims), ends
@@ -66,11 +68,10 @@ class PostgresFleet(Fleet):
     def _claim(
         self, connection: Connection, standing: leases.Standing, accounts: Mapping[str, str]
     ) -> Mapping[str, Claim]:
-        if not standing.free:
-            return {}
-        wanted = {*accounts.values()}
-        room = math.ceil(_CLAIM_SHARE * len(wanted) / standing.processes) - len({*standing.own.values()})
-        return leases.claim(connection, self._holder.id, wanted, room) if room > 0 else {}
+        wanted = _list_keys(accounts)
+        room = math.ceil(_CLAIM_SHARE * len(wanted) / standing.processes) - len(_list_keys(standing.own))
+        claims = leases.claim(connection, self._holder.id, wanted, max(0, room))
+        return {**claims, **leases.claim(connection, self._holder.id, {NOTICES.source}, 1)}
 
     async def prepare(self, sources: Collection[str]) -> None:
         await self._line.do(leases.prepare, self._holder.id, sources)
@@ -82,6 +83,9 @@ class PostgresFleet(Fleet):
         with transaction(connection):
             leases.note_spent(connection, self._holder.id, spent)
             leases.release(connection, self._holder.id, sources)
+
+    async def aclose(self) -> None:
+        await self._line.aclose()
 
     async def follow(self) -> None:
         last = 0
@@ -116,15 +120,18 @@ def _look_at_others(connection: Connection, awaited: Sequence[Feed]) -> tuple[in
     return newest, ends
 
 
+def _list_keys(accounts: Mapping[str, str]) -> set[str]:
+    """Return the API keys of some sources, each as the first source that has it; notices have none."""
+    return {*accounts.values()} - {NOTICES.source}
+
+
 def _find_surplus(standing: leases.Standing, accounts: Mapping[str, str]) -> frozenset[str]:
     """Return the sources to hand over: those not configured any more, of a key that another has, and too many."""
     surplus = {source for source in standing.own if source not in accounts} | standing.split
-    kept: dict[str, list[str]] = {}
-    for source, account in standing.own.items():
-        if source not in surplus:
-            kept.setdefault(account, []).append(source)
-    fair = len({*accounts.values()}) / standing.processes
-    if standing.processes > 1 and len(kept) > max(_SHED_SHARE * fair, fair + 1):
-        for account in sorted(kept)[math.ceil(fair) :]:
-            surplus.update(kept[account])
+    kept = _list_keys({source: account for source, account in standing.own.items() if source not in surplus})
+    fair = len(_list_keys(accounts)) / standing.processes
+    if len(kept) > max(_SHED_SHARE * fair, standing.least + 1):
+        most = math.ceil(fair) if len(kept) > math.ceil(fair) else math.floor(fair)
+        shed = {*sorted(kept)[most:]}
+        surplus |= {source for source, account in standing.own.items() if account in shed}
     return frozenset(surplus)

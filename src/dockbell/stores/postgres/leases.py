@@ -27,7 +27,8 @@ class Standing:
     """How the sources are spread over the processes."""
 
     processes: int
-    free: int  # API keys that nobody has
+    free: int  # sources that nobody has
+    least: int  # the fewest API keys that a process has
     own: Mapping[str, str]  # the account of each source that this process has
     split: frozenset[str]  # those of its sources whose account is another process's
 
@@ -54,10 +55,12 @@ def list_sources(connection: Connection, accounts: Mapping[str, str]) -> None:
 
 
 def find_standing(connection: Connection, holder: str) -> Standing:
-    processes, free = connection.execute(
-        "SELECT (SELECT count(*) FROM holders WHERE expires_at >= clock_timestamp()), count(*)"
-        " FROM leases WHERE holder IS NULL AND source = account"
+    processes, least = connection.execute(
+        "SELECT count(*), min(held) FROM (SELECT (SELECT count(*) FROM leases WHERE holder = holders.id"
+        " AND source = account AND source <> ?) AS held FROM holders WHERE expires_at >= clock_timestamp()) AS living",
+        (NOTICES.source,),
     ).fetchone()
+    (free,) = connection.execute("SELECT count(*) FROM leases WHERE holder IS NULL").fetchone()
     rows = connection.execute(
         "SELECT own.source, own.account, first.holder IS DISTINCT FROM own.holder FROM leases AS own"
         " LEFT JOIN leases AS first ON first.source = own.account WHERE own.holder = ?",
@@ -66,6 +69,7 @@ def find_standing(connection: Connection, holder: str) -> Standing:
     return Standing(
         processes,
         free,
+        least,
         {source: account for source, account, _ in rows},
         frozenset(source for source, _, is_split in rows if is_split),
     )

@@ -22,8 +22,9 @@ _REFUSED: Final = {
 """What an operator must change, by SQLSTATE or its class: a part of the server's words, and the remedy."""
 _FULL: Final = ("53100", "53200")
 """A disk, or the memory, has no room (Appendix A of its manual)."""
-_PASSING: Final = ("08", "25006", "40", "53", "55P03", "57", "58", "XX001", "XX002")
-"""What passes by itself or by the server's operator: lost connections, a server that ends or only reads, conflicts."""
+_PASSING: Final = ("08", "25006", "25P03", "40", "53", "55P03", "57", "58", "XX001", "XX002")
+"""What passes by itself or by the server's operator: lost connections, a server that ends or only reads, a transaction
+that rested for too long, conflicts."""
 
 
 def name_store(url: str) -> str:

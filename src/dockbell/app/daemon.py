@@ -206,9 +206,9 @@ class Daemon:
         if moves:
             self._serve(site, config.web)
         await agents.adopt(config, opened, changes)
-        self.config = whole
-        if agents.store.fleet is not None:
+        if agents.store.fleet is not None and whole is not self.config:
             agents.know(whole)
+        self.config = whole
         try:
             await self._retry_in_outage(partial(agents.enroll, opened, changes))
         finally:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
 
 import anyio
 
@@ -13,10 +15,13 @@ from dockbell.app.daemon import Daemon
 from dockbell.app.scheduler import Scheduler
 from dockbell.app.systemd import Supervisor
 from dockbell.config import Config
-from dockbell.errors import LeaseLost, find_cause
+from dockbell.errors import LeaseLost, StoreUnavailable, find_cause
 from dockbell.host.system import raise_limit
 from dockbell.ports import Bell
 from dockbell.telemetry import MembershipLost, Telemetry
+
+_PAUSE: Final = timedelta(seconds=1)
+"""How long a process that has lost all waits before it begins anew, each time that the database does not answer."""
 
 
 async def run(
@@ -36,18 +41,27 @@ async def run(
         ConfigError, StoreError: See :func:`dockbell.app.agents.assemble`; nothing was started.
     """
     supervisor, reloads = Supervisor.from_environment(os.environ), reloads or Bell()
-    while not stop.is_set():
+    has_lost = False
+    while not (has_lost and stop.is_set()):
         life = Telemetry(telemetry.emit)
         try:
             async with assemble(config, life, shared=True) as agents, Scheduler() as scheduler:
                 daemon = Daemon(agents, scheduler, config=config, read_again=read_again, supervisor=supervisor)
-                await daemon.run(stop, reloads)
+                try:
+                    await daemon.run(stop, reloads)
+                finally:
+                    config = daemon.config
                 return
         except Exception as error:
-            if (cause := find_cause(error, LeaseLost)) is None:
+            cause = find_cause(error, LeaseLost)
+            if cause is None and has_lost:
+                cause = find_cause(error, StoreUnavailable)
+            if cause is None:
                 raise
-            config = daemon.config
+            has_lost = True
             telemetry.emit(MembershipLost(str(cause)))
+            with anyio.move_on_after(_PAUSE.total_seconds()):
+                await stop.wait()
 
 
 async def run_until_signal(read: Callable[[], Config], telemetry: Telemetry) -> None:

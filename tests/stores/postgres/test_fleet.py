@@ -271,6 +271,19 @@ async def test_a_claimed_feed_is_announced_with_its_end(processes: Processes) ->
     assert second.outbox.ends[Feed("s1", "shipments")] == 1
 
 
+async def test_a_source_that_comes_back_is_written_again(processes: Processes) -> None:
+    first, second = await processes.open(), await processes.open()
+    await take(first)
+    feed = Feed("s1", "shipments")
+    for number, (giver, taker) in enumerate([(first, second), (second, first), (first, second)]):
+        await take(giver)
+        await commit(giver, await giver.feed(feed).open(), {"id": f"record-{number}"})
+        await fleet(giver).hand_over(SOURCES, {})
+        await take(taker)
+        await taker.feed(feed).open()
+    assert processes.query("SELECT sequence FROM events ORDER BY entry") == [(1,), (2,), (3,)]
+
+
 async def test_each_process_publishes_notices_and_the_leader_hears_of_them(processes: Processes) -> None:
     first, second = await processes.open(), await processes.open()
     await balance([first, second])

@@ -23,6 +23,13 @@ from dockbell.stores.sql.dialect import BY_KEY, IS_HELD, LOCKED, THEN_JOIN
 
 Fence: TypeAlias = Callable[[psycopg.Connection[Any]], str]
 _CONNECT_SECONDS: Final = 10
+_KEEPALIVE: Final[Mapping[str, Any]] = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+"""So soon a connection ends whose other side has gone without a word: seconds, and milliseconds for what is sent."""
 _ASKED_SECONDS: Final = 5.0
 _ASKED_AGAIN_SECONDS: Final = 0.2
 _BEGIN: Final = {"BEGIN IMMEDIATE": "BEGIN", "BEGIN": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}
@@ -137,6 +144,7 @@ def connect(url: str) -> psycopg.Connection[Any]:
         autocommit=True,
         prepare_threshold=None,
         connect_timeout=_CONNECT_SECONDS,
+        **_KEEPALIVE,
         application_name="dockbell",
         client_encoding="utf-8",
     )

@@ -37,8 +37,8 @@ class PostgresEngine(Engine):
         lines: tuple[Line, Line],
         holder: Holder,
         outbox_bell: OutboxBell,
-        fleet: PostgresFleet | None = None,
         *,
+        shared: Line | None = None,
         epoch: str,
         now: Clock,
         telemetry: Telemetry,
@@ -46,9 +46,10 @@ class PostgresEngine(Engine):
         super().__init__(epoch, outbox_bell, now=now, telemetry=telemetry)
         self.name = name
         self.holder = holder
-        self.fleet: PostgresFleet | None = fleet
+        self.fleet: PostgresFleet | None = None
         self._writer, self._reader = lines
-        if fleet is not None:
+        if shared is not None:
+            self.fleet = PostgresFleet(holder, shared, outbox_bell, self.leases)
             held = f"SELECT source FROM leases WHERE holder = '{holder.id}'"
             self.held = f"AND feeds.source IN ({held})"
             leads = f"EXISTS (SELECT 1 FROM leases WHERE holder = '{holder.id}' AND source = '{NOTICES.source}')"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -16,6 +16,7 @@ from dockbell.stores.postgres import leases
 from dockbell.stores.postgres.holder import Holder
 from dockbell.stores.postgres.line import Line
 from dockbell.stores.sql.connection import Connection, transaction
+from dockbell.stores.sql.lease import Lease
 
 _LOOK_SECONDS: Final = 0.1
 _FOLLOW_SECONDS: Final = 0.25
@@ -26,12 +27,17 @@ _SHED_SHARE: Final = 1.1
 
 
 class PostgresFleet(Fleet):
-    def __init__(self, holder: Holder, line: Line, outbox_bell: OutboxBell) -> None:
+    """Implements the port; ``feed_leases`` are the leases of feeds, which end when their source is handed over."""
+
+    def __init__(
+        self, holder: Holder, line: Line, outbox_bell: OutboxBell, feed_leases: MutableMapping[Feed, Lease]
+    ) -> None:
         self.slot = holder.slot
         self.leads = False
         self._holder = holder
         self._line = line
         self._outbox = outbox_bell
+        self._feed_leases = feed_leases
         self._listed: Mapping[str, str] = {}
 
     async def take_share(self, accounts: Mapping[str, str], spent: Mapping[str, Spent]) -> Share:
@@ -77,6 +83,8 @@ class PostgresFleet(Fleet):
         await self._line.do(leases.prepare, self._holder.id, sources)
 
     async def hand_over(self, sources: Collection[str], spent: Mapping[str, Spent]) -> None:
+        for feed in [feed for feed in self._feed_leases if feed.source in sources]:
+            del self._feed_leases[feed]  # who has them next takes them anew, and so does this process later
         await self._line.do(self._hand_over, sources, spent)
 
     def _hand_over(self, connection: Connection, sources: Collection[str], spent: Mapping[str, Spent]) -> None:

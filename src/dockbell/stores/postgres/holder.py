@@ -27,8 +27,6 @@ from dockbell.stores.postgres.connection import connect
 
 TTL_SECONDS: Final = 6
 _BEAT_SECONDS: Final = 1.0
-_STATEMENT_MILLISECONDS: Final = 3000
-"""A server that has gone without a word keeps a beat no longer."""
 _TRUST: Final = timedelta(seconds=TTL_SECONDS - 1)
 _IDLE_MILLISECONDS: Final = 4000
 """So long a transaction may rest: that of a stopped process would keep the row, and with it the sources, for ever."""
@@ -145,13 +143,12 @@ class Holder:
             connection.close()
 
     def _renew(self, connection: psycopg.Connection[Any]) -> bool:
-        with connection.transaction():
-            connection.execute(f"SET LOCAL statement_timeout = {_STATEMENT_MILLISECONDS}")
-            renewed = connection.execute(
-                "UPDATE holders SET expires_at = clock_timestamp() + %s * interval '1 s' WHERE id = %s",
-                [TTL_SECONDS, self.id],
-            )
-            return renewed.rowcount > 0
+        # One statement, a transaction by itself: a process that is stopped meanwhile leaves no lock.
+        renewed = connection.execute(
+            "UPDATE holders SET expires_at = clock_timestamp() + %s * interval '1 s' WHERE id = %s",
+            [TTL_SECONDS, self.id],
+        )
+        return renewed.rowcount > 0
 
 
 def find_holder(connection: psycopg.Connection[Any]) -> str:

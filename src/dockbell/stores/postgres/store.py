@@ -13,7 +13,6 @@ from dockbell.stores.handles.store import SqlStore
 from dockbell.stores.postgres.connection import connect
 from dockbell.stores.postgres.engine import PostgresEngine, load_outbox
 from dockbell.stores.postgres.epoch import begin_life
-from dockbell.stores.postgres.fleet import PostgresFleet
 from dockbell.stores.postgres.holder import Holder
 from dockbell.stores.postgres.line import Line
 from dockbell.stores.postgres.schema import migrate
@@ -61,8 +60,14 @@ class PostgresStore(SqlStore):
         except BaseException:
             await to_thread.run_sync(holder.leave)
             raise
-        fleet = PostgresFleet(holder, Line(url, name, holder.fence), bell) if shared else None
         engine = PostgresEngine(
-            name, (writer, reader), holder, bell, fleet, epoch=known, now=now, telemetry=telemetry or Telemetry()
+            name,
+            (writer, reader),
+            holder,
+            bell,
+            shared=Line(url, name, holder.fence) if shared else None,
+            epoch=known,
+            now=now,
+            telemetry=telemetry or Telemetry(),
         )
         return cls(engine)

@@ -11,7 +11,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dockbell.config import Config
-from dockbell.config.loading import find_secrets, name_place
+from dockbell.config.loading import find_secrets
+from dockbell.config.place import name_place
 
 
 def find_exposed(config: Config, path: Path | None = None) -> Sequence[str]:

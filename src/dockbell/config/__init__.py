@@ -7,6 +7,7 @@
 - ``web``: what ``[web]`` holds, and on which addresses that is safe.
 - ``resources``: what is said of a resource, by default too, and how the settings of several tables are merged.
 - ``tables``: the whole file and its other tables.
+- ``toml_file``: one file, parsed. ``place``: how a place in it is named.
 - ``loading``: from a file to a :class:`Config`, or to every problem at once; and back, without the secrets.
 
 Every key that the models hold works, and stands in ``config.example.toml`` with its default and its meaning. Errors

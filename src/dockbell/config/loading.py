@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
-import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
+from dockbell.config.place import KeyPath, name_place, split_place, write_keys, write_text
 from dockbell.config.secret import Secret
 from dockbell.config.tables import Config, SinkSettings
+from dockbell.config.toml_file import read_toml
 from dockbell.config.values import Table, redact_url
 from dockbell.config.wording import describe
 from dockbell.errors import ConfigError
 
-KeyPath: TypeAlias = Sequence[str | int]
-"""The keys, and indexes into lists, that lead to a value."""
+_NO_FILE: Final = 'not found; run "dockbell init" to make one, or "dockbell demo" to look around'
 
 
 def find(option: str | None, environ: Mapping[str, str]) -> Path:
@@ -32,7 +31,8 @@ def load(path: Path, sink_types: Callable[[str], type[SinkSettings]]) -> Config:
     ``sink_types`` returns the model of a ``type`` of sinks, and raises ConfigError when there is none. All problems of
     the file are in one ConfigError, one complete line each.
     """
-    return validate(_parse(path), sink_types, folder=path.parent.absolute(), label=str(path)).read_from(str(path))
+    table = read_toml(path, absent=_NO_FILE)
+    return validate(table, sink_types, folder=path.parent.absolute(), label=str(path)).read_from(str(path))
 
 
 def validate(
@@ -85,29 +85,6 @@ def find_secrets(value: object, place: tuple[str | int, ...] = ()) -> Iterator[t
                 yield from find_secrets(item, (*place, index))
 
 
-def _parse(path: Path) -> Table:
-    try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-    except FileNotFoundError:
-        shown = f"./{path}" if path == Path(path.name) else path
-        remedy = 'run "dockbell init" to make one, or "dockbell demo" to look around'
-        raise ConfigError(f"{shown}: not found; {remedy}") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}") from None
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}: line {line}: not UTF-8; save it as UTF-8") from None
-    except ValueError as error:
-        raise ConfigError(f"{path}: {_say_where(str(error))}") from None
-
-
-def _say_where(problem: str) -> str:
-    """Put the place, which tomllib says last, first."""
-    match = re.fullmatch(r"(.*) \(at (?:end of document|(line \d+, column \d+))\)", problem)
-    what, place = (match[1], match[2] or "end of the file") if match else (problem, "not TOML")
-    return f"{place}: {what[:1].lower()}{what[1:]}"
-
-
 def _keep_keys(place: KeyPath, table: Table) -> KeyPath:
     """Return the keys of a place in a configuration; pydantic puts marks of its own between and behind them."""
     keys: list[str | int] = []
@@ -127,42 +104,6 @@ def _keep_keys(place: KeyPath, table: Table) -> KeyPath:
 
 
 # For people ----------------------------------------------------------------------------------------------------------
-
-
-def split_place(place: KeyPath) -> tuple[KeyPath, KeyPath]:
-    """Return a place's part that is written as a table's header, and its part below that table."""
-    match place:
-        case ["sources", _, "resources", _, *_]:
-            depth = 4
-        case ["sources" | "resources" | "sinks", _, *_]:
-            depth = 2
-        case ["store" | "web" | "sources" | "resources" | "sinks", *_]:
-            depth = 1
-        case _:
-            depth = 0
-    return place[:depth], place[depth:]
-
-
-def name_place(place: KeyPath) -> str:
-    """Return a place as an operator looks for it: ``[sources.main] api_key.env``."""
-    header, key = split_place(place)
-    return " ".join(filter(None, [f"[{write_keys(header)}]" if header else "", write_keys(key)]))
-
-
-def write_keys(keys: KeyPath) -> str:
-    """Return dotted keys, each bare where TOML permits it."""
-    text = ""
-    for key in keys:
-        if isinstance(key, int):
-            text += f"[{key}]"
-        else:
-            text += "." * bool(text) + (key if re.fullmatch("[A-Za-z0-9_-]+", key) else write_text(key))
-    return text
-
-
-def write_text(text: str) -> str:
-    """Return a text as TOML writes it: as JSON does, but for one control character more."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def redacted(config: Config) -> Table:

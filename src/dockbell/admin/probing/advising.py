@@ -11,7 +11,8 @@ from dockbell.admin.probing.asking import Asker
 from dockbell.admin.probing.findings import Finding, State, reread, tell_feed
 from dockbell.admin.probing.measuring import Measured
 from dockbell.config import SourceSettings, format_duration
-from dockbell.config.loading import write_keys, write_value
+from dockbell.config.loading import write_value
+from dockbell.config.place import write_keys
 from dockbell.core.model import RESOURCES
 from dockbell.core.reading.response import clean, read_allowance
 from dockbell.core.reading.survey import count_keys, find_total

@@ -16,6 +16,7 @@ from dockbell.config import (
     NamedEventSettings,
     ResourceSettings,
     SinkSettings,
+    SourceDefaults,
     SourceSettings,
     StoreSettings,
     WebSettings,
@@ -43,6 +44,7 @@ def _settings() -> Iterator[tuple[BaseModel, dict[str, Any]]]:
     yield config.store, WHOLE["store"]
     assert config.web is not None
     yield config.web, WHOLE["web"]
+    yield config.source_defaults, WHOLE["source_defaults"]
     yield config.sources["main"], WHOLE["sources"]["main"]
     yield config.resources.shipments, WHOLE["resources"]["shipments"]
     assert config.resources.stock is not None
@@ -69,7 +71,8 @@ def test_every_key_is_written_and_no_other() -> None:
     assert written[Config] == set(Config.model_fields)
     assert written[StoreSettings] == set(StoreSettings.model_fields)
     assert written[WebSettings] == set(WebSettings.model_fields)
-    assert written[SourceSettings] == set(SourceSettings.model_fields)
+    assert written[SourceSettings] == set(SourceSettings.model_fields) == set(SourceDefaults.model_fields)
+    assert written[SourceDefaults] <= set(SourceDefaults.model_fields)
     assert written[NamedEventSettings] == set(NamedEventSettings.model_fields)
     assert written[ResourceSettings] == set(ResourceSettings.model_fields)
     for kind in find_sink_types():

@@ -116,7 +116,7 @@ def test_what_is_not_toml_is_refused_with_line_and_column(text: str, problem: st
         ('name = "Acme"\n' + SOURCE, f'name: {NAME}, got "Acme"'),
         ("name = 5\n" + SOURCE, "name: must be text, got a whole number"),
         ('nmae = "acme"\n' + SOURCE, 'nmae: unknown key; did you mean "name"?'),
-        (SOURCE + "[metrics]", "metrics: unknown table; known are name, store, web, sources, resources, sinks"),
+        (SOURCE + "[metrics]", f"metrics: unknown table; known are {', '.join(Config.model_fields)}"),
         (SOURCE + "[resource.items]", 'resource: unknown table; did you mean "resources"?'),
         (
             SOURCE + SOURCE.replace("main", "other") + "share = 0.5",

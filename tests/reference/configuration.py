@@ -33,10 +33,10 @@ from tests.reference.markdown import code, escape, page, table
 EXAMPLE: Final = (Path(__file__).parents[2] / "config.example.toml").read_text(encoding="utf-8")
 
 _INTRODUCTION: Final = """\
-The configuration is one TOML file: `--config PATH`, else the environment variable `DOCKBELL_CONFIG`, else
-`./dockbell.toml`. Paths in it count from its own folder. A key that is not known is an error, with a suggestion;
-`dockbell check` tells every problem of a file at once. [config.example.toml](../../config.example.toml) has all keys
-in one file that works as it is.
+The configuration is a TOML file, which may include others: `--config PATH`, else the environment variable
+`DOCKBELL_CONFIG`, else `./dockbell.toml`. Paths in it count from its own folder. A key that is not known is an error,
+with a suggestion; `dockbell check` tells every problem of a file at once.
+[config.example.toml](../../config.example.toml) has all keys in one file that works as it is.
 
 - A *duration* is text: `"250ms"`, `"90s"`, `"5m"`, `"24h"`, `"7d"`, `"1h30m"`.
 - A *JSON pointer* names a place in a record: `"/status"`, `"/lines/*/sku"`, where `*` is any element of an array.
@@ -55,10 +55,21 @@ _TYPES: Final[tuple[tuple[object, str], ...]] = (
     (ConfigPath, "path"),
     (Duration, "duration"),
 )
+_INCLUDE: Final = """\
+`include` names files, or patterns with `*`, `?` and `[…]` for them, which count from the folder of the configuration;
+so do the paths in these files. Each holds `[sources.NAME]` tables and nothing else, and a source is in one file only. A
+pattern may match nothing, but its folder must be there. Files whose name begins with a dot are left out."""
+_SOURCE_DEFAULTS: Final = """\
+What every source has that does not say otherwise: the keys of `[sources.NAME]`, and `[source_defaults.resources.NAME]`.
+So a source may be an empty table: [Many sources](../how-to/many-sources.md).
+
+`{source}` stands for the name of the source in each text of this table, its `resources` excepted. In the name of an
+environment variable it is written in capitals, with `_` for `-`: of source `acme-eu`, `{ env = "KEY_{source}" }` is
+`KEY_ACME_EU`."""
 _RESOURCES: Final = """\
 How a resource is read, for every source: `shipments`, `packages`, `items`, `stock`, `warehouses`. Without any such
-table all five are read; otherwise those that are named. `[sources.X.resources.NAME]` overrides it for one source, key
-by key."""
+table all five are read; otherwise those that are named. `[source_defaults.resources.NAME]` overrides it key by key, and
+`[sources.X.resources.NAME]` overrides both for one source."""
 _OTHERWISE: Final[Mapping[tuple[str, str], str]] = {
     ("resources.shipments", "every"): '`"auto"`, the default: as often as the budget allows; or not sooner than this',
     ("sinks.screen", "type"): '`"mqtt"`, `"webhook"`, `"stdout"`, or that of a plug-in',
@@ -88,7 +99,8 @@ def write() -> str:
     common = {*SinkSettings.model_fields}
     parts = [
         "## The top of the file",
-        _describe(Config, meanings[""], leave_out=("store", "web", "sources", "resources", "sinks")),
+        _describe(Config, meanings[""], leave_out=("store", "web", "source_defaults", "sources", "resources", "sinks")),
+        _INCLUDE,
         "## `[store]`",
         _describe(StoreSettings, meanings["store"]),
         "## `[web]`",
@@ -97,6 +109,8 @@ def write() -> str:
         "## `[sources.NAME]`",
         "An account of the API; as many as there are.",
         _describe(SourceSettings, meanings["sources.main"], leave_out=("resources",)),
+        "## `[source_defaults]`",
+        _SOURCE_DEFAULTS,
         "## `[resources.NAME]`",
         _RESOURCES,
         _describe(

@@ -11,7 +11,7 @@ from typing import Final
 
 from dockbell.admin.probing import Finding, Report, State
 from dockbell.admin.probing.advising import Line, write_table
-from dockbell.config import Config, check_secrets
+from dockbell.config import Config, Origins, check_secrets
 from dockbell.config.resources import BUILT_IN
 from dockbell.config.tables import SourceSettings
 from dockbell.core.model import RESOURCES
@@ -217,7 +217,7 @@ class Files:
         made: list[Path] = []
         try:
             drafts[self.path] = write_draft(self.path, text, OPEN_TO_ALL)
-            config = load(drafts[self.path]).read_from(str(self.path))
+            config = load(drafts[self.path]).read_from(Origins(str(self.path)))
             replaced, new = self._draft_secrets(drafts)
             check_secrets(config, {str(path.absolute()): draft for path, draft in drafts.items()})
             for path in new:

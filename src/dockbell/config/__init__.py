@@ -7,7 +7,8 @@
 - ``web``: what ``[web]`` holds, and on which addresses that is safe.
 - ``resources``: what is said of a resource, by default too, and how the settings of several tables are merged.
 - ``tables``: the whole file and its other tables.
-- ``toml_file``: one file, parsed. ``place``: how a place in it is named.
+- ``sharing``: what sources have from ``[source_defaults]``.
+- ``toml_file``: one file, parsed. ``including``: the files that a file includes. ``place``: how a place is named.
 - ``loading``: from a file to a :class:`Config`, or to every problem at once; and back, without the secrets.
 
 Every key that the models hold works, and stands in ``config.example.toml`` with its default and its meaning. Errors
@@ -25,6 +26,7 @@ from dockbell.config.loading import load as load
 from dockbell.config.loading import redacted as redacted
 from dockbell.config.loading import to_toml as to_toml
 from dockbell.config.loading import validate as validate
+from dockbell.config.place import Origins as Origins
 from dockbell.config.resources import NamedEventSettings as NamedEventSettings
 from dockbell.config.resources import ResourceSettings as ResourceSettings
 from dockbell.config.secret import ProxyUrl as ProxyUrl
@@ -35,6 +37,7 @@ from dockbell.config.secret import SecretUrl as SecretUrl
 from dockbell.config.tables import Config as Config
 from dockbell.config.tables import FeedSettings as FeedSettings
 from dockbell.config.tables import SinkSettings as SinkSettings
+from dockbell.config.tables import SourceDefaults as SourceDefaults
 from dockbell.config.tables import SourceSettings as SourceSettings
 from dockbell.config.tables import StoreSettings as StoreSettings
 from dockbell.config.values import RETRY_SCHEDULE as RETRY_SCHEDULE

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
-from dockbell.config.place import KeyPath, name_place, split_place, write_keys, write_text
+from dockbell.config.including import read_included
+from dockbell.config.place import KeyPath, Origins, split_place, write_keys, write_text
 from dockbell.config.secret import Secret
-from dockbell.config.tables import Config, SinkSettings
+from dockbell.config.sharing import fill_in
+from dockbell.config.tables import Config, SinkSettings, SourceDefaults
 from dockbell.config.toml_file import read_toml
 from dockbell.config.values import Table, redact_url
-from dockbell.config.wording import describe
+from dockbell.config.wording import describe, refuse
 from dockbell.errors import ConfigError
 
 _NO_FILE: Final = 'not found; run "dockbell init" to make one, or "dockbell demo" to look around'
@@ -26,13 +29,15 @@ def find(option: str | None, environ: Mapping[str, str]) -> Path:
 
 
 def load(path: Path, sink_types: Callable[[str], type[SinkSettings]]) -> Config:
-    """Read, check and merge a configuration file; relative paths in it count from its folder.
+    """Read, check and merge a configuration and the files that it includes; relative paths count from its folder.
 
     ``sink_types`` returns the model of a ``type`` of sinks, and raises ConfigError when there is none. All problems of
-    the file are in one ConfigError, one complete line each.
+    the files are in one ConfigError, one complete line each; those of included files come first, and alone.
     """
     table = read_toml(path, absent=_NO_FILE)
-    return validate(table, sink_types, folder=path.parent.absolute(), label=str(path)).read_from(str(path))
+    table, included, sources = read_included(table, path, Config.model_fields)
+    origins = Origins(str(path), tuple(included), sources)
+    return _validate(table, sink_types, folder=path.parent.absolute(), origins=origins)
 
 
 def validate(
@@ -42,15 +47,42 @@ def validate(
     folder: Path | None = None,
     label: str = "configuration",
 ) -> Config:
-    """Check a configuration that is parsed already; each problem begins with ``label``.
+    """Check a configuration that is parsed already, and includes nothing; each problem begins with ``label``.
 
     Relative paths count from ``folder``, else from the working folder. Raises as :func:`load`.
     """
+    config = _validate(table, sink_types, folder=folder, origins=Origins(label))
+    return config.read_from(replace(config.origins, main=""))
+
+
+def _validate(
+    table: Table, sink_types: Callable[[str], type[SinkSettings]], *, folder: Path | None, origins: Origins
+) -> Config:
+    filled = fill_in(table)
+    origins = replace(origins, inherited=filled.inherited)
+    found: list[tuple[KeyPath, str]] = list(filled.problems)
     try:
-        return Config.model_validate({"store": {}} | table, context={"folder": folder, "sink_types": sink_types})
+        config = Config.model_validate(
+            {"store": {}} | filled.table, context={"folder": folder, "sink_types": sink_types}
+        )
     except ValidationError as error:
-        lines = [f"{label}: {name_place(_keep_keys(line['loc'], table))}: {describe(line)}" for line in error.errors()]
-    raise ConfigError(*dict.fromkeys(lines))
+        found = [(_keep_keys(line["loc"], filled.table), describe(line)) for line in error.errors()] + found
+    if not found:
+        return config.read_from(origins)
+    raise refuse(_tell(found, origins))
+
+
+def _tell(problems: Iterable[tuple[KeyPath, str]], origins: Origins) -> list[str]:
+    """Return the lines of problems; what is wrong with a default is said once, not for each source."""
+    told: dict[str, None] = {}
+    shared: set[KeyPath] = set()
+    for place, words in problems:
+        key = origins.find_default(place)
+        if key is None or key not in shared:
+            file, name = origins.locate(place)
+            told[f"{file}: {name}: {words}"] = None
+        shared.add(tuple(place) if key is None else key)
+    return list(told)
 
 
 def check_secrets(config: Config, drafts: Mapping[str, Path] | None = None) -> None:
@@ -58,15 +90,15 @@ def check_secrets(config: Config, drafts: Mapping[str, Path] | None = None) -> N
 
     ``drafts`` are files that are not in their place yet, by their absolute paths, each with where its text stands.
     """
-    problems, origin = [], f"{config.origin}: " if config.origin else ""
+    problems = []
     for place, secret in find_secrets(config):
         draft = (drafts or {}).get(secret.file or "")
         try:
             (secret if draft is None else Secret(file=str(draft))).reveal()
         except ConfigError as error:
-            problems.append(f"{origin}{name_place(place)}: {error}")
+            problems.append(": ".join(filter(None, [*config.origins.locate(place), str(error)])))
     if problems:
-        raise ConfigError(*problems)
+        raise refuse(problems)
 
 
 def find_secrets(value: object, place: tuple[str | int, ...] = ()) -> Iterator[tuple[KeyPath, Secret]]:
@@ -74,6 +106,8 @@ def find_secrets(value: object, place: tuple[str | int, ...] = ()) -> Iterator[t
     match value:
         case Secret():
             yield place, value
+        case SourceDefaults():
+            return  # each source has its own
         case BaseModel():
             for name in type(value).model_fields:
                 yield from find_secrets(getattr(value, name), (*place, name))
@@ -112,13 +146,19 @@ def redacted(config: Config) -> Table:
     A secret is shown as ``***`` or by where it comes from, ``{"env": NAME}``; URLs lose user, password and query, and
     those that may hold a secret their path.
     """
-    table: Table = config.model_dump(mode="json", exclude_none=True, exclude={"resources": True})
+    table: Table = config.model_dump(
+        mode="json", exclude_none=True, exclude={"include", "source_defaults", "resources"}
+    )
+    table = _redact(table)
     for source in table["sources"].values():
         source["resources"] = {}
+    settings: dict[int, Table] = {}  # by the object: most sources have the same
     for feed in config.feeds():
-        settings = feed.settings.model_dump(mode="json", exclude_none=True, exclude={"enabled"})
-        table["sources"][feed.source]["resources"][feed.resource] = settings
-    return _redact(table)  # type: ignore[no-any-return]  # a table stays one
+        if (known := id(feed.settings)) not in settings:
+            dumped = feed.settings.model_dump(mode="json", exclude_none=True, exclude={"enabled"})
+            settings[known] = _redact(dumped)
+        table["sources"][feed.source]["resources"][feed.resource] = settings[known]
+    return table
 
 
 def _redact(value: Any) -> Any:

@@ -1,14 +1,48 @@
-"""How a place in a configuration is named: as an operator looks for it."""
+"""How a place in a configuration is named: as an operator looks for it, in which file."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 KeyPath: TypeAlias = Sequence[str | int]
 """The keys, and indexes into lists, that lead to a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Where the parts of a configuration are written.
+
+    Attributes:
+        main: The configuration file; empty where there is none.
+        included: The files that it includes, in the order in which they were read.
+        sources: Those of the sources that are in an included file, each with the file.
+        inherited: By source, the keys that it has from ``[source_defaults]``.
+    """
+
+    main: str = ""
+    included: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    inherited: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def find_default(self, place: KeyPath) -> tuple[str | int, ...] | None:
+        """Return the place in ``[source_defaults]`` from which a place of a source has its value; None for others."""
+        match place:
+            case ["sources", str(source), str(key), *rest] if key in self.inherited.get(source, ()):
+                return ("source_defaults", key, *rest)
+        return None
+
+    def locate(self, place: KeyPath) -> tuple[str, str]:
+        """Return the file in which a place is written, and the place's name there."""
+        if (default := self.find_default(place)) is not None:
+            return self.main, f"{name_place(default)}, for {place[1]}"
+        match place:
+            case ["sources", str(source), *_]:
+                return self.sources.get(source, self.main), name_place(place)
+        return self.main, name_place(place)
 
 
 def split_place(place: KeyPath) -> tuple[KeyPath, KeyPath]:
@@ -16,9 +50,11 @@ def split_place(place: KeyPath) -> tuple[KeyPath, KeyPath]:
     match place:
         case ["sources", _, "resources", _, *_]:
             depth = 4
+        case ["source_defaults", "resources", _, *_]:
+            depth = 3
         case ["sources" | "resources" | "sinks", _, *_]:
             depth = 2
-        case ["store" | "web" | "sources" | "resources" | "sinks", *_]:
+        case ["store" | "web" | "source_defaults" | "sources" | "resources" | "sinks", *_]:
             depth = 1
         case _:
             depth = 0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -20,8 +21,11 @@ from pydantic import (
 )
 
 from dockbell.config.expression import Condition
+from dockbell.config.including import Patterns
+from dockbell.config.place import Origins
 from dockbell.config.resources import BUILT_IN, ChangeName, Resources, ResourceSettings, bound, merge
 from dockbell.config.secret import ProxyUrl, Secret
+from dockbell.config.sharing import find_bad_placeholders
 from dockbell.config.values import (
     RETRY_SCHEDULE,
     SQLITE,
@@ -44,11 +48,9 @@ from dockbell.config.wording import Settings, misfit, suggest
 from dockbell.errors import ConfigError
 
 
-class SourceSettings(Settings):
-    """``[sources.NAME]``: one account of the API."""
-
-    base_url: BaseUrl
-    api_key: Secret
+class _SourceKeys(Settings):
+    base_url: BaseUrl | None = None
+    api_key: Secret | None = None
     requests_per_minute: int = Field(default=300, ge=1)
     share: float = Field(default=0.9, gt=0, le=1)
     timeout: Interval = timedelta(seconds=30)
@@ -56,6 +58,24 @@ class SourceSettings(Settings):
     ca_file: ConfigPath | None = None
     user_agent: HeaderText | None = None
     resources: Resources = Resources()
+
+
+class SourceDefaults(_SourceKeys):
+    """``[source_defaults]``: what every source has that does not say otherwise; :mod:`dockbell.config.sharing`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_placeholders(cls, given: object) -> object:
+        if isinstance(given, dict) and (problems := list(find_bad_placeholders(given))):
+            raise misfit(*problems)
+        return given
+
+
+class SourceSettings(_SourceKeys):
+    """``[sources.NAME]``: one account of the API."""
+
+    base_url: BaseUrl
+    api_key: Secret
 
     @property
     def account(self) -> tuple[str, Secret]:
@@ -65,30 +85,40 @@ class SourceSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class FeedSettings:
-    """One feed, and its settings: the built-in ones, then ``[resources.X]``, then ``[sources.S.resources.X]``."""
+    """One feed, and its settings, those of four tables, the last first.
+
+    They are the built-in ones, ``[resources.X]``, ``[source_defaults.resources.X]`` and ``[sources.S.resources.X]``.
+    """
 
     source: str
     resource: str
     settings: ResourceSettings
 
 
-def merge_feeds(sources: Mapping[str, SourceSettings], common: Resources) -> list[FeedSettings]:
+def merge_feeds(
+    sources: Mapping[str, SourceSettings], common: Resources, defaults: Resources
+) -> tuple[FeedSettings, ...]:
     """Return the feeds that are read, by source and in the order of the API's resources.
 
-    Without any ``[resources]`` all five are read, otherwise those listed there or in the source's own table; never one
-    that is not ``enabled``.
+    Without any ``[resources]`` all five are read, otherwise those listed there, in ``[source_defaults]`` or in the
+    source's own table; never one that is not ``enabled``. Feeds of which the sources' own tables say nothing have one
+    settings object for each resource.
     """
+    layers = common.listed(), defaults.listed()
+    shared = {
+        name: merge(default, *(layer[name] for layer in layers if name in layer)) for name, default in BUILT_IN.items()
+    }
+    listed = {name for name in shared if not layers[0] or any(name in layer for layer in layers)}
+    bounded = {name: bound(name, settings) for name, settings in shared.items()}
     feeds = []
-    shared = common.listed()
-    plain = {name: merge(default, *([shared[name]] if name in shared else [])) for name, default in BUILT_IN.items()}
     for source, settings in sources.items():
-        own = settings.resources.listed()
-        for resource, merged in plain.items():
+        own = settings.resources.listed() if settings.resources.model_fields_set else {}
+        for resource, merged in bounded.items():
             if resource in own:
-                merged = merge(merged, own[resource])  # noqa: PLW2901  # few sources have tables of their own
-            if merged.enabled and (resource in own or resource in shared or not shared):
-                feeds.append(FeedSettings(source, resource, bound(resource, merged)))
-    return feeds
+                merged = bound(resource, merge(shared[resource], own[resource]))  # noqa: PLW2901  # the exception
+            if merged.enabled and (resource in own or resource in listed):
+                feeds.append(FeedSettings(source, resource, merged))
+    return tuple(feeds)
 
 
 OfferedName: TypeAlias = Literal["shipments", "packages", "items", "stock", "warehouses", "notices"]
@@ -172,10 +202,12 @@ def _choose_sink(given: object, handler: ValidatorFunctionWrapHandler, info: Val
 class Config(Settings):
     """The whole file."""
 
-    _origin: str = PrivateAttr(default="")
+    _origins: Origins = PrivateAttr(default_factory=Origins)
     name: Name = "dockbell"
+    include: Patterns = ()
     store: StoreSettings = Field(default_factory=StoreSettings)
     web: WebSettings | None = None
+    source_defaults: SourceDefaults = Field(default_factory=SourceDefaults)
     sources: dict[Name, SourceSettings] = Field(default_factory=dict, validate_default=True)
     resources: Resources = Resources()
     sinks: dict[Name, SerializeAsAny[Annotated[SinkSettings, WrapValidator(_choose_sink)]]] = Field(
@@ -184,8 +216,8 @@ class Config(Settings):
 
     @field_validator("sources")
     @classmethod
-    def _check_sources(cls, sources: dict[str, SourceSettings]) -> dict[str, SourceSettings]:
-        if not sources:
+    def _check_sources(cls, sources: dict[str, SourceSettings], info: ValidationInfo) -> dict[str, SourceSettings]:
+        if not sources and info.data.get("include") == ():  # a folder of sources may be empty
             raise ValueError("none is configured; add [sources.main] with base_url and api_key")
         problems = []
         firsts: dict[tuple[str, Secret], str] = {}
@@ -203,9 +235,9 @@ class Config(Settings):
     @field_validator("sinks")
     @classmethod
     def _check_filters(cls, sinks: dict[str, SinkSettings], info: ValidationInfo) -> dict[str, SinkSettings]:
-        if "sources" not in info.data or "resources" not in info.data:
+        if not info.data.keys() >= {"source_defaults", "sources", "resources"}:
             return sinks  # what they hold is not known: their own problems come first
-        feeds = merge_feeds(info.data["sources"], info.data["resources"])
+        feeds = merge_feeds(info.data["sources"], info.data["resources"], info.data["source_defaults"].resources)
         problems = [
             ((name, key), words)
             for name, sink in sinks.items()
@@ -227,22 +259,33 @@ class Config(Settings):
         problems = []
         for feed in self.feeds():
             settings = feed.settings
+            if not settings.drop:
+                continue
             for place, need in settings.needed:
                 if (taken := find_taken(settings.drop, place)) is not None:
-                    own = feed.resource in self.sources[feed.source].resources.listed()
-                    table = ("sources", feed.source, "resources") if own else ("resources",)
                     words = f'must not hold "{taken}": {need} of {feed.source}/{feed.resource} is {place}; remove it'
-                    problems.append(((*table, feed.resource, "drop"), words))
+                    problems.append(((*self._find_table(feed), feed.resource, "drop"), words))
         if problems:
             raise misfit(*dict(problems).items())
         return self
 
-    @property
-    def origin(self) -> str:
-        return self._origin
+    def _find_table(self, feed: FeedSettings) -> tuple[str, ...]:
+        """Return the table of resources that says most of a feed."""
+        if feed.resource in self.sources[feed.source].resources.listed():
+            return ("sources", feed.source, "resources")
+        return (
+            ("source_defaults", "resources")
+            if feed.resource in self.source_defaults.resources.listed()
+            else ("resources",)
+        )
 
-    def read_from(self, origin: str) -> Self:
-        self._origin = origin
+    @property
+    def origins(self) -> Origins:
+        """Where its parts are written."""
+        return self._origins
+
+    def read_from(self, origins: Origins) -> Self:
+        self._origins = origins
         return self
 
     def accounts(self) -> dict[str, str]:
@@ -253,31 +296,44 @@ class Config(Settings):
     def only(self, sources: Collection[str]) -> Self:
         """Return the same with some of the sources, perhaps none."""
         left = {name: source for name, source in self.sources.items() if name in sources}
-        return self.model_copy(update={"sources": left})
+        copied = self.model_copy(update={"sources": left})
+        copied.__dict__["merged_feeds"] = tuple(feed for feed in self.feeds() if feed.source in left)
+        return copied
 
-    def feeds(self) -> list[FeedSettings]:
+    def feeds(self) -> Sequence[FeedSettings]:
         """Return the feeds that are read, by source and in the order of the API's resources, with merged settings."""
-        return merge_feeds(self.sources, self.resources)
+        return self.merged_feeds
+
+    @cached_property
+    def merged_feeds(self) -> Sequence[FeedSettings]:
+        return merge_feeds(self.sources, self.resources, self.source_defaults.resources)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("merged_feeds", None)  # they may be others
+        return copied
 
 
-def _find_dead_filters(sink: SinkSettings, feeds: list[FeedSettings]) -> Iterator[tuple[str, str]]:
+def _find_dead_filters(sink: SinkSettings, feeds: Sequence[FeedSettings]) -> Iterator[tuple[str, str]]:
     """Yield the filters of a sink that name what never has an event, each with what is wrong."""
     known = {feed.source: None for feed in feeds}
     for source in sink.sources or ():
         if source not in known:
             yield "sources", f'"{source}" is no source; {suggest(source, known)}'
-    read = {feed.resource: None for feed in feeds if sink.sources is None or feed.source in sink.sources}
+    wanted = known.keys() if sink.sources is None else frozenset(sink.sources)
+    read = {feed.resource: None for feed in feeds if feed.source in wanted}
     for resource in sink.resources or ():
         if read and resource not in read and resource != "notices":
             yield "resources", f'"{resource}" is not read from these sources; {suggest(resource, read)}'
 
 
-def _find_loose_patches(sink: SinkSettings, feeds: list[FeedSettings]) -> Iterator[tuple[str, str]]:
+def _find_loose_patches(sink: SinkSettings, feeds: Sequence[FeedSettings]) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with patches to a sink that takes a feed whose arrays may change their order without one."""
     if sink.payload != "patch":
         return
+    sources = None if sink.sources is None else frozenset(sink.sources)
     for feed in feeds:
-        is_taken = (sink.sources is None or feed.source in sink.sources) and (
+        is_taken = (sources is None or feed.source in sources) and (
             sink.resources is None or feed.resource in sink.resources
         )
         if is_taken and feed.settings.unordered:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, Final, Self
@@ -12,8 +12,11 @@ from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, Validatio
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from dockbell.config.values import name_kind, show
+from dockbell.errors import ConfigError
 
 _PLAIN: Final = "plain"
+_TOLD_MOST: Final = 100
+_SUGGESTED_MOST: Final = 20
 _WANTED: Final = {
     "bool_type": "true or false",
     "dict_type": "a table",
@@ -38,7 +41,18 @@ def suggest(word: str, known: Iterable[str]) -> str:
     """Return what to say after an unknown word: ``did you mean "every"?``, or else which words are known."""
     names = list(known)
     close = get_close_matches(word.lower().replace("-", "_"), names, n=1)
-    return f'did you mean "{close[0]}"?' if close else f"known are {', '.join(names)}"
+    if close:
+        return f'did you mean "{close[0]}"?'
+    more = len(names) - _SUGGESTED_MOST
+    return f"known are {', '.join(names[:_SUGGESTED_MOST])}{f' and {more} more' if more > 0 else ''}"
+
+
+def refuse(problems: Sequence[str]) -> ConfigError:
+    """Return the error for some problems; of very many, which mostly have one cause, the first."""
+    more = len(problems) - _TOLD_MOST
+    return ConfigError(
+        *problems[:_TOLD_MOST], *([f"and {more} more problems; correct these first"] if more > 0 else [])
+    )
 
 
 def misfit(*problems: tuple[tuple[str | int, ...], str]) -> ValidationError:

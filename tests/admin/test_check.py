@@ -4,14 +4,16 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 
-import anyio
+import anyio.lowlevel
 import httpx
 import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dockbell.admin import check as operation
 from dockbell.admin.check import Finding, check, try_sink
+from dockbell.app import load_config
 from dockbell.config import Config, validate
 from dockbell.core.model import DELIVERED, Delivery, Outcome, OutcomeKind
 from dockbell.core.publishing.event import test_event as make_test_event
@@ -411,3 +413,50 @@ class Mute(FakeSink):
 async def test_a_sink_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operation, "_TRIAL_PATIENCE", operation._TRIAL_PATIENCE / 10_000)
     assert (await try_sink(Mute(), EVENT)).kind is OutcomeKind.UNREACHABLE
+
+
+# Many sources --------------------------------------------------------------------------------------------------------
+
+
+async def test_how_many_files_and_sources_were_read_is_told(tmp_path: Path) -> None:
+    config_file, folder = tmp_path / "dockbell.toml", tmp_path / "sources.d"
+    folder.mkdir()
+    config_file.write_text('include = "sources.d/*.toml"\n[source_defaults]\nbase_url = "http://api"\napi_key = "k"\n')
+
+    async def find_included() -> Finding:
+        findings = await run_check(load_config(config_file), open_source=Api().open_source)
+        (found,) = [each for each in findings if each.subject == "include"]
+        return found
+
+    none = "no file is there that it names; 0 sources in all"
+    assert await find_included() == Finding("include", fails=False, detail=none, warns=True)
+    (folder / "a.toml").write_text("[sources.a]\n[sources.b]\n")
+    assert await find_included() == Finding("include", fails=False, detail="1 file with 2 sources; 2 sources in all")
+
+
+async def test_of_many_sources_a_part_is_asked_at_once_and_each_is_found_in_its_place() -> None:
+    config = configure("http://api", ("items",), "key")
+    names = [f"s{number:03}" for number in range(200)]
+    config = config.model_copy(update={"sources": dict.fromkeys(names, config.sources["main"]), "sinks": {}})
+    opened: list[str] = []
+    most = 0
+
+    class Counted(InventoryClient):
+        async def aclose(self) -> None:
+            opened.remove(self.name)
+            await super().aclose()
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        await anyio.lowlevel.checkpoint()  # others may begin
+        return Api()(request)
+
+    def open_source(name: str, telemetry: Telemetry) -> InventoryClient:
+        nonlocal most
+        opened.append(name)
+        most = max(most, len(opened))
+        return Counted("http://api", "key", name=name, telemetry=telemetry, transport=httpx.MockTransport(answer))
+
+    findings = await run_check(config, open_source=open_source)
+    assert [each.subject for each in findings if each.subject.endswith("/items")] == [f"{name}/items" for name in names]
+    assert most == 64
+    assert not opened

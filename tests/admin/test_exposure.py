@@ -140,6 +140,58 @@ def test_the_group_may_write_where_it_is_the_owners_own(folder: Folder) -> None:
         assert folder.find() == ["config dockbell.toml: can be written by its group; chmod g-w dockbell.toml"]
 
 
+# Included files ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def including(folder: Folder) -> Folder:
+    """Return the folder with two sources in files of their own, which have their keys by their names."""
+    (folder.path / "sources.d").mkdir(mode=0o755)
+    text = (
+        'include = "sources.d/*.toml"\n[source_defaults]\nbase_url = "https://h"\napi_key = { file = "{source}.key" }\n'
+    )
+    (folder.path / "dockbell.toml").write_text(text)
+    for name in ("a", "b"):
+        (folder.path / f"sources.d/{name}.toml").write_text(f"[sources.{name}]\n")
+        folder.let(f"sources.d/{name}.toml", 0o644)
+        folder.let(f"{name}.key", 0o600)
+    return folder
+
+
+def test_included_files_and_the_keys_of_their_sources_are_looked_at(including: Folder) -> None:
+    assert including.find() == []
+    including.let("sources.d/b.toml", 0o646)
+    including.let("a.key", 0o644)
+    assert including.find() == [
+        "config sources.d/b.toml: can be written by everybody; chmod o-w sources.d/b.toml",
+        "secret a.key, [source_defaults] api_key, for a: can be read by everybody; chmod o-r a.key",
+    ]
+
+
+def test_a_secret_is_told_for_the_file_that_holds_it(including: Folder) -> None:
+    (including.path / "sources.d/b.toml").write_text('[sources.b]\napi_key = "literal"\n')
+    (found,) = including.find()
+    assert found == (
+        "config sources.d/b.toml: can be read by everybody; chmod o-r sources.d/b.toml;"
+        " it holds a secret, [sources.b] api_key, which could be in a file"
+    )
+
+
+def test_a_secret_that_sources_share_is_told_once(including: Folder) -> None:
+    (including.path / "dockbell.toml").write_text(
+        'include = "sources.d/*.toml"\n[source_defaults]\nbase_url = "https://h"\napi_key = "literal"\n'
+    )
+    (found,) = including.find()
+    assert found.endswith("it holds a secret, [source_defaults] api_key, which could be in a file")
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_a_folder_into_which_everybody_can_put_sources_is_told(including: Folder, mode: int) -> None:
+    (including.path / "sources.d").chmod(mode)
+    (found,) = including.find()
+    assert found.startswith("folder sources.d: everybody can put files into it, which are included; chmod o-w")
+
+
 @pytest.mark.parametrize(
     ("mode", "private", "shared", "words", "remedy"),
     [

@@ -48,6 +48,11 @@ NOT_RUN: Final = (
         r"class PrinterSettings|from dockbell\.testing",
         "an outline: tests/plugin has the whole",
     ),
+    NotRun(
+        "docs/how-to/many-sources.md",
+        r"include = |\[sources\.",
+        "are files that belong together: tests/config/test_including.py and test_sharing.py load such",
+    ),
     NotRun("docs/reference/commands.md", r"dockbell ", "parsed by the command's own parser; the how-tos run them"),
     NotRun(
         "docs/operations/systemd.md",
@@ -232,6 +237,7 @@ SCENES: Final[Mapping[str, Scene]] = {
         prepare=show_a_record, expected={"curl -N": r"^id: \w+\.\d+$", "python follow.py": _EVENT}
     ),
     "docs/how-to/choose-events.md": Scene(prepare=run_daemon),
+    "docs/how-to/many-sources.md": Scene(prepare=run_plain_daemon),
     "docs/how-to/replay.md": Scene(prepare=run_daemon_with_letters),
     "docs/how-to/look-after-sinks.md": Scene(prepare=run_daemon),
     "docs/operations/container.md": Scene(

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,8 @@ from dockbell.ports import Sink, Source
 from dockbell.telemetry import Fact, RequestSent, SourceWaits, Telemetry
 
 _NO_SINKS: Final = "none is configured: events are recorded, and can only be pulled; add [sinks.NAME]"
+_LOOKS_AT_ONCE: Final = 64
+"""Of sources, sinks and others, so that thousands do not take all file descriptors."""
 _PATIENCE: Final = timedelta(minutes=1)
 _TRIAL_PATIENCE: Final = timedelta(minutes=2)
 _PROVISIONAL: Final = "learned, so provisional: no {missing} until a whole pass has proved it unique"
@@ -70,24 +73,43 @@ async def check(
     What probes says what it found; ``probe_web`` is None where nothing is to listen. ``path`` is the configuration's.
     """
     exposed = [Finding("files", fails=False, detail=each, warns=True) for each in find_exposed(config, path)]
+    included = [_count_included(config)] if config.include else []
     seen: dict[Feed, Sequence[JSON]] = {}
+    feeds = {name: tuple(each) for name, each in groupby(config.feeds(), key=lambda each: each.source)}
     looks = [
         partial(_find, "store", probe_store),
         *([] if probe_web is None else [partial(_find, "web", probe_web)]),
-        *(partial(_check_source, config, name, open_source, seen) for name in config.sources),
+        *(partial(_check_source, config, name, feeds.get(name, ()), open_source, seen) for name in config.sources),
         *(partial(_find, f"sink {name}", partial(_probe_sink, config, name, open_sink)) for name in config.sinks),
     ]
     found: dict[int, Sequence[Finding]] = {}
 
-    async def note(place: int, look: Callable[[], Awaitable[Sequence[Finding]]]) -> None:
-        found[place] = await look()
+    waiting = enumerate(looks)
+
+    async def look_on() -> None:
+        for place, look in waiting:
+            found[place] = await look()
 
     async with anyio.create_task_group() as group:
-        for place, look in enumerate(looks):
-            group.start_soon(note, place, look)
+        for _ in range(min(len(looks), _LOOKS_AT_ONCE)):
+            group.start_soon(look_on)
     sinks = [] if config.sinks else [Finding("sinks", fails=False, detail=_NO_SINKS, warns=True)]
     told = [finding for place in sorted(found) for finding in found[place]]
-    return [*exposed, *told, *sinks, *_judge_pointers(config, seen)]
+    return [*exposed, *included, *told, *sinks, *_judge_pointers(config, seen)]
+
+
+def _count_included(config: Config) -> Finding:
+    origins = config.origins
+    files, sources = len(origins.included), len(origins.sources)
+    of_all = f"{_count(len(config.sources), 'source')} in all"
+    if not files:
+        return Finding("include", fails=False, detail=f"no file is there that it names; {of_all}", warns=True)
+    detail = f"{_count(files, 'file')} with {_count(sources, 'source')}; {of_all}"
+    return Finding("include", fails=False, detail=detail)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 async def _probe_sink(config: Config, name: str, open_sink: Callable[[str], Sink]) -> str:
@@ -105,7 +127,11 @@ def _find_rivals(config: Config, name: str) -> str:
 
 
 async def _check_source(
-    config: Config, name: str, open_source: Callable[[str, Telemetry], Source], seen: dict[Feed, Sequence[JSON]]
+    config: Config,
+    name: str,
+    feeds: Sequence[FeedSettings],
+    open_source: Callable[[str, Telemetry], Source],
+    seen: dict[Feed, Sequence[JSON]],
 ) -> Sequence[Finding]:
     ear = _Ear()
     try:
@@ -115,8 +141,7 @@ async def _check_source(
     try:
         return [
             finding
-            for each in config.feeds()
-            if each.source == name
+            for each in feeds
             for finding in await _check_feed(source, each, ear, _find_conditions(config, each), seen)
         ]
     finally:

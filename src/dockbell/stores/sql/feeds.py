@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from dockbell.core.comparing.drift import Decision, Drift
-from dockbell.core.model import JSON, Feed, RunKind, Statement
+from dockbell.core.model import JSON, Feed, Statement
 from dockbell.core.moment import micros, to_micros
 from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape, keeps_records, keeps_shape
@@ -19,7 +19,7 @@ from dockbell.ports import Compose, FeedState, RunRecord
 from dockbell.stores.sql.connection import Connection, moment, transaction
 from dockbell.stores.sql.lease import Lease, find_lease, take_lease, update_feed
 from dockbell.stores.sql.outbox import append_events
-from dockbell.stores.sql.runs import load_failed, load_failing, load_run, save_run
+from dockbell.stores.sql.runs import LAST, LastRuns, load_last, save_run
 
 
 def add_feeds(connection: Connection, added: Sequence[Feed]) -> None:
@@ -57,14 +57,17 @@ def load_feeds(connection: Connection, only: Feed | None = None) -> list[FeedSta
     cursor = connection.execute(
         "SELECT feeds.*,"
         " (SELECT count(*) FROM holds WHERE feed = feeds.id) AS holds,"
-        f" (SELECT count(*) FROM quarantine WHERE feed = feeds.id) AS quarantined FROM feeds {where} ORDER BY id",
+        " (SELECT count(*) FROM quarantine WHERE feed = feeds.id) AS quarantined,"
+        f" {LAST} FROM feeds {where} ORDER BY id",
         values,
     )
     names = [column[0] for column in cursor.description]
-    return [_read_state(connection, dict(zip(names, row, strict=True))) for row in cursor.fetchall()]
+    rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    last = load_last(connection, rows)
+    return [_read_state(row, last[row["id"]]) for row in rows]
 
 
-def _read_state(connection: Connection, row: Mapping[str, Any]) -> FeedState:
+def _read_state(row: Mapping[str, Any], last: LastRuns) -> FeedState:
     key, drift = row["key"], row["drift"]
     cleaning = {"drop": ()} if row["cleaning"] is None else msgspec.json.decode(row["cleaning"])
     return FeedState(
@@ -99,10 +102,10 @@ def _read_state(connection: Connection, row: Mapping[str, Any]) -> FeedState:
         blind=row["blind"] or "",
         confirm_at=moment(row["confirm_at"]),
         problem=row["problem"],
-        poll=load_run(connection, row["id"], RunKind.POLL),
-        full=load_run(connection, row["id"], RunKind.PASS),
-        failed=load_failed(connection, row["id"]),
-        failing=load_failing(connection, row["id"]),
+        poll=last.poll,
+        full=last.full,
+        failed=last.failed,
+        failing=last.failing,
         dropped=(dropped := tuple(msgspec.json.decode(row["dropped"]))),
         cleaning=tuple(place for place in cleaning["drop"] if place not in dropped),
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +15,7 @@ from dockbell.core.model import Feed, RunKind
 from dockbell.core.moment import from_micros, micros, to_micros
 from dockbell.ports import Checkpoint, Failing, Reached, RunRecord, Tally
 from dockbell.stores.sql.connection import Connection, moment, transaction, upsert
+from dockbell.stores.sql.dialect import values_of
 from dockbell.stores.sql.lease import Lease, update_feed
 
 RUN = "kind, asked_at, since, ended_at, pages, records, events, problem, tally, sent_at"
@@ -25,6 +28,58 @@ def load_run(connection: Connection, feed_id: int, kind: RunKind) -> RunRecord |
         (feed_id, kind),
     ).fetchone()
     return None if row is None else read_run(row)
+
+
+@dataclass(frozen=True, slots=True)
+class LastRuns:
+    """The last runs of a feed, where there are any."""
+
+    poll: RunRecord | None = None  # the last complete one
+    full: RunRecord | None = None  # the last complete pass
+    failed: RunRecord | None = None  # the last that ended incomplete, of the kinds whose last run did
+    failing: Failing | None = None  # the passes that ended incomplete since the last complete one
+
+
+LAST: Final = ", ".join(
+    f"(SELECT max(id) FROM runs WHERE feed = feeds.id AND kind = '{kind}' AND complete = {is_complete})"
+    f" AS {kind}_{is_complete}"
+    for kind in RunKind
+    for is_complete in ("true", "false")
+)
+"""Columns for a query of ``feeds``, which :func:`load_last` needs.
+
+The last by their order and not by when they ended: our clock may have gone back since.
+"""
+
+
+def load_last(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Mapping[int, LastRuns]:
+    """Return the last runs of feeds by their ids; the rows of these feeds have the columns of :data:`LAST`."""
+    failed = {}
+    for row in rows:
+        ends = [(row[f"{kind}_true"] or 0, row[f"{kind}_false"] or 0) for kind in RunKind]
+        failed[row["id"]] = max(incomplete if incomplete > complete else 0 for complete, incomplete in ends)
+    poll, full = f"{RunKind.POLL}_true", f"{RunKind.PASS}_true"
+    wanted = [number for row in rows for number in (row[poll], row[full], failed[row["id"]]) if number]
+    runs = (
+        {
+            number: read_run(columns)
+            for number, *columns in connection.execute(
+                f"SELECT id, {RUN} FROM runs WHERE id IN (SELECT CAST(value AS INTEGER) FROM {values_of('?')})",
+                (json.dumps(wanted),),
+            )
+        }
+        if wanted
+        else {}
+    )
+    return {
+        row["id"]: LastRuns(
+            runs.get(row[poll]),
+            runs.get(row[full]),
+            runs.get(failed[row["id"]]),
+            _load_failing(connection, row["id"], row[full] or 0) if failed[row["id"]] else None,
+        )
+        for row in rows
+    }
 
 
 def read_run(row: Sequence[Any]) -> RunRecord:
@@ -43,31 +98,13 @@ def read_run(row: Sequence[Any]) -> RunRecord:
     )
 
 
-def load_failed(connection: Connection, feed_id: int) -> RunRecord | None:
-    """Return the last run that ended incomplete, of the kinds whose last run did."""
-    failed = []
-    for kind in RunKind:
-        # By their order and not by when they ended: our clock may have gone back since.
-        complete, incomplete = (
-            connection.execute(
-                "SELECT max(id) FROM runs WHERE feed = ? AND kind = ? AND complete = ?", (feed_id, kind, is_complete)
-            ).fetchone()[0]
-            or 0
-            for is_complete in (True, False)
-        )
-        failed.append(incomplete if incomplete > complete else 0)
-    row = connection.execute(f"SELECT {RUN} FROM runs WHERE id = ?", (max(failed),)).fetchone()
-    return None if row is None else read_run(row)
-
-
-def load_failing(connection: Connection, feed_id: int) -> Failing | None:
-    """Return the passes that ended incomplete since the last complete one."""
-    where = "feed = ? AND kind = ? AND complete = false AND id > (SELECT coalesce(max(id), 0) FROM runs WHERE feed = ?"
-    where += " AND kind = ? AND complete = true)"
-    about = (feed_id, RunKind.PASS) * 2
-    count, since, last = connection.execute(
-        f"SELECT count(*), min(ended_at), max(id) FROM runs WHERE {where}", about
+def _load_failing(connection: Connection, feed_id: int, after: int) -> Failing | None:
+    """Return the passes that ended incomplete after a run."""
+    row = connection.execute(
+        "SELECT count(*), min(ended_at), max(id) FROM runs WHERE feed = ? AND kind = ? AND complete = false AND id > ?",
+        (feed_id, RunKind.PASS, after),
     ).fetchone()
+    count, since, last = row
     if not count:
         return None
     (problem,) = connection.execute("SELECT problem FROM runs WHERE id = ?", (last,)).fetchone()

@@ -215,12 +215,14 @@ class Committed:
         events: How many events its changes gave.
         inserted: The rows that are new.
         statement: What was stated with it.
+        end: The number of the last event that it gave; 0 where it gave none.
     """
 
     page_diff: PageDiff
     events: int
     inserted: range = range(0)
     statement: Statement | None = None
+    end: int = 0
 
 
 @dataclass(frozen=True, slots=True)

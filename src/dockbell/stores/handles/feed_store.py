@@ -93,9 +93,17 @@ class SqlFeedStore(FeedStore):
         via: Via,
         find_statement: Callable[[PageDiff], Statement | None] | None = None,
     ) -> Committed:
-        return await self._append(
-            snapshots.commit_page, detect, compose, via=via, find_statement=find_statement, now=self._engine.now()
+        committed = await self._engine.write(
+            snapshots.commit_page,
+            self._lease,
+            detect,
+            compose,
+            via=via,
+            find_statement=find_statement,
+            now=self._engine.now(),
         )
+        await self._engine.announce(self._feed, committed.end)  # at once, see _append
+        return committed
 
     async def close_run(
         self,

@@ -316,7 +316,7 @@ def delete_records(
                 (at, change.revision, lease.id, row),
             )
             connection.execute("DELETE FROM holds WHERE feed = ? AND row = ?", (lease.id, row))
-        numbers = append_events(connection, lease, changes, compose, now)
+        numbers = append_events(connection, lease, changes, compose, now).numbers
         notes = [Note(change.key.text, Finding.DELETED, change=change) for change in changes]
         write_notes(connection, lease.id, notes, numbers, via=Via.PASS, at=at)
     return len(changes)

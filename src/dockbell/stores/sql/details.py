@@ -170,7 +170,7 @@ def _publish(
         connection.execute(PUT_BODY, (lease.id, row, change.after))
         changes.append(change)
     before = last_sequence(connection, lease.id)
-    numbers = append_events(connection, lease, changes, compose, now)
+    numbers = append_events(connection, lease, changes, compose, now).numbers
     for change in changes:
         note = Note(change.key.text, Finding(change.kind.value), micros(change.modified_at), change=change)
         write_notes(connection, lease.id, [note], numbers, via=change.via, at=to_micros(now))

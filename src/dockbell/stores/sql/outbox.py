@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -39,17 +40,29 @@ def find_end(connection: Connection, feed: Feed) -> int:
     return int(row[0]) if row else 0
 
 
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What changes and statements came to in the outbox."""
+
+    numbers: Mapping[int, int]  # the sequence of the first event of each, by its ``id()``
+    events: int  # how many there are
+    end: int  # the sequence of the last; 0 where there is none
+
+
+NOTHING: Final = Appended({}, 0, 0)
+
+
 def append_events(
     connection: Connection, lease: Lease, items: Sequence[Change | Statement], compose: Compose, now: datetime
-) -> dict[int, int]:
-    """Number and write the events of changes and statements; return the first sequence of each, by its ``id()``.
+) -> Appended:
+    """Number and write the events of changes and statements.
 
     Raises:
         LeaseLost: Another process has taken the feed.
     """
     if not items:
         update_feed(connection, lease)
-        return {}
+        return NOTHING
     sequence = last_sequence(connection, lease.id)
     events: list[Event] = []
     numbers = {}
@@ -77,7 +90,7 @@ def append_events(
         ),
     )
     update_feed(connection, lease, "sequence = ?", [sequence + len(events)])
-    return numbers
+    return Appended(numbers, len(events), sequence + len(events))
 
 
 def write_notes(

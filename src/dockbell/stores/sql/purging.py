@@ -70,7 +70,7 @@ def purge(
         connection.execute("UPDATE notes SET fingerprint = NULL WHERE feed = ? AND key = ?", (feed_id, key))
         events = _empty_events(connection, feed_id, key)
         if change is not None:
-            numbers = append_events(connection, lease, [change], compose, now)
+            numbers = append_events(connection, lease, [change], compose, now).numbers
             note = Note(key, Finding.PURGED, change=change)
             write_notes(connection, feed_id, [note], numbers, via=Via.OPERATOR, at=at)
     return Purged(bool(rows or events or quarantined), events, change)

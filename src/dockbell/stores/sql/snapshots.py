@@ -29,7 +29,7 @@ from dockbell.ports import Committed, Compose
 from dockbell.stores.sql.connection import Connection, marks, moment, portions, transaction, upsert
 from dockbell.stores.sql.details import amend_details, queue_details
 from dockbell.stores.sql.lease import Lease, check_lease, update_feed
-from dockbell.stores.sql.outbox import PUT_BODY, append_events, last_sequence, write_notes
+from dockbell.stores.sql.outbox import NOTHING, PUT_BODY, append_events, write_notes
 
 _BAD_BODY_MOST: Final = 65_536
 _BAD_MOST: Final = 1000
@@ -125,14 +125,14 @@ def commit_page(
             paths = msgspec.json.encode(sorted(page_diff.drift.paths)).decode()
             changes = "drift = ?, drift_decision = ?, drift_at = ?"
             update_feed(connection, lease, changes, (paths, page_diff.drift.decision, at))
-        before = last_sequence(connection, lease.id)
-        numbers = append_events(connection, lease, page_diff.changes, compose, now) if page_diff.changes else {}
-        events = last_sequence(connection, lease.id) - before if numbers else 0
-        write_notes(connection, lease.id, page_diff.notes, numbers, via=via, at=at)
-        statement = None if find_statement is None else find_statement(page_diff)
+        appended = NOTHING
+        if page_diff.changes:
+            appended = append_events(connection, lease, page_diff.changes, compose, now)
+        write_notes(connection, lease.id, page_diff.notes, appended.numbers, via=via, at=at)
+        end, statement = appended.end, None if find_statement is None else find_statement(page_diff)
         if statement is not None:
-            append_events(connection, lease, [statement], compose, now)
-    return Committed(page_diff, events, inserted, statement)
+            end = append_events(connection, lease, [statement], compose, now).end
+    return Committed(page_diff, appended.events, inserted, statement, end)
 
 
 def _write_snapshots(connection: Connection, lease: Lease, writes: Sequence[Write]) -> range:
@@ -241,7 +241,7 @@ def decide(
                 for (row, body), revision in zip(rows, revisions, strict=True)
             ),
         )
-        numbers = append_events(connection, lease, changes, compose, now)
+        numbers = append_events(connection, lease, changes, compose, now).numbers
         notes = [Note(change.key.text, Finding(change.kind.value), change=change) for change in changes]
         write_notes(connection, lease.id, notes, numbers, via=Via.PASS, at=to_micros(now))
     return len(rows)

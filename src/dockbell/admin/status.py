@@ -13,7 +13,7 @@ from dockbell.config import FeedSettings, ResourceSettings
 from dockbell.config.values import format_duration
 from dockbell.core.delays import Delay
 from dockbell.core.document import decode
-from dockbell.core.model import NOTICES, RESOURCES, ClockSource, Feed, NoticeKind, StatementKind
+from dockbell.core.model import NOTICES, RESOURCES, ClockSource, Event, Feed, NoticeKind, StatementKind
 from dockbell.core.moment import parse_moment
 from dockbell.core.planning.stored_plan import StoredPlan
 from dockbell.core.reading.embedding import PAIRS
@@ -168,6 +168,7 @@ async def load_status(
     line after a given time.
     """
     states = {state.feed: state for state in await read_store.load_feeds()}
+    gaps = await read_store.find_last(StatementKind.GAP)
     records = await read_store.count_records()
     known = {state.name: state for state in await read_store.load_sinks()}
     sinks = tuple(sinks)
@@ -176,7 +177,10 @@ async def load_status(
         at=at,
         holder=holder,
         feeds=tuple(
-            [await _load_feed(read_store, each, states, records, delays, at=at, next_time=next_time) for each in feeds]
+            [
+                await _load_feed(read_store, each, states, records, delays, gaps=gaps, at=at, next_time=next_time)
+                for each in feeds
+            ]
         ),
         sinks=tuple(known.get(name, SinkState(name, 0, 0, 0, None, "")) for name in sinks),
         footprint=await read_store.measure(),
@@ -193,6 +197,7 @@ async def _load_feed(
     records: Mapping[Feed, int],
     delays: Delays,
     *,
+    gaps: Mapping[Feed, Event],
     at: datetime,
     next_time: Callable[[timedelta | str, datetime], datetime],
 ) -> FeedStatus:
@@ -214,8 +219,8 @@ async def _load_feed(
         None if read_at is None else _find_limit(every, read_at, next_time),
         _find_pass_expectation(each.settings, state, next_time) if is_polled else None,
         find_lookback(each.settings, state, at) if is_polled else None,
-        await _find_gap(read_store, state),
-        tuple(await read_store.find_quarantined(state.id, _BAD_MOST)),
+        None if feed not in gaps else _read_gap(gaps[feed]),
+        tuple(await read_store.find_quarantined(state.id, _BAD_MOST)) if state.quarantined else (),
         tuple(place for place in each.settings.drop if place not in state.dropped),
         short_of=_name_interval(each.settings) if plan.is_short else "",
         is_dated=has_dates(each.settings, state),
@@ -260,13 +265,11 @@ def find_lookback(settings: ResourceSettings, state: FeedState, at: datetime) ->
     return choose_lookback(settings.lookback, clock, state.lateness.lookback(at))
 
 
-async def _find_gap(read_store: ReadStore, state: FeedState) -> Gap | None:
-    for _, event in await read_store.read_events_of(state.id, "", 1, change=StatementKind.GAP):
-        data = decode(event.body)["data"]
-        ended_at = parse_moment(data["to"])
-        assert ended_at is not None, "a gap has an end"
-        return Gap(parse_moment(data["from"]), ended_at, data["reason"])
-    return None
+def _read_gap(event: Event) -> Gap:
+    data = decode(event.body)["data"]
+    ended_at = parse_moment(data["to"])
+    assert ended_at is not None, "a gap has an end"
+    return Gap(parse_moment(data["from"]), ended_at, data["reason"])
 
 
 async def _find_crowding(read_store: ReadStore, states: Mapping[Feed, FeedState], at: datetime) -> Crowding | None:

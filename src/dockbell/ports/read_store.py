@@ -188,6 +188,9 @@ class ReadStore(Protocol):
     ) -> Sequence[tuple[datetime, Event]]:
         """Return the last events of a key, oldest first, each with when it was recorded; the empty key is the feed."""
 
+    async def find_last(self, change: str) -> Mapping[Feed, Event]:
+        """Return the last event of each feed itself, not of a record, that states a change such as ``gap``."""
+
     async def load_key_statuses(self, feed_id: int, key: str) -> Sequence[KeyStatus]:
         """Return how far each sink has come with the events of a key, by name."""
 

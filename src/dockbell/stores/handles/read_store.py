@@ -125,6 +125,9 @@ class SqlReadStore(ReadStore):
     ) -> Sequence[tuple[datetime, Event]]:
         return await self._read(inspection.read_events_of, feed_id, key, limit, change)
 
+    async def find_last(self, change: str) -> Mapping[Feed, Event]:
+        return await self._read(inspection.find_last, change)
+
     async def load_key_statuses(self, feed_id: int, key: str) -> Sequence[KeyStatus]:
         return await self._read(inspection.load_key_statuses, feed_id, key)
 

@@ -274,6 +274,17 @@ def read_events_of(
     ]
 
 
+def find_last(connection: Connection, change: str) -> Mapping[Feed, Event]:
+    rows = connection.execute(
+        "SELECT source, resource, events.sequence, events.key, events.id, type, change, revision, body"
+        " FROM feeds JOIN events ON events.feed = feeds.id AND events.sequence ="
+        " (SELECT max(stated.sequence) FROM events AS stated"
+        " WHERE stated.feed = feeds.id AND stated.key = '' AND stated.change = ?)",
+        (change,),
+    )
+    return {Feed(source, resource): Event(Feed(source, resource), *event) for source, resource, *event in rows}
+
+
 def load_key_statuses(connection: Connection, feed_id: int, key: str) -> Sequence[KeyStatus]:
     source, resource = connection.execute("SELECT source, resource FROM feeds WHERE id = ?", (feed_id,)).fetchone()
     feed, place = Feed(source, resource), (feed_id, key)

@@ -76,6 +76,12 @@ def postgres_url(postgres_server: postgres.Server) -> str:
     return postgres_server.make_database()
 
 
+@pytest.fixture
+def postgres_store(postgres_server: postgres.Server) -> str:
+    """Return the URL of a store with nothing in it but its epoch, ``epoch``."""
+    return postgres_server.lend_store()
+
+
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a PEM file with a self-signed certificate for ``localhost`` and its key."""

@@ -1,4 +1,8 @@
-"""A real PostgreSQL for tests: one server for each process of tests, one database for each test."""
+"""A real PostgreSQL for tests: one server for each process of tests.
+
+A new database takes 60 ms, and its tables as much; a store is emptied in 4 ms. So tests share one store, but those of
+what makes it.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from dockbell.core.moment import to_micros
+from dockbell.stores.postgres.schema import migrate
+from tests.fakes import NOON
+
 _SETTINGS: Final = {
     "listen_addresses": "",
     "fsync": "off",
@@ -27,6 +35,30 @@ _SETTINGS: Final = {
     "autovacuum": "off",
 }
 _STARTED_SECONDS: Final = 30
+_GROWN: Final = 32 * 1024 * 1024
+"""A store of so many bytes is full of what was deleted; a new one has 9 MB."""
+_KEEP: Final = """
+DO $$ DECLARE name name; BEGIN
+    CREATE SCHEMA kept;
+    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
+        EXECUTE format('CREATE TABLE kept.%I AS TABLE public.%I', name, name);
+    END LOOP;
+END $$
+"""
+"""Remembers what is in a new store."""
+_EMPTY: Final = """
+SET lock_timeout = '10s';
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid();
+SET session_replication_role = replica;
+DO $$ DECLARE name name; BEGIN
+    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
+        EXECUTE format('DELETE FROM public.%I', name);
+        EXECUTE format('INSERT INTO public.%I OVERRIDING SYSTEM VALUE TABLE kept.%I', name, name);
+    END LOOP;
+END $$;
+SELECT setval(oid :: regclass, 1, false) FROM pg_class WHERE relkind = 'S'
+"""
+"""Brings all tables back to what was in them; TRUNCATE would take 17 ms, however little is in them."""
 
 
 class Server:
@@ -36,6 +68,8 @@ class Server:
         self.folder = folder
         self._programs = programs
         self._numbers = count(1)
+        self._store = ""
+        self._lent: psycopg.Connection[Any] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def make(self) -> None:
@@ -75,6 +109,9 @@ class Server:
 
     def stop(self) -> None:
         """Stop it at once, as a crash would."""
+        if self._lent is not None:
+            self._lent.close()
+            self._lent = None
         if self._process is not None:
             subprocess.run(
                 [*_as_other(), self._programs / "pg_ctl", "stop", "-D", self.folder / "data", "-m", "immediate"],
@@ -93,6 +130,20 @@ class Server:
         name = f"test{next(self._numbers)}"
         self.query("postgres", f"CREATE DATABASE {name}")
         return self.url(name)
+
+    def lend_store(self) -> str:
+        """Return the URL of a store with nothing in it but its epoch, ``epoch``; what was lent before is gone."""
+        if self._lent is not None:
+            self._lent.execute(_EMPTY)
+            ((size,),) = self._lent.execute("SELECT pg_database_size(current_database())").fetchall()
+            if size < _GROWN:
+                return self._store
+            self._lent.close()
+        self._store = self.make_database()
+        self._lent = psycopg.connect(self._store, autocommit=True)
+        migrate(self._lent, self._store, epoch="epoch", now=to_micros(NOON))
+        self._lent.execute(_KEEP)
+        return self._store
 
     def query(self, database: str, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Return what a statement finds in a database."""

@@ -11,8 +11,8 @@ from tests.stores.places import Place
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Return where a new store may be, in each kind of database."""
+    """Return where a new store may be, in each kind of database; in PostgreSQL its tables are there already."""
     if request.param == "sqlite":
         return tmp_path / "dockbell.db"
-    url: str = request.getfixturevalue("postgres_url")
+    url: str = request.getfixturevalue("postgres_store")
     return url

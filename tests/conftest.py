@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -76,10 +77,20 @@ def postgres_url(postgres_server: postgres.Server) -> str:
     return postgres_server.make_database()
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def make_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Path | str]:
+    """Return what tells where a new store may be: always another file, or the same URL, where all is gone again."""
+    if request.param == "sqlite":
+        numbers = count(1)
+        return lambda: tmp_path / f"{next(numbers)}.db"
+    server: postgres.Server = request.getfixturevalue("postgres_server")
+    return server.lend_store
+
+
 @pytest.fixture
-def postgres_store(postgres_server: postgres.Server) -> str:
-    """Return the URL of a store with nothing in it but its epoch, ``epoch``."""
-    return postgres_server.lend_store()
+def place(make_place: Callable[[], Path | str]) -> Path | str:
+    """Return where a new store may be, in each kind of database; in PostgreSQL its tables are there already."""
+    return make_place()
 
 
 @pytest.fixture(scope="session")

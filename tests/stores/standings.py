@@ -3,38 +3,53 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Final
 
 from dockbell.core.model import Feed
 from dockbell.core.moment import to_micros
 from dockbell.stores.postgres.connection import PostgresConnection, number_transaction
+from dockbell.stores.sql.connection import Connection
 from tests.fakes import NOON
 from tests.stores.pages import FEED
 from tests.stores.places import Place
 
+_FILE_TABLES: Final = "SELECT name FROM sqlite_schema WHERE type = 'table'"
+_DATABASE_TABLES: Final = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'holders'"
+_ALL: Final = "SELECT * FROM "
+
 
 def write(path: Place, statement: str, *values: object) -> None:
     """Change a store by hand."""
-    assert _execute(path, statement, values)[0] > 0
+    with _opened(path) as connection:
+        assert connection.execute(statement, values).rowcount > 0
 
 
 def read(path: Place, query: str, *values: object) -> list[tuple[object, ...]]:
     """Return what a query of a store finds."""
-    return _execute(path, query, values)[1]
+    with _opened(path) as connection:
+        return connection.execute(query, values).fetchall()
 
 
-def _execute(path: Place, statement: str, values: Sequence[object]) -> tuple[int, list[tuple[object, ...]]]:
-    """Execute a statement; return how many rows it wrote, and what it found."""
+def dump(path: Place) -> dict[str, list[tuple[object, ...]]]:
+    """Return all that is in the tables of a store, but in that of the processes."""
+    query = _FILE_TABLES if isinstance(path, Path) else _DATABASE_TABLES
+    with _opened(path) as connection:
+        names = [name for (name,) in connection.execute(query).fetchall()]
+        return {name: sorted(connection.execute(_ALL + name).fetchall(), key=repr) for name in names}
+
+
+@contextmanager
+def _opened(path: Place) -> Iterator[Connection]:
     if isinstance(path, Path):
         with closing(sqlite3.connect(path)) as file, file:
-            written = file.execute(statement, values)
-            return written.rowcount, written.fetchall()
-    database = PostgresConnection(path, number_transaction)
-    with closing(database.raw):
-        cursor = database.execute(statement, values)
-        return cursor.rowcount, cursor.fetchall() if cursor.description else []
+            yield file
+    else:
+        database = PostgresConnection(path, number_transaction)
+        with closing(database.raw):
+            yield database
 
 
 def _find_id(path: Place, feed: Feed) -> object:

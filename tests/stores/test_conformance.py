@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -513,11 +512,13 @@ async def test_absence_is_found_among_many_rows(store: Store, state: FeedState) 
     assert ([row for row, *_ in absentees.rows], absentees.stored) == ([15_000, 30_000, 45_000], count)
 
 
-async def test_the_digest_tells_keys_and_contents_apart_and_not_their_order(tmp_path: Path) -> None:
+async def test_the_digest_tells_keys_and_contents_apart_and_not_their_order(
+    make_place: Callable[[], Place],
+) -> None:
     records = [{"id": str(number), "x": number % 7} for number in range(50)]
 
-    async def digest(name: str, *pages: Sequence[dict[str, object]], missing: int | None = None) -> str:
-        store = await open_store(tmp_path / name, now=lambda: NOON)
+    async def digest(*pages: Sequence[dict[str, object]], missing: int | None = None) -> str:
+        store = await open_store(make_place(), now=lambda: NOON)
         state = await store.feed(FEED).open()
         for records in pages:
             await commit(store, state, *records)
@@ -528,13 +529,13 @@ async def test_the_digest_tells_keys_and_contents_apart_and_not_their_order(tmp_
         return found
 
     shuffled = random.Random(7).sample(records, len(records))
-    whole = await digest("a.db", records)
+    whole = await digest(records)
     assert len(whole) == 32
-    assert await digest("b.db", shuffled[:20], shuffled[20:]) == whole
-    assert await digest("c.db", [records[0] | {"x": 5}], records) == whole
-    assert await digest("d.db", records[:-1]) == await digest("e.db", records, missing=50) != whole
-    assert await digest("f.db", records, [records[0] | {"x": 5}]) != whole
-    assert await digest("g.db") == "0" * 32
+    assert await digest(shuffled[:20], shuffled[20:]) == whole
+    assert await digest([records[0] | {"x": 5}], records) == whole
+    assert await digest(records[:-1]) == await digest(records, missing=50) != whole
+    assert await digest(records, [records[0] | {"x": 5}]) != whole
+    assert await digest() == "0" * 32
 
 
 async def test_what_is_suspected_and_absent_again_is_buried_with_an_event(store: Store, state: FeedState) -> None:

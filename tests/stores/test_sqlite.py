@@ -22,7 +22,7 @@ from dockbell.ports import Checkpoint, Reached
 from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 from dockbell.stores.sqlite.migrations import MIGRATIONS
 from tests.fakes import NOON
-from tests.stores.pages import FEED, OTHER, commit, told
+from tests.stores.pages import FEED, OTHER, commit, later, told
 
 ROOT = Path(__file__).parents[2]
 HOLD = """
@@ -212,7 +212,7 @@ import pathlib, resource, sys
 import anyio
 from dockbell.app import now
 from dockbell.stores.sqlite import SqliteStore
-from tests.stores.pages import FEED, OTHER, commit, told
+from tests.stores.pages import FEED, OTHER, commit, later, told
 
 async def fill():
     path = pathlib.Path(sys.argv[1])
@@ -282,4 +282,15 @@ async def test_whoever_waits_for_events_is_woken_even_if_who_committed_them_is_c
     with anyio.CancelScope() as scope:
         await commit(store, state, {"id": "a"})
     assert store.outbox.rings == rings + 1
+    await store.aclose()
+
+
+async def test_what_is_pruned_is_not_used_any_more(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
+    state = await store.feed(FEED).open()
+    await commit(store, state, *({"id": str(number), "x": "x" * 1000} for number in range(300)))
+    full = await store.retention.measure()
+    assert full.disk > full.used > 300_000
+    await store.retention.prune_events(later(days=9), [], 1000)
+    assert (await store.retention.measure()).used < full.used - 200_000
     await store.aclose()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -17,9 +17,10 @@ from dockbell.core.model import Feed
 from dockbell.core.publishing.settlement import StartOffset
 from dockbell.core.reading.shape import Shape
 from dockbell.ports import BackfillRecord, FeedState, Store
-from dockbell.stores.sqlite import SqliteStore
+from dockbell.stores.handles.store import SqlStore
 from tests.fakes import NOON
 from tests.stores.pages import DETAILED, FEED, OTHER, close_pass, commit, complete, delete_records, later
+from tests.stores.places import Place, open_store
 
 KEYS = "abcd"
 Step = tuple[str, str, int]
@@ -29,8 +30,8 @@ steps = st.lists(
 )
 
 
-async def open_store(path: Path) -> tuple[SqliteStore, FeedState]:
-    store = await SqliteStore.open(path / "dockbell.db", now=lambda: NOON, epoch="epoch")
+async def open_feed(place: Place, now: Callable[[], datetime] = lambda: NOON) -> tuple[SqlStore, FeedState]:
+    store = await open_store(place, now=now)
     state = await store.feed(FEED).open()
     await store.feed(state.feed).save_shape(Shape(("/id",), "/at", None), proven=True)
     return store, state
@@ -39,7 +40,7 @@ async def open_store(path: Path) -> tuple[SqliteStore, FeedState]:
 class World:
     """A store that a feed is read into, and what is in that feed."""
 
-    def __init__(self, store: SqliteStore, state: FeedState) -> None:
+    def __init__(self, store: SqlStore, state: FeedState) -> None:
         self.store = store
         self.state = state
         self.records: dict[str, tuple[int, dict[str, Any]]] = {}
@@ -82,11 +83,9 @@ async def read_all(store: Store, beginning: StartOffset, limit: int) -> Sequence
             return told
 
 
-@settings(max_examples=60)
-@given(before=steps, after=steps, limit=st.integers(1, 5))
-def test_the_state_at_a_moment_is_told_for_any_history_since(before: list[Step], after: list[Step], limit: int) -> None:
-    async def check(folder: Path) -> None:
-        store, state = await open_store(folder)
+def test_the_state_at_a_moment_is_told_for_any_history_since(make_place: Callable[[], Place]) -> None:
+    async def check(before: Sequence[Step], after: Sequence[Step], limit: int) -> None:
+        store, state = await open_feed(make_place())
         world = World(store, state)
         for each in before:
             await world.step(*each)
@@ -105,15 +104,17 @@ def test_the_state_at_a_moment_is_told_for_any_history_since(before: list[Step],
             assert found == next((each for each in told if each.key.text == key), None)
         await store.aclose()
 
-    with TemporaryDirectory() as folder:
-        anyio.run(check, Path(folder))
+    @settings(max_examples=60 if isinstance(make_place(), Path) else 20)
+    @given(before=steps, after=steps, limit=st.integers(1, 5))
+    def check_any(before: Sequence[Step], after: Sequence[Step], limit: int) -> None:
+        anyio.run(check, before, after, limit)
+
+    check_any()
 
 
-async def test_where_events_were_lost_those_records_are_told_too_that_are_gone_since(tmp_path: Path) -> None:
+async def test_where_events_were_lost_those_records_are_told_too_that_are_gone_since(place: Place) -> None:
     moments = [later(hours=hours) for hours in (0, 1, 2)]
-    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: moments[0], epoch="epoch")
-    state = await store.feed(FEED).open()
-    await store.feed(state.feed).save_shape(Shape(("/id",), "/at", None), proven=True)
+    store, state = await open_feed(place, lambda: moments[0])
     world = World(store, state)
     for key in KEYS[:3]:
         await world.step("put", key, 1)
@@ -127,8 +128,8 @@ async def test_where_events_were_lost_those_records_are_told_too_that_are_gone_s
     await store.aclose()
 
 
-async def test_a_key_keeps_its_type_as_long_as_its_record_is_known(tmp_path: Path) -> None:
-    store, state = await open_store(tmp_path)
+async def test_a_key_keeps_its_type_as_long_as_its_record_is_known(place: Place) -> None:
+    store, state = await open_feed(place)
     await commit(store, state, {"id": 7, "x": 1})
     await close_pass(store, state)
     beginning = StartOffset(1, NOON, lost_since=NOON)
@@ -142,8 +143,8 @@ async def test_a_key_keeps_its_type_as_long_as_its_record_is_known(tmp_path: Pat
     await store.aclose()
 
 
-async def test_nothing_is_told_of_a_feed_before_it_was_read_whole_or_that_is_unknown(tmp_path: Path) -> None:
-    store, state = await open_store(tmp_path)
+async def test_nothing_is_told_of_a_feed_before_it_was_read_whole_or_that_is_unknown(place: Place) -> None:
+    store, state = await open_feed(place)
     await commit(store, state, {"id": "a", "x": 1})
     assert await store.sink("erp").read_backfill(FEED, StartOffset(0, NOON), 0, 10) is None
     assert await store.sink("erp").read_backfill(OTHER, StartOffset(0, NOON), 0, 10) is None
@@ -151,9 +152,9 @@ async def test_nothing_is_told_of_a_feed_before_it_was_read_whole_or_that_is_unk
     await store.aclose()
 
 
-async def test_a_record_whose_first_event_is_still_to_come_is_not_told(tmp_path: Path) -> None:
+async def test_a_record_whose_first_event_is_still_to_come_is_not_told(place: Place) -> None:
     """Its detail is awaited, or it was only met: the event that comes says all."""
-    store, state = await open_store(tmp_path)
+    store, state = await open_feed(place)
     await commit(store, state, {"id": "old", "x": 1})
     await commit(store, state, {"id": "a", "x": 1}, {"id": "old", "x": 2}, detector=DETAILED)
     await commit(store, state, {"id": "met", "at": "2026-11-21T12:00:05Z"}, at=10, baseline=True, provisional=True)
@@ -169,8 +170,8 @@ async def test_a_record_whose_first_event_is_still_to_come_is_not_told(tmp_path:
     await store.aclose()
 
 
-async def test_what_changed_is_read_as_it_is_now_and_each_record_once(tmp_path: Path) -> None:
-    store, state = await open_store(tmp_path)
+async def test_what_changed_is_read_as_it_is_now_and_each_record_once(place: Place) -> None:
+    store, state = await open_feed(place)
     world = World(store, state)
     for step in [("put", "a", 1), ("put", "b", 1), ("put", "a", 2), ("put", "b", 2)]:
         await world.step(*step)
@@ -185,8 +186,8 @@ async def test_what_changed_is_read_as_it_is_now_and_each_record_once(tmp_path: 
 
 
 @pytest.mark.parametrize("kind", ["update", "delete"])
-async def test_what_is_told_is_the_same_whatever_became_of_the_record(tmp_path: Path, kind: str) -> None:
-    store, state = await open_store(tmp_path)
+async def test_what_is_told_is_the_same_whatever_became_of_the_record(place: Place, kind: str) -> None:
+    store, state = await open_feed(place)
     world = World(store, state)
     await world.step("put", "a", 1)
     await close_pass(store, state)

@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.model import Via
 from dockbell.ports import FeedState
-from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
+from dockbell.stores.handles.read_store import SqlReadStore
+from dockbell.stores.handles.store import SqlStore
 from tests.fakes import NOON
 from tests.stores.pages import DETAILED, FEED, close_pass, commit, complete, delete_records, make_composer, told
+from tests.stores.places import Place, open_read_store, open_store
 
 
 @dataclass
 class Shelf:
     """A store, its one feed, and a look at it."""
 
-    store: SqliteStore
+    store: SqlStore
     state: FeedState
-    read_store: SqliteReadStore
+    read_store: SqlReadStore
 
     async def notes(self, key: str) -> list[tuple[Finding, Via, int | None]]:
         """Return what readings of a record came to, with the number of the event."""
@@ -32,10 +33,10 @@ class Shelf:
 
 
 @pytest.fixture
-async def shelf(tmp_path: Path) -> AsyncIterator[Shelf]:
-    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
+async def shelf(place: Place) -> AsyncIterator[Shelf]:
+    store = await open_store(place, now=lambda: NOON)
     state = await store.feed(FEED).open()
-    read_store = await SqliteReadStore.open(store.path)
+    read_store = await open_read_store(place)
     yield Shelf(store, state, read_store)
     await read_store.aclose()
     await store.aclose()

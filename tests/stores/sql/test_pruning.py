@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
 from dockbell.core.publishing.settlement import Blocked, DeadLetter, Settlement, StartOffset
 from dockbell.core.reading.shape import Shape
-from dockbell.stores.sqlite import SqliteStore
+from dockbell.stores.handles.store import SqlStore
 from tests.fakes import NOON, Clock
 from tests.stores.pages import FEED, OTHER, close_pass, commit, later
+from tests.stores.places import Place, open_store
 from tests.stores.standings import read, write
 
 EPOCH = datetime.fromtimestamp(0, NOON.tzinfo)
@@ -24,9 +24,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def store(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteStore]:
+async def store(place: Place, clock: Clock) -> AsyncIterator[SqlStore]:
     """Return a store with six events, an hour apart, of the keys a, b, c in turn, and a sink that owes them all."""
-    store = await SqliteStore.open(tmp_path / "dockbell.db", now=clock, epoch="epoch")
+    store = await open_store(place, now=clock)
     state = await store.feed(FEED).open()
     await store.feed(OTHER).open()
     await store.feed(state.feed).save_shape(Shape(("/id",), None, None), proven=True)
@@ -39,7 +39,7 @@ async def store(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteStore]:
     await store.aclose()
 
 
-async def kept(store: SqliteStore) -> list[int]:
+async def kept(store: SqlStore) -> list[int]:
     return [event.sequence for event in await store.read_events(FEED, 0, 100)]
 
 
@@ -50,17 +50,19 @@ def blocked(key: str, sequence: int, *, held: bool = False) -> Settlement:
 # Pruning -------------------------------------------------------------------------------------------------------------
 
 
-async def test_blocked_keys_dead_letters_and_replays_keep_their_events_and_no_others(store: SqliteStore) -> None:
+async def test_blocked_keys_dead_letters_and_replays_keep_their_events_and_no_others(
+    place: Place, store: SqlStore
+) -> None:
     settlement = blocked("a", 1)
     settlement.dead.append(DeadLetter(FEED, "b", 2, 1, NOON, "HTTP 422"))
     await store.sink("erp").settle(settlement)
-    write(store.path, "INSERT INTO replays (sink, feed, sequence, key) VALUES ('erp', 1, 6, 'c')")
+    write(place, "INSERT INTO replays (sink, feed, sequence, key) VALUES ('erp', 1, 6, 'c')")
     assert await store.retention.prune_events(later(days=9), ["erp"], 100) == 2
     assert await kept(store) == [1, 2, 4, 6]
     assert (await store.find_extents())[FEED].pruned == 5
 
 
-async def test_what_is_recorded_after_the_first_young_event_is_not_pruned(store: SqliteStore) -> None:
+async def test_what_is_recorded_after_the_first_young_event_is_not_pruned(store: SqlStore) -> None:
     assert await store.retention.prune_events(later(hours=2), [], 100) == 2
     assert await kept(store) == [3, 4, 5, 6]
     assert await store.retention.prune_events(later(hours=9), [], 3) == 3
@@ -70,7 +72,7 @@ async def test_what_is_recorded_after_the_first_young_event_is_not_pruned(store:
 # Sinks that are overrun ----------------------------------------------------------------------------------------------
 
 
-async def test_a_sink_loses_what_it_owes_where_the_oldest_of_it_is_too_old(store: SqliteStore) -> None:
+async def test_a_sink_loses_what_it_owes_where_the_oldest_of_it_is_too_old(store: SqlStore) -> None:
     assert await store.sink("erp").overrun(NOON) == {}
     assert await store.sink("erp").overrun(later(seconds=1)) == {FEED: NOON}
     assert (await store.sink("erp").load_starts())[FEED] == StartOffset(6, later(hours=6), 0, NOON)
@@ -79,7 +81,7 @@ async def test_a_sink_loses_what_it_owes_where_the_oldest_of_it_is_too_old(store
     assert await store.sink("erp").overrun(later(days=99)) == {}
 
 
-async def test_a_blocked_key_alone_makes_no_sink_lose_events(store: SqliteStore) -> None:
+async def test_a_blocked_key_alone_makes_no_sink_lose_events(store: SqlStore) -> None:
     await store.sink("erp").settle(blocked("a", 1))
     assert await store.retention.find_owing(["erp"], later(days=99)) == []
     assert await store.sink("erp").overrun(later(days=99)) == {}
@@ -89,7 +91,7 @@ async def test_a_blocked_key_alone_makes_no_sink_lose_events(store: SqliteStore)
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize(("sequence", "hours"), [(1, 0), (2, 3), (4, 3)])
 async def test_what_is_lost_begins_with_what_the_blocked_keys_were_owed(
-    store: SqliteStore, sequence: int, hours: int, *, held: bool
+    store: SqlStore, sequence: int, hours: int, *, held: bool
 ) -> None:
     """An entry may have the number after one that is settled, which is another key's."""
     entry = blocked("a", sequence, held=held)
@@ -99,19 +101,21 @@ async def test_what_is_lost_begins_with_what_the_blocked_keys_were_owed(
     assert (await store.sink("erp").load_queue())[1] == []
 
 
-async def test_a_sink_that_loses_events_again_is_told_since_the_first_until_it_knows_of_all(store: SqliteStore) -> None:
+async def test_a_sink_that_loses_events_again_is_told_since_the_first_until_it_knows_of_all(
+    place: Place, store: SqlStore
+) -> None:
     assert await store.sink("erp").overrun(later(hours=1)) == {FEED: NOON}
-    write(store.path, "UPDATE positions SET sequence = 4, origin = 4 WHERE feed = 1")  # as if two more came since
+    write(place, "UPDATE positions SET sequence = 4, origin = 4 WHERE feed = 1")  # as if two more came since
     assert await store.sink("erp").overrun(later(days=99)) == {FEED: NOON}
     await store.sink("erp").settle(Settlement(backfilled_to={FEED: None}, blocked=blocked("a", 6).blocked))
-    write(store.path, "UPDATE positions SET sequence = 4 WHERE feed = 1")
+    write(place, "UPDATE positions SET sequence = 4 WHERE feed = 1")
     assert await store.sink("erp").overrun(later(days=99)) == {FEED: NOON}
     await store.sink("erp").settle(Settlement(backfilled_to={FEED: None}))
-    write(store.path, "UPDATE positions SET sequence = 4 WHERE feed = 1")
+    write(place, "UPDATE positions SET sequence = 4 WHERE feed = 1")
     assert await store.sink("erp").overrun(later(days=99)) == {FEED: later(hours=4)}
 
 
-async def test_a_key_that_waits_for_an_operator_makes_no_sink_lose_events(store: SqliteStore) -> None:
+async def test_a_key_that_waits_for_an_operator_makes_no_sink_lose_events(store: SqlStore) -> None:
     await store.sink("erp").settle(blocked("a", 1, held=True))
     assert await store.retention.find_owing(["erp"], later(days=99)) == []
     assert await store.sink("erp").overrun(later(days=99)) == {}
@@ -119,7 +123,7 @@ async def test_a_key_that_waits_for_an_operator_makes_no_sink_lose_events(store:
 
 
 async def test_dead_letters_that_are_too_old_are_forgotten_and_what_was_held_behind_them_goes_on(
-    store: SqliteStore,
+    store: SqlStore,
 ) -> None:
     old, young = (
         DeadLetter(FEED, key, number, 3, later(days=day), "x") for key, number, day in (("a", 1, 0), ("b", 3, 2))
@@ -135,13 +139,13 @@ async def test_dead_letters_that_are_too_old_are_forgotten_and_what_was_held_beh
     assert await store.retention.forget_letters(later(days=1)) == {}
 
 
-async def test_a_stored_record_that_waits_is_not_old_because_its_last_event_is(store: SqliteStore) -> None:
+async def test_a_stored_record_that_waits_is_not_old_because_its_last_event_is(store: SqlStore) -> None:
     await store.sink("new").enroll("state")
     await store.sink("new").settle(blocked("c", 6))
     assert await store.sink("new").overrun(later(days=9)) == {}
 
 
-async def test_the_sinks_that_owe_old_events_are_found_the_oldest_first(store: SqliteStore) -> None:
+async def test_the_sinks_that_owe_old_events_are_found_the_oldest_first(store: SqlStore) -> None:
     await store.sink("late").enroll("beginning")
     await store.sink("late").settle(Settlement(positions={FEED: 1}))
     assert await store.retention.find_owing(["late"], later(hours=1)) == []
@@ -149,7 +153,9 @@ async def test_the_sinks_that_owe_old_events_are_found_the_oldest_first(store: S
     assert await store.retention.find_owing([], later(hours=9)) == []
 
 
-async def test_what_was_settled_of_an_earlier_beginning_is_not_saved_but_for_single_events(store: SqliteStore) -> None:
+async def test_what_was_settled_of_an_earlier_beginning_is_not_saved_but_for_single_events(
+    place: Place, store: SqlStore
+) -> None:
     await store.sink("erp").overrun(later(days=1))
     stale = blocked("a", 1)
     stale.backfilled_to[FEED] = None
@@ -159,14 +165,14 @@ async def test_what_was_settled_of_an_earlier_beginning_is_not_saved_but_for_sin
     await store.sink("erp").settle(stale)
     assert await store.sink("erp").load_queue() == ({FEED: 6, OTHER: 0}, [])
     assert (await store.sink("erp").load_starts())[FEED].backfilled_to == 0
-    assert read(store.path, "SELECT sequence FROM dead_letters") == [(2,)]
+    assert read(place, "SELECT sequence FROM dead_letters") == [(2,)]
 
 
 # Sinks that were away ------------------------------------------------------------------------------------------------
 
 
 async def test_a_sink_that_was_away_while_its_events_were_pruned_begins_again_with_the_state(
-    store: SqliteStore,
+    store: SqlStore,
 ) -> None:
     await store.sink("erp").settle(Settlement(positions={FEED: 2}))
     await store.retention.prune_events(later(hours=2), [], 100)
@@ -179,7 +185,7 @@ async def test_a_sink_that_was_away_while_its_events_were_pruned_begins_again_wi
 
 @pytest.mark.parametrize(("sequence", "is_lost"), [(1, True), (4, True), (5, False)])
 async def test_a_sink_that_was_away_has_lost_what_its_blocked_keys_owed(
-    store: SqliteStore, sequence: int, is_lost: bool
+    store: SqlStore, sequence: int, is_lost: bool
 ) -> None:
     """Its position is behind all events: only its entries tell."""
     await store.sink("erp").settle(blocked("a", sequence))
@@ -188,27 +194,15 @@ async def test_a_sink_that_was_away_has_lost_what_its_blocked_keys_owed(
 
 
 async def test_a_sink_that_stayed_loses_nothing_though_events_behind_its_blocked_keys_are_gone(
-    store: SqliteStore,
+    store: SqlStore,
 ) -> None:
     await store.sink("erp").settle(blocked("a", 1))
     assert await store.retention.prune_events(later(days=9), ["erp"], 100) == 4
     assert await store.sink("erp").enroll("now") == []
 
 
-async def test_a_sink_that_begins_with_the_kept_events_has_lost_none(store: SqliteStore) -> None:
+async def test_a_sink_that_begins_with_the_kept_events_has_lost_none(store: SqlStore) -> None:
     await store.retention.prune_events(later(hours=2), [], 100)
     for _ in range(2):
         assert await store.sink("new").enroll("beginning") == []
     assert (await store.sink("new").load_queue())[0][FEED] == 2
-
-
-# Room ----------------------------------------------------------------------------------------------------------------
-
-
-async def test_what_is_pruned_is_not_used_any_more(store: SqliteStore) -> None:
-    state = await store.feed(FEED).open()
-    await commit(store, state, *({"id": str(number), "x": "x" * 1000} for number in range(300)))
-    full = await store.retention.measure()
-    assert full.disk > full.used > 300_000
-    await store.retention.prune_events(later(days=9), [], 1000)
-    assert (await store.retention.measure()).used < full.used - 200_000

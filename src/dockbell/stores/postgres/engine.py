@@ -85,7 +85,7 @@ class PostgresEngine(Engine):
         return None
 
     def is_refusal(self, error: Exception) -> bool:
-        return isinstance(error, psycopg.OperationalError)
+        return isinstance(error, psycopg.OperationalError | psycopg.errors.ReadOnlySqlTransaction)
 
     async def note_end(self) -> None:
         """Do nothing: there is no place beside a database."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +18,10 @@ from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
 from dockbell.errors import LeaseLost
 from dockbell.ports import Checkpoint, FeedStore
-from dockbell.stores.sqlite import SqliteStore
+from dockbell.stores.handles.store import SqlStore
+from dockbell.stores.postgres import PostgresStore
+from dockbell.stores.postgres.engine import Line, PostgresEngine, load_outbox
+from dockbell.telemetry import Telemetry
 from tests.fakes import NOON
 from tests.stores.pages import (
     COMPOSE,
@@ -35,8 +36,12 @@ from tests.stores.pages import (
     delete_records,
     told,
 )
+from tests.stores.places import Place, open_store
+from tests.stores.standings import dump, read
 
 Write = Callable[[FeedStore], Awaitable[object]]
+QUERY_ONLY: Final = tuple(f"PRAGMA query_only = {each}" for each in ("false", "true"))
+READ_ONLY: Final = tuple(f"SET default_transaction_read_only = {each}" for each in ("off", "on"))
 CHECKPOINT: Final = Checkpoint("c", b"{}", SeenRows(3), SeenRows(3), NOON)
 
 
@@ -45,9 +50,9 @@ def never(*_: object) -> Change:
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+async def store(place: Place) -> AsyncIterator[SqlStore]:
     """Return the store of the process that came first: two records, one suspected, and a change that waits."""
-    store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
+    store = await open_store(place, now=lambda: NOON)
     state = await store.feed(FEED).open()
     await commit(store, state, {"id": "a"}, {"id": "b"})
     await commit(store, state, {"id": "c"}, detector=DETAILED)
@@ -58,17 +63,31 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 @pytest.fixture
-async def second(store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqliteStore]:
+async def second(place: Place, store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqlStore]:
     """Return the store of a second process, which the lock has let in."""
-    monkeypatch.setattr("dockbell.stores.sqlite.files._take_lock", lambda _: os.open(os.devnull, os.O_RDONLY))
-    second = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
+    if isinstance(place, Path):
+        monkeypatch.setattr("dockbell.stores.sqlite.files._take_lock", lambda _: os.open(os.devnull, os.O_RDONLY))
+        second = await open_store(place, now=lambda: NOON)
+    else:
+        second = await open_beside(place, store)
     yield second
     await second.aclose()
 
 
-def dump(store: SqliteStore) -> list[str]:
-    with closing(sqlite3.connect(store.path)) as connection:
-        return list(connection.iterdump())
+async def open_beside(url: str, store: SqlStore) -> PostgresStore:
+    """Return a store that works under the row of another one: as if both were let in."""
+    assert isinstance(store.engine, PostgresEngine)
+    holder = store.engine.holder
+    reader = Line(url, "beside")
+    epoch, bell = await reader.do(load_outbox)
+    lines = (Line(url, "beside", holder.fence), reader)
+    engine = PostgresEngine("beside", lines, holder, bell, epoch=epoch, now=lambda: NOON, telemetry=Telemetry())
+    return PostgresStore(engine)
+
+
+def read_token(place: Place) -> int:
+    ((token,),) = read(place, "SELECT token FROM feeds")
+    return int(str(token))
 
 
 WRITES: Final[dict[str, Write]] = {
@@ -102,21 +121,21 @@ WRITES: Final[dict[str, Write]] = {
 
 @pytest.mark.parametrize("name", WRITES)
 async def test_what_the_first_writes_is_refused_once_the_second_has_taken_the_feed(
-    store: SqliteStore, second: SqliteStore, name: str
+    place: Place, store: SqlStore, second: SqlStore, name: str
 ) -> None:
     await second.feed(FEED).open()
-    before = dump(store)
+    before = dump(place)
     with pytest.raises(LeaseLost, match="feed main/shipments: another process has taken it over, and nothing was"):
         await WRITES[name](store.feed(FEED))
-    assert dump(store) == before
+    assert dump(place) == before
 
 
 async def test_pages_passes_and_deletions_of_the_first_are_refused_whole(
-    store: SqliteStore, second: SqliteStore
+    place: Place, store: SqlStore, second: SqlStore
 ) -> None:
     stale = await store.feed(FEED).open()
     state = await second.feed(FEED).open()
-    before = dump(store)
+    before = dump(place)
     for records, detector in (
         ([{"id": "a", "x": 1}], DETECTOR),
         ([{"id": "new"}], DETECTOR),
@@ -132,13 +151,13 @@ async def test_pages_passes_and_deletions_of_the_first_are_refused_whole(
         await store.privacy.purge(FEED, "a", never, COMPOSE)
     with pytest.raises(LeaseLost):
         await close_pass(store, stale)
-    assert dump(store) == before
+    assert dump(place) == before
     await commit(second, state, {"id": "a", "x": 2})
     assert (await told(second))[-1] == "a updated 2"
 
 
 async def test_each_feed_is_taken_by_itself_and_opening_it_again_takes_it_from_nobody(
-    store: SqliteStore, second: SqliteStore
+    store: SqlStore, second: SqlStore
 ) -> None:
     state = await second.feed(OTHER).open()
     assert await second.feed(OTHER).open() == state
@@ -147,7 +166,7 @@ async def test_each_feed_is_taken_by_itself_and_opening_it_again_takes_it_from_n
 
 
 async def test_a_record_of_a_feed_that_was_never_opened_here_is_erased_and_takes_it(
-    store: SqliteStore, second: SqliteStore
+    store: SqlStore, second: SqlStore
 ) -> None:
     assert not (await second.privacy.purge(Feed("main", "nothing"), "a", never, COMPOSE)).is_known
     assert (await second.privacy.purge(FEED, "z", never, COMPOSE)).events == 0
@@ -155,22 +174,22 @@ async def test_a_record_of_a_feed_that_was_never_opened_here_is_erased_and_takes
         await commit(store, await store.feed(FEED).open(), {"id": "a", "x": 1})
 
 
-async def test_an_idle_page_of_the_first_is_no_commit(store: SqliteStore, second: SqliteStore) -> None:
+async def test_an_idle_page_of_the_first_is_no_commit(store: SqlStore, second: SqlStore) -> None:
     stale = await store.feed(FEED).open()
     await second.feed(FEED).open()
     assert (await commit(store, stale, {"id": "a"})).events == 0
 
 
-async def test_a_feed_that_cannot_be_taken_yet_is_opened_and_taken_at_the_next_look(tmp_path: Path) -> None:
-    first = await SqliteStore.open(tmp_path / "b.db", now=lambda: NOON)
+async def test_a_feed_that_cannot_be_taken_yet_is_opened_and_taken_at_the_next_look(place: Place) -> None:
+    first = await open_store(place, now=lambda: NOON)
     await first.feed(FEED).open()
     await first.aclose()
-    store = await SqliteStore.open(tmp_path / "b.db", now=lambda: NOON)
-    (before,) = await store.engine.read(lambda reader: reader.execute("SELECT token FROM feeds").fetchone())
-    await store.engine.write(lambda writer: writer.execute("PRAGMA query_only = true").fetchall())
+    store = await open_store(place, now=lambda: NOON)
+    before = read_token(place)
+    off, on = QUERY_ONLY if isinstance(place, Path) else READ_ONLY
+    await store.engine.write(lambda writer: writer.execute(on).rowcount)
     assert (await store.feed(FEED).open()).sequence == 0
-    await store.engine.write(lambda writer: writer.execute("PRAGMA query_only = false").fetchall())
+    await store.engine.write(lambda writer: writer.execute(off).rowcount)
     await commit(store, await store.feed(FEED).open(), {"id": "a"})
-    (token,) = await store.engine.read(lambda reader: reader.execute("SELECT token FROM feeds").fetchone())
-    assert token == before + 1
+    assert read_token(place) == before + 1
     await store.aclose()

@@ -13,15 +13,18 @@ from dockbell.stores.handles.store import SqlStore
 from dockbell.stores.postgres import PostgresCommandStore, PostgresReadStore, PostgresStore
 from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 from dockbell.stores.sqlite.command_store import SqliteCommandStore
+from dockbell.telemetry import Telemetry
 
 Place: TypeAlias = Path | str
 
 
-async def open_store(place: Place, *, now: Callable[[], datetime], epoch: str = "epoch") -> SqlStore:
+async def open_store(
+    place: Place, *, now: Callable[[], datetime], epoch: str = "epoch", telemetry: Telemetry | None = None
+) -> SqlStore:
     """Return the store, to work on it."""
     if isinstance(place, Path):
-        return await SqliteStore.open(place, now=now, epoch=epoch)
-    return await PostgresStore.open(place, now=now, epoch=epoch)
+        return await SqliteStore.open(place, now=now, epoch=epoch, telemetry=telemetry)
+    return await PostgresStore.open(place, now=now, epoch=epoch, telemetry=telemetry)
 
 
 async def open_read_store(place: Place) -> SqlReadStore:

@@ -9,20 +9,16 @@ import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 
 from dockbell.app import now
-from dockbell.core.comparing.seen_rows import SeenRows
-from dockbell.core.publishing.settlement import Blocked, Settlement
 from dockbell.errors import StoreError, StoreFull, StoreIncompatible, StoreInUse
-from dockbell.ports import Checkpoint, Reached
 from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 from dockbell.stores.sqlite.migrations import MIGRATIONS
 from tests.fakes import NOON
-from tests.stores.pages import FEED, OTHER, commit, later, told
+from tests.stores.pages import FEED, commit, later, told
 
 ROOT = Path(__file__).parents[2]
 HOLD = """
@@ -105,46 +101,6 @@ async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="check"):
         await SqliteStore.open(tmp_path / "none" / "a.db", now=now)
-
-
-async def test_a_store_can_be_looked_at_while_it_is_held(tmp_path: Path) -> None:
-    store = await SqliteStore.open(tmp_path / "a.db", now=now)
-    await store.feed(FEED).open()
-    await store.sink("screen").enroll("now")
-    read_store = await SqliteReadStore.open(tmp_path / "a.db")
-    assert await read_store.load_feeds() == [await store.feed(FEED).open()]
-    assert [(sink.name, sink.owed) for sink in await read_store.load_sinks()] == [("screen", 0)]
-    assert await read_store.count_records() == {FEED: 0}
-    assert await read_store.read_latest(-10, 10) == []
-    assert read_store.epoch == store.epoch
-    await read_store.aclose()
-    await store.aclose()
-
-
-async def test_a_blocked_key_owes_its_events_though_the_position_has_passed_them(tmp_path: Path) -> None:
-    store = await SqliteStore.open(tmp_path / "a.db", now=now)
-    state = await store.feed(FEED).open()
-    await store.sink("erp").enroll("beginning")
-    for record in ({"id": "a"}, {"id": "a", "n": 1}, {"id": "b"}):
-        await commit(store, state, record)
-    await store.sink("erp").settle(Settlement({FEED: 2}, {(FEED, "a"): Blocked(FEED, "a", 1, 1, now(), "HTTP 500")}))
-    read_store = await SqliteReadStore.open(tmp_path / "a.db")
-    (sink,) = await read_store.load_sinks()
-    assert (sink.owed, sink.blocked, sink.error) == (3, 1, "HTTP 500")
-    await read_store.aclose()
-    await store.aclose()
-
-
-async def test_the_latest_events_are_told_in_the_order_in_which_they_were_recorded(tmp_path: Path) -> None:
-    store = await SqliteStore.open(tmp_path / "a.db", now=now)
-    for feed in (FEED, OTHER, FEED):
-        await commit(store, await store.feed(feed).open(), {"id": "a", "n": store.outbox.rings})
-    read_store = await SqliteReadStore.open(tmp_path / "a.db")
-    latest = await read_store.read_latest(-2, 10)
-    assert [(place, event.feed, event.sequence) for place, event in latest] == [(2, OTHER, 1), (3, FEED, 2)]
-    assert await read_store.read_latest(2, 10) == latest[1:]
-    await read_store.aclose()
-    await store.aclose()
 
 
 async def test_a_store_that_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -250,38 +206,6 @@ async def test_a_write_that_breaks_when_it_is_committed_loses_nothing_either(tmp
     assert done.stderr.count(b"StoreUnavailable store %b: disk I/O error; look at its disk" % bytes(path)) == 3
     store = await SqliteStore.open(path, now=now)
     assert len(await told(store)) == 2 * stored + 1
-    await store.aclose()
-
-
-async def test_how_far_a_pass_has_come_is_seen_from_beside(tmp_path: Path) -> None:
-    store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
-    state = await store.feed(FEED).open()
-    await store.feed(OTHER).open()
-    read_store = await SqliteReadStore.open(tmp_path / "a.db")
-    assert await read_store.load_reached() == {}
-    walk = b'{"pages": 100, "records": 20000, "events": 3}'
-    await store.feed(state.feed).save_checkpoint(Checkpoint("c", walk, SeenRows(3), SeenRows(3), NOON))
-    assert await read_store.load_reached() == {FEED: Reached(100, 20_000, 3, NOON)}
-    await read_store.aclose()
-    await store.aclose()
-
-
-async def test_whoever_waits_for_events_is_woken_even_if_who_committed_them_is_cancelled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
-    state = await store.feed(FEED).open()
-    rings, write = store.outbox.rings, store.engine.write
-
-    async def write_and_cancel(*given: Any, **named: Any) -> Any:
-        written = await write(*given, **named)
-        scope.cancel()
-        return written
-
-    monkeypatch.setattr(store.engine, "write", write_and_cancel)
-    with anyio.CancelScope() as scope:
-        await commit(store, state, {"id": "a"})
-    assert store.outbox.rings == rings + 1
     await store.aclose()
 
 

@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import anyio
+import psycopg
 import pytest
 
 from dockbell.errors import StoreError, StoreFull, StoreUnavailable
@@ -14,6 +15,7 @@ from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import StoreFails, StoreMended
 from tests.fakes import NOON, Ear
 from tests.stores.pages import FEED, commit, told
+from tests.stores.places import Place, open_store
 
 FULL = StoreFull("store a.db: disk full; free some space")
 
@@ -148,10 +150,10 @@ async def test_room_in_the_store_itself_is_room(tmp_path: Path, monkeypatch: pyt
     await store.aclose()
 
 
-async def test_our_own_errors_are_no_outage(tmp_path: Path) -> None:
+async def test_our_own_errors_are_no_outage(place: Place) -> None:
     ear = Ear()
-    store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON, telemetry=ear.telemetry)
-    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+    store = await open_store(place, now=lambda: NOON, telemetry=ear.telemetry)
+    with pytest.raises((sqlite3.OperationalError, psycopg.errors.UndefinedTable), match="nowhere"):
         await store.engine.write(lambda writer: writer.execute("SELECT * FROM nowhere"))
     assert store.health.trouble is None
     assert ear.facts == []

@@ -20,7 +20,8 @@ from dockbell.errors import LeaseLost
 from dockbell.ports import Checkpoint, FeedStore
 from dockbell.stores.handles.store import SqlStore
 from dockbell.stores.postgres import PostgresStore
-from dockbell.stores.postgres.engine import Line, PostgresEngine, load_outbox
+from dockbell.stores.postgres.engine import PostgresEngine, load_outbox
+from dockbell.stores.postgres.line import Line
 from dockbell.telemetry import Telemetry
 from tests.fakes import NOON
 from tests.stores.pages import (

@@ -25,7 +25,8 @@ pytestmark = pytest.mark.acceptance
 
 OPERATIONS: Final = Path(__file__).parents[2] / "docs" / "operations"
 COMPOSE: Final = yaml.safe_load((OPERATIONS / "compose.yaml").read_text(encoding="utf-8"))
-SERVICES: Final = [*COMPOSE["services"].items()]
+SHARED: Final = yaml.safe_load((OPERATIONS / "compose-postgres.yaml").read_text(encoding="utf-8"))
+SERVICES: Final = [(each, name) for each in (COMPOSE, SHARED) for name in each["services"]]
 
 # https://github.com/compose-spec/compose-spec/blob/main/schema/compose-spec.json, what of it is used here.
 _TEXTS: Final = {"type": "array", "items": {"type": "string"}, "minItems": 1}
@@ -66,6 +67,9 @@ _SHAPE: Final[dict[str, Any]] = {
                 "volumes": _TEXTS,
                 "tmpfs": _TEXTS,
                 "secrets": _TEXTS,
+                "environment": {"type": "object", "additionalProperties": {"type": "string"}},
+                "entrypoint": _TEXTS,
+                "command": _TEXTS,
                 "ports": {"type": "array", "items": {"pattern": r"^127\.0\.0\.1:[0-9]+:[0-9]+$"}},
                 "mem_limit": _SIZE,
                 "pids_limit": {"type": "integer", "minimum": 1},
@@ -93,15 +97,30 @@ _SHAPE: Final[dict[str, Any]] = {
 }
 
 
-def test_compose_has_the_shape_that_compose_wants_and_nobody_has_privileges() -> None:
-    jsonschema.validate(COMPOSE, _SHAPE)
+@pytest.mark.parametrize("compose", [COMPOSE, SHARED], ids=["alone", "shared"])
+def test_compose_has_the_shape_that_compose_wants_and_nobody_has_privileges(compose: dict[str, Any]) -> None:
+    jsonschema.validate(compose, _SHAPE)
 
 
-@pytest.mark.parametrize(("name", "service"), SERVICES)
-def test_whatever_compose_mounts_is_declared_or_in_the_tree(name: str, service: dict[str, Any]) -> None:
-    assert set(service["secrets"]) <= COMPOSE["secrets"].keys()
+@pytest.mark.parametrize(("compose", "name"), SERVICES, ids=[name for _, name in SERVICES])
+def test_whatever_compose_mounts_is_declared_or_in_the_tree(compose: dict[str, Any], name: str) -> None:
+    service = compose["services"][name]
+    assert set(service["secrets"]) <= compose["secrets"].keys()
     for source in (mount.split(":")[0] for mount in service["volumes"]):
-        assert (OPERATIONS / source).exists() if source.startswith(".") else source in COMPOSE["volumes"], name
+        assert (OPERATIONS / source).exists() if source.startswith(".") else source in compose["volumes"], name
+
+
+def test_processes_in_containers_share_a_configuration_that_loads_and_have_a_port_each(tmp_path: Path) -> None:
+    processes = [each for name, each in SHARED["services"].items() if name.startswith("dockbell-")]
+    assert len(processes) == len({*(port for each in processes for port in each["ports"])}) == 3
+    assert [each["volumes"] for each in processes] == [["./compose/shared:/etc/dockbell:ro"]] * 3
+    config = load_config(OPERATIONS / "compose" / "shared" / "dockbell.toml")
+    assert config.store.url == "postgresql://dockbell@database/dockbell"
+    copy_files(tmp_path)
+    subprocess.run(["sh", "prepare-postgres.sh"], cwd=tmp_path, input="k\n", text=True, check=True, capture_output=True)
+    made = {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()}
+    assert made.keys() == {Path(secret["file"]).name for secret in SHARED["secrets"].values()}
+    assert made["pgpass"] == f"database:5432:dockbell:dockbell:{made['database-password']}\n"
 
 
 def test_the_configuration_is_mounted_by_its_folder_so_that_one_that_replaces_it_is_seen() -> None:
@@ -123,7 +142,7 @@ def test_the_image_is_built_from_files_that_are_there_and_holds_no_others() -> N
     build = COMPOSE["services"]["dockbell"]["build"]
     top = (OPERATIONS / build["context"]).resolve()
     copied = [line.split()[1:-1] for line in instructions("COPY") if "--from" not in line]
-    pins = ["docs/operations/requirements.txt", "docs/operations/requirements-build.txt"]
+    pins = [f"docs/operations/requirements{part}.txt" for part in ("", "-postgres", "-build")]
     assert copied == [pins, ["pyproject.toml", "README.md", "LICENSE"], ["src"]]
     assert [name for names in copied for name in names if not (top / name).exists()] == []
     assert (top / build["dockerfile"]).samefile(OPERATIONS / "Containerfile")

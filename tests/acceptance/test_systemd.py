@@ -23,6 +23,7 @@ from tests.cli.programs import Program, run, started
 pytestmark = pytest.mark.acceptance
 
 UNIT: Final = Path(__file__).parents[2] / "docs" / "operations" / "dockbell.service"
+TEMPLATE: Final = UNIT.with_name("dockbell@.service")
 INSTALLED: Final = "/opt/dockbell/bin/dockbell"
 CONFIG: Final = """
 [sources.main]
@@ -102,14 +103,14 @@ def test_the_watchdog_is_answered_only_while_the_process_works(daemon: Program, 
 # The unit file -------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def unit(tmp_path: Path) -> Path:
-    """Return the unit file for the dockbell of this environment."""
+@pytest.fixture(params=[UNIT, TEMPLATE], ids=["unit", "template"])
+def unit(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """Return the unit file, or an instance of the template, for the dockbell of this environment."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("needs systemd-analyze")
-    path = tmp_path / "dockbell.service"
+    path = tmp_path / request.param.name.replace("@", "@1")
     program = Path(sys.executable).with_name("dockbell")
-    path.write_text(UNIT.read_text(encoding="utf-8").replace(INSTALLED, str(program)))
+    path.write_text(request.param.read_text(encoding="utf-8").replace(INSTALLED, str(program)))
     return path
 
 
@@ -128,7 +129,7 @@ def test_systemd_finds_the_service_well_shut_in(unit: Path) -> None:
         text=True,
         check=True,
     )
-    exposure = re.search(r"exposure level for dockbell.service: ([0-9.]+)", judged.stdout)
+    exposure = re.search(r"exposure level for dockbell\S*.service: ([0-9.]+)", judged.stdout)
     assert exposure is not None
     assert float(exposure[1]) <= 1.5
 

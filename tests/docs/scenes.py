@@ -17,6 +17,7 @@ from threading import Thread
 from typing import Any, Final
 
 from dockbell.subscriber import RevisionGaps, State, parse
+from tests.brokers import find_free_port
 from tests.docs.machines import use_containers, use_systemd
 from tests.docs.markdown import ROOT, Block
 from tests.docs.stage import KEY, SECRET, Stage
@@ -53,6 +54,21 @@ NOT_RUN: Final = (
         r"include = |\[sources\.",
         "are files that belong together: tests/config/test_including.py and test_sharing.py load such",
     ),
+    NotRun(
+        "docs/how-to/many-processes.md",
+        r"sudo |pip install |export PGPASSWORD",
+        "installs, and makes a user of the machine's PostgreSQL: the tests have one of their own, without a password",
+    ),
+    NotRun(
+        "docs/operations/store.md",
+        r"sudo |pg_dump |pg_restore ",
+        "wants the machine's PostgreSQL: tests/stores/postgres/test_schema.py has a restored store",
+    ),
+    NotRun(
+        "docs/operations/systemd.md",
+        r"install .*(pgpass|dockbell@)|install -m 0640 -g dockbell api-key|systemctl .*dockbell@",
+        "changes users of files, and starts a template: tests/acceptance/test_systemd.py reads it",
+    ),
     NotRun("docs/reference/commands.md", r"dockbell ", "parsed by the command's own parser; the how-tos run them"),
     NotRun(
         "docs/operations/systemd.md",
@@ -61,8 +77,8 @@ NOT_RUN: Final = (
     ),
     NotRun(
         "docs/operations/container.md",
-        r"docker build ",
-        "needs a container engine: tests/acceptance/test_container.py reads what it would be built from",
+        r"docker build |docker compose --file ",
+        "needs a container engine: tests/acceptance/test_container.py reads what it would be built from, and would run",
     ),
 )
 
@@ -211,6 +227,25 @@ def _read(stage: Stage, resource: str) -> list[Any]:
     return list(answer.json()) if answer.status_code == 200 else []
 
 
+_PKILL: Final = """\
+#!/bin/sh
+for pid in $(pgrep -f "$3"); do
+  if [ "$pid" != $$ ] && [ "$(readlink "/proc/$pid/cwd")" = "$PWD" ]; then kill "$1" "$pid"; fi
+done
+"""
+
+
+def share_a_database(stage: Stage) -> None:
+    """Let processes share a database, and let ``pkill`` reach those of this folder alone."""
+    stage.replaced |= {
+        "postgresql://dockbell@localhost/dockbell": stage.make_database(),
+        ":8471": f":{find_free_port()}",
+    }
+    pkill = stage.folder / "bin" / "pkill"
+    pkill.write_text(_PKILL)
+    pkill.chmod(0o755)
+
+
 _EVENT: Final = r"^dockbell\.\w+\.\w+ "
 _UPDATED: Final = (ROOT / "tests/golden/updated.json").read_bytes()
 
@@ -238,6 +273,14 @@ SCENES: Final[Mapping[str, Scene]] = {
     ),
     "docs/how-to/choose-events.md": Scene(prepare=run_daemon),
     "docs/how-to/many-sources.md": Scene(prepare=run_plain_daemon),
+    "docs/how-to/many-processes.md": Scene(
+        prepare=share_a_database,
+        waits={"dockbell status": ("dockbell run --config two.toml", "it has 2 now")},
+        expected={
+            "dockbell status": r"^process \d+ on \S+ +1 +2 ",
+            "dockbell run": "has taken 2 sources, it has 5 now",
+        },
+    ),
     "docs/how-to/replay.md": Scene(prepare=run_daemon_with_letters),
     "docs/how-to/look-after-sinks.md": Scene(prepare=run_daemon),
     "docs/operations/container.md": Scene(

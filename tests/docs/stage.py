@@ -85,13 +85,15 @@ class Stage:
     """Walks through one document.
 
     What the document calls ``api.example.com``, ``broker.example.com``, ``erp.example.com`` and by a port of its own is
-    on this machine, each started when the document speaks of it.
+    on this machine, each started when the document speaks of it. ``make_database`` returns the URL of a database of
+    PostgreSQL.
     """
 
     document: str
     folder: Path
     stack: ExitStack
     certificate: Path
+    make_database: Callable[[], str]
     config: str = ""
     replaced: dict[str, str] = field(default_factory=dict)
     programs: list[Program] = field(default_factory=list)

@@ -23,7 +23,9 @@ PLACES: Final = [
     "docs/operations/alerts.yml",
     "docs/operations/grafana-dashboard.json",
     "docs/operations/compose.yaml",
+    "docs/operations/compose-postgres.yaml",
     "docs/operations/dockbell.service",
+    "docs/operations/dockbell@.service",
     *sorted(
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "src").rglob("*")

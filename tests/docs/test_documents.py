@@ -51,10 +51,12 @@ def is_run(document: str) -> bool:
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize("document", [each for each in DOCUMENTS if is_run(each)])
-def test_what_a_document_shows_works(document: str, tmp_path: Path, certificate: Path) -> None:
+def test_what_a_document_shows_works(
+    document: str, tmp_path: Path, certificate: Path, request: pytest.FixtureRequest
+) -> None:
     scene = SCENES.get(document, Scene())
     with ExitStack() as stack:
-        stage = Stage(document, tmp_path, stack, certificate)
+        stage = Stage(document, tmp_path, stack, certificate, lambda: str(request.getfixturevalue("postgres_url")))
         scene.prepare(stage)
         for block in find_blocks(document):
             for shown in find_shown(block):

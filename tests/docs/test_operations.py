@@ -11,7 +11,13 @@ from tests.docs.markdown import read
 
 @pytest.mark.parametrize(
     ("file", "document"),
-    [("dockbell.service", "systemd.md"), ("compose.yaml", "container.md"), ("Containerfile", "container.md")],
+    [
+        ("dockbell.service", "systemd.md"),
+        ("dockbell@.service", "systemd.md"),
+        ("compose.yaml", "container.md"),
+        ("compose-postgres.yaml", "container.md"),
+        ("Containerfile", "container.md"),
+    ],
 )
 def test_the_commands_at_the_head_of_a_file_are_those_of_its_document(file: str, document: str) -> None:
     head = read(f"docs/operations/{file}").partition("\n\n")[0]

@@ -66,7 +66,7 @@ NOT_RUN: Final = (
     ),
     NotRun(
         "docs/operations/systemd.md",
-        r"install .*(pgpass|dockbell@)|install -m 0640 -g dockbell api-key|systemctl .*dockbell@",
+        r"install .*(pgpass|dockbell@)|install -g dockbell -m 0640 api-key|systemctl .*dockbell@",
         "changes users of files, and starts a template: tests/acceptance/test_systemd.py reads it",
     ),
     NotRun("docs/reference/commands.md", r"dockbell ", "parsed by the command's own parser; the how-tos run them"),

@@ -108,9 +108,10 @@ def unit(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """Return the unit file, or an instance of the template, for the dockbell of this environment."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("needs systemd-analyze")
-    path = tmp_path / request.param.name.replace("@", "@1")
+    file: Path = request.param
+    path = tmp_path / file.name.replace("@", "@1")
     program = Path(sys.executable).with_name("dockbell")
-    path.write_text(request.param.read_text(encoding="utf-8").replace(INSTALLED, str(program)))
+    path.write_text(file.read_text(encoding="utf-8").replace(INSTALLED, str(program)))
     return path
 
 

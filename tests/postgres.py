@@ -121,6 +121,31 @@ class Server:
             self._process.wait()
             self._process = None
 
+    @contextmanager
+    def standing_by(self) -> Iterator[Server]:
+        """Return a standby, not started, that has what this server has now, and receives nothing that comes later."""
+        self.stop()
+        standby = Server(self._programs, Path(f"{self.folder}-standby"))
+        shutil.copytree(self.folder, standby.folder, symlinks=True, ignore=shutil.ignore_patterns(".s.PGSQL*"))
+        (standby.folder / "data" / "standby.signal").touch()
+        if os.getuid() == 0:
+            subprocess.run(["chown", "-R", "nobody", standby.folder], check=True)
+        self.start()
+        try:
+            yield standby
+        finally:
+            standby.stop()
+            shutil.rmtree(standby.folder)
+
+    def promote(self) -> None:
+        """Let this standby take over."""
+        self.start()
+        subprocess.run(
+            [*_as_other(), self._programs / "pg_ctl", "promote", "-D", self.folder / "data"],
+            check=True,
+            capture_output=True,
+        )
+
     def url(self, database: str) -> str:
         """Return the URL of a database."""
         return f"postgresql://dockbell@/{database}?host={self.folder}"

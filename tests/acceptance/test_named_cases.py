@@ -29,6 +29,7 @@ from dockbell.errors import CursorExpired, DockbellError, PageUnreadable, Schema
 from tests.brokers import Received, Subscriber, find_free_port, make_broker, started
 from tests.cli.programs import run
 from tests.model.api import Deployment, ModelApi, Step, VirtualClock
+from tests.model.disks import FileDisk
 from tests.model.oracle import Oracle
 from tests.model.rig import Rig, read
 from tests.services import Daemon
@@ -52,7 +53,8 @@ class Case:
     def __post_init__(self) -> None:
         self.clock = VirtualClock()
         self.api = ModelApi(self.clock, self.deployment)
-        self.rig = Rig(self.api, self.folder, self.settings)
+        self.disk = FileDisk(self.folder)
+        self.rig = Rig(self.api, self.disk, self.settings)
         self.oracle = Oracle(self.rig)
 
     @asynccontextmanager
@@ -439,7 +441,7 @@ async def test_f_a_store_that_was_deleted_begins_a_new_life_with_a_gap(tmp_path:
         await case.poll()
         before = {event.id for event in await case.rig.events()}
         await case.rig.stop()
-        lose(case.rig.file)
+        lose(case.disk.place)
         case.clock.pass_(seconds(1800))
         case.api.put("p02")
         case.clock.pass_(seconds(1800))
@@ -464,7 +466,7 @@ async def test_f_yesterdays_backup_tells_what_is_new_once_and_reuses_no_id(tmp_p
         case.api.put("p01")
         await case.poll()
         await case.rig.stop()
-        shutil.copy(case.rig.file, tmp_path / "backup.db")
+        shutil.copy(case.disk.place, tmp_path / "backup.db")
         await case.rig.start()
         for key in keys[:10]:
             case.clock.pass_(seconds(3600))
@@ -472,8 +474,8 @@ async def test_f_yesterdays_backup_tells_what_is_new_once_and_reuses_no_id(tmp_p
             await case.poll()
         before = {event.id: event for event in await case.rig.events()}
         await case.rig.stop()
-        lose(case.rig.file)
-        shutil.copy(tmp_path / "backup.db", case.rig.file)
+        lose(case.disk.place)
+        shutil.copy(tmp_path / "backup.db", case.disk.place)
         await case.rig.start()
         await case.rig.poll()
         await case.rig.read_whole()

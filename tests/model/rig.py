@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from dockbell.admin.commands import purge_record
@@ -21,9 +17,10 @@ from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.poller import Poller
 from dockbell.detection.reconciler import Reconciler
 from dockbell.ports import FeedState
-from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import Fact, Telemetry
 from tests.model.api import ModelApi
+from tests.model.disks import Disk
+from tests.stores.standings import read as query
 
 
 class Crash(BaseException):
@@ -76,10 +73,9 @@ class Rig:
     """One feed, whole; it can be crashed at any await and begins again from what is on the disk."""
 
     api: ModelApi
-    folder: Path
+    disk: Disk
     settings: dict[str, Any] = field(default_factory=dict)
     facts: list[Fact] = field(default_factory=list)
-    lives: int = 0
 
     def __post_init__(self) -> None:
         resource = RESOURCES[self.api.deployment.resource]
@@ -93,8 +89,7 @@ class Rig:
         schedule: dict[str, Any] = {"every": "15s", "reconcile": "24h"} if self.polled else {"every": "5m"}
         self._settings = ResourceSettings(**(schedule | self.settings))
         self.fuse = Fuse()
-        self.file = self.folder / f"{self.lives}.db"
-        self._store = await SqliteStore.open(self.file, now=self.api.clock)
+        self._store = await self.disk.open(self.api.clock)
         store, source = Fused(self._store, self.fuse), Fused(self.api, self.fuse)
         telemetry = Telemetry(self.facts.append)
         self.tracked = TrackedFeed(
@@ -117,17 +112,9 @@ class Rig:
         await self._store.aclose()
 
     async def crash(self) -> None:
-        """Begin again from what the disk holds at this moment; the old store is closed only to let it go."""
-        self.lives += 1
-        self._copy(self.folder / f"{self.lives}.db")
-        await self._store.aclose()
+        """Begin again from what the disk holds at this moment."""
+        await self.disk.crash(self._store)
         await self.start()
-
-    def _copy(self, to: Path) -> None:
-        for end in ("", "-wal", ".life"):
-            file = Path(f"{self.file}{end}")
-            if file.exists():
-                shutil.copy(file, f"{to}{end}")
 
     async def restart(self) -> None:
         """End politely and start again."""
@@ -182,9 +169,7 @@ class Rig:
 
     def undecided(self) -> set[str]:
         """Return the keys of the records that the second pass has met for the first time, and not settled yet."""
-        with closing(sqlite3.connect(self.file)) as connection:
-            rows = connection.execute("SELECT key FROM records WHERE raw_hash = ?", (UNDECIDED,)).fetchall()
-        texts = {text for (text,) in rows}
+        texts = {text for (text,) in query(self.disk.place, "SELECT key FROM records WHERE raw_hash = ?", UNDECIDED)}
         return {key for key in self.api.history if self.text(key) in texts}
 
     def text(self, key: str) -> str:

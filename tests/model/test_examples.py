@@ -13,6 +13,7 @@ from typing import Any
 
 from dockbell.core.model import Event
 from tests.model.api import SECOND, Deployment, ModelApi, Step, VirtualClock
+from tests.model.disks import FileDisk
 from tests.model.oracle import Oracle
 from tests.model.rig import Crash, Rig
 
@@ -27,7 +28,7 @@ class Story:
             self.clock.pass_(7 * SECOND)
             self.api.put(key)
         self.clock.pass_(600 * SECOND)
-        self.rig = Rig(self.api, folder, settings)
+        self.rig = Rig(self.api, FileDisk(folder), settings)
         self.oracle = Oracle(self.rig)
 
     @asynccontextmanager

@@ -9,8 +9,8 @@ Thousands of steps by default, the same ones every time; ``pytest tests/model --
 from __future__ import annotations
 
 import asyncio
-import shutil
 import tempfile
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -27,7 +27,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from dockbell.errors import CursorExpired, PageUnreadable, RateLimited, SchemaMismatch, SourceUnavailable
+from tests import postgres
 from tests.model.api import ZERO, Deployment, ModelApi, Step, VirtualClock
+from tests.model.disks import DatabaseDisk, Disk, FileDisk
 from tests.model.oracle import Oracle
 from tests.model.rig import Crash, Rig
 
@@ -37,6 +39,7 @@ GONE_MOST: Final = 2
 """More deletions at a time would be held, and wait for an operator."""
 
 STEPS: Final = 6000
+STEPS_POSTGRES: Final = 120
 STEPS_AN_EXAMPLE: Final = 40
 
 ERRORS: Final = (
@@ -129,13 +132,17 @@ class Machine(RuleBasedStateMachine):
         if not learned:
             made_of["key"] = ["/sku", "/warehouse_id"] if deployment.composite else "/id"  # type: ignore[assignment]  # TOML allows both
         self.runner = asyncio.Runner()
-        self.folder = Path(tempfile.mkdtemp(prefix="dockbell-model-", dir=_quick_folder()))
-        self.rig = Rig(self.api, self.folder, made_of)
+        self.disk = self.make_disk()
+        self.rig = Rig(self.api, self.disk, made_of)
         self.oracle = Oracle(self.rig)
         self.do(self.rig.start())
         if ready:
             self.do(self.run(self.rig.read_whole))
         event(f"{deployment.order} {deployment.cursors}")
+
+    @abstractmethod
+    def make_disk(self) -> Disk:
+        """Return where the store is to be."""
 
     def do(self, what: Coroutine[Any, Any, None]) -> None:
         self.sound = False
@@ -366,7 +373,7 @@ class Machine(RuleBasedStateMachine):
         finally:
             self.runner.run(self.rig.stop())
             self.runner.close()
-            shutil.rmtree(self.folder)
+            self.disk.clear()
 
     async def settle(self) -> None:
         self.clock.pass_(max(self.api.settled_at - self.clock.service, ZERO) + timedelta(seconds=1))
@@ -378,20 +385,48 @@ class Machine(RuleBasedStateMachine):
         await self.oracle.judge_rest()
 
 
+class FileMachine(Machine):
+    """The same with SQLite."""
+
+    def make_disk(self) -> Disk:
+        return FileDisk(Path(tempfile.mkdtemp(prefix="dockbell-model-", dir=_quick_folder())))
+
+
+class DatabaseMachine(Machine):
+    """The same with PostgreSQL."""
+
+    server: postgres.Server
+
+    def make_disk(self) -> Disk:
+        return DatabaseDisk(self.server)
+
+
 def _quick_folder() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108  # a folder of our own is made in it
 
 
-def test_nothing_is_missed_and_nothing_invented(request: pytest.FixtureRequest) -> None:
-    steps = request.config.getoption("--model-steps")
+def prove(machine: type[Machine], steps: int, request: pytest.FixtureRequest) -> None:
+    asked = request.config.getoption("--model-steps")
     run_state_machine_as_test(
-        Machine,
+        machine,
         settings=settings(
-            max_examples=max(1, (steps or STEPS) // STEPS_AN_EXAMPLE),
+            max_examples=max(1, (asked or steps) // STEPS_AN_EXAMPLE),
             stateful_step_count=STEPS_AN_EXAMPLE,
-            derandomize=not steps,
+            derandomize=not asked,
             database=None,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def test_nothing_is_missed_and_nothing_invented(request: pytest.FixtureRequest) -> None:
+    prove(FileMachine, STEPS, request)
+
+
+def test_nothing_is_missed_and_nothing_invented_in_postgres(
+    request: pytest.FixtureRequest, postgres_server: postgres.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fewer steps, each of which is dearer."""
+    monkeypatch.setattr(DatabaseMachine, "server", postgres_server, raising=False)
+    prove(DatabaseMachine, STEPS_POSTGRES, request)

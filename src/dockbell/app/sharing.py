@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
+from dockbell.core.model import NOTICES
 from dockbell.errors import DockbellError, LeaseLost, StoreError
 from dockbell.ports import Alarm, Claim, Fleet, Share, Spent
 from dockbell.telemetry import SourcesClaimed, SourcesHandedOver, Telemetry
@@ -62,8 +63,8 @@ class Sharing:
         share = await self._fleet.take_share(worker.list_accounts(), worker.declare_spent())
         claims = share.claims or {}
         if share.held != self._held:
-            if added := share.held - self._held:
-                self._telemetry.emit(SourcesClaimed(len(added), len(share.held)))
+            if added := _count(share.held - self._held):
+                self._telemetry.emit(SourcesClaimed(added, _count(share.held)))
             await worker.work_on(share.held, claims)
             self._held = share.held
         if share.surplus:
@@ -77,7 +78,7 @@ class Sharing:
         await self._worker.work_on(left, {})
         await self._fleet.hand_over(share.surplus, spent)
         self._held = left
-        self._telemetry.emit(SourcesHandedOver(len(share.surplus), len(left)))
+        self._telemetry.emit(SourcesHandedOver(len(share.surplus), _count(left)))
 
     async def follow(self) -> None:
         """Announce the events of other processes, for those who read them here, until cancelled."""
@@ -91,3 +92,8 @@ class Sharing:
             await self._fleet.hand_over(self._held, self._worker.declare_spent())
         except StoreError as error:
             self._telemetry.emit_failure("sharing", error)
+
+
+def _count(sources: Collection[str]) -> int:
+    """Return how many sources of the configuration are among some; notices are none."""
+    return len(sources) - (NOTICES.source in sources)

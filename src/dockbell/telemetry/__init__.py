@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dockbell.errors import StoreUnavailable, is_due_to
+from dockbell.errors import LeaseLost, StoreUnavailable, is_due_to
 from dockbell.telemetry.facts import AgentFails as AgentFails
 from dockbell.telemetry.facts import CommandFinished as CommandFinished
 from dockbell.telemetry.facts import Crowded as Crowded
@@ -69,6 +69,9 @@ class Telemetry:
             listener(fact)
 
     def emit_failure(self, agent: str, error: BaseException) -> None:
-        """Tell of an error that ended what an agent did, but for one of the store: that is told once for all agents."""
-        if not is_due_to(error, StoreUnavailable):
+        """Tell of an error that ended what an agent did, but for one of the store: that is told once for all agents.
+
+        So is that this process has lost what it had.
+        """
+        if not (is_due_to(error, StoreUnavailable) or is_due_to(error, LeaseLost)):
             self.emit(AgentFails(agent, error))

@@ -78,8 +78,8 @@ class PostgresEngine(Engine):
         return await self.read(measure)
 
     async def wipe(self, rewrite_most: int | None) -> str:  # noqa: ARG002  # the server rewrites no file at once
-        """Leave what was deleted to the server, which frees it by itself."""
-        return "the server frees deleted rows by and by; its log, replicas and backups may hold traces for longer"
+        """Leave what was deleted to the server, which frees it by itself (docs/operations/store.md)."""
+        return ""
 
     def find_version(self, reader: Connection) -> int | None:  # noqa: ARG002  # nothing tells but the rows themselves
         return None

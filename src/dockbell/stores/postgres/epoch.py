@@ -9,16 +9,21 @@ back as it was, without recovery; and a database that was lost and made anew beg
 
 from __future__ import annotations
 
+from typing import Final
+
 from dockbell.stores.sql.connection import Connection, transaction
 from dockbell.stores.sql.life import STORE_RESTORED, begin_anew, end_beginning
+
+TIMELINE: Final = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
+"""The timeline that is written now, eight hexadecimal digits; the control file has it only from the next checkpoint."""
 
 
 def begin_life(connection: Connection, epoch: str, now: int) -> None:
     """Begin a new life, under ``epoch``, where the database is another one; else go on."""
     with transaction(connection):
         (place,) = connection.execute(
-            "SELECT system_identifier || '/' || timeline_id || '/' || CAST(to_regclass('life') AS oid)"
-            " FROM pg_control_system(), pg_control_checkpoint()"
+            f"SELECT system_identifier || '/' || {TIMELINE} || '/' || CAST(to_regclass('life') AS oid)"
+            " FROM pg_control_system()"
         ).fetchone()
         (known,) = connection.execute("SELECT place FROM schema_version").fetchone()
         if known in ("", place):

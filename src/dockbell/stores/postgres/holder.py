@@ -19,17 +19,23 @@ from datetime import timedelta
 from typing import Any, Final
 
 import psycopg
+from psycopg import sql
 
 from dockbell._version import __version__
 from dockbell.errors import LeaseLost, StoreInUse
 from dockbell.host import system
 from dockbell.stores.postgres.connection import connect
+from dockbell.stores.postgres.epoch import TIMELINE
 
 TTL_SECONDS: Final = 6
 _BEAT_SECONDS: Final = 1.0
 _TRUST: Final = timedelta(seconds=TTL_SECONDS - 1)
 _IDLE_MILLISECONDS: Final = 4000
 """So long a transaction may rest: that of a stopped process would keep the row, and with it the sources, for ever."""
+_FENCE: Final = (
+    f"SELECT pg_current_xact_id() :: text, {TIMELINE}, set_config('idle_in_transaction_session_timeout', %s, true)"
+    " FROM holders WHERE id = %s FOR KEY SHARE"
+)
 
 
 class Holder:
@@ -50,6 +56,7 @@ class Holder:
         self.id = secrets.token_hex(8)
         self.name = f"process {os.getpid()} on {socket.gethostname()}"
         self.slot = 0
+        self._timeline = ""
         self.is_lost = False
         self.lives_since = system.elapsed()
         self._trusted_until = system.elapsed()
@@ -94,19 +101,22 @@ class Holder:
                 " VALUES (%s, %s, %s, %s, %s, clock_timestamp() + %s * interval '1 s')",
                 [self.id, self.name, __version__, self.slot, self._alone, TTL_SECONDS],
             )
+            ((self._timeline,),) = connection.execute(sql.SQL("SELECT " + TIMELINE)).fetchall()
         self.lives_since, self._trusted_until = began_at, began_at + _TRUST
         self._thread.start()
 
     def fence(self, connection: psycopg.Connection[Any]) -> str:
-        """Return the number of a transaction that writes; refuse it once another process has taken over.
+        """Return the number of a transaction that writes; refuse it once another process or server has taken over.
+
+        A standby that takes over begins a timeline of its own. It may lack what the server before had committed last:
+        numbers of events would be used twice under one epoch, so that each process must begin anew.
 
         Raises:
-            LeaseLost: The row is gone.
+            LeaseLost: The row is gone, or the database is another one.
         """
         # It keeps the row from being deleted, and not from being renewed, until the transaction ends.
         found = connection.execute(
-            "SELECT pg_current_xact_id() :: text, set_config('idle_in_transaction_session_timeout', %s, true)"
-            " FROM holders WHERE id = %s FOR KEY SHARE",
+            sql.SQL(_FENCE),
             [str(_IDLE_MILLISECONDS), self.id],
         ).fetchone()
         if found is None:
@@ -114,6 +124,12 @@ class Holder:
             raise LeaseLost(
                 f"store {self._store}: another process has taken over what this one had, which did not renew its row"
                 f" for {TTL_SECONDS} seconds; nothing was stored"
+            )
+        if found[1] != self._timeline:
+            self.is_lost = True
+            raise LeaseLost(
+                f"store {self._store}: another server has taken over, which may lack what was committed last;"
+                " nothing was stored"
             )
         return str(found[0])
 

@@ -404,10 +404,13 @@ class Relay:
         self._bell.ring()
 
     async def _take_in(self) -> None:
-        """Begin with the feeds that are new since the session began; begin all again if the sink was overrun in one."""
+        """Begin with the feeds that are new since the session began.
+
+        Begin all again if the sink was overrun in one, or if one is being handed over to another process.
+        """
         self._starts_seen = self._sink_store.starts
         starts = await self._sink_store.load_starts()
-        if any(starts[feed].origin != known.origin for feed, known in self._starts.items()):
+        if any(feed not in starts or starts[feed].origin != known.origin for feed, known in self._starts.items()):
             self._begin_again()
             return
         positions, _ = await self._sink_store.load_queue()

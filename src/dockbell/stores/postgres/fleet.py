@@ -20,10 +20,8 @@ from dockbell.stores.sql.lease import Lease
 
 _LOOK_SECONDS: Final = 0.1
 _FOLLOW_SECONDS: Final = 0.25
-_CLAIM_SHARE: Final = 1.25
-"""So much of its fair share a process claims of what nobody has: a dead process is replaced by whoever comes first."""
-_SHED_SHARE: Final = 1.1
-"""With more than this of its fair share it hands some over, down to the fair share, where others have less."""
+_MOST_SHARE: Final = 1.1
+"""A process claims up to this of its fair share; with more it hands some over, down to the fair share."""
 
 
 class PostgresFleet(Fleet):
@@ -75,7 +73,7 @@ class PostgresFleet(Fleet):
         self, connection: Connection, standing: leases.Standing, accounts: Mapping[str, str]
     ) -> Mapping[str, Claim]:
         wanted = _list_keys(accounts)
-        room = math.ceil(_CLAIM_SHARE * len(wanted) / standing.processes) - len(_list_keys(standing.own))
+        room = _find_most(standing, len(wanted)) - len(_list_keys(standing.own))
         claims = leases.claim(connection, self._holder.id, wanted, max(0, room))
         return {**claims, **leases.claim(connection, self._holder.id, {NOTICES.source}, 1)}
 
@@ -133,12 +131,21 @@ def _list_keys(accounts: Mapping[str, str]) -> set[str]:
     return {*accounts.values()} - {NOTICES.source}
 
 
+def _find_most(standing: leases.Standing, keys: int) -> int:
+    """Return how many API keys a process may have.
+
+    It claims no more, else it would hand over at once what it has claimed, and claim that again before others do.
+    """
+    return max(math.floor(_MOST_SHARE * keys / standing.processes), standing.least + 1)
+
+
 def _find_surplus(standing: leases.Standing, accounts: Mapping[str, str]) -> frozenset[str]:
     """Return the sources to hand over: those not configured any more, of a key that another has, and too many."""
     surplus = {source for source in standing.own if source not in accounts} | standing.split
     kept = _list_keys({source: account for source, account in standing.own.items() if source not in surplus})
-    fair = len(_list_keys(accounts)) / standing.processes
-    if len(kept) > max(_SHED_SHARE * fair, standing.least + 1):
+    keys = len(_list_keys(accounts))
+    fair = keys / standing.processes
+    if len(kept) > _find_most(standing, keys):
         most = math.ceil(fair) if len(kept) > math.ceil(fair) else math.floor(fair)
         shed = {*sorted(kept)[most:]}
         surplus |= {source for source, account in standing.own.items() if account in shed}

@@ -19,6 +19,8 @@ from dockbell.stores.sql.connection import Connection
 
 _CLAIMED_AT_ONCE: Final = 500
 """Keys: what a process claims it must load too, and others want some."""
+_TOLD_SECONDS: Final = 5
+"""So long what was spent stands as it is where the same is said again; it may be so much younger than it looks."""
 _AMONG: Final = "source IN (SELECT value FROM json_array_elements_text(CAST(:sources AS json)) AS value)"
 
 
@@ -82,15 +84,22 @@ def claim(connection: Connection, holder: str, accounts: Collection[str], most: 
         " (SELECT source FROM leases WHERE source = account AND holder IS NULL AND source IN"
         " (SELECT value FROM json_array_elements_text(CAST(:accounts AS json)) AS value) LIMIT :most"
         " FOR UPDATE SKIP LOCKED)"
-        " RETURNING source, spent, extract(epoch FROM clock_timestamp() - coalesce(spent_at, 'epoch')) :: float8",
-        {"holder": holder, "accounts": json.dumps([*accounts]), "most": min(most, _CLAIMED_AT_ONCE)},
+        " RETURNING source, spent, extract(epoch FROM clock_timestamp() - coalesce(spent_at, 'epoch')) :: float8 - :told",
+        {
+            "holder": holder,
+            "accounts": json.dumps([*accounts]),
+            "most": min(most, _CLAIMED_AT_ONCE),
+            "told": _TOLD_SECONDS,
+        },
     ).fetchall()
     connection.execute(
         "UPDATE leases SET holder = :holder, leaving = false, taken_at = clock_timestamp()"
         " WHERE holder IS NULL AND account IN (SELECT source FROM leases WHERE holder = :holder AND source = account)",
         {"holder": holder},
     )
-    return {source: Claim(json.loads(spent), timedelta(seconds=min(age, 3600.0))) for source, spent, age in rows}
+    return {
+        source: Claim(json.loads(spent), timedelta(seconds=min(max(age, 0.0), 3600.0))) for source, spent, age in rows
+    }
 
 
 def note_spent(connection: Connection, holder: str, spent: Mapping[str, Spent]) -> None:
@@ -98,8 +107,13 @@ def note_spent(connection: Connection, holder: str, spent: Mapping[str, Spent]) 
     connection.execute(
         "UPDATE leases SET spent = told.value, spent_at = clock_timestamp()"
         " FROM json_each_text(CAST(:spent AS json)) AS told"
-        " WHERE leases.source = told.key AND leases.holder = :holder AND leases.spent <> told.value",
-        {"spent": json.dumps({account: json.dumps([*each]) for account, each in spent.items()}), "holder": holder},
+        " WHERE leases.source = told.key AND leases.holder = :holder AND (leases.spent <> told.value"
+        " OR leases.spent_at < clock_timestamp() - :told * interval '1 s')",
+        {
+            "spent": json.dumps({account: json.dumps([*each]) for account, each in spent.items()}),
+            "holder": holder,
+            "told": _TOLD_SECONDS,
+        },
     )
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import pytest
 
@@ -42,7 +42,7 @@ class FakeFleet(Fleet):
         self._log.steps.append(f"prepare {sorted(sources)}")
 
     async def hand_over(self, sources: Collection[str], spent: Mapping[str, Spent]) -> None:
-        assert spent == {"a": (8, 0)}
+        assert spent == dict.fromkeys(sources, (0, 5))
         self._log.steps.append(f"hand over {sorted(sources)}")
 
     async def follow(self) -> None:
@@ -65,6 +65,9 @@ class FakeWorker:
 
     def declare_spent(self) -> Mapping[str, Spent]:
         return {"a": (8, 0)}
+
+    def settle_spent(self, sources: Collection[str]) -> Callable[[], Mapping[str, Spent]]:
+        return lambda: dict.fromkeys(sources, (0, 5))
 
     async def work_on(self, sources: Collection[str], claims: Mapping[str, Claim]) -> None:
         if self.problem is not None:

@@ -7,7 +7,7 @@ anything ends, so that a configuration that cannot be used changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -215,6 +215,15 @@ class Agents:
     def declare_spent(self) -> Mapping[str, Spent]:
         """Return what may be spent of each key until the next call, by the first source with the key."""
         return {each.first: each.budget.declare() for each in self._plannings.values() if each.sources}
+
+    def settle_spent(self, sources: Collection[str]) -> Callable[[], Mapping[str, Spent]]:
+        """Return what tells, once the work on some sources has ended, what was spent of their keys."""
+        budgets = {
+            each.first: each.budget
+            for each in self._plannings.values()
+            if each.sources and all(source.client.name in sources for source in each.sources)
+        }
+        return lambda: {first: budget.declare_last() for first, budget in budgets.items()}
 
     async def enroll(self, opened: Opened, changes: Changes, *, is_first: bool = False) -> None:
         """Have the store know all configured feeds, and each sink begin in those that are new to it.

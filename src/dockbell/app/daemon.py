@@ -247,6 +247,9 @@ class Daemon:
     def declare_spent(self) -> Mapping[str, Spent]:
         return self._agents.declare_spent()
 
+    def settle_spent(self, sources: Collection[str]) -> Callable[[], Mapping[str, Spent]]:
+        return self._agents.settle_spent(sources)
+
     async def work_on(self, sources: Collection[str], claims: Mapping[str, Claim]) -> None:
         agents = self._agents
         async with self._turn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from dockbell.core.model import NOTICES
@@ -19,6 +19,9 @@ class Worker(Protocol):
 
     def declare_spent(self) -> Mapping[str, Spent]:
         """Return what may be spent of each key until the next call, by the first source with the key."""
+
+    def settle_spent(self, sources: Collection[str]) -> Callable[[], Mapping[str, Spent]]:
+        """Return what tells, once the work on some sources has ended, what was spent of their keys."""
 
     async def work_on(self, sources: Collection[str], claims: Mapping[str, Claim]) -> None:
         """Begin with the sources among these that are new, and end the others; return when these have ended.
@@ -74,9 +77,9 @@ class Sharing:
     async def _hand_over(self, share: Share) -> None:
         left = share.held - share.surplus
         await self._fleet.prepare(share.surplus)
-        spent = self._worker.declare_spent()
+        settle = self._worker.settle_spent(share.surplus)
         await self._worker.work_on(left, {})
-        await self._fleet.hand_over(share.surplus, spent)
+        await self._fleet.hand_over(share.surplus, settle())
         self._held = left
         self._telemetry.emit(SourcesHandedOver(len(share.surplus), _count(left)))
 
@@ -89,7 +92,7 @@ class Sharing:
         if not self._held:
             return
         try:
-            await self._fleet.hand_over(self._held, self._worker.declare_spent())
+            await self._fleet.hand_over(self._held, self._worker.settle_spent(self._held)())
         except StoreError as error:
             self._telemetry.emit_failure("sharing", error)
 

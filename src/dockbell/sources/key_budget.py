@@ -41,6 +41,10 @@ class KeyBudget:
         """Return what may be spent until the next call, the past minute included; see :meth:`Budget.declare`."""
         return self.total.declare(now())
 
+    def declare_last(self) -> Spent:
+        """Return the same after the last request; see :meth:`Budget.declare_last`."""
+        return self.total.declare_last(now())
+
     @property
     def usage(self) -> Usage:
         return self.total.usage(now())

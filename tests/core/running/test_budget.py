@@ -522,6 +522,19 @@ def test_what_is_declared_may_be_spent_and_no_more() -> None:
     assert budget.admit(START + 3 * SECOND) == ZERO
 
 
+def test_who_spends_no_more_leaves_the_rest_to_its_successor() -> None:
+    budget = Budget(100)
+    fill(budget, START, 30)
+    budget.declare(START + SECOND)
+
+    declared = budget.declare_last(START + 12 * SECOND)
+
+    assert declared == (0, 0, 30, 0, 0, 0, 0)
+    after = Budget(100)
+    after.assume(declared, ZERO, START + 12 * SECOND)
+    assert after.usage(START + 12 * SECOND).used == 30
+
+
 def test_who_asks_seldom_declares_the_same_again_and_again() -> None:
     budget = Budget(300)
     declared = set()

@@ -121,11 +121,18 @@ class Budget:
         The past minute is in spans of ten seconds, the latest first. Who takes over after a crash counts all of it as
         spent (:meth:`assume`), so that both together stay within the budget.
         """
+        self._ahead = max(_AHEAD_LEAST, self.allowed // _AHEAD_PART)
+        return tuple(-(-count // _STEP) * _STEP for count in (self._ahead + self._under_way(), *self._spans(now)))
+
+    def declare_last(self, now: timedelta) -> tuple[int, ...]:
+        """Return the same where nothing more will be spent: who takes over has all that is left."""
+        return (self._under_way(), *self._spans(now))
+
+    def _spans(self, now: timedelta) -> list[int]:
         spans = [0] * (WINDOW // DECLARED_SPAN)
         for age, count in (*self._urgent.ages(now), *self._paced.ages(now)):
             spans[min(age // DECLARED_SPAN, len(spans) - 1)] += count
-        self._ahead = max(_AHEAD_LEAST, self.allowed // _AHEAD_PART)
-        return tuple(-(-count // _STEP) * _STEP for count in (self._ahead + self._under_way(), *spans))
+        return spans
 
     def assume(self, declared: Sequence[int], age: timedelta, now: timedelta) -> None:
         """Count as spent what another process has declared ``age`` ago; call it before anything is spent."""

@@ -84,7 +84,8 @@ def claim(connection: Connection, holder: str, accounts: Collection[str], most: 
         " (SELECT source FROM leases WHERE source = account AND holder IS NULL AND source IN"
         " (SELECT value FROM json_array_elements_text(CAST(:accounts AS json)) AS value) LIMIT :most"
         " FOR UPDATE SKIP LOCKED)"
-        " RETURNING source, spent, extract(epoch FROM clock_timestamp() - coalesce(spent_at, 'epoch')) :: float8 - :told",
+        " RETURNING source, spent,"
+        " extract(epoch FROM clock_timestamp() - coalesce(spent_at, 'epoch')) :: float8 - :told",
         {
             "holder": holder,
             "accounts": json.dumps([*accounts]),

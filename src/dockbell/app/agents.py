@@ -318,9 +318,9 @@ async def assemble(config: Config, telemetry: Telemetry, *, shared: bool = False
         StoreError: The store is in use, is another program's, or cannot be opened.
     """
     async with AsyncExitStack() as stack:
-        check_secrets(config)
         store = None
         if shared and config.store.path is None:
+            check_secrets(config)  # of all sources, though there are none yet
             store = await _open_store(config, telemetry, stack, shared=True)
             config = config.only(())
         everything = Changes(

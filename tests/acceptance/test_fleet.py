@@ -1,0 +1,352 @@
+"""Three processes on one PostgreSQL: one is killed, one is stopped for a while, one is ended, the database crashes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import anyio
+import psycopg
+import pytest
+from anyio import to_thread
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from dockbell.core.model import Feed
+from dockbell.sandbox import Sandbox, SandboxOptions, serve
+from tests.oracle import Account, Story
+from tests.postgres import Server
+from tests.receivers import Receiver
+from tests.services import Daemon
+
+pytestmark = pytest.mark.acceptance
+
+SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+SOURCES: Final = tuple(f"s{number:02}" for number in range(12))
+BUSY: Final = "busy"
+"""Asks for the details of every change: more than its key allows."""
+RESOURCES: Final = ("shipments", "stock")
+LIMIT: Final = 120
+"""Requests a minute of each key; a process that took over would soon exceed it if it began to count anew."""
+TTL: Final = 6
+STOPPED: Final = 9
+
+CONFIG = """
+name = "acme"
+
+[store]
+url = "{store}"
+
+[resources]
+shipments = {{ every = "2s", reconcile = "1h", stale_window = "0s", first_pass = "emit" }}
+stock = {{ every = "4s", confirm_after = "1s", stale_window = "0s", first_pass = "emit" }}
+
+[sinks.erp]
+type = "webhook"
+url = "{receiver}"
+secret = "{secret}"
+lanes = 8
+"""
+
+SOURCE = """
+[sources.{source}]
+base_url = "{api}"
+api_key = "{source}"
+requests_per_minute = {limit}
+share = 1.0
+user_agent = "{process}"
+"""
+
+DETAILS = """
+[sources.{source}.resources]
+shipments = {{ every = "1s", detail = ["packages"] }}
+stock = {{ every = "1s" }}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request of the API, when it arrived."""
+
+    at: float
+    key: str
+    process: str
+    status: int
+
+
+class RequestLog:
+    """Notes the requests that an API gets, by its own clock."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.requests: list[Asked] = []
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        at = time.monotonic()
+
+        async def hear(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                headers = dict(scope["headers"])
+                key = headers[b"authorization"].decode().removeprefix("Bearer ")
+                self.requests.append(Asked(at, key, headers[b"user-agent"].decode(), message["status"]))
+            await send(message)
+
+        await self._app(scope, receive, hear)
+
+    def find_fullest(self, window: float = 60) -> Mapping[str, int]:
+        """Return the most requests of each key that arrived within a window, wherever it begins."""
+        times: dict[str, list[float]] = defaultdict(list)
+        for each in sorted(self.requests, key=lambda each: each.at):
+            if each.status != 429:  # it counts nowhere
+                times[each.key].append(each.at)
+        return {
+            key: max(bisect_right(moments, at + window) - place for place, at in enumerate(moments))
+            for key, moments in times.items()
+        }
+
+    def find_first(self, key: str, since: float, other_than: str = "") -> float | None:
+        """Return after how many seconds a process asked with a key."""
+        found = [
+            each.at for each in self.requests if each.key == key and each.at > since and each.process != other_than
+        ]
+        return min(found) - since if found else None
+
+
+class Ledger(Account):
+    """What a receiver was told of all sources."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources: dict[str, Account] = defaultdict(Account)
+        self.contents: dict[str, Mapping[str, Any]] = {}
+        self.sequences: dict[Feed, dict[int, str]] = defaultdict(dict)
+        self.arrivals: list[tuple[float, str]] = []
+
+    def hear(self, event: Mapping[str, Any]) -> None:
+        """Note a delivery, and hold it against what came before."""
+        self.arrivals.append((time.monotonic(), event["id"]))
+        if self.contents.setdefault(event["id"], event) != event:
+            self.problems.append(f"{event['id']} has two contents")
+        *_, source, resource = urlsplit(event["source"]).path.split("/")
+        number = int(event["sequence"])
+        if self.sequences[Feed(source, resource)].setdefault(number, event["id"]) != event["id"]:
+            self.problems.append(f"{source}/{resource} has two events with the number {number}")
+        self.sources[source].hear(event)
+
+    @property
+    def repeats(self) -> int:
+        return len(self.arrivals) - len(self.contents)
+
+
+class Trial:
+    """Three processes, and what is done to them.
+
+    Attributes:
+        takeovers: The seconds from the death of a process until another asked with each of its keys.
+    """
+
+    def __init__(self, folder: Path, server: Server, url: str, log: RequestLog, stack: ExitStack) -> None:
+        self.takeovers: dict[str, list[float]] = {}
+        self.daemons: dict[str, Daemon] = {}
+        self._server = server
+        self._database = urlsplit(url).path.strip("/")
+        self._log = log
+        for name in ("a", "b", "c"):
+            (folder / name).mkdir()
+            self.daemons[name] = stack.enter_context(Daemon(folder / name))
+
+    def read_log(self, folder: Path) -> str:
+        return "".join((folder / name / "dockbell.log").read_text() for name in self.daemons)
+
+    async def query(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        return await to_thread.run_sync(self._server.query, self._database, statement, values)
+
+    async def find_held(self, name: str) -> set[str]:
+        """Return the sources that a process has."""
+        rows = await self.query(
+            "SELECT source FROM leases JOIN holders ON holders.id = leases.holder WHERE starts_with(holders.name, %s)",
+            f"process {self.daemons[name].pid} ",
+        )
+        return {source for (source,) in rows} - {"dockbell"}
+
+    async def find_holder(self, source: str) -> str:
+        """Return the process that has a source."""
+        while True:
+            for name in self.daemons:
+                if source in await self.find_held(name):
+                    return name
+            await anyio.sleep(0.1)
+
+    async def settle(self, processes: int) -> None:
+        """Return when so many processes have all sources, each its share."""
+        with anyio.fail_after(20):
+            while True:
+                shares = []
+                with suppress(psycopg.errors.UndefinedTable):  # the first process has yet to make them
+                    rows = await self.query("SELECT count(*) FROM leases WHERE source <> 'dockbell' GROUP BY holder")
+                    shares = [count for (count,) in rows]
+                if sum(shares) == len(SOURCES) + 1 and len(shares) == processes and max(shares) - min(shares) <= 2:
+                    return
+                await anyio.sleep(0.1)
+
+    async def await_takeover(self, what: str, keys: Collection[str], since: float, victim: str = "") -> None:
+        """Note when others asked with the keys of a process that died; the busy one may have nothing left to spend."""
+        assert keys
+        with anyio.fail_after(20):
+            while None in (found := [self._log.find_first(key, since, victim) for key in keys]):  # noqa: ASYNC110
+                await anyio.sleep(0.1)
+        self.takeovers[what] = [seconds for seconds in found if seconds is not None]
+
+
+async def change(sandbox: Sandbox) -> None:
+    """Change records until cancelled."""
+    dice = random.Random(7)
+    while True:
+        resource = dice.choice(RESOURCES)
+        sandbox.edit(resource, identity=dice.choice([*sandbox.records(resource)]))
+        await anyio.sleep(dice.uniform(0, 0.2))
+
+
+async def disturb(trial: Trial) -> None:
+    """Kill, stop and end a process each, always the one with the busy key, and crash the database."""
+    victim = await trial.find_holder(BUSY)
+    keys = await trial.find_held(victim) - {BUSY}
+    await to_thread.run_sync(trial.daemons[victim].end, signal.SIGKILL)
+    killed_at = time.monotonic()
+    await trial.await_takeover("kill -9", keys, killed_at)
+    trial.daemons[victim].start()
+    victim = await trial.find_holder(BUSY)
+    keys = await trial.find_held(victim) - {BUSY}
+    os.kill(trial.daemons[victim].pid, signal.SIGSTOP)
+    stopped_at = time.monotonic()
+    await trial.await_takeover("SIGSTOP", keys, stopped_at, victim)
+    await anyio.sleep(stopped_at + STOPPED - time.monotonic())
+    os.kill(trial.daemons[victim].pid, signal.SIGCONT)
+    victim = await trial.find_holder(BUSY)
+    keys = await trial.find_held(victim) - {BUSY}
+    assert await to_thread.run_sync(trial.daemons[victim].end, signal.SIGTERM) == 0
+    await trial.await_takeover("SIGTERM", keys, time.monotonic())
+    trial.daemons[victim].start()
+    await trial.settle(3)
+
+
+@pytest.fixture
+def running(postgres_server: Server) -> Iterator[Server]:
+    """Return the server, which is there for others afterwards whatever happens."""
+    yield postgres_server
+    postgres_server.stop()
+    postgres_server.start()
+
+
+async def test_three_processes_tell_everything_once_whatever_happens_to_one(
+    tmp_path: Path, running: Server, postgres_url: str
+) -> None:
+    sandbox = Sandbox(
+        SandboxOptions(
+            seed=7,
+            shipments=40,
+            packages=0,
+            items=10,
+            stock=30,
+            warehouses=3,
+            requests_per_minute=LIMIT,
+            api_keys=(*SOURCES, BUSY),
+        )
+    )
+    initial = {resource: sandbox.records(resource) for resource in RESOURCES}
+    sandbox.app = log = RequestLog(sandbox.app)
+    ledger = Ledger()
+    receiver = Receiver(SECRET, ledger)
+    with ExitStack() as stack:
+        trial = Trial(tmp_path, running, postgres_url, log, stack)
+        async with serve(sandbox) as api, receiver.listening():
+            for name, daemon in trial.daemons.items():
+                config = CONFIG.format(store=postgres_url, receiver=receiver.url, secret=SECRET)
+                for source in (*SOURCES, BUSY):
+                    config += SOURCE.format(source=source, api=api, limit=LIMIT, process=name)
+                config += DETAILS.format(source=BUSY)
+                (tmp_path / name / "dockbell.toml").write_text(config)
+                daemon.start()
+            await trial.settle(3)
+            async with anyio.create_task_group() as group:
+                group.start_soon(change, sandbox)
+                await anyio.sleep(5)
+                await disturb(trial)
+                await to_thread.run_sync(running.stop)
+                await anyio.sleep(1)
+                await to_thread.run_sync(running.start)
+                await trial.settle(3)
+                group.cancel_scope.cancel()
+            changes = [change for change in sandbox.changes() if change.resource in RESOURCES]
+            story = Story(initial, changes)
+            with anyio.move_on_after(20):
+                while any(ledger.sources[source].state() != story.final() for source in SOURCES):  # noqa: ASYNC110
+                    await anyio.sleep(0.2)
+            for daemon in trial.daemons.values():
+                assert await to_thread.run_sync(daemon.end, signal.SIGTERM) == 0
+    judge(ledger, story)
+    await judge_store(trial, ledger, story)
+    fullest = log.find_fullest()
+    print_figures(trial, log, ledger, fullest, trial.read_log(tmp_path))
+    assert {key: most for key, most in fullest.items() if most > LIMIT} == {}
+    assert len(changes) > 100
+    assert fullest[BUSY] > LIMIT / 2, "its limit did not matter"
+
+
+def judge(ledger: Ledger, story: Story) -> None:
+    """Check all that arrived against all that happened; the busy source may be late."""
+    assert ledger.problems == []
+    for source in SOURCES:
+        assert ledger.sources[source].judge(story) == [], source
+    late = [each for each in ledger.sources[BUSY].judge(story) if "not as it was told" not in each]
+    assert ledger.sources[BUSY].problems == []
+    assert [each for each in late if "came in the order" in each] == []
+
+
+async def judge_store(trial: Trial, ledger: Ledger, story: Story) -> None:
+    """Check what is stored against what arrived, and against the API."""
+    for source, resource, origin, sequence in await trial.query(
+        "SELECT source, resource, origin, feeds.sequence FROM feeds JOIN positions ON positions.feed = feeds.id"
+        " WHERE source <> 'dockbell'"
+    ):
+        told = ledger.sequences[Feed(source, resource)]
+        assert sequence
+        missing = {*range(origin + 1, sequence + 1)} ^ told.keys()
+        assert not missing, f"{source}/{resource}: {sorted(missing)} of {sequence}"
+    stored = {
+        identity: (Feed(source, resource), number)
+        for identity, source, resource, number in await trial.query(
+            "SELECT events.id, source, resource, events.sequence FROM events JOIN feeds ON feeds.id = events.feed"
+            " WHERE source <> 'dockbell'"
+        )
+    }
+    told_ids = {each: (feed, number) for feed, ids in ledger.sequences.items() for number, each in ids.items()}
+    assert stored == told_ids
+    final: dict[str, dict[tuple[str, str], Any]] = defaultdict(dict)
+    for source, resource, key, body in await trial.query(
+        "SELECT source, resource, records.key, body FROM records JOIN feeds ON feeds.id = records.feed"
+        " JOIN bodies ON (bodies.feed, bodies.row) = (records.feed, records.row) WHERE gone_at IS NULL"
+    ):
+        final[source][resource, key] = {name: value for name, value in json.loads(body).items() if name != "updated_at"}
+    assert [source for source in SOURCES if final[source] != story.final()] == []
+
+
+def print_figures(trial: Trial, log: RequestLog, ledger: Ledger, fullest: Mapping[str, int], said: str) -> None:
+    for what, takeovers in trial.takeovers.items():
+        print(
+            f"{what}: {len(takeovers)} keys taken over in {median(takeovers):.1f} s at the median,"
+            f" {max(takeovers):.1f} s at most"
+        )
+    print(f"{len(ledger.contents)} events, {ledger.repeats} repeats; {len(log.requests)} requests, fullest {fullest}")
+    print(f"{sum(each.status == 429 for each in log.requests)} answers 429; lost {said.count('taken over what')}")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+import anyio
 import pytest
 
 from dockbell.app.sharing import Sharing
@@ -30,9 +31,11 @@ class FakeFleet(Fleet):
         self._log = log
         self._shares = list(shares)
 
-    async def take_share(self, accounts: Mapping[str, str], spent: Mapping[str, Spent]) -> Share:
+    async def note_spent(self, spent: Mapping[str, Spent]) -> None:
+        self._log.steps.append(f"note {dict(spent)}")
+
+    async def take_share(self, accounts: Mapping[str, str]) -> Share:
         assert accounts == ACCOUNTS
-        assert spent == {"a": (8, 0)}
         share = self._shares.pop(0) if len(self._shares) > 1 else self._shares[0]
         if isinstance(share, Exception):
             raise share
@@ -68,6 +71,9 @@ class FakeWorker:
 
     def settle_spent(self, sources: Collection[str]) -> Callable[[], Mapping[str, Spent]]:
         return lambda: dict.fromkeys(sources, (0, 5))
+
+    def confirm_spent(self, told: Collection[str]) -> None:
+        self._log.steps.append(f"confirm {sorted(told)}")
 
     async def work_on(self, sources: Collection[str], claims: Mapping[str, Claim]) -> None:
         if self.problem is not None:
@@ -114,3 +120,11 @@ async def test_a_source_that_cannot_be_opened_is_told_once_and_tried_again() -> 
         await Sharing(fleet, worker, ear.telemetry).run(CountedAlarm(9))
     assert sum(isinstance(fact, AgentFails) for fact in ear.facts) == 1
     assert log.steps == []
+
+
+async def test_what_is_declared_may_be_spent_once_it_is_stored() -> None:
+    log = Log()
+    sharing = Sharing(FakeFleet(log, share("a")), FakeWorker(log), Ear().telemetry)
+    with anyio.move_on_after(0.1):
+        await sharing.declare()
+    assert log.steps == ["note {'a': (8, 0)}", "confirm ['a']"]

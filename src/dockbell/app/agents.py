@@ -216,6 +216,12 @@ class Agents:
         """Return what may be spent of each key until the next call, by the first source with the key."""
         return {each.first: each.budget.declare() for each in self._plannings.values() if each.sources}
 
+    def confirm_spent(self, told: Collection[str]) -> None:
+        """Let what was declared of keys be spent: it is stored."""
+        for each in self._plannings.values():
+            if each.first in told:
+                each.budget.confirm()
+
     def settle_spent(self, sources: Collection[str]) -> Callable[[], Mapping[str, Spent]]:
         """Return what tells, once the work on some sources has ended, what was spent of their keys."""
         budgets = {

@@ -138,6 +138,7 @@ class Daemon:
                     if sharing is not None:
                         self._detecting.start_soon(self._share, sharing)
                         self._detecting.start_soon(sharing.follow)
+                        self._detecting.start_soon(sharing.declare)
                         self._detecting.start_soon(self._watch_membership)
                     self._telemetry.emit(Started(agents.config.name, len(agents.configured), tuple(agents.relays)))
                     self._supervisor.ready(self._describe())
@@ -246,6 +247,9 @@ class Daemon:
 
     def declare_spent(self) -> Mapping[str, Spent]:
         return self._agents.declare_spent()
+
+    def confirm_spent(self, told: Collection[str]) -> None:
+        self._agents.confirm_spent(told)
 
     def settle_spent(self, sources: Collection[str]) -> Callable[[], Mapping[str, Spent]]:
         return self._agents.settle_spent(sources)

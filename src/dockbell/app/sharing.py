@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final, Protocol
+
+import anyio
 
 from dockbell.core.model import NOTICES
 from dockbell.errors import DockbellError, LeaseLost, StoreError
 from dockbell.ports import Alarm, Claim, Fleet, Share, Spent
 from dockbell.telemetry import SourcesClaimed, SourcesHandedOver, Telemetry
+
+_DECLARE_EVERY: Final = timedelta(seconds=0.5)
 
 
 class Worker(Protocol):
@@ -19,6 +25,9 @@ class Worker(Protocol):
 
     def declare_spent(self) -> Mapping[str, Spent]:
         """Return what may be spent of each key until the next call, by the first source with the key."""
+
+    def confirm_spent(self, told: Collection[str]) -> None:
+        """Let what was declared of keys be spent: it is stored."""
 
     def settle_spent(self, sources: Collection[str]) -> Callable[[], Mapping[str, Spent]]:
         """Return what tells, once the work on some sources has ended, what was spent of their keys."""
@@ -33,7 +42,7 @@ class Worker(Protocol):
 
 
 class Sharing:
-    """Once a second it says that this process lives, and works on what it has then."""
+    """Takes this process's share once a second, and works on what it has then."""
 
     def __init__(self, fleet: Fleet, worker: Worker, telemetry: Telemetry) -> None:
         self._fleet = fleet
@@ -63,7 +72,7 @@ class Sharing:
 
     async def run_once(self) -> Share:
         worker = self._worker
-        share = await self._fleet.take_share(worker.list_accounts(), worker.declare_spent())
+        share = await self._fleet.take_share(worker.list_accounts())
         claims = share.claims or {}
         if share.held != self._held:
             if added := _count(share.held - self._held):
@@ -82,6 +91,15 @@ class Sharing:
         await self._fleet.hand_over(share.surplus, settle())
         self._held = left
         self._telemetry.emit(SourcesHandedOver(len(share.surplus), _count(left)))
+
+    async def declare(self) -> None:
+        """Say twice a second what may be spent of each key, until cancelled, also while sources are loaded."""
+        while True:
+            with suppress(StoreError):  # the writer meets the same and reports it
+                spent = self._worker.declare_spent()
+                await self._fleet.note_spent(spent)
+                self._worker.confirm_spent(spent)
+            await anyio.sleep(_DECLARE_EVERY.total_seconds())
 
     async def follow(self) -> None:
         """Announce the events of other processes, for those who read them here, until cancelled."""

@@ -54,12 +54,19 @@ class Fleet(Protocol):
     slot: int
     leads: bool
 
-    async def take_share(self, accounts: Mapping[str, str], spent: Mapping[str, Spent]) -> Share:
-        """Say what was spent, remove processes that are dead, claim sources that nobody has; return what it has.
+    async def note_spent(self, spent: Mapping[str, Spent]) -> None:
+        """Store what may be spent of keys until the next call, the past minute included, by the first source of each.
+
+        Raises:
+            LeaseLost: It is no member any more.
+            StoreError: The store cannot be used.
+        """
+
+    async def take_share(self, accounts: Mapping[str, str]) -> Share:
+        """Remove processes that are dead, claim sources that nobody has; return what it has.
 
         Args:
             accounts: The first source with the same API key, of each source that is configured.
-            spent: What may be spent of each key until the next call, the past minute included, by the same.
 
         Raises:
             LeaseLost: It is no member any more.

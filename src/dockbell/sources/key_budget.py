@@ -35,11 +35,16 @@ class KeyBudget:
         """Count what another process has spent before; ask nothing while a third one may have taken over from us."""
         if claim is not None:
             self.total.assume(claim.spent, claim.age, now())
+        self.total.spend_nothing()
         self.queue.wait_for_trust = wait_for_trust
 
     def declare(self) -> Spent:
         """Return what may be spent until the next call, the past minute included; see :meth:`Budget.declare`."""
         return self.total.declare(now())
+
+    def confirm(self) -> None:
+        """Keep to what was declared last: it is stored."""
+        self.total.confirm()
 
     def declare_last(self) -> Spent:
         """Return the same after the last request; see :meth:`Budget.declare_last`."""

@@ -514,11 +514,14 @@ def test_what_is_declared_may_be_spent_and_no_more() -> None:
     fill(budget, START, 100)
 
     declared = budget.declare(START + SECOND)
+    budget.confirm()
 
     assert declared == (40, 104, 0, 0, 0, 0, 0)
     fill(budget, START + 2 * SECOND, 270 // 8)
     assert budget.admit(START + 2 * SECOND) > ZERO
     budget.declare(START + 3 * SECOND)
+    assert budget.admit(START + 3 * SECOND) > ZERO  # it is not stored yet
+    budget.confirm()
     assert budget.admit(START + 3 * SECOND) == ZERO
 
 
@@ -568,10 +571,15 @@ def test_two_processes_together_stay_within_the_budget(
 
     def work(budget: Budget, steps: list[tuple[float, int]]) -> tuple[tuple[int, ...], timedelta]:
         nonlocal now
+        budget.spend_nothing()
         declared, declared_at = budget.declare(now), now
+        budget.confirm()
         for pause, wanted in steps:
             if pause > 1:  # else it is killed, or busy, before it can declare anew
-                declared, declared_at = budget.declare(now), now
+                told, is_stored = budget.declare(now), pause < 15  # else the database is away
+                if is_stored:
+                    budget.confirm()
+                    declared, declared_at = told, now
             now += timedelta(seconds=pause)
             for _ in range(wanted):
                 if budget.admit(now) > ZERO:

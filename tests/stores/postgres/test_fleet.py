@@ -64,7 +64,7 @@ def fleet(store: PostgresStore) -> Fleet:
 
 
 async def take(store: PostgresStore, sources: Collection[str] = SOURCES) -> Share:
-    return await fleet(store).take_share({name: SOURCES[name] for name in sources}, {})
+    return await fleet(store).take_share({name: SOURCES[name] for name in sources})
 
 
 def own(share: Share) -> set[str]:
@@ -106,10 +106,10 @@ async def test_sources_with_one_api_key_go_together(processes: Processes) -> Non
     stores = [await processes.open() for _ in range(2)]
     for _ in range(4):
         for store in stores:
-            share = await fleet(store).take_share(accounts, {})
+            share = await fleet(store).take_share(accounts)
             if share.surplus:
                 await fleet(store).hand_over(share.surplus, {})
-    shares = [own(await fleet(store).take_share(accounts, {})) for store in stores]
+    shares = [own(await fleet(store).take_share(accounts)) for store in stores]
     assert sorted(map(len, shares)) == [2, 4]
     assert {"a", "b", "c"} < max(shares, key=len)
 
@@ -119,10 +119,10 @@ async def test_a_source_that_gets_the_key_of_another_process_s_goes_there(proces
     shares = await balance([first, second])
     mine, others = sorted(own(shares[0])), sorted(own(shares[1]))
     accounts = SOURCES | {others[0]: mine[0]}
-    share = await fleet(second).take_share(accounts, {})
+    share = await fleet(second).take_share(accounts)
     assert share.surplus == {others[0]}
     await fleet(second).hand_over(share.surplus, {})
-    assert others[0] in (await fleet(first).take_share(accounts, {})).held
+    assert others[0] in (await fleet(first).take_share(accounts)).held
 
 
 async def test_what_leaves_the_configuration_is_handed_over(processes: Processes) -> None:
@@ -134,7 +134,7 @@ async def test_what_leaves_the_configuration_is_handed_over(processes: Processes
 async def test_what_is_claimed_brings_what_was_spent(processes: Processes) -> None:
     first = await processes.open()
     await take(first)
-    await fleet(first).take_share(SOURCES, {"s1": (40, 8, 0, 0, 0, 0)})
+    await fleet(first).note_spent({"s1": (40, 8, 0, 0, 0, 0)})
     await fleet(first).hand_over({"s1", "s2"}, {"s2": (16, 0, 0, 0, 0, 0)})
     second = await processes.open()
     claims = (await take(second)).claims

@@ -31,14 +31,14 @@ async def test_who_spends_the_same_all_the_time_is_known_to_have_spent_it_lately
     second = await PostgresStore.open(postgres_url, now=lambda: NOON, epoch="epoch", shared=True)
     assert first.fleet is not None
     assert second.fleet is not None
-    await first.fleet.take_share(SOURCES, {})
-    await first.fleet.take_share(SOURCES, spent)
+    held = (await first.fleet.take_share(SOURCES)).held
+    await first.fleet.note_spent(spent)
     with closing(psycopg.connect(postgres_url, autocommit=True)) as connection:
         connection.execute("UPDATE leases SET spent_at = spent_at - interval '50 s'")
-    held = (await first.fleet.take_share(SOURCES, spent)).held
+    await first.fleet.note_spent(spent)
     await first.fleet.hand_over(held, {})
     await first.aclose()
-    claims = (await second.fleet.take_share(SOURCES, {})).claims
+    claims = (await second.fleet.take_share(SOURCES)).claims
     await second.aclose()
     assert claims is not None
     assert claims["s1"].spent == list(spent["s1"])

@@ -37,11 +37,13 @@ _RESET_JITTER: Final = timedelta(seconds=1.5)
 
 DECLARED_SPAN: Final = timedelta(seconds=10)
 """The spans of the past minute of which a process says what it spent."""
-_STEP: Final = 8
-"""What is declared is rounded up to multiples of it: who asks seldom declares the same most of the time."""
-_AHEAD_LEAST: Final = 24
+_STEPS: Final = 32
+"""What is declared is rounded up to a part of the budget: who asks seldom declares the same most of the time."""
 _AHEAD_PART: Final = 8
-"""Until the next declaration a process may spend an eighth of what it is allowed in a minute, but at least so many."""
+_AHEAD_LEAST: Final = 24
+_AHEAD_LEAST_PART: Final = 4
+"""Until the next declaration a process may spend an eighth of what it is allowed in a minute; of a small budget so many
+requests, or a quarter."""
 
 _PACED: Final = frozenset({Urgency.PASS, Urgency.TRAILING})
 _PLANNED: Final = frozenset({Urgency.POLL, Urgency.PASS})
@@ -114,15 +116,29 @@ class Budget:
         self._told_first: timedelta | None = None
         self._told_limit = requests_per_minute
         self._ahead: int | None = None  # how many requests were declared that are not sent yet; None: it is alone
+        self._promised = (0, 0)  # how many were declared last, and how many had been sent by then
+        self._sent = 0
 
     def declare(self, now: timedelta) -> tuple[int, ...]:
-        """Return what may be spent until this is called again, then what was spent in the past minute; keep to it.
+        """Return what may be spent until this is called again, then what was spent in the past minute.
 
         The past minute is in spans of ten seconds, the latest first. Who takes over after a crash counts all of it as
-        spent (:meth:`assume`), so that both together stay within the budget.
+        spent (:meth:`assume`), so that both together stay within the budget. It holds once it is stored
+        (:meth:`confirm`).
         """
-        self._ahead = max(_AHEAD_LEAST, self.allowed // _AHEAD_PART)
-        return tuple(-(-count // _STEP) * _STEP for count in (self._ahead + self._under_way(), *self._spans(now)))
+        least = min(_AHEAD_LEAST, self.allowed // _AHEAD_LEAST_PART)
+        self._promised = max(1, least, self.allowed // _AHEAD_PART), self._sent
+        step = max(1, self.allowed // _STEPS)
+        return tuple(-(-count // step) * step for count in (self._promised[0] + self._under_way(), *self._spans(now)))
+
+    def confirm(self) -> None:
+        """Keep to what was declared last: it is stored."""
+        ahead, sent = self._promised
+        self._ahead = max(0, ahead - (self._sent - sent))
+
+    def spend_nothing(self) -> None:
+        """Spend nothing until something is declared and stored."""
+        self._ahead = 0
 
     def declare_last(self, now: timedelta) -> tuple[int, ...]:
         """Return the same where nothing more will be spent: who takes over has all that is left."""
@@ -162,6 +178,7 @@ class Budget:
 
     def spent(self, now: timedelta, urgency: Urgency = Urgency.POLL) -> None:
         self._beside += urgency not in _PLANNED
+        self._sent += 1
         if self._ahead:
             self._ahead -= 1
         if urgency not in _PACED:

@@ -22,6 +22,7 @@ from psycopg.pq import TransactionStatus
 from dockbell.stores.sql.dialect import BY_KEY, IS_HELD, LOCKED, THEN_JOIN
 
 Fence: TypeAlias = Callable[[psycopg.Connection[Any]], str]
+_APPLICATION: Final = "dockbell"
 _CONNECT_SECONDS: Final = 10
 _KEEPALIVE: Final[Mapping[str, Any]] = {
     "keepalives_idle": 5,
@@ -64,12 +65,13 @@ class PostgresConnection:
 
     Args:
         url: Of the database.
+        application: What the connection is called at the server.
         fence: Called at the beginning of each transaction that writes; returns its number, or refuses it by an
             exception.
     """
 
-    def __init__(self, url: str, fence: Fence) -> None:
-        self.raw = connect(url)
+    def __init__(self, url: str, fence: Fence, application: str = _APPLICATION) -> None:
+        self.raw = connect(url, application)
         self._url = url
         self._fence = fence
         self._number = ""
@@ -137,7 +139,7 @@ def _ending(connection: psycopg.Connection[Any]) -> Iterator[None]:
         raise
 
 
-def connect(url: str) -> psycopg.Connection[Any]:
+def connect(url: str, application: str = _APPLICATION) -> psycopg.Connection[Any]:
     """Return a connection whose transactions are begun by hand; nothing is prepared, see the head of this module."""
     connection = psycopg.connect(
         url,
@@ -145,7 +147,7 @@ def connect(url: str) -> psycopg.Connection[Any]:
         prepare_threshold=None,
         connect_timeout=_CONNECT_SECONDS,
         **_KEEPALIVE,
-        application_name="dockbell",
+        application_name=application,
         client_encoding="utf-8",
     )
     connection.adapters.register_loader("numeric", _WholeLoader)

@@ -38,24 +38,28 @@ class PostgresFleet(Fleet):
         self._feed_leases = feed_leases
         self._listed: Mapping[str, str] = {}
 
-    async def take_share(self, accounts: Mapping[str, str], spent: Mapping[str, Spent]) -> Share:
+    async def note_spent(self, spent: Mapping[str, Spent]) -> None:
+        await self._line.do(self._note_spent, spent)
+
+    def _note_spent(self, connection: Connection, spent: Mapping[str, Spent]) -> None:
+        with transaction(connection):
+            leases.note_spent(connection, self._holder.id, spent)
+
+    async def take_share(self, accounts: Mapping[str, str]) -> Share:
         accounts = {**accounts, NOTICES.source: NOTICES.source}
-        share, ends = await self._line.do(self._take_share, accounts, spent)
+        share, ends = await self._line.do(self._take_share, accounts)
         self._listed = accounts
         self.leads = NOTICES.source in share.held
         for feed, end in ends.items():
             self._outbox.announce(feed, end)
         return share
 
-    def _take_share(
-        self, connection: Connection, accounts: Mapping[str, str], spent: Mapping[str, Spent]
-    ) -> tuple[Share, Mapping[Feed, int]]:
+    def _take_share(self, connection: Connection, accounts: Mapping[str, str]) -> tuple[Share, Mapping[Feed, int]]:
         if self._holder.has_lived:
             leases.bury(connection)
         with transaction(connection):
             if self._listed != accounts:
                 leases.list_sources(connection, accounts)
-            leases.note_spent(connection, self._holder.id, spent)
             standing = leases.find_standing(connection, self._holder.id)
             claims: Mapping[str, Claim] = {}
             before = standing.own

@@ -47,6 +47,7 @@ class Holder:
         alone: No other process may work on the store meanwhile.
 
     Attributes:
+        application: What its connections are called at the server that lock its row.
         slot: A small number that no other process has.
         is_lost: Another process has found the row expired, and has deleted it: this one has nothing any more.
         lives_since: Since when the row was renewed without a failure, by the steady clock.
@@ -54,6 +55,7 @@ class Holder:
 
     def __init__(self, url: str, store: str, *, alone: bool) -> None:
         self.id = secrets.token_hex(8)
+        self.application = f"dockbell {self.id}"
         self.name = f"process {os.getpid()} on {socket.gethostname()}"
         self.slot = 0
         self._timeline = ""

@@ -19,6 +19,8 @@ from dockbell.stores.sql.connection import Connection
 
 _CLAIMED_AT_ONCE: Final = 500
 """Keys: what a process claims it must load too, and others want some."""
+_STUCK_SECONDS: Final = 1
+"""So long after its row has expired a process that still holds its lock is taken for stopped."""
 _TOLD_SECONDS: Final = 5
 """So long what was spent stands as it is where the same is said again; it may be so much younger than it looks."""
 _AMONG: Final = "source IN (SELECT value FROM json_array_elements_text(CAST(:sources AS json)) AS value)"
@@ -38,12 +40,18 @@ class Standing:
 def bury(connection: Connection) -> int:
     """Remove the processes that have not renewed their rows; return how many.
 
-    One that commits just now is left for the next time: nobody waits for its lock.
+    One that commits just now is left for the next time: nobody waits for its lock. Where it has been stopped in the
+    middle, its connection is ended: the server itself would wait for the rest of what it was sending.
     """
-    return connection.execute(
+    buried = connection.execute(
         "DELETE FROM holders WHERE id IN"
         " (SELECT id FROM holders WHERE expires_at < clock_timestamp() FOR UPDATE SKIP LOCKED)"
     ).rowcount
+    connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM holders JOIN pg_stat_activity ON application_name = 'dockbell ' || id"
+        f" WHERE expires_at < clock_timestamp() - {_STUCK_SECONDS} * interval '1 s'"
+    )
+    return buried
 
 
 def list_sources(connection: Connection, accounts: Mapping[str, str]) -> None:

@@ -20,10 +20,13 @@ _P = ParamSpec("_P")
 class Line:
     """A connection that is made again when it was lost; one function after the other uses it, each in a thread."""
 
-    def __init__(self, url: str, name: str, fence: Fence = number_transaction) -> None:
+    def __init__(
+        self, url: str, name: str, fence: Fence = number_transaction, *, application: str = "dockbell"
+    ) -> None:
         self._url = url
         self._name = name
         self._fence = fence
+        self._application = application
         self._connection: PostgresConnection | None = None
         self._turn = anyio.CapacityLimiter(1)
 
@@ -39,7 +42,7 @@ class Line:
     def _call(self, function: Callable[[Connection], _T]) -> _T:
         with translating(self._name):
             if self._connection is None or self._connection.raw.closed:
-                self._connection = PostgresConnection(self._url, self._fence)
+                self._connection = PostgresConnection(self._url, self._fence, self._application)
             return function(self._connection)
 
     async def aclose(self) -> None:

@@ -278,7 +278,7 @@ SCENES: Final[Mapping[str, Scene]] = {
         waits={"dockbell status": ("dockbell run --config two.toml", "it has 2 now")},
         expected={
             "dockbell status": r"^process \d+ on \S+ +1 +2 ",
-            "dockbell run": "has taken 2 sources, it has 5 now",
+            "dockbell run": "has taken 2 sources, it has 4 now",
         },
     ),
     "docs/how-to/replay.md": Scene(prepare=run_daemon_with_letters),

@@ -4,7 +4,7 @@
 - ``store``: where snapshots, events and progress are kept, by handles: of a sink, of retention, privacy, health and
   commands; ``feed_store`` is that of a feed. ``runs`` and ``delivery`` are their nouns.
 - ``read_store``: a look at a store from beside. ``command_store``: what operators ask of a daemon, by way of its store.
-- ``fleet``: the processes that share one store, and what each of them has. ``bell``: who waits, and what wakes them.
+- ``fleet``: the processes that share one store, what each of them has, and what they follow. ``bell``: who waits, and what wakes them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ from dockbell.ports.delivery import StoredState as StoredState
 from dockbell.ports.feed_store import Compose as Compose
 from dockbell.ports.feed_store import FeedStore as FeedStore
 from dockbell.ports.fleet import Claim as Claim
+from dockbell.ports.fleet import Configurations as Configurations
 from dockbell.ports.fleet import Fleet as Fleet
 from dockbell.ports.fleet import Member as Member
+from dockbell.ports.fleet import Revision as Revision
 from dockbell.ports.fleet import Share as Share
 from dockbell.ports.fleet import Spent as Spent
 from dockbell.ports.read_store import Noted as Noted

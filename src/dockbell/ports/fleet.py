@@ -40,6 +40,36 @@ class Member:
     sources: int  # how many it has
 
 
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """What the processes have of their configuration in common."""
+
+    number: int
+    digest: str  # of the file that it was made of
+    content: str  # JSON object
+    outdated: int = 0  # what was agreed on is this older revision, which the one here has replaced; 0: it is not
+
+
+class Configurations(Protocol):
+    """The revisions of the configuration that processes share; the newest one is followed."""
+
+    async def agree(self, digest: str, content: str, *, force: bool = False) -> Revision:
+        """Return the newest revision, after adding one of this content where none with the digest was there before.
+
+        ``force`` adds one also where an older one has the digest. Where the content has no ``sources``, those of the
+        newest revision stay.
+
+        Raises:
+            StoreError: The store cannot be used.
+        """
+
+    async def find_newest(self, after: int = 0) -> Revision | None:
+        """Return the newest revision, where it is newer than ``after``; None where it is not, or there is none."""
+
+    async def replace(self, before: Revision, content: str, digest: str) -> Revision | None:
+        """Add a revision that follows another one; None where that is not the newest any more."""
+
+
 class Fleet(Protocol):
     """The processes that work on one store, as one of them sees them.
 
@@ -49,10 +79,12 @@ class Fleet(Protocol):
     Attributes:
         slot: A small number that no other living process has.
         leads: Whether it is the one that does what one process must do for all: prune, deliver notices.
+        configurations: The configuration that all of them follow.
     """
 
     slot: int
     leads: bool
+    configurations: Configurations
 
     async def note_spent(self, spent: Mapping[str, Spent]) -> None:
         """Store what may be spent of keys until the next call, the past minute included, by the first source of each.

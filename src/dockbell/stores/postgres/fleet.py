@@ -13,6 +13,7 @@ from dockbell.core.model import NOTICES, Feed
 from dockbell.errors import StoreUnavailable
 from dockbell.ports import Claim, Fleet, OutboxBell, Share, Spent
 from dockbell.stores.postgres import leases
+from dockbell.stores.postgres.configurations import PostgresConfigurations
 from dockbell.stores.postgres.holder import Holder
 from dockbell.stores.postgres.line import Line
 from dockbell.stores.sql.connection import Connection, transaction
@@ -32,6 +33,7 @@ class PostgresFleet(Fleet):
     ) -> None:
         self.slot = holder.slot
         self.leads = False
+        self.configurations = PostgresConfigurations(line)
         self._holder = holder
         self._line = line
         self._outbox = outbox_bell

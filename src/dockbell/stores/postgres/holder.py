@@ -56,7 +56,7 @@ class Holder:
     def __init__(self, url: str, store: str, *, alone: bool) -> None:
         self.id = secrets.token_hex(8)
         self.application = f"dockbell {self.id}"
-        self.name = f"process {os.getpid()} on {socket.gethostname()}"
+        self.name = name_process()
         self.slot = 0
         self._timeline = ""
         self.is_lost = False
@@ -167,6 +167,11 @@ class Holder:
             [TTL_SECONDS, self.id],
         )
         return renewed.rowcount > 0
+
+
+def name_process() -> str:
+    """Return what this process is called, for people."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def find_holder(connection: psycopg.Connection[Any]) -> str:

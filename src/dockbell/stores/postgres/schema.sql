@@ -33,6 +33,16 @@ CREATE TABLE leases (
 CREATE INDEX leases_holder ON leases (holder);
 CREATE INDEX leases_account ON leases (account);
 
+-- What the processes have of their configuration in common, each revision with all of it. The newest one is followed.
+CREATE TABLE configurations (
+    revision BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    digest TEXT COLLATE "C" NOT NULL,                      -- of the file that it was made of (config/shared.py)
+    content TEXT COLLATE "C" NOT NULL,                     -- JSON object
+    made_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
+    made_by TEXT COLLATE "C" NOT NULL                      -- for people: process and host
+);
+CREATE INDEX configurations_digest ON configurations (digest);
+
 -- One row: the mark of this life of the store. A lost or restored store gets another, so that no id is used twice.
 CREATE TABLE life (
     epoch TEXT COLLATE "C" NOT NULL,                       -- part of every event's id

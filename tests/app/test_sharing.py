@@ -7,7 +7,7 @@ import pytest
 
 from dockbell.app.sharing import Sharing
 from dockbell.errors import ConfigError, LeaseLost
-from dockbell.ports import Claim, Fleet, Share, Spent
+from dockbell.ports import Claim, Configurations, Fleet, Share, Spent
 from dockbell.telemetry import AgentFails, SourcesClaimed, SourcesHandedOver
 from tests.fakes import Ear
 from tests.rig import CountedAlarm
@@ -47,6 +47,10 @@ class FakeFleet(Fleet):
     async def hand_over(self, sources: Collection[str], spent: Mapping[str, Spent]) -> None:
         assert spent == dict.fromkeys(sources, (0, 5))
         self._log.steps.append(f"hand over {sorted(sources)}")
+
+    @property
+    def configurations(self) -> Configurations:
+        raise NotImplementedError
 
     async def follow(self) -> None:
         raise NotImplementedError

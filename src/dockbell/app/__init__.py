@@ -5,6 +5,7 @@ reads the store starts quickly. The rest is imported from its module:
 
 - ``agents``: opens all things of a configuration, and follows a reload. ``source_agents``: one source, which is loaded,
   works and ends by itself. ``agent_task``: one agent's task.
+- ``revisions``: the configuration that several processes follow.
 - ``process``: runs the daemon until a signal. ``daemon``: runs the agents. ``scheduler``: when. ``systemd``: notifies
   the service manager.
 - ``janitor``: prunes the store. ``command_runner``: runs an operator's commands. ``once``: one round without a daemon.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from dockbell.app import opening
 from dockbell.app.command_runner import CommandRunner
 from dockbell.app.janitor import Janitor
+from dockbell.app.revisions import Revisions
 from dockbell.app.source_agents import FeedAgents, KeyPlanning, SourceAgents
 from dockbell.config import Config, ResourceSettings, SinkSettings, check_secrets
 from dockbell.config.resources import Resources
@@ -314,10 +315,13 @@ async def open_news(config: Config, changes: Changes, telemetry: Telemetry, *, s
 
 
 @asynccontextmanager
-async def assemble(config: Config, telemetry: Telemetry, *, shared: bool = False) -> AsyncIterator[Agents]:
+async def assemble(
+    config: Config, telemetry: Telemetry, *, shared: bool = False, revisions: Revisions | None = None
+) -> AsyncIterator[Agents]:
     """Open everything that a configuration names, not loaded and not at work yet, and close it again.
 
-    Where it is ``shared`` and the store allows that, other processes may work on it too: then there are no sources yet.
+    Where it is ``shared`` and the store allows that, other processes may work on it too: then there are no sources yet,
+    and ``revisions`` joins them.
 
     Raises:
         ConfigError: Something that the configuration names cannot be used.
@@ -328,6 +332,8 @@ async def assemble(config: Config, telemetry: Telemetry, *, shared: bool = False
         if shared and config.store.path is None:
             check_secrets(config)  # of all sources, though there are none yet
             store = await _open_store(config, telemetry, stack, shared=True)
+            if revisions is not None and store.fleet is not None:
+                config = await revisions.join(store.fleet.configurations)
             config = config.only(())
         everything = Changes(
             compare({}, _list_sources(config)), compare({}, _list_feeds(config)), compare({}, _list_sinks(config))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -20,13 +20,14 @@ from dockbell.admin.status import Status, load_status
 from dockbell.app import opening
 from dockbell.app.agent_task import AgentTask
 from dockbell.app.agents import Agents, Changes, find_slot, open_news
+from dockbell.app.revisions import Revisions
 from dockbell.app.scheduler import Scheduler, next_time
 from dockbell.app.sharing import Sharing
 from dockbell.app.systemd import Supervisor
 from dockbell.config import Config, WebSettings
 from dockbell.errors import ConfigError, DockbellError, LeaseLost, StoreUnavailable
-from dockbell.ports import Bell, Claim, CommandOutcome, ReadStore, Spent
-from dockbell.telemetry import AgentFails, Reloaded, ReloadRefused, Started, Stopping
+from dockbell.ports import Bell, Claim, CommandOutcome, ReadStore, Revision, Spent
+from dockbell.telemetry import AgentFails, ConfigurationOutdated, Reloaded, ReloadRefused, Started, Stopping
 from dockbell.telemetry.recent import Recent
 from dockbell.telemetry.series import STEP, STEPS
 
@@ -70,6 +71,7 @@ class Daemon:
         config: All of it, with the sources that other processes have.
         scheduler: Rings their alarms.
         read_again: Reads the configuration anew; None where it cannot change.
+        revisions: What several processes have agreed to follow, where they share the store.
         supervisor: Is told the state of the daemon.
     """
 
@@ -80,6 +82,7 @@ class Daemon:
         *,
         config: Config,
         read_again: Callable[[], Config] | None = None,
+        revisions: Revisions | None = None,
         supervisor: Supervisor,
     ) -> None:
         self._agents = agents
@@ -94,6 +97,7 @@ class Daemon:
         self._metrics: Metrics | None = None
         self._scheduler = scheduler
         self._read_again = read_again
+        self._revisions = None if agents.store.fleet is None else revisions
         self._supervisor = supervisor
         self._shared_status = SharedRead(self._load_status)
         self._turn = anyio.Lock()
@@ -140,6 +144,8 @@ class Daemon:
                         self._detecting.start_soon(sharing.follow)
                         self._detecting.start_soon(sharing.declare)
                         self._detecting.start_soon(self._watch_membership)
+                    if self._revisions is not None:
+                        self._detecting.start_soon(self._follow_revisions, self._revisions)
                     self._telemetry.emit(Started(agents.config.name, len(agents.configured), tuple(agents.relays)))
                     self._supervisor.ready(self._describe())
                     await stop.wait()
@@ -154,14 +160,23 @@ class Daemon:
             await sharing.leave()
 
     async def reload(self) -> CommandOutcome:
-        """Read the configuration again and follow it; a failure is an outcome."""
+        """Read the configuration again and follow it; a failure is an outcome.
+
+        Where several processes share the store, they agree on what is followed.
+        """
         if self._read_again is None:
             return CommandOutcome("complete", detail="nothing changed")
+        return await self._follow()
+
+    async def _follow(self, revision: Revision | None = None) -> CommandOutcome:
+        """Follow a revision, else what the file says; what has happened meanwhile is left alone."""
         self._supervisor.reloading()
         try:
             async with self._turn:  # else the later of two reloads could apply the older text
-                # In a thread: the disk of the file may be slow.
-                changes = await self._apply(await to_thread.run_sync(self._read_again))
+                config = await self._read(revision)
+                if config is None:
+                    return CommandOutcome("complete", detail="nothing changed")
+                changes = await self._apply(config)
         except ConfigError as error:
             self._telemetry.emit(ReloadRefused(error.problems))
             return CommandOutcome("failed", detail=f"nothing was changed\n{error}")
@@ -173,10 +188,31 @@ class Daemon:
             words = f"not all was changed, {type(error).__name__}: {error}; the log has more"
             return CommandOutcome("failed", detail=words)
         else:
-            self._telemetry.emit(Reloaded(str(changes)))
-            return CommandOutcome("complete", detail=str(changes))
+            if self._revisions is None:
+                self._telemetry.emit(Reloaded(str(changes)))
+                return CommandOutcome("complete", detail=str(changes))
+            number, outdated = self._revisions.number, self._revisions.outdated
+            told = Reloaded(str(changes), number)
+            self._telemetry.emit(told)
+            warning = f"\n{ConfigurationOutdated(outdated, number)}" if outdated and revision is None else ""
+            return CommandOutcome("complete", detail=f"revision {number}: {changes}{warning}")
         finally:
             self._supervisor.ready(self._describe())
+
+    async def _read(self, revision: Revision | None) -> Config | None:
+        if revision is not None and self._revisions is not None:
+            return await self._revisions.read(revision)
+        assert self._read_again is not None
+        own = await to_thread.run_sync(self._read_again)  # in a thread: the disk of the file may be slow
+        return own if self._revisions is None else await self._revisions.agree(own)
+
+    async def _follow_revisions(self, revisions: Revisions) -> None:
+        with closing(self._scheduler.repeat("revisions", _SHARE_EVERY)) as alarm:
+            while True:
+                await alarm.wait()
+                with suppress(StoreUnavailable):  # the writer meets the same and reports it
+                    if (revision := await revisions.find_newer()) is not None:
+                        await self._follow(revision)
 
     async def _apply(self, config: Config) -> Changes:
         """Start, end and replace agents as a configuration asks; unchanged ones go on.

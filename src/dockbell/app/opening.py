@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from dockbell.config import Config, SinkSettings, WebSettings, check_secrets, load, validate
-from dockbell.errors import StoreError
-from dockbell.ports import CommandStore, ReadStore, Sink, Store
+from dockbell.config import Config, SinkSettings, WebSettings, check_secrets, load, load_shared, validate
+from dockbell.errors import StoreError, StoreMissing
+from dockbell.ports import CommandStore, ReadStore, Revision, Sink, Store
 from dockbell.sinks import load_sink_type
-from dockbell.stores.handles.database import Database
+from dockbell.stores.handles.database import Database, HeldConfigurations
 from dockbell.stores.sqlite import backup
 from dockbell.stores.sqlite.copying import Copy, Progress
 from dockbell.stores.sqlite.database import SqliteDatabase
@@ -52,6 +53,38 @@ def configure(base_url: str, api_key: object, *, sinks: Mapping[str, object] | N
     config = validate(table, _find_sink_settings, label="--sink" if sinks else "--base-url")
     check_secrets(config)
     return config
+
+
+def load_revision(own: Config, revision: Revision) -> Config:
+    """Return a revision as the process reads it whose own file is given.
+
+    Raises:
+        ConfigError: Every problem of it.
+    """
+    return load_shared(own, revision.content, _find_sink_settings, label=f"revision {revision.number}")
+
+
+async def load_newest(own: Config) -> Config:
+    """Return what processes on the store of a file follow; what the file says where they share nothing.
+
+    Raises:
+        ConfigError: It cannot be used here.
+        StoreError: The store cannot be asked.
+    """
+    if own.store.path is not None:
+        return own
+    try:
+        configurations = await find_database(own).open_configurations()
+    except StoreMissing:
+        return own
+    async with aclosing(configurations):
+        newest = await configurations.find_newest()
+    return own if newest is None else await to_thread.run_sync(load_revision, own, newest)
+
+
+async def open_configurations(config: Config) -> HeldConfigurations:
+    """Return the revisions of the configuration; see :meth:`Database.open_configurations`."""
+    return await find_database(config).open_configurations()
 
 
 def _find_sink_settings(kind: str) -> type[SinkSettings]:

@@ -12,6 +12,7 @@ import anyio
 
 from dockbell.app.agents import assemble
 from dockbell.app.daemon import Daemon
+from dockbell.app.revisions import Revisions
 from dockbell.app.scheduler import Scheduler
 from dockbell.app.systemd import Supervisor
 from dockbell.config import Config
@@ -41,16 +42,24 @@ async def run(
         ConfigError, StoreError: See :func:`dockbell.app.agents.assemble`; nothing was started.
     """
     supervisor, reloads = Supervisor.from_environment(os.environ), reloads or Bell()
+    revisions = Revisions(config, telemetry)
     has_lost = False
     while not (has_lost and stop.is_set()):
         life = Telemetry(telemetry.emit)
         try:
-            async with assemble(config, life, shared=True) as agents, Scheduler() as scheduler:
-                daemon = Daemon(agents, scheduler, config=config, read_again=read_again, supervisor=supervisor)
+            async with assemble(config, life, shared=True, revisions=revisions) as agents, Scheduler() as scheduler:
+                daemon = Daemon(
+                    agents,
+                    scheduler,
+                    config=revisions.followed,
+                    read_again=read_again,
+                    revisions=revisions,
+                    supervisor=supervisor,
+                )
                 try:
                     await daemon.run(stop, reloads)
                 finally:
-                    config = daemon.config
+                    config = revisions.followed = daemon.config
                 return
         except Exception as error:
             cause = find_cause(error, LeaseLost)

@@ -11,8 +11,9 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from dockbell.config.including import read_included
-from dockbell.config.place import KeyPath, Origins, split_place, write_keys, write_text
+from dockbell.config.place import KeyPath, Origins, Written, split_place, write_keys, write_text
 from dockbell.config.secret import Secret
+from dockbell.config.shared import decode, split_off_local
 from dockbell.config.sharing import fill_in
 from dockbell.config.tables import Config, SinkSettings, SourceDefaults
 from dockbell.config.toml_file import read_toml
@@ -55,6 +56,17 @@ def validate(
     return config.read_from(replace(config.origins, main=""))
 
 
+def load_shared(own: Config, content: str, sink_types: Callable[[str], type[SinkSettings]], *, label: str) -> Config:
+    """Check what processes have in common as one of them reads it: with what its own file says of it alone.
+
+    Raises as :func:`load`; each problem begins with ``label``.
+    """
+    written = own.written
+    table = split_off_local(written.table) | decode(content)
+    config = _validate(table, sink_types, folder=written.folder, origins=Origins(label))
+    return config.written_as(written)
+
+
 def _validate(
     table: Table, sink_types: Callable[[str], type[SinkSettings]], *, folder: Path | None, origins: Origins
 ) -> Config:
@@ -68,7 +80,7 @@ def _validate(
     except ValidationError as error:
         found = [(_keep_keys(line["loc"], filled.table), describe(line)) for line in error.errors()] + found
     if not found:
-        return config.read_from(origins)
+        return config.read_from(origins).written_as(Written(table, folder))
     raise refuse(_tell(found, origins))
 
 

@@ -6,7 +6,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 KeyPath: TypeAlias = Sequence[str | int]
 """The keys, and indexes into lists, that lead to a value."""
@@ -43,6 +44,19 @@ class Origins:
             case ["sources", str(source), *_]:
                 return self.sources.get(source, self.main), name_place(place)
         return self.main, name_place(place)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A configuration as it is written.
+
+    Attributes:
+        table: With what it includes; nothing of ``[source_defaults]`` is filled in.
+        folder: From which its relative paths count; None for the working folder.
+    """
+
+    table: dict[str, Any] = field(default_factory=dict, repr=False)
+    folder: Path | None = None
 
 
 def split_place(place: KeyPath) -> tuple[KeyPath, KeyPath]:

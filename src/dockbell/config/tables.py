@@ -22,7 +22,7 @@ from pydantic import (
 
 from dockbell.config.expression import Condition
 from dockbell.config.including import Patterns
-from dockbell.config.place import Origins
+from dockbell.config.place import Origins, Written
 from dockbell.config.resources import BUILT_IN, ChangeName, Resources, ResourceSettings, bound, merge
 from dockbell.config.secret import ProxyUrl, Secret
 from dockbell.config.sharing import find_bad_placeholders
@@ -203,6 +203,7 @@ class Config(Settings):
     """The whole file."""
 
     _origins: Origins = PrivateAttr(default_factory=Origins)
+    _written: Written = PrivateAttr(default_factory=Written)
     name: Name = "dockbell"
     include: Patterns = ()
     store: StoreSettings = Field(default_factory=StoreSettings)
@@ -217,7 +218,9 @@ class Config(Settings):
     @field_validator("sources")
     @classmethod
     def _check_sources(cls, sources: dict[str, SourceSettings], info: ValidationInfo) -> dict[str, SourceSettings]:
-        if not sources and info.data.get("include") == ():  # a folder of sources may be empty
+        store = info.data.get("store")
+        may_come = store is not None and store.path is None  # by another process, or by "dockbell sources"
+        if not sources and info.data.get("include") == () and not may_come:  # a folder of sources may be empty
             raise ValueError("none is configured; add [sources.main] with base_url and api_key")
         problems = []
         firsts: dict[tuple[str, Secret], str] = {}
@@ -288,6 +291,15 @@ class Config(Settings):
         self._origins = origins
         return self
 
+    @property
+    def written(self) -> Written:
+        """What its file says, before anything was filled in."""
+        return self._written
+
+    def written_as(self, written: Written) -> Self:
+        self._written = written
+        return self
+
     def accounts(self) -> dict[str, str]:
         """Return for each source the first one, by name, that has the same API key: they share its budget."""
         firsts: dict[tuple[str, Secret], str] = {}
@@ -317,7 +329,7 @@ class Config(Settings):
 def _find_dead_filters(sink: SinkSettings, feeds: Sequence[FeedSettings]) -> Iterator[tuple[str, str]]:
     """Yield the filters of a sink that name what never has an event, each with what is wrong."""
     known = {feed.source: None for feed in feeds}
-    for source in sink.sources or ():
+    for source in sink.sources or () if known else ():
         if source not in known:
             yield "sources", f'"{source}" is no source; {suggest(source, known)}'
     wanted = known.keys() if sink.sources is None else frozenset(sink.sources)

@@ -4,7 +4,8 @@
 - ``store``: where snapshots, events and progress are kept, by handles: of a sink, of retention, privacy, health and
   commands; ``feed_store`` is that of a feed. ``runs`` and ``delivery`` are their nouns.
 - ``read_store``: a look at a store from beside. ``command_store``: what operators ask of a daemon, by way of its store.
-- ``fleet``: the processes that share one store, what each of them has, and what they follow. ``bell``: who waits, and what wakes them.
+- ``fleet``: the processes that share one store, what each of them has, and what all of them follow.
+- ``bell``: who waits, and what wakes them.
 """
 
 from __future__ import annotations

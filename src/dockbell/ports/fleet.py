@@ -79,12 +79,14 @@ class Fleet(Protocol):
     Attributes:
         slot: A small number that no other living process has.
         leads: Whether it is the one that does what one process must do for all: prune, deliver notices.
-        configurations: The configuration that all of them follow.
     """
 
     slot: int
     leads: bool
-    configurations: Configurations
+
+    @property
+    def configurations(self) -> Configurations:
+        """The configuration that all of them follow."""
 
     async def note_spent(self, spent: Mapping[str, Spent]) -> None:
         """Store what may be spent of keys until the next call, the past minute included, by the first source of each.

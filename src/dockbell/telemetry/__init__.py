@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dockbell.errors import LeaseLost, StoreUnavailable, is_due_to
 from dockbell.telemetry.facts import AgentFails as AgentFails
 from dockbell.telemetry.facts import CommandFinished as CommandFinished
+from dockbell.telemetry.facts import ConfigurationOutdated as ConfigurationOutdated
 from dockbell.telemetry.facts import Crowded as Crowded
 from dockbell.telemetry.facts import DeliverySettled as DeliverySettled
 from dockbell.telemetry.facts import EventDied as EventDied

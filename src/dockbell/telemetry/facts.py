@@ -307,8 +307,23 @@ class Stopping(Fact, frozen=True):
 class Reloaded(Fact, frozen=True):
     """The configuration was read again and is followed now."""
 
-    line = "reloaded: {words}"
     words: str
+    revision: int = 0  # of the configuration that processes share; 0 where they do not
+
+    def __str__(self) -> str:
+        return f"reloaded: {f'revision {self.revision}: ' if self.revision else ''}{self.words}"
+
+
+class ConfigurationOutdated(Fact, frozen=True):
+    """The configuration file says what an older revision did."""
+
+    weight = logging.WARNING
+    line = (
+        "the configuration file is revision {outdated}, which revision {newest} has replaced; that one is followed;"
+        ' "dockbell apply --force" has the file followed by all processes'
+    )
+    outdated: int
+    newest: int
 
 
 class ReloadRefused(Fact, frozen=True):

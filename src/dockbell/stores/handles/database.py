@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Protocol
 
+from dockbell.ports import Configurations
 from dockbell.stores.handles.command_store import SqlCommandStore
 from dockbell.stores.handles.engine import Clock
 from dockbell.stores.handles.read_store import SqlReadStore
 from dockbell.stores.handles.store import SqlStore
 from dockbell.telemetry import Telemetry
+
+
+class HeldConfigurations(Configurations, Protocol):
+    """Those of a store that was opened for them."""
+
+    async def aclose(self) -> None:
+        """Close it."""
 
 
 class Database(ABC):
@@ -43,6 +52,14 @@ class Database(ABC):
     @abstractmethod
     async def open_command_store(self) -> SqlCommandStore:
         """Return what leaves commands and decisions in the store; raises as :meth:`open_read_store` does."""
+
+    @abstractmethod
+    async def open_configurations(self) -> HeldConfigurations:
+        """Return the revisions of the configuration that processes share; raises as :meth:`open_read_store` does.
+
+        Raises:
+            StoreError: Also where the processes of such a store share none.
+        """
 
     @abstractmethod
     def find_holder(self) -> str:

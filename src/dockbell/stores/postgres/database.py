@@ -8,8 +8,10 @@ from anyio import to_thread
 
 from dockbell.stores.handles.database import Database
 from dockbell.stores.handles.engine import Clock
+from dockbell.stores.postgres.configurations import PostgresConfigurations
 from dockbell.stores.postgres.connection import connect
 from dockbell.stores.postgres.holder import find_holder
+from dockbell.stores.postgres.line import Line
 from dockbell.stores.postgres.read_store import PostgresCommandStore, PostgresReadStore
 from dockbell.stores.postgres.schema import check_version, find_version
 from dockbell.stores.postgres.store import PostgresStore
@@ -32,6 +34,14 @@ class PostgresDatabase(Database):
 
     async def open_command_store(self) -> PostgresCommandStore:
         return await PostgresCommandStore.open(self._url)
+
+    async def open_configurations(self) -> PostgresConfigurations:
+        await to_thread.run_sync(self._check)
+        return PostgresConfigurations(Line(self._url, self._name))
+
+    def _check(self) -> None:
+        with translating(self._name), closing(connect(self._url)) as connection:
+            check_version(connection, self._name)
 
     def find_holder(self) -> str:
         with translating(self._name), closing(connect(self._url)) as connection:

@@ -33,12 +33,16 @@ class PostgresFleet(Fleet):
     ) -> None:
         self.slot = holder.slot
         self.leads = False
-        self.configurations = PostgresConfigurations(line)
+        self._configurations = PostgresConfigurations(line)
         self._holder = holder
         self._line = line
         self._outbox = outbox_bell
         self._feed_leases = feed_leases
         self._listed: Mapping[str, str] = {}
+
+    @property
+    def configurations(self) -> PostgresConfigurations:
+        return self._configurations
 
     async def note_spent(self, spent: Mapping[str, Spent]) -> None:
         await self._line.do(self._note_spent, spent)

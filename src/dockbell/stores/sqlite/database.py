@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dockbell.stores.handles.database import Database
+from dockbell.errors import StoreError
+from dockbell.stores.handles.database import Database, HeldConfigurations
 from dockbell.stores.handles.engine import Clock
 from dockbell.stores.sqlite import probe
 from dockbell.stores.sqlite.command_store import SqliteCommandStore
@@ -28,6 +29,12 @@ class SqliteDatabase(Database):
 
     async def open_command_store(self) -> SqliteCommandStore:
         return await SqliteCommandStore.open(self._path)
+
+    async def open_configurations(self) -> HeldConfigurations:
+        raise StoreError(
+            f"store {self._path}: one process works on it, and its configuration file is all that it follows;"
+            ' edit that, or add files with include, then "dockbell reload"'
+        )
 
     def find_holder(self) -> str:
         return probe.find_holder(self._path)

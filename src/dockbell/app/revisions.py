@@ -1,0 +1,108 @@
+"""The configuration that several processes follow: the newest revision, as this one of them reads it."""
+
+from __future__ import annotations
+
+from anyio import to_thread
+
+from dockbell.app import opening
+from dockbell.config import Config, check_secrets
+from dockbell.config.shared import decode, encode_shared, find_digest
+from dockbell.config.values import show
+from dockbell.errors import ConfigError
+from dockbell.ports import Configurations, Revision
+from dockbell.telemetry import ConfigurationOutdated, ReloadRefused, Telemetry
+
+
+class Revisions:
+    """What one process follows, as long as it runs.
+
+    Attributes:
+        own: What its file says.
+        followed: What it works by; its file, until it has joined others.
+        number: Of the revision that it has looked at last; 0 before it has joined.
+        outdated: Of the older revision that its file says, while a newer one is followed; otherwise 0.
+    """
+
+    def __init__(self, own: Config, telemetry: Telemetry) -> None:
+        self.own = own
+        self.followed = own
+        self.number = 0
+        self.outdated = 0
+        self._telemetry = telemetry
+        self._configurations: Configurations
+
+    async def join(self, configurations: Configurations) -> Config:
+        """Agree with the other processes on a revision, and return it.
+
+        A process that begins anew goes on with what it has followed where it cannot use the newest one.
+
+        Raises:
+            ConfigError: It cannot be used.
+            StoreError: The store cannot be used.
+        """
+        has_joined, self._configurations = self.number > 0, configurations
+        try:
+            self.followed = await self.agree(self.own)
+        except ConfigError as error:
+            if not has_joined:
+                raise
+            self._telemetry.emit(ReloadRefused(error.problems))
+        return self.followed
+
+    async def agree(self, own: Config) -> Config:
+        """Make what the file says the newest revision, unless it was one before; return the newest.
+
+        Raises:
+            ConfigError: What the file says, or the newest revision, cannot be used by this process.
+            StoreError: The store cannot be used.
+        """
+        check_secrets(own)
+        for (
+            name
+        ) in own.sinks:  # what cannot be opened here is not for others either; the sinks that work are left alone
+            opening.open_sink(own, name, Telemetry(), aside=True)
+        revision = await agree(self._configurations, own)
+        self.own, self.number, self.outdated = own, revision.number, revision.outdated
+        if revision.outdated:
+            self._telemetry.emit(ConfigurationOutdated(revision.outdated, revision.number))
+        config = await to_thread.run_sync(opening.load_revision, own, revision)
+        check_secrets(config)
+        return config
+
+    async def find_newer(self) -> Revision | None:
+        """Return the newest revision, where it is newer than what was looked at; cheap to call often.
+
+        Raises:
+            StoreError: The store cannot be used.
+        """
+        return await self._configurations.find_newest(self.number)
+
+    async def read(self, revision: Revision) -> Config | None:
+        """Return a newer revision; None where one that is as new was looked at meanwhile.
+
+        Raises:
+            ConfigError: It cannot be used.
+        """
+        if revision.number <= self.number:
+            return None
+        self.number = revision.number  # once: what cannot be used now is tried again when the next one comes
+        return await to_thread.run_sync(opening.load_revision, self.own, revision)
+
+
+async def agree(configurations: Configurations, own: Config, *, force: bool = False) -> Revision:
+    """Make what a file says the newest revision, unless it was one before; see :meth:`Configurations.agree`.
+
+    Raises:
+        ConfigError: It has another name than the processes have.
+        StoreError: The store cannot be used.
+    """
+    content = encode_shared(own.written.table)
+    newest = await configurations.find_newest()
+    if newest is not None and not force:
+        there = decode(newest.content).get("name", Config.model_fields["name"].default)
+        if there != own.name:
+            raise ConfigError(
+                f"name: must be {show(there)}, which the processes on this store have, got {show(own.name)};"
+                ' correct it, or, to rename them all, "dockbell apply --force" and restart them'
+            )
+    return await configurations.agree(find_digest(content), content, force=force)

@@ -1,0 +1,136 @@
+"""Two daemons on one database follow one configuration."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from dockbell.app import load_config
+from dockbell.app.agents import assemble
+from dockbell.app.daemon import Daemon
+from dockbell.app.revisions import Revisions
+from dockbell.app.scheduler import Scheduler
+from dockbell.app.systemd import Supervisor
+from dockbell.errors import ConfigError
+from dockbell.ports import Bell
+from dockbell.telemetry import ConfigurationOutdated, Reloaded, ReloadRefused
+from tests.fakes import Ear
+
+CONFIG = """
+{name}
+[store]
+url = "{url}"
+[sources.main]
+base_url = "http://127.0.0.1:1"
+api_key = "k"
+[resources]
+shipments = {{ every = "1h" }}
+[sinks.{sink}]
+type = "stdout"
+resources = ["notices"]
+{more}
+"""
+STOPPED_SECONDS = 20
+
+
+class Machine:
+    """A process with a file and a folder of its own."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        folder.mkdir()
+        self.path = folder / "dockbell.toml"
+        self.ear = Ear()
+        self._url = url
+
+    def write(self, sink: str, more: str = "", *, name: str = "") -> None:
+        self.path.write_text(CONFIG.format(url=self._url, sink=sink, more=more, name=name))
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[Daemon]:
+        config, stop = load_config(self.path), anyio.Event()
+        revisions = Revisions(config, self.ear.telemetry)
+        async with (
+            assemble(config, self.ear.telemetry, shared=True, revisions=revisions) as agents,
+            Scheduler() as scheduler,
+        ):
+            daemon = Daemon(
+                agents,
+                scheduler,
+                config=revisions.followed,
+                read_again=partial(load_config, self.path),
+                revisions=revisions,
+                supervisor=Supervisor(),
+            )
+            async with anyio.create_task_group() as group:
+                group.start_soon(daemon.run, stop, Bell())
+                yield daemon
+                stop.set()
+
+
+@pytest.fixture
+def machines(tmp_path: Path, postgres_url: str) -> tuple[Machine, Machine]:
+    return Machine(tmp_path / "one", postgres_url), Machine(tmp_path / "other", postgres_url)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    with anyio.fail_after(STOPPED_SECONDS):
+        while not holds():  # noqa: ASYNC110  # what is waited for is told to nobody
+            await anyio.sleep(0.02)
+
+
+async def test_what_one_process_reads_all_follow_and_who_cannot_goes_on(machines: tuple[Machine, Machine]) -> None:
+    one, other = machines
+    one.write("a")
+    other.write("a")
+    async with one.working() as first, other.working() as second:
+        assert first.config.sinks.keys() == second.config.sinks.keys() == {"a"}
+        one.write("b")
+        assert str(await first.reload()).startswith("complete: revision 2: sink b added, sink a removed")
+        await until(lambda: "b" in second._relays)
+        told = [fact for fact in other.ear.facts if isinstance(fact, Reloaded)]
+        assert [str(fact) for fact in told] == ["reloaded: revision 2: sink b added, sink a removed"]
+
+        # The file of the other process still says what was replaced.
+        outcome = str(await second.reload())
+        assert "revision 2: nothing changed" in outcome
+        assert 'is revision 1, which revision 2 has replaced; that one is followed; "dockbell apply --force"' in outcome
+        assert ConfigurationOutdated(1, 2) in other.ear.facts
+        assert second.config.sinks.keys() == {"b"}
+
+        # A secret that only one machine has; before that can use it, nobody is asked to follow.
+        one.write("b", '[sinks.c]\ntype = "webhook"\nurl = "http://127.0.0.1:1/"\nsecret = { file = "secret" }')
+        (one.path.parent / "secret").write_text("k")
+        assert "[sinks.c] secret: must be whsec_ followed by" in str(await first.reload())
+        (one.path.parent / "secret").write_text("whsec_" + "a" * 32)
+        assert "revision 3: sink c added" in str(await first.reload())
+        await until(lambda: any(isinstance(fact, ReloadRefused) for fact in other.ear.facts))
+        (refused,) = (fact for fact in other.ear.facts if isinstance(fact, ReloadRefused))
+        assert f"revision 3: [sinks.c] secret[0]: file {other.path.parent / 'secret'}: no such file" in str(refused)
+        assert second.config.sinks.keys() == {"b"}
+        one.write("d")
+        assert "revision 4: " in str(await first.reload())
+        await until(lambda: second._relays.keys() == {"d"})
+
+
+async def test_a_process_that_starts_with_an_outdated_file_follows_the_newest_revision(
+    machines: tuple[Machine, Machine],
+) -> None:
+    one, other = machines
+    one.write("a")
+    async with one.working() as first:
+        one.write("b", '[web]\nlisten = "127.0.0.1:0"')
+        await first.reload()
+        other.write("a")
+        async with other.working() as second:
+            assert second.config.sinks.keys() == {"b"}
+            assert second.config.web is None  # each has its own
+            assert ConfigurationOutdated(1, 2) in other.ear.facts
+        other.write("a", name='name = "another"')
+        with pytest.raises(ConfigError, match='name: must be "dockbell", which the processes on this store have, got'):
+            async with other.working():
+                pass

@@ -57,9 +57,7 @@ class Revisions:
             StoreError: The store cannot be used.
         """
         check_secrets(own)
-        for (
-            name
-        ) in own.sinks:  # what cannot be opened here is not for others either; the sinks that work are left alone
+        for name in own.sinks:  # what cannot be opened here is not for others either
             opening.open_sink(own, name, Telemetry(), aside=True)
         revision = await agree(self._configurations, own)
         self.own, self.number, self.outdated = own, revision.number, revision.outdated

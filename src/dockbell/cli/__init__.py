@@ -24,6 +24,7 @@ _SECTIONS = {
         "run": ("dockbell.cli.run", "Run the daemon until Ctrl-C or SIGTERM."),
         "once": ("dockbell.cli.run", "Read every feed that is due, deliver, and end."),
         "reload": ("dockbell.cli.run", "Have the daemon read its configuration again, and follow it."),
+        "apply": ("dockbell.cli.apply", "Have all processes on a database follow this configuration file."),
         "backup": ("dockbell.cli.run", "Copy the store to PATH, while the daemon runs or not."),
     },
     "Look": {

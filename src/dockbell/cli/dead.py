@@ -18,7 +18,7 @@ from dockbell.cli.options import (
     find_obstacles,
     json_option,
     load_sinks,
-    read_config,
+    read_followed,
     read_selection,
     selection_options,
     use_command_store,
@@ -93,7 +93,7 @@ def list_(sink: str | None, *, config_path: str | None, as_json: bool, **chosen:
       dockbell dead list erp --feed shipments
       dockbell dead erp --json | jq '.letters[].key'
     """
-    config = read_config(config_path)
+    config = read_followed(config_path)
     selection = read_selection(config, chosen)
     groups, letters = _load(config, sink, selection, _LISTED_IN_JSON if as_json else _LISTED)
     if as_json:
@@ -121,7 +121,7 @@ def show(config_path: str | None, *, sink: str, feed: str, sequence: int, as_jso
     Example:
       dockbell dead show erp shipments 42
     """
-    config = read_config(config_path)
+    config = read_followed(config_path)
     selection = read_selection(config, {"feed_names": (feed,), "keys": (), "span": str(sequence)})
     _, found = _load(config, sink, selection, 1)
     if not found:
@@ -152,7 +152,7 @@ def retry(sink: str, *, everything: bool, config_path: str | None, as_json: bool
     from dockbell.admin.replaying import Retried, retry_dead
     from dockbell.app import now
 
-    config = read_config(config_path)
+    config = read_followed(config_path)
     selection = _read_choice(config, chosen, everything=everything)
 
     async def act(command_store: CommandStore) -> Retried:
@@ -197,7 +197,7 @@ def discard(sink: str, *, everything: bool, config_path: str | None, as_json: bo
     from dockbell.admin.replaying import discard_dead
     from dockbell.app import now
 
-    config = read_config(config_path)
+    config = read_followed(config_path)
     selection = _read_choice(config, chosen, everything=everything)
 
     async def act(command_store: CommandStore) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dockbell.cli.completion import complete_resources, complete_sources
-from dockbell.cli.options import config_option, read_config
+from dockbell.cli.options import config_option, read_followed
 from dockbell.cli.printing import print_event, print_json, print_raw
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def events(config_path: str | None, *, as_json: bool, follow: bool, last: int, *
     from dockbell.config import suggest
     from dockbell.core.model import NOTICES, RESOURCES
 
-    config = read_config(config_path)
+    config = read_followed(config_path)
     sources, resources = [*config.sources, NOTICES.source], [*RESOURCES, NOTICES.resource]
     for option, known in {"sources": sources, "resources": resources, "changes": CHANGES}.items():
         for name in chosen[option]:
@@ -122,7 +122,7 @@ def catalogue(config_path: str | None, *, form: str, output: Path | None) -> Non
     from dockbell.errors import ConfigError
     from dockbell.host.ownership import OPEN_TO_ALL, write_draft
 
-    found = anyio.run(_find_catalogue, read_config(config_path))
+    found = anyio.run(_find_catalogue, read_followed(config_path))
     if output is None:
         if form == "asyncapi":
             print_json(found.write_document())

@@ -9,7 +9,7 @@ import click
 
 from dockbell.cli.completion import complete_feeds
 from dockbell.cli.group import exit_if
-from dockbell.cli.options import ask_store, choose_feeds, config_option, json_option, read_config
+from dockbell.cli.options import ask_store, choose_feeds, config_option, json_option, read_followed
 from dockbell.cli.printing import print_json, print_reasons, print_table
 from dockbell.cli.progress import Lines, Reading, load_expected, log_stream, showing, watch_passes
 
@@ -49,7 +49,7 @@ def reconcile(config_path: str | None, *, feeds: tuple[str, ...], as_json: bool,
     """
     from dockbell.ports import CommandKind
 
-    config = read_config(config_path)
+    config = read_followed(config_path)
     _command(config, choose_feeds(config, feeds), CommandKind.RECONCILE, wait=wait, as_json=as_json)
 
 
@@ -80,7 +80,7 @@ def deletes(config_path: str | None, *, action: str, feed: str | None, as_json: 
     from dockbell.admin.commands import list_deletions
     from dockbell.ports import CommandKind
 
-    config = read_config(config_path)
+    config = read_followed(config_path)
     feeds, most = choose_feeds(config, [feed] if feed else []), _SAMPLE_IN_JSON if as_json else _SAMPLE
     held = ask_store(config, lambda read_store: list_deletions(read_store, feeds, most=most))
     if action == "list" and as_json:
@@ -121,7 +121,7 @@ def drift(config_path: str | None, *, action: str, feed: str | None, as_json: bo
     from dockbell.core.comparing.drift import Decision
     from dockbell.ports import CommandKind
 
-    config = read_config(config_path)
+    config = read_followed(config_path)
     feeds = choose_feeds(config, [feed] if feed else [])
     found = ask_store(config, lambda read_store: list_drift(read_store, feeds))
     meant = found if action == "list" else [each for each in found if each.decision is Decision.HOLD]

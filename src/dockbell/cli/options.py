@@ -56,8 +56,23 @@ def selection_options(command: _Command) -> _Command:
     return feed_option(key_option(sequence_option(command)))
 
 
+def read_followed(config_path: str | None) -> Config:
+    """Return what is followed: where processes share a store the newest revision, else what the file says.
+
+    Raises:
+        ConfigError: Every problem of it.
+        StoreError: The store cannot be asked.
+    """
+    import anyio
+
+    from dockbell.app import load_newest
+
+    config = read_config(config_path)
+    return config if config.store.path is not None else anyio.run(load_newest, config)
+
+
 def read_config(config_path: str | None) -> Config:
-    """Return the configuration that ``--config``, the environment or the working folder names.
+    """Return the configuration that ``--config``, the environment or the working folder names, as its file has it.
 
     Raises:
         ConfigError: Every problem of it.

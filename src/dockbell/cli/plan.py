@@ -10,7 +10,7 @@ import click
 
 from dockbell.cli.completion import complete_feed_values, complete_settings
 from dockbell.cli.group import exit_if
-from dockbell.cli.options import ask_store, config_option, json_option, read_config, read_option
+from dockbell.cli.options import ask_store, config_option, json_option, read_followed, read_option
 from dockbell.cli.printing import print_json, print_lines, print_reasons, print_table
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def plan(
     from dockbell.app.scheduler import next_time
     from dockbell.core.model import Feed
 
-    config, at = read_config(config_path), app.now()
+    config, at = read_followed(config_path), app.now()
     setup = Setup.of(config)
     feeds = [Feed(each.source, each.resource) for each in setup.feeds]
     given_records = read_option("--records", lambda: read_records(records, feeds))

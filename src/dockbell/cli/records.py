@@ -11,7 +11,7 @@ import click
 
 from dockbell.cli.completion import complete_resources, complete_sources
 from dockbell.cli.group import exit_if
-from dockbell.cli.options import ask_store, choose_feeds, config_option, json_option, read_config, read_selection
+from dockbell.cli.options import ask_store, choose_feeds, config_option, json_option, read_followed, read_selection
 from dockbell.cli.printing import print_json, print_lines, print_table, write_cell
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def why(config_path: str | None, *, resource: str, key: str, as_json: bool, sour
     from dockbell.admin.why import explain, find_history
     from dockbell.app import now
 
-    config = read_config(config_path)
+    config = read_followed(config_path)
     (feed,) = choose_feeds(config, [f"{source}/{resource}" if source else resource])
     try:
         account = ask_store(
@@ -186,7 +186,7 @@ def purge(config_path: str | None, *, feed: str, key: str, anyway: bool, yes: bo
     from dockbell.admin.commands import find_target
     from dockbell.core.model import RESOURCES
 
-    config = read_config(config_path)
+    config = read_followed(config_path)
     (meant,) = read_selection(config, {"feed_names": (feed,), "keys": (), "span": None}).feeds
     if meant.resource not in RESOURCES:
         raise click.UsageError(f"{meant} holds no records")

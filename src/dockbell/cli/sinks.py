@@ -19,7 +19,7 @@ from dockbell.cli.options import (
     json_option,
     key_option,
     load_sinks,
-    read_config,
+    read_followed,
     read_option,
     read_selection,
     sequence_option,
@@ -256,7 +256,7 @@ def replay(
 
 
 def _read_config(config_path: str | None, sink: str) -> Config:
-    config = read_config(config_path)
+    config = read_followed(config_path)
     choose_sink(config, sink)
     return config
 

@@ -9,7 +9,7 @@ import click
 
 from dockbell.cli.completion import complete_feeds
 from dockbell.cli.group import exit_if
-from dockbell.cli.options import choose_feeds, config_option, read_config
+from dockbell.cli.options import choose_feeds, config_option, read_followed
 from dockbell.cli.printing import print_raw, write_cell
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def state(config_path: str | None, *, feed: str | None, key: str | None, deleted
     """
     import anyio
 
-    anyio.run(_print, read_config(config_path), feed, key, deleted)
+    anyio.run(_print, read_followed(config_path), feed, key, deleted)
 
 
 async def _print(config: Config, name: str | None, key: str | None, deleted: bool) -> None:

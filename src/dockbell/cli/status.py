@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from dockbell.cli.group import exit_if
-from dockbell.cli.options import ask_store, config_option, json_option, read_config
+from dockbell.cli.options import ask_store, config_option, json_option, read_followed
 from dockbell.cli.printing import print_json, print_lines, print_reasons, print_table
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def status(config_path: str | None, *, as_json: bool, verbose: bool) -> None:
     from dockbell.admin.as_json import describe_status
     from dockbell.admin.reasons import list_reasons
 
-    config = read_config(config_path)
+    config = read_followed(config_path)
     found = ask_store(config, partial(_load, config))
     reasons = list_reasons(found)
     if as_json:

@@ -206,3 +206,17 @@ def test_a_folder_into_which_everybody_can_put_sources_is_told(including: Folder
 )
 def test_modes(*, mode: int, private: bool, shared: bool, words: str, remedy: str) -> None:
     assert judge_mode(mode, is_private=private, is_shared=shared) == (words, remedy)
+
+
+def test_secrets_that_are_written_out_and_stored_in_a_database_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "dockbell.toml"
+    path.write_text(
+        '[store]\nurl = "postgresql://localhost/db"\n[sources.main]\nbase_url = "http://127.0.0.1:1"\napi_key = "k"\n'
+    )
+    path.chmod(0o600)
+    words = "is stored in the database with the configuration; write"
+    assert [line for line in find_exposed(load_config(path), path) if "database" in line] == [
+        f'{path}: [sources.main] api_key: {words} {{ file = "path" }} or {{ env = "NAME" }} in its place'
+    ]
+    path.write_text(path.read_text().replace('"k"', '{ env = "KEY" }'))
+    assert not [line for line in find_exposed(load_config(path), path) if "database" in line]

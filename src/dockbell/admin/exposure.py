@@ -24,6 +24,7 @@ def find_exposed(config: Config, path: Path | None = None) -> Sequence[str]:
     or cannot be looked at, is left out.
     """
     found = [] if path is None else _judge_configs(config, path)
+    found += [] if config.store.path is not None else _judge_shared(config)
     for place, file in _find_secret_files(config):
         found += _judge_file(f"secret {file}, {place}", file, is_private=True)
     for file in () if config.store.path is None else _find_store_files(config.store.path):
@@ -67,6 +68,21 @@ def _judge_configs(config: Config, path: Path) -> list[str]:
     files = {str(path): literal.get(config.origins.main, {})}
     files |= {file: literal.get(file, {}) for file in config.origins.included}
     return [line for file, places in files.items() for line in _judge_config(Path(file), list(places))]
+
+
+def _judge_shared(config: Config) -> list[str]:
+    """Judge what is kept in a database, for all processes on it: whoever reads that reads the secrets written in it."""
+    places = {
+        config.origins.locate(config.origins.find_default(place) or place): None
+        for place, secret in find_secrets(config)
+        if secret.is_bare and place[0] != "web"
+    }
+    if not places:
+        return []
+    (file, name), more = next(iter(places)), len(places) - 1
+    rest = f", and {more} more" if more else ""
+    words = "is stored in the database with the configuration"
+    return [f'{file}: {name}{rest}: {words}; write {{ file = "path" }} or {{ env = "NAME" }} in its place']
 
 
 def _judge_config(path: Path, literal: Sequence[str]) -> list[str]:

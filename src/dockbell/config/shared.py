@@ -46,15 +46,3 @@ def decode(content: str) -> Table:
 
 def find_digest(content: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
-
-
-def follow_digest(digest: str, before: str, content: str) -> str:
-    """Return the digest of a content whose sources were changed.
-
-    Args:
-        digest: Of the file that the content before was made of. Where that says nothing of sources, it still is.
-        before: The content before.
-        content: The one that is to have a digest.
-    """
-    without = {key: value for key, value in decode(before).items() if key != "sources"}
-    return digest if find_digest(encode(without)) == digest else find_digest(content)

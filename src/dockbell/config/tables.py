@@ -219,7 +219,7 @@ class Config(Settings):
     @classmethod
     def _check_sources(cls, sources: dict[str, SourceSettings], info: ValidationInfo) -> dict[str, SourceSettings]:
         store = info.data.get("store")
-        may_come = store is not None and store.path is None  # by another process, or by "dockbell sources"
+        may_come = store is not None and store.path is None  # from another process
         if not sources and info.data.get("include") == () and not may_come:  # a folder of sources may be empty
             raise ValueError("none is configured; add [sources.main] with base_url and api_key")
         problems = []

@@ -66,9 +66,6 @@ class Configurations(Protocol):
     async def find_newest(self, after: int = 0) -> Revision | None:
         """Return the newest revision, where it is newer than ``after``; None where it is not, or there is none."""
 
-    async def replace(self, before: Revision, content: str, digest: str) -> Revision | None:
-        """Add a revision that follows another one; None where that is not the newest any more."""
-
 
 class Fleet(Protocol):
     """The processes that work on one store, as one of them sees them.

@@ -61,14 +61,3 @@ async def test_a_text_without_sources_keeps_those_that_are_there(two: tuple[Conf
     kept = await one.agree("b", '{"name": "b"}')
     assert json.loads(kept.content) == {"name": "b", "sources": {"acme": {}}}
     assert await one.agree("b", '{"name": "b"}') == kept
-
-
-async def test_a_revision_is_replaced_only_while_it_is_the_newest(
-    two: tuple[Configurations, Configurations],
-) -> None:
-    one, other = two
-    first = await one.agree("a", "{}")
-    second = await one.replace(first, '{"name": "b"}', "b")
-    assert second is not None
-    assert await other.replace(first, '{"name": "c"}', "c") is None
-    assert await other.find_newest() == second

@@ -26,9 +26,6 @@ class PostgresConfigurations(Configurations):
     async def find_newest(self, after: int = 0) -> Revision | None:
         return await self._line.do(_find_newest, after)
 
-    async def replace(self, before: Revision, content: str, digest: str) -> Revision | None:
-        return await self._line.do(_replace, before, content, digest)
-
     async def aclose(self) -> None:
         await self._line.aclose()
 
@@ -58,14 +55,6 @@ def _find_newest(connection: Connection, after: int) -> Revision | None:
         (after,),
     ).fetchone()
     return None if row is None else Revision(*row)
-
-
-def _replace(connection: Connection, before: Revision, content: str, digest: str) -> Revision | None:
-    with transaction(connection):
-        connection.execute(_TURN)
-        if _find_newest(connection, before.number) is not None:
-            return None
-        return _add(connection, digest, content)
 
 
 def _add(connection: Connection, digest: str, content: str) -> Revision:

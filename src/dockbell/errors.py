@@ -115,7 +115,7 @@ class LeaseLost(StoreError):
 
 
 class StoreIncompatible(StoreError):
-    """The file is not a dockbell store, or belongs to a newer dockbell."""
+    """The file is not a dockbell store, belongs to a newer dockbell, or was moved to another database."""
 
 
 def find_cause(error: BaseException, kind: type[Exception]) -> BaseException | None:

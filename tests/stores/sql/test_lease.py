@@ -67,7 +67,7 @@ async def store(place: Place) -> AsyncIterator[SqlStore]:
 async def second(place: Place, store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqlStore]:
     """Return the store of a second process, which the lock has let in."""
     if isinstance(place, Path):
-        monkeypatch.setattr("dockbell.stores.sqlite.files._take_lock", lambda _: os.open(os.devnull, os.O_RDONLY))
+        monkeypatch.setattr("dockbell.stores.sqlite.files.take_lock", lambda _: os.open(os.devnull, os.O_RDONLY))
         second = await open_store(place, now=lambda: NOON)
     else:
         second = await open_beside(place, store)

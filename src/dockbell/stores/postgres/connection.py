@@ -173,11 +173,11 @@ def translate(statement: str) -> str:
 
 def _adapt(values: Any) -> Any:
     if isinstance(values, Mapping):
-        return {name: _adapt_value(value) for name, value in values.items()}
-    return [_adapt_value(value) for value in values]
+        return {name: adapt_value(value) for name, value in values.items()}
+    return [adapt_value(value) for value in values]
 
 
-def _adapt_value(value: Any) -> Any:
+def adapt_value(value: Any) -> Any:
     """Return a value as the driver takes it.
 
     PostgreSQL's text cannot hold NUL. Keys hold none, they escape it; what may is what others have said in an error,

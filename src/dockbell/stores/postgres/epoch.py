@@ -16,15 +16,16 @@ from dockbell.stores.sql.life import STORE_RESTORED, begin_anew, end_beginning
 
 TIMELINE: Final = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
 """The timeline that is written now, eight hexadecimal digits; the control file has it only from the next checkpoint."""
+PLACE: Final = (
+    f"SELECT system_identifier || '/' || {TIMELINE} || '/' || CAST(to_regclass('life') AS oid) FROM pg_control_system()"
+)
+"""The query for where the database is."""
 
 
 def begin_life(connection: Connection, epoch: str, now: int) -> None:
     """Begin a new life, under ``epoch``, where the database is another one; else go on."""
     with transaction(connection):
-        (place,) = connection.execute(
-            f"SELECT system_identifier || '/' || {TIMELINE} || '/' || CAST(to_regclass('life') AS oid)"
-            " FROM pg_control_system()"
-        ).fetchone()
+        (place,) = connection.execute(PLACE).fetchone()
         (known,) = connection.execute("SELECT place FROM schema_version").fetchone()
         if known in ("", place):
             end_beginning(connection)

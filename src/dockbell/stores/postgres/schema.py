@@ -27,7 +27,7 @@ def migrate(connection: psycopg.Connection[Any], name: str, *, epoch: str, now: 
         StoreIncompatible: The database is another program's, or belongs to a newer dockbell.
     """
     with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", [_TURN])
+        take_turn(connection)
         version = find_version(connection, name)
         if version == len(MIGRATIONS):
             return
@@ -40,6 +40,11 @@ def migrate(connection: psycopg.Connection[Any], name: str, *, epoch: str, now: 
             connection.execute("UPDATE schema_version SET version = %s", [len(MIGRATIONS)])
 
 
+def take_turn(connection: psycopg.Connection[Any]) -> None:
+    """Keep others from making or migrating the store until the transaction ends."""
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", [_TURN])
+
+
 def find_version(connection: psycopg.Connection[Any], name: str) -> int:
     """Return a store's version, 0 where there is none yet.
 
@@ -48,10 +53,7 @@ def find_version(connection: psycopg.Connection[Any], name: str) -> int:
     """
     ((is_known,),) = connection.execute(_KNOWN).fetchall()
     if not is_known:
-        ((tables,),) = connection.execute(
-            "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
-        ).fetchall()
-        if tables:
+        if has_tables(connection):
             raise StoreIncompatible(f"store {name}: is another program's database; name another one in [store] url")
         return 0
     ((version,),) = connection.execute("SELECT version FROM schema_version").fetchall()
@@ -60,6 +62,14 @@ def find_version(connection: psycopg.Connection[Any], name: str) -> int:
             f"store {name}: has schema version {version}, this dockbell knows {len(MIGRATIONS)}; upgrade dockbell"
         )
     return int(version)
+
+
+def has_tables(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether there are any tables where those of the store would be made."""
+    ((tables,),) = connection.execute(
+        "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
+    ).fetchall()
+    return bool(tables)
 
 
 def check_version(connection: psycopg.Connection[Any], name: str) -> None:

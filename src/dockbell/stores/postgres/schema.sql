@@ -48,7 +48,8 @@ CREATE TABLE life (
     epoch TEXT COLLATE "C" NOT NULL,                       -- part of every event's id
     began_at BIGINT NOT NULL,
     reason TEXT COLLATE "C" NOT NULL DEFAULT '',           -- why it began anew; new feeds state it
-    copied_at BIGINT                                       -- this is a backup, made then
+    copied_at BIGINT,                                      -- this is a backup, made then
+    moved_to TEXT COLLATE "C" NOT NULL DEFAULT ''          -- only of SQLite's file: where it was moved to
 );
 
 -- Detection -----------------------------------------------------------------------------------------------------------

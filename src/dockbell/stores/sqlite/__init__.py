@@ -5,7 +5,7 @@
 - ``schema.sql``: the tables; ``migrations``: the way to them from older ones. ``schema``, ``upgrading``: apply them.
 - ``files``, ``connection``, ``epoch_file``, ``disk_reserve``: the files. ``copying``, ``backup``: copies of them.
   ``wiping``: removes what was deleted.
-- ``probe``: the holder of the files. ``store_errors``: when they cannot be written.
+- ``moving``: the mark of one that was moved. ``probe``: the holder of the files. ``store_errors``: when they cannot be written.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ import fcntl
 import os
 import sqlite3
 import time
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -62,10 +63,23 @@ def open_files(path: Path, *, epoch: str, now: int) -> Files:
         return _open(path, reserve, epoch=epoch, now=now)
 
 
+@contextmanager
+def holding(path: Path, *, epoch: str, now: int) -> Iterator[Files]:
+    """Hold a store until the block is left; see :func:`open_files`."""
+    files = open_files(path, epoch=epoch, now=now)
+    try:
+        yield files
+    finally:
+        files.writer.close()
+        files.reader.close()
+        files.life.close()
+        os.close(files.lock)
+
+
 def _open(path: Path, reserve: Reserve, *, epoch: str, now: int) -> Files:
     try:
         with ExitStack() as opened:
-            lock = _take_lock(path)
+            lock = take_lock(path)
             opened.callback(os.close, lock)
             _claim(path)
             if has_foreign_log(path):  # SQLite would write it into what was put in the place of the store
@@ -119,8 +133,12 @@ def _begin_life(path: Path, life: EpochFile, writer: sqlite3.Connection, *, epoc
     return upgraded
 
 
-def _take_lock(path: Path) -> int:
-    """Hold the store for this process until it ends, however it ends."""
+def take_lock(path: Path) -> int:
+    """Hold the store for this process until it ends, however it ends, or closes what is returned.
+
+    Raises:
+        StoreInUse: Another process holds it.
+    """
     lock = open_own(Path(f"{path}.lock"))
     try:
         try:

@@ -438,4 +438,7 @@ MIGRATIONS: Final = (
     """
     ALTER TABLE feeds ADD COLUMN signal TEXT NOT NULL DEFAULT '';
     """,
+    """
+    ALTER TABLE life ADD COLUMN moved_to TEXT NOT NULL DEFAULT '';
+    """,
 )

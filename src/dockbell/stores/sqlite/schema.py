@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from dockbell.core.moment import from_micros
 from dockbell.errors import StoreIncompatible
 from dockbell.stores.sqlite.migrations import MIGRATIONS
 
@@ -39,8 +41,38 @@ def migrate(connection: sqlite3.Connection, path: Path, *, epoch: str, now: int)
     return version == 0
 
 
+def list_tables() -> list[str]:
+    """Return the names of a store's tables, each after those that it refers to."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(read_schema())
+        found = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid").fetchall()
+    return [name for (name,) in found if not name.startswith("sqlite_")]
+
+
 def check_version(connection: sqlite3.Connection, path: Path) -> int:
     """Return a store's version; refuse a file that this dockbell cannot use.
+
+    Raises:
+        StoreIncompatible: The file is something else, belongs to a newer dockbell, or was moved to another database.
+    """
+    version = find_version(connection, path)
+    if version and (place := find_place(connection)):
+        raise StoreIncompatible(
+            f"store {path}: was moved to {place}; put the URL of that in [store] url, or take this file back by"
+            ' "dockbell move-store --undo", under new event ids'
+        )
+    return version
+
+
+def find_place(connection: sqlite3.Connection) -> str:
+    """Return where a store was moved to, and when; empty where it was not."""
+    cursor = connection.execute("SELECT * FROM life")  # of an older version, too, which has no column for it
+    life = dict(zip((name for name, *_ in cursor.description), cursor.fetchone(), strict=True))
+    return f"{life['moved_to']} on {from_micros(life['copied_at']):%Y-%m-%d}" if life.get("moved_to") else ""
+
+
+def find_version(connection: sqlite3.Connection, path: Path) -> int:
+    """Return a store's version; 0 where it has no tables yet.
 
     Raises:
         StoreIncompatible: The file is something else, or belongs to a newer dockbell.

@@ -6,7 +6,8 @@ CREATE TABLE life (
     epoch     TEXT NOT NULL,                     -- part of every event's id
     began_at  INTEGER NOT NULL,
     reason    TEXT NOT NULL DEFAULT '',          -- why it began anew; new feeds state it
-    copied_at INTEGER                            -- this is a backup, made then
+    copied_at INTEGER,                           -- this is a backup, made then
+    moved_to  TEXT NOT NULL DEFAULT ''           -- the database that the store was moved to then, and is in since
 ) STRICT;
 
 -- Detection -----------------------------------------------------------------------------------------------------------

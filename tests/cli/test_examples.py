@@ -28,6 +28,7 @@ _STAND_INS: Final = {
     "main/items": "main/stock",
     "main/warehouses": "main/stock",
     "/var/backups/dockbell.db": "copy.db",
+    "postgresql://dockbell@db.example.com/dockbell": "postgresql://dockbell@127.0.0.1:9/dockbell",
     "/var/backups/dockbell-$(date +%F).db": "copy.db",
 }
 

@@ -195,6 +195,12 @@ def run_service(stage: Stage) -> None:
     stage.wait(lambda: " runs: " in (stage.folder / "daemon.log").read_text(), "the daemon does not run")
 
 
+def run_service_beside_a_database(stage: Stage) -> None:
+    """Let such a daemon run, and have an empty database at hand."""
+    stage.replaced["postgresql://dockbell@localhost/dockbell"] = stage.make_database()
+    run_service(stage)
+
+
 def run_daemon_with_letters(stage: Stage) -> None:
     """Let a daemon run that has dead letters, and call them as the document does."""
     run_daemon(stage)
@@ -288,6 +294,6 @@ SCENES: Final[Mapping[str, Scene]] = {
     ),
     "docs/operations/systemd.md": Scene(prepare=use_systemd, expected={"journalctl": " runs: "}),
     "docs/operations/personal-data.md": Scene(prepare=run_daemon),
-    "docs/operations/store.md": Scene(prepare=run_service),
+    "docs/operations/store.md": Scene(prepare=run_service_beside_a_database),
     "docs/how-to/tune-freshness.md": Scene(prepare=run_plain_daemon, expected={"dockbell reload": "main/stock"}),
 }

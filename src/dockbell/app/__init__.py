@@ -19,6 +19,7 @@ from dockbell.app.opening import (
     find_holder,
     load_config,
     load_newest,
+    move_store,
     now,
     open_command_store,
     open_configurations,
@@ -27,6 +28,7 @@ from dockbell.app.opening import (
     open_source,
     probe_store,
     probe_web,
+    take_store_back,
 )
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "find_holder",
     "load_config",
     "load_newest",
+    "move_store",
     "now",
     "open_command_store",
     "open_configurations",
@@ -43,4 +46,5 @@ __all__ = [
     "open_source",
     "probe_store",
     "probe_web",
+    "take_store_back",
 ]

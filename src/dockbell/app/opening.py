@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from dockbell.config import Config, SinkSettings, WebSettings, check_secrets, load, load_shared, validate
+from dockbell.core.moment import to_micros
 from dockbell.errors import StoreError, StoreMissing
 from dockbell.ports import CommandStore, ReadStore, Revision, Sink, Store
 from dockbell.sinks import load_sink_type
 from dockbell.stores.handles.database import Database, HeldConfigurations
-from dockbell.stores.sqlite import backup
+from dockbell.stores.sqlite import backup, moving
 from dockbell.stores.sqlite.copying import Copy, Progress
 from dockbell.stores.sqlite.database import SqliteDatabase
 from dockbell.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from dockbell.sources import InventoryClient
+    from dockbell.stores.postgres.moving import Moved
 
 
 def now() -> datetime:
@@ -122,12 +124,19 @@ def find_database(config: Config) -> Database:
     """
     if (path := config.store.path) is not None:
         return SqliteDatabase(path)
-    try:
+    with _needing_driver("[store] url"):
         from dockbell.stores.postgres.database import PostgresDatabase  # noqa: PLC0415  # its driver is an extra
+    return PostgresDatabase(config.store.url)
+
+
+@contextmanager
+def _needing_driver(label: str) -> Iterator[None]:
+    """Say what to install where PostgreSQL's driver cannot be imported."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         advice = "PostgreSQL needs a driver that is not installed; pip install 'dockbell[postgres]'"
-        raise StoreError(f"[store] url: {advice}") from error
-    return PostgresDatabase(config.store.url)
+        raise StoreError(f"{label}: {advice}") from error
 
 
 async def open_store(config: Config, telemetry: Telemetry | None = None, *, shared: bool = False) -> Store:
@@ -146,6 +155,33 @@ async def back_up(config: Config, target: Path, *, force: bool, progress: Progre
         advice = "PostgreSQL has its own backups: pg_dump --format=custom, or pg_basebackup with its log"
         raise StoreError(f"backup {target}: the store is not a file; {advice}")
     return await backup.back_up(config.store.path, target, at=now(), force=force, progress=progress)
+
+
+async def move_store(config: Config, url: str, *, progress: Callable[[str, int, int], None] | None = None) -> Moved:
+    """Move the store from its file into a database; see :func:`dockbell.stores.postgres.moving.move`.
+
+    Raises:
+        ConfigError: The URL names no database of PostgreSQL.
+        StoreError: There is no file, a process works on it, or the database is not empty or cannot be used.
+    """
+    with _needing_driver("URL"):
+        from dockbell.stores.postgres.moving import move  # noqa: PLC0415  # its driver is an extra
+    return await move(_find_file(config), url, at=to_micros(now()), progress=progress)
+
+
+def take_store_back(config: Config) -> str:
+    """Let a file be used again whose store was moved; see :func:`dockbell.stores.sqlite.moving.take_back`.
+
+    Raises:
+        StoreError: There is none, a process works on it, or it was not moved.
+    """
+    return moving.take_back(_find_file(config))
+
+
+def _find_file(config: Config) -> Path:
+    if config.store.path is None:
+        raise StoreError('[store] url: names a database, and must name the file: "sqlite:///dockbell.db"')
+    return config.store.path
 
 
 async def open_read_store(config: Config) -> ReadStore:

@@ -26,6 +26,7 @@ _SECTIONS = {
         "reload": ("dockbell.cli.run", "Have the daemon read its configuration again, and follow it."),
         "apply": ("dockbell.cli.apply", "Have all processes on a database follow this configuration file."),
         "backup": ("dockbell.cli.run", "Copy the store to PATH, while the daemon runs or not."),
+        "move-store": ("dockbell.cli.move_store", "Move the store from its file into PostgreSQL."),
     },
     "Look": {
         "status": ("dockbell.cli.status", "Print how feeds and sinks stand; for monitoring too."),

@@ -44,7 +44,9 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # same
         module = self._modules.get(cmd_name)
-        return None if module is None else cast("click.Command", getattr(import_module(module), cmd_name))
+        if module is None:
+            return None
+        return cast("click.Command", getattr(import_module(module), cmd_name.replace("-", "_")))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # same
         for title, commands in self.sections.items():

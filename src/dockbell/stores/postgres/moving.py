@@ -214,7 +214,7 @@ def _set_identities(source: sqlite3.Connection, target: psycopg.Connection[Any],
     ).fetchall():
         # sqlite_sequence knows those that are gone, of the tables in which no number is used twice.
         (last,) = source.execute(
-            f'SELECT max(number) FROM (SELECT max("{column}") AS number FROM "{table.name}"'  # noqa: S608  # our names
+            f'SELECT max(number) FROM (SELECT max("{column}") AS number FROM "{table.name}"'
             " UNION ALL SELECT seq FROM sqlite_sequence WHERE name = ?)",
             (table.name,),
         ).fetchone()
@@ -232,7 +232,7 @@ def _read_all(
     progress: Progress,
 ) -> Mapping[str, Checksum]:
     """Read all rows once, hand them on, and return the checksum of each table."""
-    total = sum(source.execute(f'SELECT count(*) FROM "{table.name}"').fetchone()[0] for table in tables)  # noqa: S608
+    total = sum(source.execute(f'SELECT count(*) FROM "{table.name}"').fetchone()[0] for table in tables)
     sums: dict[str, Checksum] = {}
     done = 0
 
@@ -263,7 +263,7 @@ def _read(source: sqlite3.Connection, table: _Table) -> Iterator[Row]:
     names = ", ".join(f'"{column}"' for column in table.kinds)
     flags = [index for index, kind in enumerate(table.kinds.values()) if kind == "boolean"]
     texts = [index for index, kind in enumerate(table.kinds.values()) if kind == "text"]
-    for found in source.execute(f'SELECT {names} FROM "{table.name}"'):  # noqa: S608  # our names
+    for found in source.execute(f'SELECT {names} FROM "{table.name}"'):
         row = list(found)
         for index in flags:
             row[index] = bool(row[index])  # none of them may be missing

@@ -66,9 +66,7 @@ def find_version(connection: psycopg.Connection[Any], name: str) -> int:
 
 def has_tables(connection: psycopg.Connection[Any]) -> bool:
     """Return whether there are any tables where those of the store would be made."""
-    ((tables,),) = connection.execute(
-        "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
-    ).fetchall()
+    ((tables,),) = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()").fetchall()
     return bool(tables)
 
 

@@ -66,6 +66,7 @@ def blame(error: psycopg.Error, name: str) -> StoreError | None:
 
 
 def _read_words(error: psycopg.Error) -> str:
-    """Return the last line of what the driver says of a connection: of several addresses the last one's trouble."""
-    lines = str(error).strip().splitlines()
-    return lines[-1].rpartition("failed: ")[2].removeprefix("FATAL:") if lines else "no connection"
+    """Return the line that says what happened, of the driver's several: of the last address that was tried, if any."""
+    lines = str(error).strip().splitlines() or ["no connection"]
+    tried = [line for line in lines if "failed: " in line]
+    return tried[-1].rpartition("failed: ")[2].removeprefix("FATAL:") if tried else lines[0]

@@ -4,8 +4,8 @@
   ``read_store``, ``command_store``: for commands and the page, beside that process; ``session``: what both need.
 - ``schema.sql``: the tables; ``migrations``: the way to them from older ones. ``schema``, ``upgrading``: apply them.
 - ``files``, ``connection``, ``epoch_file``, ``disk_reserve``: the files. ``copying``, ``backup``: copies of them.
-  ``wiping``: removes what was deleted.
-- ``moving``: the mark of one that was moved. ``probe``: the holder of the files. ``store_errors``: when they cannot be written.
+  ``wiping``: removes what was deleted. ``moving``: the mark of a store that was moved to another database.
+- ``probe``: the holder of the files. ``store_errors``: when they cannot be written.
 """
 
 from __future__ import annotations

@@ -25,7 +25,10 @@ def mark_moved(connection: sqlite3.Connection, place: str, at: int) -> None:
 
 
 def take_back(path: Path) -> str:
-    """Remove that mark: whoever opens the store to work on it begins a new life. Return where it was moved to, and when.
+    """Remove that mark, so that the store can be used again, and begins a new life.
+
+    Returns:
+        Where it was moved to, and when.
 
     Raises:
         StoreInUse: Another process works on it.

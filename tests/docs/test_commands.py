@@ -32,8 +32,8 @@ PLACES: Final = [
         if path.suffix in {".py", ".js", ".html"}
     ),
 ]
-_QUOTED: Final = re.compile(r"[\"`>]dockbell ([a-z]+)")
-_TYPED: Final = re.compile(r"(?:^|[\s/(])dockbell (?!dockbell)([a-z]+)")
+_QUOTED: Final = re.compile(r"[\"`>]dockbell ([a-z]+(?:-[a-z]+)*)")
+_TYPED: Final = re.compile(r"(?:^|[\s/(])dockbell (?!dockbell)([a-z]+(?:-[a-z]+)*)")
 
 
 def find_named(place: str, text: str) -> set[str]:

@@ -30,7 +30,7 @@ def test_help_lists_every_command_on_a_line_in_sections_for_a_newcomer() -> None
     output = CliRunner().invoke(main, ["--help"]).output
     titles = re.findall(r"^(\w[\w ]*):$", output, re.MULTILINE)
     assert titles == ["Options", "Set up", "Run", "Look", "Act"]
-    listed = dict(re.findall(r"^  ([a-z]+) {2,}(\w.*)$", output.partition("Set up:")[2], re.MULTILINE))
+    listed = dict(re.findall(r"^  ([a-z-]+) {2,}(\w.*)$", output.partition("Set up:")[2], re.MULTILINE))
     for command in COMMANDS:
         assert listed[command].endswith(".")
         assert not listed[command].endswith("...")

@@ -22,6 +22,7 @@ _STAND_INS: Final = {
     "https://api.example.com": "http://127.0.0.1:9",
     "http://127.0.0.1:8480": "http://127.0.0.1:9",
     "/etc/dockbell.toml": "dockbell.toml",
+    "old.toml": "dockbell.toml",
     "/run/secrets/key": "key",
     "shp_000123": "a",
     "42": "4",

@@ -19,8 +19,12 @@ from dockbell.stores.sql.connection import Connection
 
 _CLAIMED_AT_ONCE: Final = 500
 """Keys: what a process claims it must load too, and others want some."""
-_STUCK_SECONDS: Final = 1
-"""So long after its row has expired a process that still holds its lock is taken for stopped."""
+_BURY: Final = (
+    "DELETE FROM holders WHERE id IN"
+    " (SELECT id FROM holders WHERE expires_at < clock_timestamp() FOR UPDATE SKIP LOCKED)"
+)
+_ENDED_MILLISECONDS: Final = 1000
+"""So long the end of a connection is waited for."""
 _TOLD_SECONDS: Final = 5
 """So long what was spent stands as it is where the same is said again; it may be so much younger than it looks."""
 _AMONG: Final = "source IN (SELECT value FROM json_array_elements_text(CAST(:sources AS json)) AS value)"
@@ -40,18 +44,15 @@ class Standing:
 def bury(connection: Connection) -> int:
     """Remove the processes that have not renewed their rows; return how many.
 
-    One that commits just now is left for the next time: nobody waits for its lock. Where it has been stopped in the
-    middle, its connection is ended: the server itself would wait for the rest of what it was sending.
+    Nobody waits for the lock of one. Where a connection of such a process has it, that connection is ended: the process
+    may have been stopped in the middle of a transaction, and what it was about to commit is another's by now.
     """
-    buried = connection.execute(
-        "DELETE FROM holders WHERE id IN"
-        " (SELECT id FROM holders WHERE expires_at < clock_timestamp() FOR UPDATE SKIP LOCKED)"
-    ).rowcount
-    connection.execute(
-        "SELECT pg_terminate_backend(pid) FROM holders JOIN pg_stat_activity ON application_name = 'dockbell ' || id"
-        f" WHERE expires_at < clock_timestamp() - {_STUCK_SECONDS} * interval '1 s'"
-    )
-    return buried
+    buried = connection.execute(_BURY).rowcount
+    ended = connection.execute(
+        f"SELECT pg_terminate_backend(pid, {_ENDED_MILLISECONDS}) FROM holders"
+        " JOIN pg_stat_activity ON application_name = 'dockbell ' || id WHERE expires_at < clock_timestamp()"
+    ).fetchall()
+    return buried + (connection.execute(_BURY).rowcount if ended else 0)
 
 
 def list_sources(connection: Connection, accounts: Mapping[str, str]) -> None:

@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.acceptance,
     pytest.mark.skipif(
         "DOCKBELL_FLEET" not in os.environ,
-        reason="DOCKBELL_FLEET is not set: on a busy machine a process that hands sources over claims none for too long",
+        reason="DOCKBELL_FLEET is not set: on a busy machine a process that hands over claims nothing for too long",
     ),
 ]
 

@@ -78,12 +78,15 @@ def _tell(config: Config, moved: Moved, seconds: float) -> None:
     if moved.copy is not None:
         print_lines(f"{path}: was an older dockbell's; as it was then, it is in {moved.copy}")
     how = "was there already, and is the same" if moved.was_there else "moved and compared"
-    print_lines(
-        f"{moved.place}: {how} in {seconds:,} s: {moved.records:,} records and {moved.events:,} events of"
-        f" {moved.feeds:,} feeds, the positions of {moved.sinks:,} sinks; {moved.rows:,} rows in all"
-    )
+    names = ("record", "event", "feed", "sink", "row")
+    counts = ", ".join(_count(getattr(moved, f"{name}s"), name) for name in names)
+    print_lines(f"{moved.place}: {how} in {seconds:,} s: {counts} in all")
     print_lines(f'{path}: is kept, and refused from now on; "dockbell move-store --undo" takes it back')
     click.echo("next: put the URL in [store] url, its password in $PGPASSWORD or ~/.pgpass, and start the daemon")
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
 
 
 def _take_back(config: Config, *, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from dockbell.core.model import Feed
 from dockbell.core.moment import to_micros
-from dockbell.stores.postgres.connection import PostgresConnection, number_transaction
+from dockbell.stores.postgres.connection import NoFence, PostgresConnection
 from dockbell.stores.sql.connection import Connection
 from tests.fakes import NOON
 from tests.stores.pages import FEED
@@ -47,7 +47,7 @@ def _opened(path: Place) -> Iterator[Connection]:
         with closing(sqlite3.connect(path)) as file, file:
             yield file
     else:
-        database = PostgresConnection(path, number_transaction)
+        database = PostgresConnection(path, NoFence())
         with closing(database.raw):
             yield database
 

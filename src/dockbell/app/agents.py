@@ -303,7 +303,6 @@ async def open_news(config: Config, changes: Changes, telemetry: Telemetry, *, s
     Raises:
         ConfigError: Something that the configuration names cannot be used; nothing is left open.
     """
-    check_secrets(config)
     sinks = {name: opening.open_sink(config, name, telemetry, slot=slot) for name in changes.sinks.beginning}
     async with AsyncExitStack() as stack:
         clients = {}
@@ -328,9 +327,9 @@ async def assemble(
         StoreError: The store is in use, is another program's, or cannot be opened.
     """
     async with AsyncExitStack() as stack:
+        check_secrets(config)
         store = None
         if shared and config.store.path is None:
-            check_secrets(config)  # of all sources, though there are none yet
             store = await _open_store(config, telemetry, stack, shared=True)
             if revisions is not None and store.fleet is not None:
                 config = await revisions.join(store.fleet.configurations)

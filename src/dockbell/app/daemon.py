@@ -24,9 +24,9 @@ from dockbell.app.revisions import Revisions
 from dockbell.app.scheduler import Scheduler, next_time
 from dockbell.app.sharing import Sharing
 from dockbell.app.systemd import Supervisor
-from dockbell.config import Config, WebSettings
+from dockbell.config import Config, WebSettings, check_secrets
 from dockbell.errors import ConfigError, DockbellError, LeaseLost, StoreUnavailable
-from dockbell.ports import Bell, Claim, CommandOutcome, ReadStore, Revision, Spent
+from dockbell.ports import Bell, Claim, CommandOutcome, Fleet, ReadStore, Revision, Spent
 from dockbell.telemetry import AgentFails, ConfigurationOutdated, Reloaded, ReloadRefused, Started, Stopping
 from dockbell.telemetry.recent import Recent
 from dockbell.telemetry.series import STEP, STEPS
@@ -124,7 +124,8 @@ class Daemon:
             StoreError: The store cannot be read.
         """
         agents = self._agents
-        sharing = None if agents.store.fleet is None else Sharing(agents.store.fleet, self, self._telemetry)
+        fleet = agents.store.fleet
+        sharing = None if fleet is None else Sharing(fleet, self, self._telemetry)
         site = await self._open_site(self.config)
         async with anyio.create_task_group() as notifying:
             notifying.start_soon(agents.notifier.run)
@@ -139,11 +140,11 @@ class Daemon:
                     self._detecting.start_soon(self._reload_whenever, reloads)
                     self._detecting.start_soon(self._shared_status.run)
                     self._detecting.start_soon(self._supervisor.watch, self._look)
-                    if sharing is not None:
+                    if fleet is not None and sharing is not None:
                         self._detecting.start_soon(self._share, sharing)
-                        self._detecting.start_soon(sharing.follow)
                         self._detecting.start_soon(sharing.declare)
-                        self._detecting.start_soon(self._watch_membership)
+                        self._detecting.start_soon(fleet.follow)
+                        self._detecting.start_soon(_watch_membership, fleet)
                     if self._revisions is not None:
                         self._detecting.start_soon(self._follow_revisions, self._revisions)
                     self._telemetry.emit(Started(agents.config.name, len(agents.configured), tuple(agents.relays)))
@@ -176,7 +177,9 @@ class Daemon:
                 config = await self._read(revision)
                 if config is None:
                     return CommandOutcome("complete", detail="nothing changed")
+                check_secrets(config)
                 changes = await self._apply(config)
+                await self._load()
         except ConfigError as error:
             self._telemetry.emit(ReloadRefused(error.problems))
             return CommandOutcome("failed", detail=f"nothing was changed\n{error}")
@@ -215,7 +218,7 @@ class Daemon:
                         await self._follow(revision)
 
     async def _apply(self, config: Config) -> Changes:
-        """Start, end and replace agents as a configuration asks; unchanged ones go on.
+        """Start, end and replace agents as a configuration asks, but load no source; unchanged ones go on.
 
         Where several processes share the store, only the agents of its sources that this one has.
 
@@ -238,7 +241,7 @@ class Daemon:
             if site is not None:
                 await site.aclose()
             raise
-        await self._loading.end()  # goes on below: with what is configured then
+        await self._loading.end()  # the caller goes on with it, by what is configured then
         await self._end(changes, config, moves=moves)
         if moves:
             self._serve(site, config.web)
@@ -253,7 +256,6 @@ class Daemon:
             self._recent.keep(agents.configured, agents.relays)
             if self._metrics is not None:
                 self._metrics.expect(agents.configured, agents.relays)
-        await self._load()
         return changes
 
     async def _end(self, changes: Changes, config: Config, *, moves: bool) -> None:
@@ -294,11 +296,16 @@ class Daemon:
         agents = self._agents
         async with self._turn:
             self._held, agents.claims = sources, claims
-            changes = await self._apply(self.config)
-            if changes.feeds.removed:
-                async with anyio.create_task_group() as group:
-                    for relay in agents.relays.values():
-                        group.start_soon(relay.begin_again)
+            try:
+                await self._apply(self.config)
+            finally:
+                agents.claims = {}
+                self._loading = AgentTask(self._detecting, self._load)
+
+    async def end_deliveries(self) -> None:
+        async with anyio.create_task_group() as group:
+            for relay in self._agents.relays.values():
+                group.start_soon(relay.begin_again)
 
     def _works_on(self, source: str) -> bool:
         return self._agents.store.fleet is None or source in self._held
@@ -306,12 +313,6 @@ class Daemon:
     async def _share(self, sharing: Sharing) -> None:
         with closing(self._scheduler.repeat("sharing", _SHARE_EVERY)) as alarm:
             await sharing.run(alarm)
-
-    async def _watch_membership(self) -> None:
-        fleet = self._agents.store.fleet
-        assert fleet is not None
-        await fleet.wait_until_lost()
-        raise LeaseLost("other processes have taken over what this one had: it did not renew its membership in time")
 
     # Tasks ------------------------------------------------------------------------------------------------------------
 
@@ -476,3 +477,9 @@ class Daemon:
 
     def _describe(self) -> str:
         return f"{len(self._agents.configured)} feeds, {len(self._agents.relays)} sinks"
+
+
+async def _watch_membership(fleet: Fleet) -> None:
+    """Raise LeaseLost as soon as this process is no member any more."""
+    await fleet.wait_until_lost()
+    raise LeaseLost("other processes have taken over what this one had: it did not renew its membership in time")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
 
 import anyio
 
 from dockbell.core.model import NOTICES
-from dockbell.errors import DockbellError, LeaseLost, StoreError
-from dockbell.ports import Alarm, Claim, Fleet, Share, Spent
+from dockbell.errors import LeaseLost, StoreError, StoreUnavailable
+from dockbell.ports import Alarm, Claim, SharedSources, Spent
 from dockbell.telemetry import SourcesClaimed, SourcesHandedOver, Telemetry
 
 _DECLARE_EVERY: Final = timedelta(seconds=0.5)
+_AGAIN: Final = timedelta(seconds=1)
 
 
 class Worker(Protocol):
@@ -33,84 +35,106 @@ class Worker(Protocol):
         """Return what tells, once the work on some sources has ended, what was spent of their keys."""
 
     async def work_on(self, sources: Collection[str], claims: Mapping[str, Claim]) -> None:
-        """Begin with the sources among these that are new, and end the others; return when these have ended.
+        """Begin to read the sources among these that are new, and end the reading of all others.
 
         Args:
             sources: All that this process has.
             claims: What was spent of the keys that are new, by the first source with the key.
         """
 
+    async def end_deliveries(self) -> None:
+        """Return when no delivery is in flight of a source that this process does not work on any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """Sources that are not read any more, and are freed once their deliveries have ended."""
+
+    sources: frozenset[str]
+    settle_spent: Callable[[], Mapping[str, Spent]]
+
 
 class Sharing:
-    """Takes this process's share once a second, and works on what it has then."""
+    """Takes this process's share once a second, and works on it.
 
-    def __init__(self, fleet: Fleet, worker: Worker, telemetry: Telemetry) -> None:
-        self._fleet = fleet
+    To claim what a dead process had does not wait for what takes long: sources are loaded, and deliveries of what is
+    handed over end, beside it.
+    """
+
+    def __init__(self, shared: SharedSources, worker: Worker, telemetry: Telemetry) -> None:
+        self._shared = shared
         self._worker = worker
         self._telemetry = telemetry
         self._held: frozenset[str] = frozenset()
+        self._claims: dict[str, Claim] = {}
 
     async def run(self, alarm: Alarm) -> None:
         """Do it whenever the alarm rings.
 
         Raises:
-            LeaseLost: This process is no member any more: what it works on is another's.
+            ExceptionGroup: With LeaseLost: this process is no member any more, and what it works on is another's.
         """
         told = ""
-        while True:
-            await alarm.wait()
-            try:
-                await self.run_once()
-            except LeaseLost:
-                raise
-            except DockbellError as error:  # a secret that cannot be read, say: what it has goes on
-                if str(error) != told:
-                    self._telemetry.emit_failure("sharing", error)
-                told = str(error)
-            else:
-                told = ""
+        async with anyio.create_task_group() as handing_over:
+            while True:
+                await alarm.wait()
+                try:
+                    if (leaving := await self.run_once()) is not None:
+                        handing_over.start_soon(self.hand_over, leaving)
+                except LeaseLost:
+                    raise
+                except Exception as error:  # noqa: BLE001  # what this process has goes on
+                    if str(error) != told:
+                        self._telemetry.emit_failure("sharing", error)
+                    told = str(error)
+                else:
+                    told = ""
 
-    async def run_once(self) -> Share:
+    async def run_once(self) -> Leaving | None:
+        """Work on the share as it is now; return what others should have of it."""
         worker = self._worker
-        share = await self._fleet.take_share(worker.list_accounts())
-        claims = share.claims or {}
+        share = await self._shared.take_share(worker.list_accounts())
+        self._claims |= share.claims or {}  # until they are used: the work may fail
         if share.held != self._held:
+            await worker.work_on(share.held, self._claims)
             if added := _count(share.held - self._held):
                 self._telemetry.emit(SourcesClaimed(added, _count(share.held)))
-            await worker.work_on(share.held, claims)
-            self._held = share.held
-        if share.surplus:
-            await self._hand_over(share)
-        return share
+            self._held, self._claims = share.held, {}
+        if not share.surplus:
+            return None
+        leaving = Leaving(share.surplus, worker.settle_spent(share.surplus))
+        self._held = share.held - share.surplus
+        await worker.work_on(self._held, {})
+        await self._shared.prepare(share.surplus)
+        return leaving
 
-    async def _hand_over(self, share: Share) -> None:
-        left = share.held - share.surplus
-        await self._fleet.prepare(share.surplus)
-        settle = self._worker.settle_spent(share.surplus)
-        await self._worker.work_on(left, {})
-        await self._fleet.hand_over(share.surplus, settle())
-        self._held = left
-        self._telemetry.emit(SourcesHandedOver(len(share.surplus), _count(left)))
+    async def hand_over(self, leaving: Leaving) -> None:
+        """Free sources as soon as their deliveries have ended; where the store cannot be used, try again."""
+        await self._worker.end_deliveries()
+        while True:
+            try:
+                await self._shared.hand_over(leaving.sources, leaving.settle_spent())
+            except StoreUnavailable:
+                await anyio.sleep(_AGAIN.total_seconds())
+            else:
+                break
+        self._telemetry.emit(SourcesHandedOver(len(leaving.sources), _count(self._held)))
 
     async def declare(self) -> None:
         """Say twice a second what may be spent of each key, until cancelled, also while sources are loaded."""
         while True:
             with suppress(StoreError):  # the writer meets the same and reports it
                 spent = self._worker.declare_spent()
-                await self._fleet.note_spent(spent)
+                await self._shared.note_spent(spent)
                 self._worker.confirm_spent(spent)
             await anyio.sleep(_DECLARE_EVERY.total_seconds())
 
-    async def follow(self) -> None:
-        """Announce the events of other processes, for those who read them here, until cancelled."""
-        await self._fleet.follow()
-
     async def leave(self) -> None:
-        """Say what was spent: others take over at once."""
+        """Free all sources at the end, so that others take over at once."""
         if not self._held:
             return
         try:
-            await self._fleet.hand_over(self._held, self._worker.settle_spent(self._held)())
+            await self._shared.hand_over(self._held, self._worker.settle_spent(self._held)())
         except StoreError as error:
             self._telemetry.emit_failure("sharing", error)
 

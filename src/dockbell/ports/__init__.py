@@ -41,6 +41,7 @@ from dockbell.ports.fleet import Fleet as Fleet
 from dockbell.ports.fleet import Member as Member
 from dockbell.ports.fleet import Revision as Revision
 from dockbell.ports.fleet import Share as Share
+from dockbell.ports.fleet import SharedSources as SharedSources
 from dockbell.ports.fleet import Spent as Spent
 from dockbell.ports.read_store import Noted as Noted
 from dockbell.ports.read_store import Quarantined as Quarantined

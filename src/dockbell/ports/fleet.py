@@ -67,15 +67,44 @@ class Configurations(Protocol):
         """Return the newest revision, where it is newer than ``after``; None where it is not, or there is none."""
 
 
-class Fleet(Protocol):
+class SharedSources(Protocol):
+    """The sources that several processes share, as one of them takes and gives them."""
+
+    async def note_spent(self, spent: Mapping[str, Spent]) -> None:
+        """Store what may be spent of keys until the next call, the past minute included, by the first source of each.
+
+        Raises:
+            LeaseLost: This process is no member any more.
+            StoreError: The store cannot be used.
+        """
+
+    async def take_share(self, accounts: Mapping[str, str]) -> Share:
+        """Remove dead processes, claim free sources, and return what this process has.
+
+        Args:
+            accounts: The first source with the same API key, of each source that is configured.
+
+        Raises:
+            LeaseLost: This process is no member any more.
+            StoreError: The store cannot be used.
+        """
+
+    async def prepare(self, sources: Collection[str]) -> None:
+        """Begin to hand sources over: they are no part of the share any more, and new sessions of relays skip them."""
+
+    async def hand_over(self, sources: Collection[str], spent: Mapping[str, Spent]) -> None:
+        """Free sources; what this process does with them has ended, and is saved."""
+
+
+class Fleet(SharedSources, Protocol):
     """The processes that work on one store, as one of them sees them.
 
-    A process that does not renew its membership for some seconds has nothing any more: others claim its sources, and
-    the store refuses what it writes.
+    A process that does not renew its membership for some seconds loses everything: others claim its sources, and the
+    store refuses what it writes.
 
     Attributes:
         slot: A small number that no other living process has.
-        leads: Whether it is the one that does what one process must do for all: prune, deliver notices.
+        leads: Whether this process does what one must do for all: prune, deliver notices.
     """
 
     slot: int
@@ -85,42 +114,20 @@ class Fleet(Protocol):
     def configurations(self) -> Configurations:
         """The configuration that all of them follow."""
 
-    async def note_spent(self, spent: Mapping[str, Spent]) -> None:
-        """Store what may be spent of keys until the next call, the past minute included, by the first source of each.
-
-        Raises:
-            LeaseLost: It is no member any more.
-            StoreError: The store cannot be used.
-        """
-
-    async def take_share(self, accounts: Mapping[str, str]) -> Share:
-        """Remove processes that are dead, claim sources that nobody has; return what it has.
-
-        Args:
-            accounts: The first source with the same API key, of each source that is configured.
-
-        Raises:
-            LeaseLost: It is no member any more.
-            StoreError: The store cannot be used.
-        """
-
-    async def prepare(self, sources: Collection[str]) -> None:
-        """Begin to hand sources over: new sessions of relays do not take them any more."""
-
-    async def hand_over(self, sources: Collection[str], spent: Mapping[str, Spent]) -> None:
-        """Let others have sources; what this process does with them has ended, and is saved."""
-
     async def follow(self) -> None:
-        """Announce events of other processes in feeds that somebody waits for, and ring for all, until cancelled."""
+        """Announce what other processes record, until cancelled.
+
+        It announces the events of feeds for which a reader waits, and rings for those who show all.
+        """
 
     async def wait_until_lost(self) -> None:
         """Return as soon as this process is no member any more."""
 
     @property
     def is_trusted(self) -> bool:
-        """Whether nobody else can have what this process has: it has renewed its membership in time.
+        """Whether this process has renewed its membership in time, so that no other can have its sources.
 
-        Otherwise nothing is asked of an API, and nothing handed to a receiver.
+        Otherwise it asks nothing of an API, and hands nothing to a receiver.
         """
 
     async def wait_for_trust(self) -> None:

@@ -187,7 +187,7 @@ async def test_a_process_that_commits_is_not_removed_meanwhile(processes: Proces
     first.engine.holder.lives_since -= timedelta(seconds=10)
     await balance([first, second])
     with closing(psycopg.connect(processes.url)) as committing:
-        second.engine.holder.fence(committing)
+        second.engine.holder.fence().begin(committing)
         processes.expire(second)
         assert own(await take(first)) != {*SOURCES}
         committing.commit()
@@ -197,7 +197,7 @@ async def test_a_process_that_commits_is_not_removed_meanwhile(processes: Proces
 async def test_a_transaction_that_rests_is_ended_by_the_server(processes: Processes) -> None:
     first = await processes.open()
     with closing(psycopg.connect(processes.url)) as resting:
-        first.engine.holder.fence(resting)
+        first.engine.holder.fence().begin(resting)
         await anyio.sleep(4.5)
         with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
             resting.execute("SELECT 1")

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import closing
+from typing import Any
 
 import anyio
 import psycopg
@@ -12,7 +14,9 @@ import pytest
 
 from dockbell.errors import LeaseLost, StoreInUse
 from dockbell.stores.postgres import PostgresStore
+from dockbell.stores.postgres.connection import PostgresConnection
 from dockbell.stores.postgres.database import PostgresDatabase
+from dockbell.stores.sql.connection import transaction
 from tests.fakes import NOON
 from tests.stores.pages import FEED, commit, told
 
@@ -41,9 +45,9 @@ async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
     await store.aclose()
 
 
-def change(url: str, statement: str) -> None:
+def change(url: str, statement: str, *, rows: bool = True) -> None:
     with closing(psycopg.connect(url, autocommit=True)) as connection:
-        assert connection.execute(statement.encode()).rowcount > 0
+        assert connection.execute(statement.encode()).rowcount > 0 or not rows
 
 
 async def test_a_second_process_is_refused_while_the_first_lives(store: PostgresStore, postgres_url: str) -> None:
@@ -106,10 +110,67 @@ async def test_a_holder_that_another_process_has_replaced_writes_nothing_more(
 
 async def test_a_holder_is_not_replaced_while_it_commits(store: PostgresStore, postgres_url: str) -> None:
     with closing(psycopg.connect(postgres_url)) as committing:
-        assert store.engine.holder.fence(committing)
+        store.engine.holder.fence().begin(committing)
         with closing(psycopg.connect(postgres_url, autocommit=True)) as other:
             other.execute("SET lock_timeout = '200ms'")
             with pytest.raises(psycopg.errors.LockNotAvailable):
                 other.execute("DELETE FROM holders")
             other.execute("UPDATE holders SET expires_at = clock_timestamp()")  # it can be renewed
         committing.rollback()
+
+
+class Deaf:
+    """A connection that commits, perhaps after a while, and is lost before the answer is read."""
+
+    def __init__(self, raw: psycopg.Connection[Any], after: float) -> None:
+        self.closed = False
+        self._raw = raw
+        self._after = after
+
+    def execute(self, statement: str) -> None:
+        self.closed = True
+        committing = threading.Timer(self._after, self._end, [statement])
+        committing.start()
+        if not self._after:
+            committing.join()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    def _end(self, statement: str) -> None:
+        self._raw.execute(statement.encode())
+        self._raw.close()
+
+
+@pytest.fixture
+async def writer(store: PostgresStore, postgres_url: str) -> AsyncIterator[PostgresConnection]:
+    """Return a connection of the store that writes, and a table for it."""
+    change(postgres_url, "CREATE TABLE words (word text)", rows=False)
+    connection = PostgresConnection(postgres_url, store.engine.holder.fence())
+    yield connection
+    connection.raw.close()
+
+
+@pytest.mark.parametrize("after", [0, 0.5])
+async def test_a_commit_whose_answer_is_lost_counts_as_what_it_was(writer: PostgresConnection, after: float) -> None:
+    """The insert is done again for nobody: the caller learns that it was committed."""
+    for word in ("a", "b"):
+        with transaction(writer):
+            writer.execute("INSERT INTO words VALUES (?)", (word,))
+            writer.raw = Deaf(writer.raw, after)  # type: ignore[assignment]
+    assert writer.execute("SELECT count(*) FROM words").fetchone() == (2,)
+
+
+async def test_what_was_not_committed_is_not_taken_for_it_after_other_commits(
+    writer: PostgresConnection, store: PostgresStore, postgres_url: str
+) -> None:
+    other = PostgresConnection(postgres_url, store.engine.holder.fence())
+    with pytest.raises(psycopg.OperationalError), transaction(writer):  # noqa: PT012  # it is the end that fails
+        writer.execute("INSERT INTO words VALUES (?)", ("a",))
+        with closing(psycopg.connect(postgres_url, autocommit=True)) as admin:
+            admin.execute("SELECT pg_terminate_backend(%s, 5000)", [writer.raw.info.backend_pid])
+        with transaction(other):
+            other.execute("INSERT INTO words VALUES (?)", ("b",))
+    assert other.execute("SELECT word FROM words").fetchall() == [("b",)]
+    with transaction(writer):
+        writer.execute("INSERT INTO words VALUES (?)", ("c",))
+    assert other.execute("SELECT count(*) FROM words").fetchone() == (2,)
+    other.raw.close()

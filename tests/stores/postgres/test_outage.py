@@ -8,6 +8,7 @@ import pytest
 from dockbell.errors import StoreError, StoreUnavailable
 from dockbell.stores.postgres import PostgresReadStore, PostgresStore
 from dockbell.stores.postgres.store_errors import name_store
+from dockbell.stores.sql.connection import Connection, transaction
 from tests import postgres
 from tests.fakes import NOON
 from tests.stores.pages import FEED, commit, told
@@ -43,6 +44,25 @@ async def test_a_server_that_was_restarted_is_an_outage_that_ends(server: postgr
     assert len(await read_store.load_feeds()) == 1
     await read_store.aclose()
     await store.aclose()
+
+
+async def test_after_a_crash_of_the_server_what_it_had_not_committed_is_not_stored(server: postgres.Server) -> None:
+    store = await PostgresStore.open(server.make_database(), now=lambda: NOON, epoch="epoch")
+    state = await store.feed(FEED).open()
+    with pytest.raises(StoreUnavailable):
+        await store.engine.write(crash_before_the_commit, server)
+    with anyio.fail_after(30):
+        await store.health.recovered()
+    await commit(store, state, {"id": "a"})
+    assert await told(store) == ["a created 1"]
+    await store.aclose()
+
+
+def crash_before_the_commit(writer: Connection, server: postgres.Server) -> None:
+    with transaction(writer):
+        writer.execute("UPDATE life SET reason = 'never'")
+        server.stop()
+        server.start()
 
 
 async def test_a_store_tells_what_it_uses_and_not_of_what(postgres_url: str) -> None:

@@ -12,7 +12,7 @@ from dockbell.stores.sqlite import schema
 from tests.fakes import NOON
 from tests.stores.pages import FEED
 
-OWN = {"schema_version", "holders", "leases", "configurations"}
+OWN = {"schema_version", "holders", "commits", "leases", "configurations"}
 TYPES = {
     "bigint": {"INTEGER"},
     "boolean": {"INTEGER"},

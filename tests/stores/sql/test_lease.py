@@ -81,7 +81,7 @@ async def open_beside(url: str, store: SqlStore) -> PostgresStore:
     holder = store.engine.holder
     reader = Line(url, "beside")
     epoch, bell = await reader.do(load_outbox)
-    lines = (Line(url, "beside", holder.fence), reader)
+    lines = (Line(url, "beside", holder.fence()), reader)
     engine = PostgresEngine("beside", lines, holder, bell, epoch=epoch, now=lambda: NOON, telemetry=Telemetry())
     return PostgresStore(engine)
 

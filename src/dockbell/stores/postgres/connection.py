@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol
 
 import psycopg
 from psycopg import sql
@@ -21,7 +21,6 @@ from psycopg.pq import TransactionStatus
 
 from dockbell.stores.sql.dialect import BY_KEY, IS_HELD, LOCKED, THEN_JOIN
 
-Fence: TypeAlias = Callable[[psycopg.Connection[Any]], str]
 _APPLICATION: Final = "dockbell"
 _CONNECT_SECONDS: Final = 10
 _KEEPALIVE: Final[Mapping[str, Any]] = {
@@ -60,21 +59,41 @@ class _WholeLoader(Loader):
         return int(bytes(data))
 
 
+class Fence(Protocol):
+    """What each transaction that writes begins with."""
+
+    def begin(self, connection: psycopg.Connection[Any]) -> None:
+        """Mark the transaction that has just begun, or refuse it by an exception."""
+
+    def has_committed(self, connection: psycopg.Connection[Any]) -> bool | None:
+        """Return whether the last transaction was committed, once it has ended; None where it may not have ended."""
+
+
+class NoFence:
+    """The fence of a process that works on nothing: what became of a commit without an answer is not known."""
+
+    def begin(self, connection: psycopg.Connection[Any]) -> None:
+        pass
+
+    def has_committed(self, connection: psycopg.Connection[Any]) -> bool:  # noqa: ARG002  # a fence asks there
+        return False
+
+
 class PostgresConnection:
     """Takes statements with ``?`` and ``:name`` for values.
 
     Args:
         url: Of the database.
+        fence: Of the transactions that write.
         application: What the connection is called at the server.
-        fence: Called at the beginning of each transaction that writes; returns its number, or refuses it by an
-            exception.
     """
 
     def __init__(self, url: str, fence: Fence, application: str = _APPLICATION) -> None:
         self.raw = connect(url, application)
         self._url = url
+        self._application = application
         self._fence = fence
-        self._number = ""
+        self._writes = False
 
     @property
     def in_transaction(self) -> bool:
@@ -82,13 +101,13 @@ class PostgresConnection:
 
     def execute(self, statement: str, values: Any = (), /) -> psycopg.Cursor[Any]:
         if statement in _BEGIN:
-            self._number = ""
+            self._writes = statement == "BEGIN IMMEDIATE"
             cursor = self.raw.execute(sql.SQL(_BEGIN[statement]))
-            if statement == "BEGIN IMMEDIATE":
+            if self._writes:
                 with _ending(self.raw):
-                    self._number = self._fence(self.raw)
+                    self._fence.begin(self.raw)
             return cursor
-        if statement == "COMMIT" and self._number:
+        if statement == "COMMIT" and self._writes:
             return self._commit()
         return self.raw.execute(sql.SQL(translate(statement)), _adapt(values))
 
@@ -104,21 +123,20 @@ class PostgresConnection:
             if not self.raw.closed:
                 raise
             until = time.monotonic() + _ASKED_SECONDS
-            while (status := self._ask()) in (None, "in progress") and time.monotonic() < until:
+            while (is_committed := self._ask()) is None and time.monotonic() < until:
                 time.sleep(_ASKED_AGAIN_SECONDS)
-            if status != "committed":
+            if not is_committed:
                 raise
             return self.raw.cursor()
 
-    def _ask(self) -> str | None:
-        """Return what became of the last transaction; None where the server cannot be asked."""
+    def _ask(self) -> bool | None:
+        """Return whether the last transaction was committed; None where the server cannot be asked."""
         try:
             if self.raw.closed:
-                self.raw = connect(self._url)
-            row = self.raw.execute("SELECT pg_xact_status(%s :: xid8)", [self._number]).fetchone()
+                self.raw = connect(self._url, self._application)
+            return self._fence.has_committed(self.raw)
         except psycopg.OperationalError:
             return None
-        return "unknown" if row is None or row[0] is None else str(row[0])
 
     def executemany(self, statement: str, values: Iterable[Any], /) -> psycopg.Cursor[Any]:
         cursor = self.raw.cursor()
@@ -152,12 +170,6 @@ def connect(url: str, application: str = _APPLICATION) -> psycopg.Connection[Any
     )
     connection.adapters.register_loader("numeric", _WholeLoader)
     return connection
-
-
-def number_transaction(connection: psycopg.Connection[Any]) -> str:
-    """Return the number of the transaction: the fence of a process that fences nothing."""
-    ((number,),) = connection.execute("SELECT pg_current_xact_id() :: text").fetchall()
-    return str(number)
 
 
 @cache

@@ -30,12 +30,22 @@ from dockbell.stores.postgres.epoch import TIMELINE
 TTL_SECONDS: Final = 6
 _BEAT_SECONDS: Final = 1.0
 _TRUST: Final = timedelta(seconds=TTL_SECONDS - 1)
+_ASKED_MILLISECONDS: Final = 5000
+"""So long a transaction is waited for of whose commit the answer was lost."""
 _IDLE_MILLISECONDS: Final = 4000
 """So long a transaction may rest: that of a stopped process would keep the row, and with it the sources, for ever."""
-_FENCE: Final = (
-    f"SELECT pg_current_xact_id() :: text, {TIMELINE}, set_config('idle_in_transaction_session_timeout', %s, true)"
-    " FROM holders WHERE id = %s FOR KEY SHARE"
+_FENCE: Final = f"""
+WITH marked AS (
+    INSERT INTO commits (line, holder, number) SELECT %(line)s, id, %(number)s FROM holders WHERE id = %(id)s
+    ON CONFLICT (line) DO UPDATE SET number = excluded.number RETURNING 1
 )
+SELECT {TIMELINE}, set_config('idle_in_transaction_session_timeout', %(idle)s, true)
+FROM holders, marked WHERE id = %(id)s FOR KEY SHARE OF holders
+"""
+_ASKED: Final = """
+WITH limited AS (SELECT set_config('statement_timeout', %(most)s, true))
+SELECT number FROM limited, commits WHERE line = %(line)s FOR UPDATE OF commits
+"""
 
 
 class Holder:
@@ -107,8 +117,12 @@ class Holder:
         self.lives_since, self._trusted_until = began_at, began_at + _TRUST
         self._thread.start()
 
-    def fence(self, connection: psycopg.Connection[Any]) -> str:
-        """Return the number of a transaction that writes; refuse it once another process or server has taken over.
+    def fence(self) -> HolderFence:
+        """Return the fence of one connection that writes."""
+        return HolderFence(self)
+
+    def check(self, connection: psycopg.Connection[Any], line: str, number: int) -> None:
+        """Mark a transaction that writes; refuse it once another process or server has taken over.
 
         A standby that takes over begins a timeline of its own. It may lack what the server before had committed last:
         numbers of events would be used twice under one epoch, so that each process must begin anew.
@@ -116,24 +130,21 @@ class Holder:
         Raises:
             LeaseLost: The row is gone, or the database is another one.
         """
-        # It keeps the row from being deleted, and not from being renewed, until the transaction ends.
-        found = connection.execute(
-            sql.SQL(_FENCE),
-            [str(_IDLE_MILLISECONDS), self.id],
-        ).fetchone()
+        # The lock keeps the row from being deleted, and not from being renewed, until the transaction ends.
+        values = {"line": line, "number": number, "id": self.id, "idle": str(_IDLE_MILLISECONDS)}
+        found = connection.execute(sql.SQL(_FENCE), values).fetchone()
         if found is None:
             self.is_lost = True
             raise LeaseLost(
                 f"store {self._store}: another process has taken over what this one had, which did not renew its row"
                 f" for {TTL_SECONDS} seconds; nothing was stored"
             )
-        if found[1] != self._timeline:
+        if found[0] != self._timeline:
             self.is_lost = True
             raise LeaseLost(
                 f"store {self._store}: another server has taken over, which may lack what was committed last;"
                 " nothing was stored"
             )
-        return str(found[0])
 
     def leave(self) -> None:
         """End the work on the store, where the database can be reached."""
@@ -172,6 +183,31 @@ class Holder:
 def name_process() -> str:
     """Return what this process is called, for people."""
     return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+class HolderFence:
+    """Lets one connection of a process write as long as the process lives.
+
+    Each transaction leaves its number in a row of the connection. So the row tells whether it was committed, also after
+    a crash of the server, which may use the number that the server itself gave the transaction again.
+    """
+
+    def __init__(self, holder: Holder) -> None:
+        self._holder = holder
+        self._line = secrets.token_hex(8)
+        self._number = 0
+
+    def begin(self, connection: psycopg.Connection[Any]) -> None:
+        """Mark a transaction; see :meth:`Holder.check`."""
+        self._number += 1
+        self._holder.check(connection, self._line, self._number)
+
+    def has_committed(self, connection: psycopg.Connection[Any]) -> bool | None:
+        """Return whether the last transaction was committed; one that still goes on has the lock of the row."""
+        with connection.transaction():
+            values = {"line": self._line, "most": str(_ASKED_MILLISECONDS)}
+            row = connection.execute(sql.SQL(_ASKED), values).fetchone()
+        return None if row is None else bool(row[0] == self._number)  # the first one makes the row, perhaps just now
 
 
 def find_holder(connection: psycopg.Connection[Any]) -> str:

@@ -32,7 +32,7 @@ _AMONG: Final = "source IN (SELECT value FROM json_array_elements_text(CAST(:sou
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How the sources are spread over the processes."""
+    """How the sources are spread over the processes; those that a process is handing over count as nobody's."""
 
     processes: int
     free: int  # sources that nobody has
@@ -68,13 +68,14 @@ def list_sources(connection: Connection, accounts: Mapping[str, str]) -> None:
 def find_standing(connection: Connection, holder: str) -> Standing:
     processes, least = connection.execute(
         "SELECT count(*), min(held) FROM (SELECT (SELECT count(*) FROM leases WHERE holder = holders.id"
-        " AND source = account AND source <> ?) AS held FROM holders WHERE expires_at >= clock_timestamp()) AS living",
+        " AND NOT leaving AND source = account AND source <> ?) AS held"
+        " FROM holders WHERE expires_at >= clock_timestamp()) AS living",
         (NOTICES.source,),
     ).fetchone()
     (free,) = connection.execute("SELECT count(*) FROM leases WHERE holder IS NULL").fetchone()
     rows = connection.execute(
         "SELECT own.source, own.account, first.holder IS DISTINCT FROM own.holder FROM leases AS own"
-        " LEFT JOIN leases AS first ON first.source = own.account WHERE own.holder = ?",
+        " LEFT JOIN leases AS first ON first.source = own.account WHERE own.holder = ? AND NOT own.leaving",
         (holder,),
     ).fetchall()
     return Standing(

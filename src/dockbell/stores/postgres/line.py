@@ -9,7 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import anyio
 from anyio import to_thread
 
-from dockbell.stores.postgres.connection import Fence, PostgresConnection, number_transaction
+from dockbell.stores.postgres.connection import Fence, NoFence, PostgresConnection
 from dockbell.stores.postgres.store_errors import translating
 from dockbell.stores.sql.connection import Connection
 
@@ -20,12 +20,10 @@ _P = ParamSpec("_P")
 class Line:
     """A connection that is made again when it was lost; one function after the other uses it, each in a thread."""
 
-    def __init__(
-        self, url: str, name: str, fence: Fence = number_transaction, *, application: str = "dockbell"
-    ) -> None:
+    def __init__(self, url: str, name: str, fence: Fence | None = None, *, application: str = "dockbell") -> None:
         self._url = url
         self._name = name
-        self._fence = fence
+        self._fence = NoFence() if fence is None else fence
         self._application = application
         self._connection: PostgresConnection | None = None
         self._turn = anyio.CapacityLimiter(1)

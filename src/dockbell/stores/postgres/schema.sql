@@ -19,6 +19,14 @@ CREATE TABLE holders (
     expires_at TIMESTAMPTZ NOT NULL                        -- it is alive until then, and as long as its row is there
 );
 
+-- The last transaction of each connection that writes: where the answer to a commit is lost, its number tells.
+CREATE TABLE commits (
+    line TEXT COLLATE "C" PRIMARY KEY,                     -- random
+    holder TEXT COLLATE "C" NOT NULL REFERENCES holders ON DELETE CASCADE,
+    number BIGINT NOT NULL
+) WITH (fillfactor = 50);
+CREATE INDEX commits_holder ON commits (holder);
+
 -- Which process has which source: it asks its API, and delivers its events. The source "dockbell" is that of notices; who
 -- has it prunes, too.
 CREATE TABLE leases (

@@ -53,7 +53,7 @@ class PostgresStore(SqlStore):
                 holder.register(connection)
 
         await to_thread.run_sync(begin)
-        writer = Line(url, name, holder.fence, application=holder.application)
+        writer = Line(url, name, holder.fence(), application=holder.application)
         reader = Line(url, name)
         try:
             await writer.do(begin_life, fresh, to_micros(now()))
@@ -66,7 +66,7 @@ class PostgresStore(SqlStore):
             (writer, reader),
             holder,
             bell,
-            shared=Line(url, name, holder.fence, application=holder.application) if shared else None,
+            shared=Line(url, name, holder.fence(), application=holder.application) if shared else None,
             epoch=known,
             now=now,
             telemetry=telemetry or Telemetry(),

@@ -71,7 +71,7 @@ def _judge_configs(config: Config, path: Path) -> list[str]:
 
 
 def _judge_shared(config: Config) -> list[str]:
-    """Judge what is kept in a database, for all processes on it: whoever reads that reads the secrets written in it."""
+    """Report the secrets that stand in the shared configuration: who can read the database can read them."""
     places = {
         config.origins.locate(config.origins.find_default(place) or place): None
         for place, secret in find_secrets(config)

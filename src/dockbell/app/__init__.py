@@ -7,7 +7,7 @@ reads the store starts quickly. The rest is imported from its module:
   works and ends by itself. ``agent_task``: one agent's task.
 - ``revisions``: the configuration that several processes follow.
 - ``process``: runs the daemon until a signal. ``daemon``: runs the agents. ``scheduler``: when. ``systemd``: notifies
-  the service manager.
+  the service manager. ``serving``: the web server. ``sharing``: this process's share of the sources.
 - ``janitor``: prunes the store. ``command_runner``: runs an operator's commands. ``once``: one round without a daemon.
 """
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import AsyncExitStack, closing, suppress
-from dataclasses import dataclass
+from contextlib import closing, suppress
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 from anyio import to_thread
@@ -22,18 +21,13 @@ from dockbell.app.agent_task import AgentTask
 from dockbell.app.agents import Agents, Changes, find_slot, open_news
 from dockbell.app.revisions import Revisions
 from dockbell.app.scheduler import Scheduler, next_time
+from dockbell.app.serving import Serving
 from dockbell.app.sharing import Sharing
 from dockbell.app.systemd import Supervisor
-from dockbell.config import Config, WebSettings, check_secrets
+from dockbell.config import Config, check_secrets
 from dockbell.errors import ConfigError, DockbellError, LeaseLost, StoreUnavailable
-from dockbell.ports import Bell, Claim, CommandOutcome, Fleet, ReadStore, Revision, Spent
+from dockbell.ports import Bell, Claim, CommandOutcome, Fleet, Revision, Spent
 from dockbell.telemetry import AgentFails, ConfigurationOutdated, Reloaded, ReloadRefused, Started, Stopping
-from dockbell.telemetry.recent import Recent
-from dockbell.telemetry.series import STEP, STEPS
-
-if TYPE_CHECKING:
-    from dockbell.telemetry.metrics import Metrics
-    from dockbell.web import Site
 
 _PRUNE_EVERY: Final = timedelta(minutes=10)
 _LOOK_EVERY: Final = timedelta(seconds=0.5)
@@ -43,24 +37,6 @@ _LOOK_MOST: Final = timedelta(seconds=2)
 _SHARE_EVERY: Final = timedelta(seconds=1)
 _LOADS_AT_ONCE: Final = 16
 """How many sources are loaded side by side: those that are loaded work meanwhile, and would starve a single loader."""
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenSite:
-    """A web server, and the store connections that are open for it."""
-
-    site: Site
-    stack: AsyncExitStack
-
-    async def run(self) -> None:
-        try:
-            await self.site.run()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self.aclose()
-
-    async def aclose(self) -> None:
-        await self.stack.aclose()
 
 
 class Daemon:
@@ -92,9 +68,7 @@ class Daemon:
         self._accounts: tuple[Config, Mapping[str, str]] | None = None
         if agents.store.fleet is not None:
             agents.know(config)
-        self._recent = Recent(opening.now)
-        self._telemetry.listen(self._recent.hear)
-        self._metrics: Metrics | None = None
+        self._serving = Serving(agents, config=lambda: self.config, works_on=self._works_on)
         self._scheduler = scheduler
         self._read_again = read_again
         self._revisions = None if agents.store.fleet is None else revisions
@@ -104,9 +78,6 @@ class Daemon:
         self._loading: AgentTask
         self._relays: dict[str, AgentTask] = {}
         self._janitor: AgentTask | None = None
-        self._site: _OpenSite | None = None
-        self._served: WebSettings | None = None
-        self._serving: AgentTask | None = None
         self._detecting: TaskGroup
         self._delivering: TaskGroup
 
@@ -126,12 +97,12 @@ class Daemon:
         agents = self._agents
         fleet = agents.store.fleet
         sharing = None if fleet is None else Sharing(fleet, self, self._telemetry)
-        site = await self._open_site(self.config)
+        site = await self._serving.open(self.config)
         async with anyio.create_task_group() as notifying:
             notifying.start_soon(agents.notifier.run)
             async with anyio.create_task_group() as self._delivering:
                 async with anyio.create_task_group() as self._detecting:
-                    self._serve(site, self.config.web)
+                    self._serving.start(self._detecting, site, self.config.web)
                     self._start_missing()
                     self._loading = AgentTask(self._detecting, self._load)
                     self._detecting.start_soon(self._recover)
@@ -232,8 +203,8 @@ class Daemon:
         if agents.store.fleet is not None:
             config = whole.only(self._held)
         changes = agents.find_changes(config)
-        moves = config.web != self._served
-        site = await self._open_site(config) if moves else None
+        moves = not self._serving.follows(config.web)
+        site = await self._serving.open(config) if moves else None
         try:
             opened = await open_news(config, changes, self._telemetry, slot=find_slot(agents.store))
             await agents.store.health.recovered()
@@ -244,7 +215,7 @@ class Daemon:
         await self._loading.end()  # the caller goes on with it, by what is configured then
         await self._end(changes, config, moves=moves)
         if moves:
-            self._serve(site, config.web)
+            self._serving.start(self._detecting, site, config.web)
         await agents.adopt(config, opened, changes)
         if agents.store.fleet is not None and whole is not self.config:
             agents.know(whole)
@@ -253,9 +224,7 @@ class Daemon:
             await self._retry_in_outage(partial(agents.enroll, opened, changes))
         finally:
             self._start_missing()
-            self._recent.keep(agents.configured, agents.relays)
-            if self._metrics is not None:
-                self._metrics.expect(agents.configured, agents.relays)
+            self._serving.keep()
         return changes
 
     async def _end(self, changes: Changes, config: Config, *, moves: bool) -> None:
@@ -271,10 +240,10 @@ class Daemon:
             if self._janitor is not None and prunes_otherwise:
                 ending.start_soon(self._janitor.end)
                 self._janitor = None
-            if self._serving is not None and moves:
+            if moves:
                 ending.start_soon(self._serving.end)
         await self._agents.command_runner.leave(ended)
-        self._recent.forget_progress(ended)
+        self._serving.forget_progress(ended)
 
     # Several processes ------------------------------------------------------------------------------------------------
 
@@ -369,68 +338,6 @@ class Daemon:
             rings = await reloads.wait(rings)
             await self.reload()
 
-    # The site ---------------------------------------------------------------------------------------------------------
-
-    async def _open_site(self, config: Config) -> _OpenSite | None:
-        """Return a site on the address of ``[web]``, if there is one; the same address keeps its socket."""
-        if config.web is None:
-            return None
-        from dockbell.web import Site  # noqa: PLC0415  # a daemon without [web] starts without a web server
-
-        is_there = self._site is not None and self._served is not None and self._served.listen == config.web.listen
-        async with AsyncExitStack() as stack:
-            read_store = await opening.open_read_store(config)
-            page_read_store = await opening.open_read_store(config)
-            stack.push_async_callback(read_store.aclose)
-            stack.push_async_callback(page_read_store.aclose)
-            command_store = await opening.open_command_store(config)
-            stack.push_async_callback(command_store.aclose)
-            if self._metrics is None:
-                await self._recall(read_store)
-            site = Site(
-                config.web,
-                config=lambda: self.config,
-                read_store=read_store,
-                page_read_store=page_read_store,
-                command_store=command_store,
-                recent=self._recent,
-                outbox=self._agents.store.outbox,
-                telemetry=self._telemetry,
-                now=opening.now,
-                next_time=next_time,
-                metrics=self._count_facts(),
-                check_store=self._check_store,
-                works_on=self._works_on,
-                listener=self._site.site.share() if is_there and self._site is not None else None,
-            )
-            stack.callback(site.close)
-            return _OpenSite(site, stack.pop_all())
-
-    async def _recall(self, read_store: ReadStore) -> None:
-        """Fill the recent measurements with what is stored of the hours before the start."""
-        readings = await read_store.read_readings(opening.now() - STEPS * STEP)
-        for state in await read_store.load_feeds():
-            runs = [(run.known_at, run.ended_at) for run in (state.poll, state.full) if run is not None]
-            self._recent.recall(
-                state.feed,
-                sorted({*runs, *readings.get(state.feed, ())}, key=lambda run: run[1]),
-                records=None if state.full is None else state.full.records,
-            )
-
-    def _count_facts(self) -> Metrics:
-        """Return the metrics, which count from the first time that there is a web server."""
-        if self._metrics is None:
-            from dockbell.telemetry.metrics import Metrics  # noqa: PLC0415  # a library that only the web server needs
-
-            self._metrics = Metrics()
-            self._telemetry.listen(self._metrics.hear)
-            self._metrics.expect(self._agents.configured, self._agents.relays)
-        return self._metrics
-
-    def _serve(self, opened: _OpenSite | None, settings: WebSettings | None) -> None:
-        self._site, self._served = opened, settings
-        self._serving = None if opened is None else AgentTask(self._detecting, opened.run)
-
     # Status -----------------------------------------------------------------------------------------------------------
 
     async def _recover(self) -> None:
@@ -440,16 +347,11 @@ class Daemon:
             rings = await self._agents.store.health.stalled.wait(rings)
             await self._agents.store.health.recovered()
 
-    async def _check_store(self) -> None:
-        await self._agents.store.health.check()
-        if self._agents.store.health.trouble is not None:
-            raise self._agents.store.health.trouble
-
     async def _look(self) -> str:
         await self._agents.store.health.check()
         if self._agents.store.health.trouble is not None:
             return str(self._agents.store.health.trouble)
-        shared_status = self._shared_status if self._site is None else self._site.site.shared_status
+        shared_status = self._serving.shared_status or self._shared_status
         try:
             with anyio.fail_after(_LOOK_MOST.total_seconds()):
                 reasons = find_reasons(await shared_status.ask())

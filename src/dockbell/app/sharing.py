@@ -94,7 +94,7 @@ class Sharing:
         """Work on the share as it is now; return what others should have of it."""
         worker = self._worker
         share = await self._shared.take_share(worker.list_accounts())
-        self._claims |= share.claims or {}  # until they are used: the work may fail
+        self._claims |= share.claims  # until they are used: the work may fail
         if share.held != self._held:
             await worker.work_on(share.held, self._claims)
             if added := _count(share.held - self._held):

@@ -41,7 +41,7 @@ class OutboxBell(Bell):
 
     Attributes:
         ends: The same as of now.
-        awaited: The feeds whose next event somebody waits for, and how many do.
+        awaited: How many readers wait for the next event of each feed.
     """
 
     def __init__(self, ends: Mapping[Feed, int]) -> None:

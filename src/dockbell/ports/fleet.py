@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias
 
@@ -26,7 +26,8 @@ class Share:
 
     held: frozenset[str]  # the sources that are its own
     surplus: frozenset[str] = frozenset()  # those among them that it should hand over: others have less
-    claims: Mapping[str, Claim] | None = None  # of what it has claimed just now, by the first source with the key
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    """Of what it has claimed just now, by the first source with the key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,6 @@ async def test_what_is_claimed_brings_what_was_spent(processes: Processes) -> No
     await fleet(first).hand_over({"s1", "s2"}, {"s2": (16, 0, 0, 0, 0, 0)})
     second = await processes.open()
     claims = (await take(second)).claims
-    assert claims is not None
     assert claims["s1"].spent == [40, 8, 0, 0, 0, 0]
     assert claims["s2"].spent == [16, 0, 0, 0, 0, 0]
     assert timedelta(0) <= claims["s1"].age < timedelta(minutes=1)

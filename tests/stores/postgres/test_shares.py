@@ -40,6 +40,5 @@ async def test_who_spends_the_same_all_the_time_is_known_to_have_spent_it_lately
     await first.aclose()
     claims = (await second.fleet.take_share(SOURCES)).claims
     await second.aclose()
-    assert claims is not None
     assert claims["s1"].spent == list(spent["s1"])
     assert claims["s1"].age < timedelta(seconds=2)

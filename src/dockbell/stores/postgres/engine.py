@@ -53,8 +53,8 @@ class PostgresEngine(Engine):
             held = f"SELECT source FROM leases WHERE holder = '{holder.id}'"
             self.held = f"AND feeds.source IN ({held})"
             leads = f"EXISTS (SELECT 1 FROM leases WHERE holder = '{holder.id}' AND source = '{NOTICES.source}')"
-            nobody = "(feeds.source IS NULL OR feeds.source NOT IN (SELECT source FROM leases))"
-            self.commanded = f"AND (feeds.source IN ({held}) OR ({leads} AND {nobody}))"
+            unlisted = "(feeds.source IS NULL OR feeds.source NOT IN (SELECT source FROM leases))"
+            self.commanded = f"AND (feeds.source IN ({held}) OR ({leads} AND {unlisted}))"
             self.scope = f"AND feeds.source IN ({held} AND NOT leaving)"
 
     async def write(

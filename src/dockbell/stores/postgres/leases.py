@@ -32,27 +32,28 @@ _AMONG: Final = "source IN (SELECT value FROM json_array_elements_text(CAST(:sou
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How the sources are spread over the processes; those that a process is handing over count as nobody's."""
+    """How the sources are spread over the processes; those that a process is handing over are left out."""
 
     processes: int
-    free: int  # sources that nobody has
+    free: int  # sources without a process
     least: int  # the fewest API keys that a process has
     own: Mapping[str, str]  # the account of each source that this process has
     split: frozenset[str]  # those of its sources whose account is another process's
 
 
-def bury(connection: Connection) -> int:
-    """Remove the processes that have not renewed their rows; return how many.
+def bury(connection: Connection) -> None:
+    """Remove the processes that have not renewed their rows.
 
-    Nobody waits for the lock of one. Where a connection of such a process has it, that connection is ended: the process
-    may have been stopped in the middle of a transaction, and what it was about to commit is another's by now.
+    Such a process may have been stopped in the middle of a transaction, which locks its row. This function does not
+    wait for that, but has the server end the connections of the process.
     """
-    buried = connection.execute(_BURY).rowcount
+    connection.execute(_BURY)
     ended = connection.execute(
         f"SELECT pg_terminate_backend(pid, {_ENDED_MILLISECONDS}) FROM holders"
         " JOIN pg_stat_activity ON application_name = 'dockbell ' || id WHERE expires_at < clock_timestamp()"
     ).fetchall()
-    return buried + (connection.execute(_BURY).rowcount if ended else 0)
+    if ended:
+        connection.execute(_BURY)
 
 
 def list_sources(connection: Connection, accounts: Mapping[str, str]) -> None:
@@ -88,7 +89,7 @@ def find_standing(connection: Connection, holder: str) -> Standing:
 
 
 def claim(connection: Connection, holder: str, accounts: Collection[str], most: int) -> Mapping[str, Claim]:
-    """Take up to ``most`` of some accounts that nobody has, with all their sources."""
+    """Take up to ``most`` of those among some accounts that are free, with all their sources."""
     rows = connection.execute(
         "UPDATE leases SET holder = :holder, leaving = false, taken_at = clock_timestamp() WHERE source IN"
         " (SELECT source FROM leases WHERE source = account AND holder IS NULL AND source IN"

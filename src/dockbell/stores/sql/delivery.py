@@ -55,8 +55,8 @@ def enroll(
 ) -> Sequence[Feed]:
     """Give a sink a position in every feed that it has none in: at ``start`` when the sink is new, else at the first.
 
-    A sink that is new begins in all feeds at once, whoever holds them: else it would be known, and take all that there
-    is in those of the next process.
+    A new sink begins in the feeds of all processes at once. If it began in those of this process alone, the next one
+    would take it for a known sink, and deliver all events of its own feeds.
 
     Where the store was lost, new sinks cannot be told from old: all receive the gap with which each feed began. A sink
     that was away for so long that events were pruned that it had not settled begins again with the stored records.

@@ -176,3 +176,22 @@ async def test_a_purged_record_comes_back_under_the_next_revision_wherever_it_wa
         story.api.put("b")
         await story.poll(after=130)
         assert await story.told() == ["b deleted 1", "a deleted 1", "b deleted 2", "a restored 2", "b restored 3"]
+
+
+async def test_what_slips_past_a_poll_is_read_by_the_next_though_stamps_run_ahead(tmp_path: Path) -> None:
+    """Much has changed meanwhile; what changed first changes again between two pages, and the rest slips."""
+    deployment = Deployment(page_most=2, order="updated", cursors="offset", precision="s", stamps_behind=-10 * SECOND)
+    story = Story(tmp_path, deployment)
+
+    def change(keys: str) -> None:
+        for key in keys:
+            story.clock.pass_(SECOND)
+            story.api.put(key)
+
+    async with story.running():
+        await story.read_whole()
+        await story.poll()
+        change("abcd")
+        await story.poll(Step(), story.doing(change, "ab"), after=70)
+        await story.poll()
+        assert (await story.told())[-2:] == ["c updated 1", "d updated 1"]

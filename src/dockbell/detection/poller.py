@@ -8,7 +8,7 @@ from typing import Final
 
 from dockbell.core.model import RunKind
 from dockbell.core.planning.spreading import count_from
-from dockbell.core.reading.ahead import ShortPolls
+from dockbell.core.reading.ahead import AheadRun, ShortPolls
 from dockbell.core.reading.window import (
     BEHIND_MOST,
     BoundWindow,
@@ -155,9 +155,7 @@ class Poller:
         """Poll for what is dated ahead of the service's clock; it proves nothing."""
         run, record, _ = await self._read(RunKind.POLL, since)
         if not record.problem:
-            found = run.summary
-            is_quiet = found.oldest_unseen is None
-            self._short = self._short.after_short(found.latest_ahead, pages=found.pages, is_quiet=is_quiet)
+            self._short = self._short.after_short(_sum_up(run, run.summary.oldest_unseen))
         await self._close(run, record)
         return record
 
@@ -193,10 +191,8 @@ class Poller:
             self._short = ShortPolls(allowed_at=self._short.allowed_at)
             return
         self._short = self._short.after_whole(
-            pages=found.pages,
+            _sum_up(run, oldest_unseen),
             others=found.records - found.ahead,
-            newest=found.latest_ahead,
-            oldest_unseen=oldest_unseen,
             lookback=feed.profile.lookback + feed.profile.listing.precision,
             every=every,
             now=feed.clocks.steady(),
@@ -259,3 +255,10 @@ class Poller:
             except RequestRefused:
                 return False
             return True
+
+
+def _sum_up(run: Run, oldest_unseen: datetime | None) -> AheadRun:
+    found = run.summary
+    assert found.asked_at is not None, "a complete run has asked"
+    assert found.answered_at is not None, "a complete run was answered"
+    return AheadRun(found.pages, found.latest_ahead, found.answered_at - found.asked_at, oldest_unseen)

@@ -10,6 +10,10 @@ So most polls are *short*: they start at the newest date met, less the lookback,
 seconds, and prove nothing. A *whole* poll, from the watermark, is made now and then, and it alone moves the watermark:
 nothing is lost, whatever the clocks do. A record that is not dated ahead waits for the next whole poll, or trailing
 poll. When one of these meets such a change, polls are whole again for a day.
+
+A run of several pages, short or whole, may have lost records at page edges (window.py). So its newest date is only a
+*candidate*, less the time that it took: the run after the next one starts there, once the next one has read the same
+dates again.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ WHOLE_EVERY_MOST: Final = timedelta(minutes=10)
 """So long a change waits at the most that is not dated ahead, unless whole polls are very long."""
 CONTRADICTED_FOR: Final = timedelta(days=1)
 """So long no poll is short after a change that a short one would not have shown."""
+QUIET_RUNS: Final = 2
+"""So many short polls in a row, of several pages, must have met nothing new before the next ones leave all that out."""
 
 _PAGES_LEAST: Final = 2
 _INSTANT: Final = timedelta(milliseconds=1)
@@ -32,54 +38,67 @@ _PACE: Final = timedelta(seconds=6)
 
 
 @dataclass(frozen=True, slots=True)
+class AheadRun:
+    """What a complete poll showed, short or whole."""
+
+    pages: int
+    newest: datetime | None  # the newest date that it met ahead of the service's clock; None where none is ahead
+    took: timedelta  # from its first request to its last answer
+    oldest_unseen: datetime | None = None
+    """The oldest date of what it, or another run meanwhile, met for the first time."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShortPolls:
     """Whether polls may be short now; times are those of the monotonic clock."""
 
-    newest: datetime | None = None
-    """The newest date met, which lies ahead of the service's clock; None: polls are whole."""
-    is_read: bool = False  # a short poll of several pages met nothing new: the next ones start after the newest date
+    proven: datetime | None = None
+    """What is dated before this was read, but for what became visible late; None: polls are whole."""
+    candidate: datetime | None = None  # the same, once another run has read it again; None before the first run
+    newest: datetime | None = None  # the newest date met, which lies ahead of the service's clock
+    quiet: int = 0  # how many short polls in a row, of several pages, met nothing new, ``QUIET_RUNS`` at the most
     whole_at: timedelta = timedelta(0)  # when the next poll is to be whole
     allowed_at: timedelta = timedelta(0)
     """Before this all polls are whole, because a change came that a short one would not have shown."""
 
     def start(self, lookback: timedelta, now: timedelta) -> datetime | None:
         """Return from when a short poll asks; None where the next one is to be whole."""
-        if self.newest is None or now >= self.whole_at:
+        if self.proven is None or self.newest is None or now >= self.whole_at:
             return None
-        return self.newest + _INSTANT if self.is_read else self.newest - lookback
+        return self.newest + _INSTANT if self.quiet >= QUIET_RUNS else self.proven - lookback
 
-    def after_short(self, newest: datetime | None, *, pages: int, is_quiet: bool) -> ShortPolls:
-        """Return what follows from a complete short poll; ``newest`` is the newest date ahead of the service."""
-        if self.newest is not None and newest is not None and newest > self.newest:
-            return replace(self, newest=newest, is_read=False)
-        return replace(self, is_read=True) if is_quiet and pages >= _PAGES_LEAST else self
+    def after_short(self, run: AheadRun) -> ShortPolls:
+        """Return what follows from a complete short poll."""
+        is_quiet = run.oldest_unseen is None and run.pages >= _PAGES_LEAST
+        has_more = run.newest is not None and (self.newest is None or run.newest > self.newest)
+        quiet = 0 if has_more else self.quiet + is_quiet
+        return replace(self._follow(run), quiet=min(quiet, QUIET_RUNS))
 
     def is_contradicted(self, oldest_unseen: datetime | None, lookback: timedelta) -> bool:
         """Return whether another run met a change that short polls do not show."""
-        return oldest_unseen is not None and self.newest is not None and oldest_unseen < self.newest - lookback
+        return oldest_unseen is not None and self.proven is not None and oldest_unseen < self.proven - lookback
 
     def after_whole(
-        self,
-        *,
-        pages: int,
-        others: int,
-        newest: datetime | None,
-        oldest_unseen: datetime | None,
-        lookback: timedelta,
-        every: timedelta,
-        now: timedelta,
+        self, run: AheadRun, *, others: int, lookback: timedelta, every: timedelta, now: timedelta
     ) -> ShortPolls:
         """Return what follows from a complete whole poll, of which ``others`` records are not dated ahead.
 
-        ``newest`` is the newest date that it met, a day ahead at the most; None where none is ahead. ``oldest_unseen``
-        is the oldest date of what it, or another run meanwhile, met for the first time. A record may be dated
-        ``lookback`` before the newest date and become visible after it. ``every`` is the interval of polls; ``now`` is
-        of the monotonic clock.
+        A record may be dated ``lookback`` before the newest date and become visible after it. ``every`` is the interval
+        of polls; ``now`` is of the monotonic clock.
         """
-        if self.is_contradicted(oldest_unseen, lookback):
+        if self.is_contradicted(run.oldest_unseen, lookback):
             return ShortPolls(allowed_at=now + CONTRADICTED_FOR)
-        if newest is None or pages < _PAGES_LEAST or others > _OTHERS_MOST or now < self.allowed_at:
+        if run.newest is None or run.pages < _PAGES_LEAST or others > _OTHERS_MOST or now < self.allowed_at:
             return ShortPolls(allowed_at=self.allowed_at)
-        rest = max(min(every * pages * _INTERVALS_A_PAGE, WHOLE_EVERY_MOST), pages * _PACE)
-        is_read = self.is_read and newest == self.newest
-        return ShortPolls(newest, is_read, now + rest, self.allowed_at)
+        rest = max(min(every * run.pages * _INTERVALS_A_PAGE, WHOLE_EVERY_MOST), run.pages * _PACE)
+        quiet = self.quiet if run.newest == self.newest else 0
+        return replace(self._follow(run), quiet=quiet, whole_at=now + rest)
+
+    def _follow(self, run: AheadRun) -> ShortPolls:
+        """Return up to where all is read after a complete run, and up to where it is once another one has agreed."""
+        if run.newest is None:
+            return self
+        newest = run.newest if self.newest is None else max(run.newest, self.newest)
+        if run.pages < _PAGES_LEAST:
+            return replace(self, proven=newest, candidate=newest, newest=newest)
+        return replace(self, proven=self.candidate, candidate=newest - run.took, newest=newest)

@@ -83,6 +83,7 @@ def make_relay(
     ear: Ear | None = None,
     *,
     now: Callable[[], datetime] | None = None,
+    processes: Callable[[], int] = lambda: 1,
     **settings: Any,
 ) -> Relay:
     """Make a relay whose clock stands still; ``now`` replaces what it reads."""
@@ -95,6 +96,7 @@ def make_relay(
         now=now or clock,
         jitter=lambda: 0.0,
         steady=clock.steady,
+        processes=processes,
     )
 
 

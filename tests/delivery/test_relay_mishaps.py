@@ -144,6 +144,28 @@ async def test_deliveries_are_spaced_as_the_sink_says_also_over_a_new_session(st
         await until(lambda: len(sink.got) == 3)
 
 
+async def test_several_processes_divide_what_a_receiver_allows(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dockbell.delivery.relay._LOOK_EVERY", timedelta(seconds=0.01))
+    await change_keys(store, "abcd")
+    clock, sink, processes = Clock(), FakeSink(), 2
+    async with relaying(store, sink, clock, requests_per_minute=6, processes=lambda: processes) as relay:
+        await until(lambda: len(sink.got) == 1)
+        clock.pass_(19.9)
+        relay._bell.ring()
+        await anyio.sleep(0.05)
+        assert len(sink.got) == 1
+        processes = 1
+        await until(lambda: relay._queue._flights.spacing == timedelta(seconds=10))
+        clock.pass_(0.2)
+        relay._bell.ring()
+        await until(lambda: len(sink.got) == 2)
+        clock.pass_(10)
+        relay._bell.ring()
+        await until(lambda: len(sink.got) == 3)
+
+
 async def test_what_waits_to_be_spaced_waits_for_the_end_of_a_pause_as_well(store: SqliteStore) -> None:
     await change_keys(store, "abcd")
     clock = Clock()

@@ -281,6 +281,7 @@ class Agents:
             steady=system.elapsed,
             feeds=lambda: self.configured,
             known=None if self.store.fleet is None else lambda: self.known,
+            processes=lambda: 1 if self.store.fleet is None else self.store.fleet.processes,
         )
         self._sink_recipes[sink.name] = recipe
         self.notifier.expect(sink.name)

@@ -56,6 +56,7 @@ class Relay:
         steady: The time since some origin, whatever the clock is set to; None: the clock is never set forward.
         feeds: Returns the configured feeds whose sources this process has; None: every feed in the store.
         known: Returns all configured feeds; None: the same.
+        processes: Returns how many processes deliver to the receiver.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Relay:
         steady: Callable[[], timedelta] | None = None,
         feeds: Callable[[], Collection[Feed]] | None = None,
         known: Callable[[], Collection[Feed]] | None = None,
+        processes: Callable[[], int] = lambda: 1,
     ) -> None:
         self._sink = sink
         self._settings = settings
@@ -87,6 +89,7 @@ class Relay:
         self._filter = Filter(settings)
         self._feeds = feeds
         self._known = feeds if known is None else known
+        self._processes = processes
         self._begun = Bell()
         self._evaluator = LimitedEvaluator(SHARED, free=_FREE)
         self._rendering = Rendering(settings, state_url, unordered)
@@ -220,14 +223,18 @@ class Relay:
             self._report.report_down("its receiver has asked for a pause", probe_at - now)
 
     def _make_queue(self) -> DeliveryQueue:
-        per_minute = self._settings.requests_per_minute
         return DeliveryQueue(
             self._sink.window,
             holds=self._settings.on_dead == "hold",
             schedule=self._settings.retry,
             max_owed=self._max_owed,
-            spacing=timedelta(minutes=1) / per_minute if per_minute else timedelta(0),
+            spacing=self._find_spacing(),
         )
+
+    def _find_spacing(self) -> timedelta:
+        """Return the least time between deliveries: the processes that deliver to a receiver divide what it allows."""
+        per_minute = self._settings.requests_per_minute
+        return timedelta(minutes=self._processes()) / per_minute if per_minute else timedelta(0)
 
     def _make_outbox_reader(self, starts: Mapping[Feed, StartOffset] | None = None) -> OutboxReader:
         return OutboxReader(
@@ -368,6 +375,7 @@ class Relay:
 
     async def _look(self) -> None:
         """Apply what operators have decided since the last look."""
+        self._queue.space(self._find_spacing())
         paused, held = self._paused, set(self._queue.held)
         controls = await self._sink_store.load_controls()
         if self._sink_store.starts != self._starts_seen:

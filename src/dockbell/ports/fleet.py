@@ -105,10 +105,12 @@ class Fleet(SharedSources, Protocol):
 
     Attributes:
         slot: A small number that no other living process has.
+        processes: How many live, going by the last share; they divide what a receiver allows.
         leads: Whether this process does what one must do for all: prune, deliver notices.
     """
 
     slot: int
+    processes: int
     leads: bool
 
     @property

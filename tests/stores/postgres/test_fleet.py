@@ -98,6 +98,7 @@ async def test_processes_come_to_equal_shares_and_no_source_has_two(processes: P
     assert sorted(len(share.held) for share in shares) == [2, 2, 3]  # notices among them
     assert sorted(name for share in shares for name in share.held) == sorted([*SOURCES, NOTICES.source])
     assert [fleet(store).slot for store in stores] == [0, 1, 2]
+    assert [fleet(store).processes for store in stores] == [3, 3, 3]
     assert sum(fleet(store).leads for store in stores) == 1
 
 

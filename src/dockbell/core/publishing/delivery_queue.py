@@ -97,6 +97,10 @@ class DeliveryQueue:
     def inherit_blame(self, before: DeliveryQueue) -> None:
         self._blame = self._blocked.blame = before._blame.inherit()
 
+    def space(self, spacing: timedelta) -> None:
+        """Take another least time from one delivery to the next, from the next one on."""
+        self._flights.spacing = spacing
+
     def inherit_spacing(self, before: DeliveryQueue, now: datetime) -> None:
         self._flights.inherit_spacing(before._flights, now)
 

@@ -32,6 +32,7 @@ class PostgresFleet(Fleet):
         self, holder: Holder, line: Line, outbox_bell: OutboxBell, feed_leases: MutableMapping[Feed, Lease]
     ) -> None:
         self.slot = holder.slot
+        self.processes = 1
         self.leads = False
         self._configurations = PostgresConfigurations(line)
         self._holder = holder
@@ -76,6 +77,7 @@ class PostgresFleet(Fleet):
             if NOTICES.source in standing.own:
                 taken.add(NOTICES.source)  # every process adds to its feed
             ends = leases.load_ends(connection, taken) if taken else {}
+        self.processes = max(standing.processes, 1)
         held = frozenset(standing.own)
         return Share(held, _find_surplus(standing, accounts) - {NOTICES.source}, claims), ends
 

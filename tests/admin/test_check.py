@@ -192,6 +192,13 @@ async def test_a_source_that_cannot_be_made_fails_as_one() -> None:
     assert len(findings) == 3
 
 
+async def test_a_paused_source_is_not_asked() -> None:
+    config = configure("http://api")
+    paused = config.sources["main"].model_copy(update={"paused": True})
+    findings = await run_check(config.model_copy(update={"sources": {"main": paused}}))
+    assert findings[1] == Finding("source main", fails=False, detail="paused, not asked")
+
+
 async def test_a_sink_that_cannot_be_reached_or_made_fails() -> None:
     class Away(FakeSink):
         async def probe(self) -> str:

@@ -127,6 +127,15 @@ def test_each_source_has_a_plan_of_its_own() -> None:
     assert [first.supply.allowed, second.supply.allowed] == [270, 150]
 
 
+def test_a_paused_source_has_no_plan() -> None:
+    config = write({"stock": {}})
+    paused = {name: each.model_copy(update={"paused": True}) for name, each in config.sources.items()}
+    setup = Setup.of(config.model_copy(update={"sources": paused}))
+    assert make_plan(setup, {}, at=NOON, next_time=next_time) == ()
+    with pytest.raises(ValueError, match="no source is read: each is paused"):
+        setup.change(["share=0.5"])
+
+
 def test_sources_with_one_key_have_one_plan() -> None:
     config = write({"stock": {}})
     config = config.model_copy(update={"sources": dict.fromkeys(("a", "b"), config.sources["main"])})

@@ -245,8 +245,8 @@ def test_a_daemon_that_does_not_run_hinders_everything() -> None:
     assert [reason.hinders for reason in find_reasons(Status(NOON, "", (), ()))] == [True]
 
 
-async def look(tmp_path: Path, every: timedelta | str = MINUTE) -> Status:
-    each = FeedSettings("main", "shipments", settings(every))
+async def look(tmp_path: Path, every: timedelta | str = MINUTE, *, paused: bool = False) -> Status:
+    each = FeedSettings("main", "shipments", settings(every), paused)
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
     read_store = await SqliteReadStore.open(tmp_path / "a.db")
     try:
@@ -277,6 +277,11 @@ def settings(every: timedelta | str) -> ResourceSettings:
 async def test_a_feed_is_expected_three_intervals_and_a_minute_after_its_last_complete_reading(tmp_path: Path) -> None:
     status = (await look(tmp_path)).feeds[0]
     assert (status.feed, status.read_at, status.expected_at) == (FEED, NOON, NOON + 4 * MINUTE)
+
+
+async def test_a_feed_whose_source_is_paused_is_not_expected(tmp_path: Path) -> None:
+    status = (await look(tmp_path, paused=True)).feeds[0]
+    assert (status.read_at, status.expected_at, status.pass_expected_at) == (NOON, None, None)
 
 
 async def test_a_feed_that_was_never_read_is_not_expected(tmp_path: Path) -> None:
@@ -422,6 +427,13 @@ def test_a_plan_that_the_requests_do_not_suffice_for_is_a_remark() -> None:
         'is read every 12s: the requests do not suffice for every 1s; "dockbell plan" says what would help'
     ]
     assert judge(status) == []
+
+
+def test_nothing_is_expected_of_a_paused_source() -> None:
+    drifting = FeedState(1, FEED, problem="HTTP 401", held=3, drift=DRIFT)
+    status = FeedStatus(FEED, MINUTE, 7, drifting, paused=True)
+    assert judge(status) == []
+    assert next(describe_feed(status, NOON)).startswith("source main is paused: nothing is read of it")
 
 
 def test_a_feed_that_is_slower_than_planned_for_an_hour_is_a_remark() -> None:

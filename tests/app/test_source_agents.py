@@ -220,6 +220,23 @@ async def test_sources_with_two_keys_share_nothing(yard: Yard) -> None:
         assert first.planning is not second.planning
 
 
+async def test_a_paused_source_is_not_read_until_it_is_resumed(yard: Yard) -> None:
+    yard.write("first", "second")
+    yard.path.write_text(f"[source_defaults]\npaused = true\n{yard.path.read_text()}")
+    async with yard.working():
+        assert await yard.daemon._agents.find(SHIPMENTS[0]) is None
+        yard.write("first", "second")
+        assert str(await yard.daemon.reload()) == "complete: source first resumed, source second resumed"
+        await yard.until_read("first", "second")
+        yard.path.write_text(yard.path.read_text().replace('"sandbox"\n', '"sandbox"\npaused = true\n', 1))
+        assert str(await yard.daemon.reload()) == "complete: source first paused"
+        assert yard.loaded == {"second"}
+        seen = len(yard.facts)
+        await yard.until_read("second")
+        assert {fact.source for fact in yard.facts[seen:] if isinstance(fact, RequestSent)} == {"second"}
+        assert SHIPMENTS[0] in yard.daemon._agents.configured, "sinks get what they are owed"
+
+
 async def test_the_planner_of_a_key_ends_with_its_last_source(yard: Yard) -> None:
     yard.write("first", "second")
     async with yard.working():

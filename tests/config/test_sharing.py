@@ -42,6 +42,11 @@ def test_what_a_source_says_comes_first_key_by_key(read: Read) -> None:
     assert all(str(each.proxy) == "http://p:1" for each in config.sources.values())
 
 
+def test_all_sources_are_paused_at_once_but_those_that_say_otherwise(read: Read) -> None:
+    config = read(DEFAULTS + "paused = true\n" + ACME + "[sources.own]\npaused = false\n")
+    assert {(each.source, each.paused) for each in config.feeds()} == {("acme", True), ("own", False)}
+
+
 def test_of_a_secret_the_whole_is_one_key(read: Read) -> None:
     text = DEFAULTS.replace('"k"', '{ env = "A" }') + ACME + 'api_key = { file = "/b" }\n'
     assert str(read(text).sources["acme"].api_key) == "file:/b"

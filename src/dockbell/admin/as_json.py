@@ -83,6 +83,7 @@ class FeedDelayModel(Model):
 
 class FeedModel(Model):
     feed: str
+    paused: bool
     records: Count
     events: Count
     read_at: Time | None
@@ -222,6 +223,7 @@ def _describe_feed(each: FeedStatus, at: datetime) -> FeedModel:
     return FeedModel.of(
         state,
         feed=str(each.feed),
+        paused=each.paused,
         records=each.records,
         events=state.sequence,
         read_at=write_moment(each.read_at),

@@ -133,6 +133,8 @@ async def _check_source(
     open_source: Callable[[str, Telemetry], Source],
     seen: dict[Feed, Sequence[JSON]],
 ) -> Sequence[Finding]:
+    if config.sources[name].paused:
+        return [Finding(f"source {name}", fails=False, detail="paused, not asked")]
     ear = _Ear()
     try:
         source = open_source(name, Telemetry(ear.hear))

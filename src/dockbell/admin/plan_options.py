@@ -77,7 +77,9 @@ class Setup:
 
     @classmethod
     def of(cls, config: Config) -> Setup:
-        return cls(config.sources, tuple(config.feeds()))
+        """Return what is read by a configuration: of paused sources, nothing is."""
+        read = {name: source for name, source in config.sources.items() if not source.paused}
+        return cls(read, tuple(feed for feed in config.feeds() if not feed.paused))
 
     def group_by_key(self) -> Sequence[tuple[str, ...]]:
         """Return the names of the sources, those together that have one API key, and so one budget."""
@@ -120,6 +122,8 @@ class Setup:
     def _find_source(self, name: str, key: str) -> str:
         if name in self.sources:
             return name
+        if not self.sources:
+            raise ValueError("no source is read: each is paused")
         if name:
             raise ValueError(f'source "{name}" is not configured; {suggest(name, self.sources)}')
         if len(self.group_by_key()) > 1:

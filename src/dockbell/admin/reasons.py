@@ -85,6 +85,8 @@ def format_age(age: timedelta) -> str:
 def describe_feed(status: FeedStatus, at: datetime) -> Iterator[str]:
     """Yield remarks on a feed that need no action."""
     state = status.state
+    if status.paused:
+        yield f"source {status.feed.source} is paused: nothing is read of it, and what it owes to sinks is delivered"
     if state is None:
         return
     if state.shape is not None and not state.proven:
@@ -112,7 +114,7 @@ def _describe_plan(status: FeedStatus) -> Iterator[str]:
     if status.short_of:
         plan = '"dockbell plan" says what would help'
         yield f"is read {status.schedule}: the requests do not suffice for {status.short_of}; {plan}"
-    if (slow := status.delays.slow) is not None and slow.predicted is not None:
+    if (slow := status.delays.slow) is not None and slow.predicted is not None and not status.paused:
         waits = (
             f"changes wait {in_words(slow.measured)} in the mean for an hour, {in_words(slow.predicted)} are planned"
         )
@@ -131,7 +133,9 @@ def _check_disk(footprint: Footprint | None) -> Iterator[str]:
 
 
 def _check_feed(status: FeedStatus, at: datetime) -> Iterator[tuple[str, bool]]:
-    """Yield the reasons of a feed, and whether each hinders."""
+    """Yield the reasons of a feed, and whether each hinders; of one that an operator has paused there is none."""
+    if status.paused:
+        return
     state = status.state
     failure = f"; last attempt: {state.failed.problem}" if state is not None and state.failed is not None else ""
     if state is not None and state.problem:

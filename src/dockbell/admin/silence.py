@@ -34,6 +34,8 @@ class Sifted:
 
 def judge_feed_silence(status: FeedStatus, changed_at: datetime | None, sifted: Sifted, at: datetime) -> Silence:
     """Return why nothing is heard of a feed; ``changed_at`` is None where no change was recorded, or none is kept."""
+    if status.paused:  # which is said of it anyway
+        return Silence()
     if status.read_at is None:
         return Silence(Quiet.BLIND, "it was never read to its end: whether anything changes, nobody knows")
     read = f"{format_age(at - status.read_at)} ago"

@@ -85,6 +85,7 @@ class FeedStatus:
     short_of: str = ""  # what is configured and the requests do not suffice for: ``every 1s``, ``at_most 15m``
     is_dated: bool = True  # its records have timestamps; else delays of its changes are estimates
     delays: FeedDelays = field(default_factory=FeedDelays)  # of its changes, in the last hour
+    paused: bool = False  # its source is: it is not read, and nothing is expected of it
 
     @property
     def schedule(self) -> str:
@@ -204,7 +205,7 @@ async def _load_feed(
     feed = Feed(each.source, each.resource)
     every, state = each.settings.schedule, states.get(feed)
     if state is None:
-        return FeedStatus(feed, every)
+        return FeedStatus(feed, every, paused=each.paused)
     if each.settings.signal == "off":
         state = replace(state, signal="")
     plan = StoredPlan.from_json(state.plan)
@@ -216,15 +217,16 @@ async def _load_feed(
         every,
         records.get(feed, 0),
         state,
-        None if read_at is None else _find_limit(every, read_at, next_time),
-        _find_pass_expectation(each.settings, state, next_time) if is_polled else None,
+        None if read_at is None or each.paused else _find_limit(every, read_at, next_time),
+        _find_pass_expectation(each.settings, state, next_time) if is_polled and not each.paused else None,
         find_lookback(each.settings, state, at) if is_polled else None,
         None if feed not in gaps else _read_gap(gaps[feed]),
         tuple(await read_store.find_quarantined(state.id, _BAD_MOST)) if state.quarantined else (),
         tuple(place for place in each.settings.drop if place not in state.dropped),
-        short_of=_name_interval(each.settings) if plan.is_short else "",
+        short_of=_name_interval(each.settings) if plan.is_short and not each.paused else "",
         is_dated=has_dates(each.settings, state),
         delays=delays.feeds.get(feed, FeedDelays()),
+        paused=each.paused,
     )
 
 

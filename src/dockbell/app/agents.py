@@ -7,11 +7,11 @@ anything ends, so that a configuration that cannot be used changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from dockbell.app import opening
 from dockbell.app.command_runner import CommandRunner
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 FeedRecipe: TypeAlias = tuple[SourceSettings, ResourceSettings]
 SinkRecipe: TypeAlias = tuple[SinkSettings, str, frozenset[Feed], timedelta]
+_TOLD_MOST: Final = 20
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -64,7 +65,7 @@ class Difference(Generic[_K]):
     def describe(self, noun: str) -> list[str]:
         """Return it in words: ``sink erp added``; what is kept gives none."""
         words = (("added", self.added), ("changed", self.changed), ("removed", self.removed))
-        return [f"{noun} {name} {verb}" for verb, names in words for name in names]
+        return [told for verb, names in words for told in _tell(noun, names, verb)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,28 @@ class Changes:
     sources: Difference[str]  # clients of sources, by name
     feeds: Difference[Feed]  # feeds; all of a source that changed are among the changed ones
     sinks: Difference[str]  # sinks, by name
+    paused: tuple[str, ...] = ()  # sources that are not read any more
+    resumed: tuple[str, ...] = ()  # sources that are read again
     others: tuple[str, ...] = ()  # what else, in words
 
     def __str__(self) -> str:
-        words = [*self.feeds.describe("feed"), *self.sinks.describe("sink"), *self.others]
+        told = {*self.paused, *self.resumed}
+        changed = tuple(feed for feed in self.feeds.changed if feed.source not in told)
+        words = [
+            *_tell("source", self.paused, "paused"),
+            *_tell("source", self.resumed, "resumed"),
+            *replace(self.feeds, changed=changed).describe("feed"),
+            *self.sinks.describe("sink"),
+            *self.others,
+        ]
         return ", ".join(words) or "nothing changed"
+
+
+def _tell(noun: str, names: Sequence[object], verb: str) -> list[str]:
+    """Return what became of some things, of very many the first."""
+    more = len(names) - _TOLD_MOST
+    told = [f"{noun} {name} {verb}" for name in names[:_TOLD_MOST]]
+    return told if more <= 0 else [*told, f"{more:,} more {noun}s {verb}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +143,14 @@ class Agents:
         return {feed: agents for source in self.sources.values() for feed, agents in source.feeds.items()}
 
     async def find(self, feed: Feed) -> FeedAgents | None:
-        """Return the agents of a feed as soon as they are loaded; None where it is not configured."""
+        """Return the agents of a feed as soon as they are loaded; None where it is not configured, or not read."""
         while feed in self.configured:
             rings = self._loads.rings
-            if feed.source in self.sources and feed in (feeds := self.sources[feed.source].feeds):
-                return feeds[feed]
+            if (source := self.sources.get(feed.source)) is not None:
+                if source.settings.paused:
+                    return None
+                if feed in source.feeds:
+                    return source.feeds[feed]
             await self._loads.wait(rings)
         return None
 
@@ -164,11 +185,15 @@ class Agents:
             raise ConfigError(*problems)
         others = (("[store]", self.config.store, config.store), ("[web]", self.config.web, config.web))
         feeds = {feed: (each.settings, how) for each in self.sources.values() for feed, how in each.wanted.items()}
+        sources = compare({name: each.settings for name, each in self.sources.items()}, _list_sources(config))
+        turned = [name for name in sources.changed if self.sources[name].settings.paused != config.sources[name].paused]
         return Changes(
-            compare({name: each.settings for name, each in self.sources.items()}, _list_sources(config)),
+            sources,
             compare(feeds, _list_feeds(config)),
             compare(self._sink_recipes, _list_sinks(config)),
-            tuple(f"{place} changed" for place, there, wanted in others if there != wanted),
+            paused=tuple(name for name in turned if config.sources[name].paused),
+            resumed=tuple(name for name in turned if not config.sources[name].paused),
+            others=tuple(f"{place} changed" for place, there, wanted in others if there != wanted),
         )
 
     async def adopt(self, config: Config, opened: Opened, changes: Changes) -> None:

@@ -28,7 +28,7 @@ class _UnderWay:
 
 
 class CommandRunner:
-    """Executes commands; ``find`` returns the agents of a feed once it is loaded, None where it is not configured."""
+    """Executes commands; ``find`` returns the agents of a feed once it is loaded, None where it is not read."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class CommandRunner:
             elif command.feed is not None and (agents := await self._find(command.feed)) is not None:
                 outcome = await self._do(command.kind, agents)
             else:
-                outcome = CommandOutcome("failed", detail="the feed is not configured")
+                outcome = CommandOutcome("failed", detail="the feed is not configured, or its source is paused")
         except Exception as error:  # noqa: BLE001  # other commands go on
             if is_due_to(error, StoreUnavailable):
                 return  # the outage is logged; the command waits for its end

@@ -149,11 +149,13 @@ class SourceAgents:
     async def load(self) -> None:
         """Make the agents of the wanted feeds that are not loaded, each as soon as its state is read.
 
+        A paused source has none: no request is made, and what is owed of its events is delivered without them.
+
         Raises:
             StoreError: The store cannot be read or written; what is loaded stays, and the rest can be loaded again.
         """
         for feed, settings in self.wanted.items():
-            if feed in self.feeds:
+            if feed in self.feeds or self.settings.paused:
                 continue
             tracked = TrackedFeed(
                 feed,

@@ -35,9 +35,9 @@ _wait_option = click.option("--wait/--no-wait", default=True, help="Wait for the
 def reconcile(config_path: str | None, *, feeds: tuple[str, ...], as_json: bool, wait: bool) -> None:
     """Read feeds whole now, to find deletions and misses.
 
-    FEED is source/resource, or only the resource where one source has it; without any, all feeds are read. The daemon
-    does it beside its polls; where none runs, it is done here, and what it finds is delivered when one does. A record
-    that is absent is deleted once a second pass, confirm_after later, confirms it.
+    FEED is source/resource, or only the resource where one source has it; without any, all feeds are read, but for
+    those of paused sources. The daemon does it beside its polls; where none runs, it is done here, and what it finds
+    is delivered when one does. A record that is absent is deleted once a second pass, confirm_after later, confirms it.
 
     Exits with 1 when a feed could not be read to its end, or the daemon ended before it read it.
 
@@ -50,7 +50,10 @@ def reconcile(config_path: str | None, *, feeds: tuple[str, ...], as_json: bool,
     from dockbell.ports import CommandKind
 
     config = read_followed(config_path)
-    _command(config, choose_feeds(config, feeds), CommandKind.RECONCILE, wait=wait, as_json=as_json)
+    chosen = choose_feeds(config, feeds)
+    if not feeds:
+        chosen = tuple(feed for feed in chosen if not config.sources[feed.source].paused)
+    _command(config, chosen, CommandKind.RECONCILE, wait=wait, as_json=as_json)
 
 
 @click.command()

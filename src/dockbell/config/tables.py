@@ -57,6 +57,7 @@ class _SourceKeys(Settings):
     proxy: ProxyUrl | None = None
     ca_file: ConfigPath | None = None
     user_agent: HeaderText | None = None
+    paused: bool = False
     resources: Resources = Resources()
 
 
@@ -93,6 +94,7 @@ class FeedSettings:
     source: str
     resource: str
     settings: ResourceSettings
+    paused: bool = False  # its source is: it is not read
 
 
 def merge_feeds(
@@ -101,8 +103,8 @@ def merge_feeds(
     """Return the feeds that are read, by source and in the order of the API's resources.
 
     Without any ``[resources]`` all five are read, otherwise those listed there, in ``[source_defaults]`` or in the
-    source's own table; never one that is not ``enabled``. Feeds of which the sources' own tables say nothing have one
-    settings object for each resource.
+    source's own table; never one that is not ``enabled``. Those of a paused source are among them. Feeds of which the
+    sources' own tables say nothing have one settings object for each resource.
     """
     layers = common.listed(), defaults.listed()
     shared = {
@@ -117,7 +119,7 @@ def merge_feeds(
             if resource in own:
                 merged = bound(resource, merge(shared[resource], own[resource]))  # noqa: PLW2901  # the exception
             if merged.enabled and (resource in own or resource in listed):
-                feeds.append(FeedSettings(source, resource, merged))
+                feeds.append(FeedSettings(source, resource, merged, settings.paused))
     return tuple(feeds)
 
 

@@ -78,6 +78,7 @@ GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "feed_held_readings": ("Readings held because they are older than what is stored.", _FEED),
     "feed_held_drift": ("1 while fields that came or went in many records wait for an operator.", _FEED),
     "feed_quarantined_records": ("Records that cannot be told apart or read.", _FEED),
+    "feed_paused": ("1 while its source is paused, so that it is not read.", _FEED),
     "feed_stopped": ("1 while something that an operator must mend stops it.", _FEED),
     "feed_pass_progress_ratio": ("How far a pass has come, by what the last one read; none while none runs.", _FEED),
     "feed_silence": ("1 for why nothing is heard of it: quiet source, blind poller, or filters.", (*_FEED, "kind")),
@@ -142,7 +143,8 @@ def _describe_feed(each: FeedStatus, at: datetime) -> Iterator[Number]:
     yield "feed_held_drift", feed, state.drift is not None and state.drift.decision is Decision.HOLD
     yield "feed_failed_passes", feed, state.failing.count if state.failing else 0
     yield "feed_quarantined_records", feed, state.quarantined
-    yield "feed_stopped", feed, bool(state.problem)
+    yield "feed_paused", feed, each.paused
+    yield "feed_stopped", feed, bool(state.problem) and not each.paused
     yield from _name("feed_silence", feed, each.silence.kind, [kind for kind in Quiet if kind])
     if isinstance(each.every, timedelta):
         yield "feed_interval_seconds", feed, each.every.total_seconds()

@@ -132,6 +132,7 @@ class PageState:
             "resource": feed.resource,
             "every": each.schedule.removeprefix("every "),
             "polled": RESOURCES[feed.resource].polled,
+            "paused": each.paused,
             "records": each.records,
             "events": state.sequence,
             "read_at": write_moment(each.read_at),

@@ -269,7 +269,7 @@ def test_times_of_other_days_have_their_day(browser: Browser, stage: Stage) -> N
 
 
 def test_a_hundred_feeds_are_usable_and_without_a_token_nobody_acts(browser: Browser, tmp_path: Path) -> None:
-    with staged_with_many(tmp_path) as stage, stage.running():
+    with staged_with_many(tmp_path) as stage, stage.running() as daemon:
         stage.until_read(100)
         with visiting(browser, stage.url) as page:
             expect(page.locator("#feed-rows > li")).to_have_count(100)
@@ -296,6 +296,13 @@ def test_a_hundred_feeds_are_usable_and_without_a_token_nobody_acts(browser: Bro
                 }"""
             )
             assert busy < 200
+            with (tmp_path / "dockbell.toml").open("a") as config:
+                config.write("paused = true\n")  # in the last table
+            daemon.tell(signal.SIGHUP)
+            last = page.locator("[id='feed:s19/stock']")
+            expect(last).to_contain_text("paused")
+            expect(page.locator("#verdict-words")).to_have_text("All is well")
+            expect(page.locator(".verdict")).to_contain_text("95 feeds read in time")
         with visiting(browser, stage.url, viewport=PHONE) as page:
             expect(page.locator("#feed-rows > li")).to_have_count(100)
             assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]

@@ -11,6 +11,7 @@ const FILTER_FROM = 9;
 
 /** Return the kind and the word of how a feed stands. */
 function judgeFeed(feed) {
+  if (feed.paused) return ['wait', 'paused'];
   if (feed.problem) return ['bad', 'stopped'];
   if (feed.held) return ['look', 'held'];
   if (feed.drift?.decision === 'hold') return ['look', 'drift'];
@@ -33,7 +34,7 @@ export class Feeds extends Rows {
   sift() {
     this.bar.hidden = this.rows.size < FILTER_FROM;
     if (this.bar.hidden) return;
-    const isShown = (feed) => feed.feed.includes(this.text) && !(this.onlyLook && judgeFeed(feed)[0] === 'well');
+    const isShown = (feed) => feed.feed.includes(this.text) && !(this.onlyLook && (feed.paused || judgeFeed(feed)[0] === 'well'));
     const n = this.filter(isShown);
     show(this.bar,
       h('input', { type: 'search', 'aria-label': 'Feeds whose name contains', placeholder: 'name', on: { input: (event) => { this.text = event.target.value; this.sift(); } } }),
@@ -50,7 +51,7 @@ function describe(feed, isOpen, toggle) {
   const worst = Math.max(0, ...freshness.values.map((value) => value ?? 0));
   return [
     h('div', { class: 'line' },
-      h('span', { class: 'cell who', key: 'who' }, opener(id, feed.feed, isOpen, toggle), badge(kind, SHAPES[kind], word)),
+      h('span', { class: 'cell who', key: 'who' }, opener(id, feed.feed, isOpen, toggle), badge(kind, SHAPES[word] ?? SHAPES[kind], word)),
       cell('fresh', 'last read', h('span', null, age(feed.read_at)), h('span', { class: 'faint' }, everyOf(feed))),
       h('span', { class: 'cell drawn', key: 'drawn' }, spark(freshness.values, {
         end: freshness.end, step: freshness.step, mark: parseEvery(feed.every),

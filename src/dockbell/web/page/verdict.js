@@ -19,7 +19,7 @@ export function withCommands(text) {
 
 /** Show the verdict, of when it was heard last where the connection is lost; return its words. */
 export function showVerdict(node, daemon, parts, go, lostAt) {
-  const feeds = parts('feed');
+  const feeds = parts('feed').filter((feed) => !feed.paused);
   const sinks = parts('sink');
   const reasons = daemon.reasons;
   const words = daemon.well ? (lostAt ? 'All was well' : 'All is well') : reasons.length === 1 ? 'One thing to look at' : `${reasons.length} things to look at`;

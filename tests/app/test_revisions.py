@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import pytest
 
-from dockbell.app import load_config
+from dockbell.admin.reasons import find_reasons
+from dockbell.app import load_config, open_configurations
 from dockbell.app.agents import assemble
 from dockbell.app.daemon import Daemon
-from dockbell.app.revisions import Revisions
+from dockbell.app.revisions import Revisions, agree
 from dockbell.app.scheduler import Scheduler
 from dockbell.app.systemd import Supervisor
+from dockbell.core.model import Feed
 from dockbell.errors import ConfigError
 from dockbell.ports import Bell
-from dockbell.telemetry import ConfigurationOutdated, Reloaded, ReloadRefused
+from dockbell.sandbox import Sandbox, SandboxOptions, serve
+from dockbell.telemetry import ConfigurationOutdated, Fact, Reloaded, ReloadRefused, RunEnded
 from tests.fakes import Ear
 
 CONFIG = """
@@ -36,6 +40,7 @@ resources = ["notices"]
 {more}
 """
 STOPPED_SECONDS = 20
+_Fact = TypeVar("_Fact", bound=Fact)
 
 
 class Machine:
@@ -46,6 +51,10 @@ class Machine:
         self.path = folder / "dockbell.toml"
         self.ear = Ear()
         self._url = url
+
+    def find_facts(self, kind: type[_Fact]) -> list[_Fact]:
+        """Return the facts of a kind that its daemon has told."""
+        return [fact for fact in self.ear.facts if isinstance(fact, kind)]
 
     def write(self, sink: str, more: str = "", *, name: str = "") -> None:
         self.path.write_text(CONFIG.format(url=self._url, sink=sink, more=more, name=name))
@@ -115,6 +124,29 @@ async def test_what_one_process_reads_all_follow_and_who_cannot_goes_on(machines
         one.write("d")
         assert "revision 4: " in str(await first.reload())
         await until(lambda: second._relays.keys() == {"d"})
+
+
+async def test_a_source_that_a_process_cannot_use_fails_alone(machines: tuple[Machine, Machine]) -> None:
+    one, other = machines
+    one.write("a")
+    async with serve(Sandbox(SandboxOptions(records=20, requests_per_minute=0))) as api, one.working() as daemon:
+        ill = {"key": 'api_key = { file = "absent.key" }', "trust": 'api_key = "sandbox"\nca_file = "absent.pem"'}
+        tables = ill | {"fine": 'api_key = "sandbox"'}
+        more = "".join(f'[sources.{name}]\nbase_url = "{api}"\n{keys}\n' for name, keys in tables.items())
+        other.write("a", more)
+        config = load_config(other.path)
+        async with aclosing(await open_configurations(config)) as configurations:
+            await agree(configurations, config)
+        await until(lambda: Feed("fine", "shipments") in {each.feed for each in one.find_facts(RunEnded)})
+        status = await daemon._load_status()
+        with anyio.fail_after(STOPPED_SECONDS):
+            while "ca_file" not in str(find_reasons(status)):
+                await anyio.sleep(0.1)
+                status = await daemon._load_status()
+        told = {reason.name: reason.words for reason in find_reasons(status)}
+        assert "source: ca_file cannot be used, no such file" in told["trust/shipments"]
+        assert "absent.key: no such file" in told["key/shipments"]
+        assert "fine/shipments" not in told
 
 
 async def test_a_process_that_starts_with_an_outdated_file_follows_the_newest_revision(

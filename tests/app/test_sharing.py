@@ -157,7 +157,7 @@ async def test_at_its_end_it_hands_over_all() -> None:
     assert log.steps == ["work on ['a', 'b']", "hand over ['a', 'b']"]
 
 
-async def test_a_source_that_cannot_be_opened_is_told_once_and_tried_again() -> None:
+async def test_work_that_cannot_begin_is_told_once_and_tried_again() -> None:
     log, ear = Log(), Ear()
     fleet, worker = FakeSources(log, *[share("ab")] * 3, LeaseLost("gone")), FakeWorker(log)
     worker.problem = ConfigError("[sources.b] api_key: cannot be read")

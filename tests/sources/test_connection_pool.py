@@ -621,6 +621,17 @@ def test_a_file_without_authorities_is_refused(tmp_path: Path, content: str | No
         make_pool("https://127.0.0.1", ca_file=str(path))
 
 
+async def test_a_pool_that_is_not_checked_fails_until_its_file_is_there(tmp_path: Path, certificate: Path) -> None:
+    path = tmp_path / "ca.pem"
+    async with serve_tls(certificate) as port:
+        pool = make_pool(f"https://127.0.0.1:{port}", ca_file=str(path), checked=False)
+        with pytest.raises(Unreached, match=f"127.0.0.1:{port}: source: ca_file cannot be used, no such file"):
+            await pool.exchange(FIRST, [])
+        path.symlink_to(certificate)
+        assert (await pool.exchange(FIRST, [])).body == b"ok"
+        await pool.aclose()
+
+
 def test_sources_with_the_same_authorities_share_a_context_until_their_file_changes(
     tmp_path: Path, certificate: Path
 ) -> None:

@@ -323,17 +323,22 @@ class Agents:
         )
 
 
-async def open_news(config: Config, changes: Changes, telemetry: Telemetry, *, slot: int = 0) -> Opened:
-    """Open what a configuration adds or changes, for :meth:`Agents.adopt`; ``slot`` is that of this process.
+async def open_news(config: Config, changes: Changes, telemetry: Telemetry, store: Store | None) -> Opened:
+    """Open what a configuration adds or changes, for :meth:`Agents.adopt`.
+
+    Where several processes share the store, a source that cannot be used keeps no other from its work: it fails by
+    itself, and tries again.
 
     Raises:
         ConfigError: Something that the configuration names cannot be used; nothing is left open.
     """
+    fleet = None if store is None else store.fleet
+    slot = 0 if fleet is None else fleet.slot
     sinks = {name: opening.open_sink(config, name, telemetry, slot=slot) for name in changes.sinks.beginning}
     async with AsyncExitStack() as stack:
         clients = {}
         for name in changes.sources.beginning:
-            clients[name] = opening.open_source(config, name, telemetry)
+            clients[name] = opening.open_source(config, name, telemetry, checked=fleet is None)
             stack.push_async_callback(clients[name].aclose)
         stack.pop_all()
     return Opened(clients, sinks)
@@ -363,7 +368,7 @@ async def assemble(
         everything = Changes(
             compare({}, _list_sources(config)), compare({}, _list_feeds(config)), compare({}, _list_sinks(config))
         )
-        opened = await open_news(config, everything, telemetry, slot=find_slot(store))
+        opened = await open_news(config, everything, telemetry, store)
         for client in opened.clients.values():
             stack.push_async_callback(client.aclose)
         if store is None:  # not before: what cannot be used makes no store
@@ -379,11 +384,6 @@ async def _open_store(config: Config, telemetry: Telemetry, stack: AsyncExitStac
     store = await opening.open_store(config, telemetry, shared=shared)
     stack.push_async_callback(store.aclose)
     return store
-
-
-def find_slot(store: Store | None) -> int:
-    """Return the number of this process among those that share a store; 0 where it works on it alone."""
-    return 0 if store is None or store.fleet is None else store.fleet.slot
 
 
 def compare(there: Mapping[_K, _V], wanted: Mapping[_K, _V]) -> Difference[_K]:

@@ -18,7 +18,7 @@ from dockbell.admin.shared_read import SharedRead
 from dockbell.admin.status import Status, load_status
 from dockbell.app import opening
 from dockbell.app.agent_task import AgentTask
-from dockbell.app.agents import Agents, Changes, find_slot, open_news
+from dockbell.app.agents import Agents, Changes, open_news
 from dockbell.app.revisions import Revisions
 from dockbell.app.scheduler import Scheduler, next_time
 from dockbell.app.serving import Serving
@@ -148,7 +148,8 @@ class Daemon:
                 config = await self._read(revision)
                 if config is None:
                     return CommandOutcome("complete", detail="nothing changed")
-                check_secrets(config)
+                if self._revisions is None:  # which look at what they share
+                    check_secrets(config)
                 changes = await self._apply(config)
                 await self._load()
         except ConfigError as error:
@@ -206,7 +207,7 @@ class Daemon:
         moves = not self._serving.follows(config.web)
         site = await self._serving.open(config) if moves else None
         try:
-            opened = await open_news(config, changes, self._telemetry, slot=find_slot(agents.store))
+            opened = await open_news(config, changes, self._telemetry, agents.store)
             await agents.store.health.recovered()
         except BaseException:
             if site is not None:

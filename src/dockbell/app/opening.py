@@ -93,15 +93,17 @@ def _find_sink_settings(kind: str) -> type[SinkSettings]:
     return load_sink_type(kind).Settings
 
 
-def open_source(config: Config, name: str, telemetry: Telemetry) -> InventoryClient:
+def open_source(config: Config, name: str, telemetry: Telemetry, *, checked: bool = True) -> InventoryClient:
     """Return the client of a source; the caller closes it.
+
+    With ``checked`` False, what it needs and cannot be used is a failure of each request, until it can.
 
     Raises:
         ConfigError: A file that it needs cannot be used.
     """
     from dockbell.sources import InventoryClient  # noqa: PLC0415  # loads httpx, which only a source needs
 
-    return InventoryClient.from_settings(name, config.sources[name], telemetry)
+    return InventoryClient.from_settings(name, config.sources[name], telemetry, checked=checked)
 
 
 def open_sink(config: Config, name: str, telemetry: Telemetry, *, aside: bool = False, slot: int = 0) -> Sink:

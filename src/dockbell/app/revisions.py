@@ -63,9 +63,7 @@ class Revisions:
         self.own, self.number, self.outdated = own, revision.number, revision.outdated
         if revision.outdated:
             self._telemetry.emit(ConfigurationOutdated(revision.outdated, revision.number))
-        config = await to_thread.run_sync(opening.load_revision, own, revision)
-        check_secrets(config)
-        return config
+        return await self._load(revision)
 
     async def find_newer(self) -> Revision | None:
         """Return the newest revision, where it is newer than what was looked at; cheap to call often.
@@ -84,7 +82,13 @@ class Revisions:
         if revision.number <= self.number:
             return None
         self.number = revision.number  # once: what cannot be used now is tried again when the next one comes
-        return await to_thread.run_sync(opening.load_revision, self.own, revision)
+        return await self._load(revision)
+
+    async def _load(self, revision: Revision) -> Config:
+        """Return a revision as this process reads it; it need not use every source, and one that is ill fails alone."""
+        config = await to_thread.run_sync(opening.load_revision, self.own, revision)
+        check_secrets(config.only(()))
+        return config
 
 
 async def agree(configurations: Configurations, own: Config, *, force: bool = False) -> Revision:

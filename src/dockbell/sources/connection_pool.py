@@ -39,7 +39,8 @@ class ConnectionPool:
     """The connections to one base URL, made when needed and kept for later requests.
 
     No exchange takes longer than ``timeout``, and no answer has more than ``max_body`` bytes. ``proxy`` returns the URL
-    of the proxy, if there is one: it is asked for each lane, as it may change. ``transport`` replaces connections.
+    of the proxy, if there is one: it is asked for each lane, as it may change. ``transport`` replaces connections. With
+    ``checked`` False, a proxy or a file that cannot be used is a failure of each exchange until it can.
 
     Raises:
         ConfigError: ``base_url``, ``proxy`` or ``ca_file`` cannot be used.
@@ -54,6 +55,7 @@ class ConnectionPool:
         proxy: Callable[[], str | None],
         ca_file: str | None,
         transport: httpx.AsyncBaseTransport | None,
+        checked: bool = True,
     ) -> None:
         url = _parse_url("base_url", base_url)
         if url.userinfo or url.query or url.fragment:
@@ -61,12 +63,15 @@ class ConnectionPool:
         self._base_url = base_url.rstrip("/")
         self._api = self._peer = _address(url)
         self._look_up_proxy = proxy
-        self._proxy = self._find_proxy()
+        self._proxy: httpx.Proxy | None = None
         self._timeout = timeout
         self._max_body = max_body
         self._transport = transport
-        self._tls = _trust(ca_file, _version(ca_file)) if transport is None else None
+        self._ca_file = ca_file
+        self._tls: ssl.SSLContext | None = None
         self._free: list[httpx.AsyncBaseTransport] = []
+        if checked:
+            self._prepare()
 
     async def exchange(self, request: Request, headers: Iterable[tuple[bytes, bytes]]) -> Response:
         """Send one request and return its complete answer, whatever its status.
@@ -164,11 +169,17 @@ class ConnectionPool:
         if self._transport is not None:
             return self._transport
         try:
-            self._proxy = self._find_proxy()
+            self._prepare()
         except ConfigError as error:
             raise Unreached(f"{request}: cannot connect to {self._api}: {error}") from error
         assert self._tls is not None
         return httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False, limits=_LIMITS, proxy=self._proxy)
+
+    def _prepare(self) -> None:
+        """Look up what the next connection needs; ConfigError where that cannot be used."""
+        self._proxy = self._find_proxy()
+        if self._tls is None and self._transport is None:
+            self._tls = _trust(self._ca_file, _version(self._ca_file))
 
     def _find_proxy(self) -> httpx.Proxy | None:
         text = self._look_up_proxy()

@@ -66,6 +66,7 @@ class InventoryClient:
         max_body: The most bytes that an answer may have, decoded.
         telemetry: Gets the fact of every request and every retry.
         transport: Instead of real connections, for tests.
+        checked: False: where ``proxy`` or ``ca_file`` cannot be used, each request fails until they can.
 
     Raises:
         ConfigError: ``base_url``, ``proxy`` or ``ca_file`` cannot be used.
@@ -87,6 +88,7 @@ class InventoryClient:
         max_body: int = MAX_BODY,
         telemetry: Telemetry | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
+        checked: bool = True,
     ) -> None:
         self.name = name
         redactor = Redactor()
@@ -98,7 +100,13 @@ class InventoryClient:
             return url
 
         self._pool = ConnectionPool(
-            base_url, timeout=timeout, max_body=max_body, proxy=look_up_proxy, ca_file=ca_file, transport=transport
+            base_url,
+            timeout=timeout,
+            max_body=max_body,
+            proxy=look_up_proxy,
+            ca_file=ca_file,
+            transport=transport,
+            checked=checked,
         )
         self._account = Account(
             name=name,
@@ -112,7 +120,9 @@ class InventoryClient:
         self._listings = Listings(self._account)
 
     @classmethod
-    def from_settings(cls, name: str, settings: SourceSettings, telemetry: Telemetry | None = None) -> Self:
+    def from_settings(
+        cls, name: str, settings: SourceSettings, telemetry: Telemetry | None = None, *, checked: bool = True
+    ) -> Self:
         return cls(
             settings.base_url,
             settings.api_key.reveal,
@@ -124,6 +134,7 @@ class InventoryClient:
             ca_file=settings.ca_file,
             user_agent=settings.user_agent,
             telemetry=telemetry,
+            checked=checked,
         )
 
     async def __aenter__(self) -> Self:

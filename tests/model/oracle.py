@@ -121,7 +121,8 @@ class Oracle:
         seen = [self._silent.get(key), *self._contents[key]]
         versions = self._api.history[key]
         earlier = [each.content for each in versions[: self._place[key] + 1]]
-        later = [each.content for each in versions[self._place[key] + 1 :]]
+        now = self._api.clock.service
+        later = [each.content for each in versions[self._place[key] + 1 :] if each.shown_at <= now]
         return content in earlier and content not in seen and content not in later
 
     def _was_away(self, key: str) -> bool:

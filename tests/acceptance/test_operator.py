@@ -23,10 +23,11 @@ from starlette.routing import Route
 from dockbell.app import now
 from dockbell.core.model import Feed
 from dockbell.sandbox import Sandbox, SandboxOptions, serve
-from dockbell.stores.sqlite.command_store import SqliteCommandStore
+from dockbell.stores.handles.command_store import SqlCommandStore
 from tests.brokers import find_free_port
 from tests.cli.programs import run, started
 from tests.serving import listening
+from tests.stores.places import Place, open_command_store, url_of
 from tests.stores.standings import read
 
 pytestmark = pytest.mark.acceptance
@@ -35,6 +36,9 @@ SHIPMENTS = Feed("main", "shipments")
 SECRET = "whsec_Y2FuYXJ5LXdlYmhvb2stc2VjcmV0LWEx"
 COUNT = 8
 CONFIG = """
+[store]
+url = "{store}"
+
 [sources.main]
 base_url = "{api}"
 api_key = "sandbox"
@@ -73,6 +77,7 @@ class Floor:
     """A quiet API, a daemon that reads it, and receivers that take everything but what they are told to refuse."""
 
     folder: Path
+    place: Place
     api: str
     refused: dict[tuple[str, str], HTTPStatus] = field(default_factory=dict)
     heard: dict[str, list[Heard]] = field(default_factory=lambda: {"erp": [], "shop": []})
@@ -102,7 +107,7 @@ class Floor:
 
     def count(self, part: str) -> int:
         """Return how many rows a part of the store has."""
-        return len(read(self.folder / "dockbell.db", f"SELECT 1 FROM {part}"))  # noqa: S608  # the test's own words
+        return len(read(self.place, f"SELECT 1 FROM {part}"))  # noqa: S608  # the test's own words
 
     async def edit(self, key: str) -> None:
         """Change a record."""
@@ -116,13 +121,13 @@ class Floor:
 
 
 @pytest.fixture
-async def floor(tmp_path: Path) -> AsyncIterator[Floor]:
+async def floor(tmp_path: Path, place: Place) -> AsyncIterator[Floor]:
     """Return a floor on which each sink has heard of all records once."""
     port = find_free_port()
     sandbox = Sandbox(SandboxOptions(shipments=COUNT, activity=0, requests_per_minute=0))
     async with serve(sandbox) as api:
-        floor = Floor(tmp_path, api)
-        config = CONFIG.format(api=api, receiver=f"http://127.0.0.1:{port}", secret=SECRET)
+        floor = Floor(tmp_path, place, api)
+        config = CONFIG.format(store=url_of(place), api=api, receiver=f"http://127.0.0.1:{port}", secret=SECRET)
         (tmp_path / "dockbell.toml").write_text(config)
         app = Starlette(routes=[Route("/{sink}", floor.take, methods=["POST"])])
         async with listening(app, port):
@@ -132,14 +137,14 @@ async def floor(tmp_path: Path) -> AsyncIterator[Floor]:
 
 
 @pytest.fixture
-async def command_store(floor: Floor) -> AsyncIterator[SqliteCommandStore]:
-    command_store = await SqliteCommandStore.open(floor.folder / "dockbell.db")
+async def command_store(floor: Floor) -> AsyncIterator[SqlCommandStore]:
+    command_store = await open_command_store(floor.place)
     yield command_store
     await command_store.aclose()
 
 
 async def test_a_replay_begins_within_a_second_with_the_same_events_marked(
-    floor: Floor, command_store: SqliteCommandStore
+    floor: Floor, command_store: SqlCommandStore
 ) -> None:
     first = floor.heard["erp"].copy()
     behind = "positions JOIN feeds ON feeds.id = feed WHERE positions.sequence < feeds.sequence"
@@ -195,7 +200,7 @@ async def test_dead_letters_are_sent_again_or_discarded_and_held_records_go_on_i
 
 
 async def test_a_paused_sink_takes_nothing_and_goes_on_within_a_second(
-    floor: Floor, command_store: SqliteCommandStore
+    floor: Floor, command_store: SqlCommandStore
 ) -> None:
     await floor.ask("pause", "erp", "--reason", "moving house")
     await anyio.sleep(1)  # what is promised

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import socket
-import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.to_thread
@@ -20,11 +19,16 @@ from dockbell.sandbox import Sandbox, SandboxOptions, serve
 from tests.brokers import find_free_port
 from tests.cli.programs import Program, run, started
 from tests.oracle import Account, read_content
+from tests.stores.places import Place, url_of
+from tests.stores.standings import read
 
 pytestmark = pytest.mark.acceptance
 
 TOKEN = "canary-web-token-51d7"
 CONFIG = """
+[store]
+url = "{store}"
+
 [web]
 listen = "127.0.0.1:{web}"
 token = {{ env = "DOCKBELL_WEB_TOKEN" }}
@@ -44,10 +48,11 @@ STATE = "/state/main/shipments"
 class Deployment:
     """A daemon with nothing but a source and a web server."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, place: Place) -> None:
         self.folder = folder
+        self.place = place
         self.api, self.port = find_free_port(), find_free_port()
-        (folder / "dockbell.toml").write_text(CONFIG.format(api=self.api, web=self.port))
+        (folder / "dockbell.toml").write_text(CONFIG.format(store=url_of(place), api=self.api, web=self.port))
         self.sandbox = Sandbox(SandboxOptions(records=300, activity=40, requests_per_minute=0))
 
     @contextmanager
@@ -62,17 +67,16 @@ class Deployment:
         return httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=70)
 
     def stored(self) -> dict[str, Any]:
-        with closing(sqlite3.connect(f"file:{self.folder}/dockbell.db?mode=ro", uri=True)) as connection:
-            statement = (
-                "SELECT records.key, body FROM records JOIN bodies USING (feed, row) JOIN feeds ON feeds.id = feed"
-                " WHERE resource = 'shipments' AND gone_at IS NULL"
-            )
-            return {key: read_content(body) for key, body in connection.execute(statement)}
+        query = (
+            "SELECT records.key, body FROM records JOIN bodies USING (feed, row) JOIN feeds ON feeds.id = feed"
+            " WHERE resource = 'shipments' AND gone_at IS NULL"
+        )
+        return {str(key): read_content(cast("bytes", body)) for key, body in read(self.place, query)}
 
 
 @pytest.fixture
-def deployment(tmp_path: Path) -> Deployment:
-    return Deployment(tmp_path)
+def deployment(tmp_path: Path, place: Place) -> Deployment:
+    return Deployment(tmp_path, place)
 
 
 class Copy:

@@ -18,6 +18,11 @@ from dockbell.telemetry import Telemetry
 Place: TypeAlias = Path | str
 
 
+def url_of(place: Place) -> str:
+    """Return the ``[store] url`` of a place."""
+    return f"sqlite:///{place}" if isinstance(place, Path) else place
+
+
 async def open_store(
     place: Place, *, now: Callable[[], datetime], epoch: str = "epoch", telemetry: Telemetry | None = None
 ) -> SqlStore:

@@ -373,7 +373,7 @@ async def deploy(
     sandbox = Sandbox(SandboxOptions(**(SMALL | options)), now=clock)
     wire, facts = Wire(sandbox.app), list[Fact]()
 
-    def open_source(_: Config, name: str, telemetry: Telemetry) -> InventoryClient:
+    def open_source(_: Config, name: str, telemetry: Telemetry, *, checked: bool) -> InventoryClient:
         return InventoryClient(
             "http://sandbox",
             "sandbox",

@@ -234,7 +234,8 @@ async def test_a_command_for_a_feed_that_is_not_configured_is_refused(
     await CommandRunner(rig.store, find_none, rig.ear.telemetry).execute(
         Command(number, CommandKind.RECONCILE, Feed("main", "x"))
     )
-    assert str((await command_store.load_command(number)).outcome) == "failed: the feed is not configured"
+    outcome = str((await command_store.load_command(number)).outcome)
+    assert outcome == "failed: the feed is not configured, or its source is paused"
 
 
 async def test_commands_are_executed_as_they_come_and_once(rig: Rig, command_store: SqliteCommandStore) -> None:

@@ -52,6 +52,7 @@ requests_per_minute = 300
 share = 0.9
 timeout = "30s"
 proxy = "http://***@proxy.example.com:3128"
+paused = false
 
 [sources.main.resources.items]
 weight = 1.0

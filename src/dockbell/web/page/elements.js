@@ -96,7 +96,7 @@ function tell(node, words) {
  *
  * Only on what takes it without doing anything, marked by a `tabindex`: a button that was not meant is pressed easily.
  */
-export function refocus(parent, successor) {
+function refocus(parent, successor) {
   const node = successor?.hasAttribute?.('tabindex') ? successor : parent.closest('[tabindex]');
   (node ?? document.getElementById('main')).focus({ preventScroll: true });
 }

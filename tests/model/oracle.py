@@ -13,6 +13,7 @@ from tests.model.rig import Rig, read
 
 LOOKBACK: Final = timedelta(seconds=60)
 LOOKBACK_BLIND: Final = timedelta(minutes=2)
+STALE_WINDOW: Final = timedelta(seconds=60)
 SLIPS_EXCUSED: Final = 2
 """A record that slips past a page edge in two runs in a row cannot be told from one that is not there."""
 
@@ -30,6 +31,7 @@ class Oracle:
         self._place: dict[str, int] = defaultdict(lambda: -1)  # the version last told of, in the key's history
         self._contents: dict[str, list[Any]] = defaultdict(list)
         self._purged: set[str] = set()  # and not come back
+        self._gone_at: dict[str, datetime] = {}  # when a deletion was last told, by our clock
         self._silent: dict[str, Any] = {}  # what was stored without an event
         self._undecided: set[str] = set()  # at the last look
         self._judged = 0  # listings
@@ -82,9 +84,11 @@ class Oracle:
                 self._place[key] -= 1  # what it takes back may be told again
             else:
                 self._place[key] = self._find(key, after, self._place[key] + 1, told)
-        elif not self._was_away(key):
-            assert self._may_have_slipped(key), f"{told}: it was there throughout"
-            self._place[key] -= 1  # it may return as it was
+        else:
+            self._gone_at[key] = self._api.clock()
+            if not self._was_away(key):
+                assert self._may_have_slipped(key), f"{told}: it was there throughout"
+                self._place[key] -= 1  # it may return as it was
         self._last[key] = data
         self._contents[key].append(after)
 
@@ -255,6 +259,10 @@ class Oracle:
         """Return whether a version looks like one of a lagging replica, or of a record that was gone a moment ago."""
         if version.key in self._purged:  # what is there comes back, at rest at the latest
             return True
+        stamp, shown_at = (at + self._api.clock.ahead for at in (version.stamp, version.shown_at))
+        gone_at = self._gone_at.get(version.key)
+        if gone_at is not None and stamp <= gone_at and shown_at < gone_at + STALE_WINDOW:
+            return True  # our clock may have been set back since, so that a moment lasts
         versions = self._api.history[version.key]
         earlier = versions[: versions.index(version)]
         future = self._api.clock.service + TOLERATED

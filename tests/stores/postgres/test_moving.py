@@ -18,6 +18,7 @@ from dockbell.core.moment import to_micros
 from dockbell.core.reading.shape import Shape
 from dockbell.errors import ConfigError, StoreError, StoreIncompatible, StoreInUse, StoreUnavailable
 from dockbell.stores.postgres import PostgresStore, moving
+from dockbell.stores.postgres.connection import connect
 from dockbell.stores.postgres.moving import Moved, Row, move
 from dockbell.stores.postgres.store_errors import name_store
 from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
@@ -84,9 +85,9 @@ def read_all(path: Path) -> dict[str, list[Row]]:
 
 
 def read_database(path: Path, url: str) -> dict[str, list[Row]]:
-    """Return the rows of the same tables and columns, flags as SQLite has them."""
+    """Return the rows of the same tables and columns, unpacked, flags as SQLite has them."""
     found = {}
-    with closing(psycopg.connect(url)) as connection:
+    with closing(connect(url)) as connection:
         for table in list_tables():
             columns = read(path, "SELECT name FROM pragma_table_info(?) ORDER BY cid", table)
             names = sql.SQL(", ").join(sql.Identifier(str(name)) for (name,) in columns)

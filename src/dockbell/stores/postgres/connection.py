@@ -18,7 +18,9 @@ import psycopg
 from psycopg import sql
 from psycopg.adapt import Loader
 from psycopg.pq import TransactionStatus
+from psycopg.types.string import ByteaLoader
 
+from dockbell.stores.postgres.packing import pack, unpack
 from dockbell.stores.sql.dialect import BY_KEY, IS_HELD, LOCKED, THEN_JOIN
 
 _APPLICATION: Final = "dockbell"
@@ -44,6 +46,7 @@ _WORDS: Final = (
     (re.compile(r"\bjson_each\((\?|:\w+)\)"), r"(SELECT json_array_elements_text(CAST(\1 AS json)) AS value)"),
     (re.compile(r"([\w.]+) ->> "), r"CAST(\1 AS json) ->> "),
     (re.compile(r"\bAS INTEGER\b"), "AS bigint"),
+    (re.compile(r"\blength\(body\)"), "unpacked_length(body)"),
     (
         re.compile(r"(\?|(?<!:):\w+) IS NULL"),
         r"CAST(\1 AS text) IS NULL",
@@ -57,6 +60,13 @@ class _WholeLoader(Loader):
 
     def load(self, data: Any) -> int:
         return int(bytes(data))
+
+
+class _UnpackingLoader(ByteaLoader):
+    """Records and events are stored deflated."""
+
+    def load(self, data: Any) -> bytes:
+        return unpack(super().load(bytes(data)))
 
 
 class Fence(Protocol):
@@ -169,6 +179,7 @@ def connect(url: str, application: str = _APPLICATION) -> psycopg.Connection[Any
         client_encoding="utf-8",
     )
     connection.adapters.register_loader("numeric", _WholeLoader)
+    connection.adapters.register_loader("bytea", _UnpackingLoader)
     return connection
 
 
@@ -190,7 +201,7 @@ def _adapt(values: Any) -> Any:
 
 
 def adapt_value(value: Any) -> Any:
-    """Return a value as the driver takes it.
+    """Return a value as the driver takes it; records and events are deflated.
 
     PostgreSQL's text cannot hold NUL. Keys hold none, they escape it; what may is what others have said in an error,
     where the sign for it says as much.
@@ -198,4 +209,4 @@ def adapt_value(value: Any) -> Any:
     if isinstance(value, str):
         text = value.value if isinstance(value, Enum) else value
         return text.replace("\0", "␀")
-    return value
+    return pack(value) if isinstance(value, bytes) else value

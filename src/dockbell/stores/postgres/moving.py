@@ -262,12 +262,12 @@ def _read(source: sqlite3.Connection, table: _Table) -> Iterator[Row]:
     """Return the rows as PostgreSQL takes them."""
     names = ", ".join(f'"{column}"' for column in table.kinds)
     flags = [index for index, kind in enumerate(table.kinds.values()) if kind == "boolean"]
-    texts = [index for index, kind in enumerate(table.kinds.values()) if kind == "text"]
+    adapted = [index for index, kind in enumerate(table.kinds.values()) if kind in ("text", "bytea")]
     for found in source.execute(f'SELECT {names} FROM "{table.name}"'):
         row = list(found)
         for index in flags:
             row[index] = bool(row[index])  # none of them may be missing
-        for index in texts:
+        for index in adapted:
             row[index] = adapt_value(row[index])
         yield tuple(row)
 

@@ -2,6 +2,14 @@
 -- A new store is made of them; an older one comes to the same by the migrations (migrations.py). Times are whole
 -- microseconds since 1970, UTC. Text compares and sorts by its bytes, as in SQLite.
 
+-- How long a record or event is that may be packed: its length stands behind the mark (packing.py).
+CREATE FUNCTION unpacked_length(stored BYTEA) RETURNS BIGINT LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN
+    CASE
+        WHEN substr(stored, 1, 4) = '\x00647a31' :: bytea
+        THEN ('x' || encode(substr(stored, 5, 4), 'hex')) :: bit(32) :: bigint
+        ELSE length(stored)
+    END;
+
 -- One row: how many migrations the tables have seen, and where they are.
 CREATE TABLE schema_version (
     version BIGINT NOT NULL,

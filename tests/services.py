@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
 
 class Daemon:
-    """``dockbell run`` in a folder; it can be ended by any signal and started again."""
+    """``dockbell run`` in a folder; it can be ended by any signal and started again.
 
-    def __init__(self, folder: Path) -> None:
+    ``env`` has variables for it beside those of this process.
+    """
+
+    def __init__(self, folder: Path, env: Mapping[str, str] | None = None) -> None:
+        self.env = dict(env or {})
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -20,7 +26,11 @@ class Daemon:
         """Start it; what it says goes to a file."""
         with (self._folder / "dockbell.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "dockbell", "run"], cwd=self._folder, stdout=log, stderr=log
+                [sys.executable, "-m", "dockbell", "run"],
+                cwd=self._folder,
+                env=os.environ | self.env,
+                stdout=log,
+                stderr=log,
             )
 
     @property
@@ -36,6 +46,11 @@ class Daemon:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    def wait(self) -> int:
+        """Return the exit code, once it has ended by itself."""
+        assert self._process is not None
+        return self._process.wait(15)
 
     def end(self, number: signal.Signals) -> int:
         """Send a signal and return the exit code."""

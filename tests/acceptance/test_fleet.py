@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
-import random
 import signal
 import time
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import anyio
-import psycopg
 import pytest
 from anyio import to_thread
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dockbell.core.model import Feed
 from dockbell.sandbox import Sandbox, SandboxOptions, serve
-from tests.oracle import Account, Story
+from tests.acceptance.sharing import Ledger, Processes, change, judge_store
+from tests.oracle import Story
 from tests.postgres import Server
 from tests.receivers import Receiver
 from tests.services import Daemon
@@ -121,33 +117,7 @@ class RequestLog:
         return min(found) - since if found else None
 
 
-class Ledger(Account):
-    """What a receiver was told of all sources."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sources: dict[str, Account] = defaultdict(Account)
-        self.contents: dict[str, Mapping[str, Any]] = {}
-        self.sequences: dict[Feed, dict[int, str]] = defaultdict(dict)
-        self.arrivals: list[tuple[float, str]] = []
-
-    def hear(self, event: Mapping[str, Any]) -> None:
-        """Note a delivery, and hold it against what came before."""
-        self.arrivals.append((time.monotonic(), event["id"]))
-        if self.contents.setdefault(event["id"], event) != event:
-            self.problems.append(f"{event['id']} has two contents")
-        *_, source, resource = urlsplit(event["source"]).path.split("/")
-        number = int(event["sequence"])
-        if self.sequences[Feed(source, resource)].setdefault(number, event["id"]) != event["id"]:
-            self.problems.append(f"{source}/{resource} has two events with the number {number}")
-        self.sources[source].hear(event)
-
-    @property
-    def repeats(self) -> int:
-        return len(self.arrivals) - len(self.contents)
-
-
-class Trial:
+class Trial(Processes):
     """Three processes, and what is done to them.
 
     Attributes:
@@ -155,10 +125,8 @@ class Trial:
     """
 
     def __init__(self, folder: Path, server: Server, url: str, log: RequestLog, stack: ExitStack) -> None:
+        super().__init__(server, url, (*SOURCES, BUSY))
         self.takeovers: dict[str, list[float]] = {}
-        self.daemons: dict[str, Daemon] = {}
-        self._server = server
-        self._database = urlsplit(url).path.strip("/")
         self._log = log
         for name in ("a", "b", "c"):
             (folder / name).mkdir()
@@ -167,52 +135,6 @@ class Trial:
     def read_log(self, folder: Path) -> str:
         return "".join((folder / name / "dockbell.log").read_text() for name in self.daemons)
 
-    async def query(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        return await to_thread.run_sync(self._server.query, self._database, statement, values)
-
-    async def find_held(self, name: str) -> set[str]:
-        """Return the sources that a process has."""
-        rows = await self.query(
-            "SELECT source FROM leases JOIN holders ON holders.id = leases.holder WHERE starts_with(holders.name, %s)",
-            f"process {self.daemons[name].pid} ",
-        )
-        return {source for (source,) in rows} - {"dockbell"}
-
-    async def find_holder(self, source: str) -> str:
-        """Return the process that has a source."""
-        while True:
-            for name in self.daemons:
-                if source in await self.find_held(name):
-                    return name
-            await anyio.sleep(0.1)
-
-    async def settle(self, processes: int) -> None:
-        """Return when so many processes have all sources, each its share."""
-        with anyio.fail_after(20):
-            while True:
-                shares = []
-                with suppress(psycopg.errors.UndefinedTable):  # the first process has yet to make them
-                    rows = await self.query("SELECT count(*) FROM leases WHERE source <> 'dockbell' GROUP BY holder")
-                    shares = [count for (count,) in rows]
-                if sum(shares) == len(SOURCES) + 1 and len(shares) == processes and max(shares) - min(shares) <= 2:
-                    return
-                await anyio.sleep(0.1)
-
-    async def _describe(self) -> str:
-        """Return what the database knows of processes, sources and connections."""
-        queries = (
-            "SELECT name, slot, expires_at - clock_timestamp() FROM holders ORDER BY slot",
-            (
-                "SELECT source, slot, leaving, spent, clock_timestamp() - spent_at"
-                " FROM leases LEFT JOIN holders ON holders.id = holder ORDER BY source"
-            ),
-            (
-                "SELECT application_name, state, wait_event, clock_timestamp() - state_change, left(query, 60)"
-                " FROM pg_stat_activity WHERE datname = current_database()"
-            ),
-        )
-        return "\n".join([str(row) for query in queries for row in await self.query(query)])
-
     async def await_takeover(self, what: str, keys: Collection[str], since: float) -> None:
         """Note when others asked with the keys of a process that died; the busy one may have nothing left to spend."""
         assert keys
@@ -220,17 +142,8 @@ class Trial:
         with anyio.move_on_after(20):
             while None in (found := [self._log.find_first(key, since) for key in keys]):  # noqa: ASYNC110
                 await anyio.sleep(0.1)
-        assert None not in found, f"{what}: {dict(zip(keys, found, strict=True))}\n{await self._describe()}"
+        assert None not in found, f"{what}: {dict(zip(keys, found, strict=True))}\n{await self.describe()}"
         self.takeovers[what] = [seconds for seconds in found if seconds is not None]
-
-
-async def change(sandbox: Sandbox) -> None:
-    """Change records until cancelled."""
-    dice = random.Random(7)
-    while True:
-        resource = dice.choice(RESOURCES)
-        sandbox.edit(resource, identity=dice.choice([*sandbox.records(resource)]))
-        await anyio.sleep(dice.uniform(0, 0.2))
 
 
 async def disturb(trial: Trial) -> None:
@@ -295,7 +208,7 @@ async def test_three_processes_tell_everything_once_whatever_happens_to_one(
                 daemon.start()
             await trial.settle(3)
             async with anyio.create_task_group() as group:
-                group.start_soon(change, sandbox)
+                group.start_soon(change, sandbox, RESOURCES)
                 await anyio.sleep(5)
                 await disturb(trial)
                 await to_thread.run_sync(running.stop)
@@ -311,7 +224,7 @@ async def test_three_processes_tell_everything_once_whatever_happens_to_one(
             for daemon in trial.daemons.values():
                 assert await to_thread.run_sync(daemon.end, signal.SIGTERM) == 0
     judge(ledger, story)
-    await judge_store(trial, ledger, story)
+    await judge_store(trial, ledger, story, SOURCES)
     fullest = log.find_fullest()
     print_figures(trial, log, ledger, fullest, trial.read_log(tmp_path))
     assert {key: most for key, most in fullest.items() if most > LIMIT} == {}
@@ -327,34 +240,6 @@ def judge(ledger: Ledger, story: Story) -> None:
     late = [each for each in ledger.sources[BUSY].judge(story) if "not as it was told" not in each]
     assert ledger.sources[BUSY].problems == []
     assert [each for each in late if "came in the order" in each] == []
-
-
-async def judge_store(trial: Trial, ledger: Ledger, story: Story) -> None:
-    """Check what is stored against what arrived, and against the API."""
-    for source, resource, origin, sequence in await trial.query(
-        "SELECT source, resource, origin, feeds.sequence FROM feeds JOIN positions ON positions.feed = feeds.id"
-        " WHERE source <> 'dockbell'"
-    ):
-        told = ledger.sequences[Feed(source, resource)]
-        assert sequence
-        missing = {*range(origin + 1, sequence + 1)} ^ told.keys()
-        assert not missing, f"{source}/{resource}: {sorted(missing)} of {sequence}"
-    stored = {
-        identity: (Feed(source, resource), number)
-        for identity, source, resource, number in await trial.query(
-            "SELECT events.id, source, resource, events.sequence FROM events JOIN feeds ON feeds.id = events.feed"
-            " WHERE source <> 'dockbell'"
-        )
-    }
-    told_ids = {each: (feed, number) for feed, ids in ledger.sequences.items() for number, each in ids.items()}
-    assert stored == told_ids
-    final: dict[str, dict[tuple[str, str], Any]] = defaultdict(dict)
-    for source, resource, key, body in await trial.query(
-        "SELECT source, resource, records.key, body FROM records JOIN feeds ON feeds.id = records.feed"
-        " JOIN bodies ON (bodies.feed, bodies.row) = (records.feed, records.row) WHERE gone_at IS NULL"
-    ):
-        final[source][resource, key] = {name: value for name, value in json.loads(body).items() if name != "updated_at"}
-    assert [source for source in SOURCES if final[source] != story.final()] == []
 
 
 def print_figures(trial: Trial, log: RequestLog, ledger: Ledger, fullest: Mapping[str, int], said: str) -> None:

@@ -24,6 +24,7 @@ from dockbell.app.scheduler import Scheduler, next_time
 from dockbell.app.serving import Serving
 from dockbell.app.sharing import Sharing
 from dockbell.app.systemd import Supervisor
+from dockbell.app.upgrading import Upgrading
 from dockbell.config import Config, check_secrets
 from dockbell.errors import ConfigError, DockbellError, LeaseLost, StoreUnavailable
 from dockbell.ports import Bell, Claim, CommandOutcome, Fleet, Revision, Spent
@@ -115,6 +116,7 @@ class Daemon:
                         self._detecting.start_soon(self._share, sharing)
                         self._detecting.start_soon(sharing.declare)
                         self._detecting.start_soon(fleet.follow)
+                        self._detecting.start_soon(self._upgrade, Upgrading(fleet, self._telemetry))
                         self._detecting.start_soon(_watch_membership, fleet)
                     if self._revisions is not None:
                         self._detecting.start_soon(self._follow_revisions, self._revisions)
@@ -283,6 +285,10 @@ class Daemon:
     async def _share(self, sharing: Sharing) -> None:
         with closing(self._scheduler.repeat("sharing", _SHARE_EVERY)) as alarm:
             await sharing.run(alarm)
+
+    async def _upgrade(self, upgrading: Upgrading) -> None:
+        with closing(self._scheduler.repeat("upgrade", _SHARE_EVERY)) as alarm:
+            await upgrading.run(alarm)
 
     # Tasks ------------------------------------------------------------------------------------------------------------
 

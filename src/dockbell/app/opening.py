@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
+from dockbell._version import __version__
 from dockbell.config import Config, SinkSettings, WebSettings, check_secrets, load, load_shared, validate
 from dockbell.core.moment import to_micros
-from dockbell.errors import StoreError, StoreMissing
+from dockbell.errors import ConfigError, StoreError, StoreMissing
 from dockbell.ports import CommandStore, ReadStore, Revision, Sink, Store
 from dockbell.sinks import load_sink_type
 from dockbell.stores.handles.database import Database, HeldConfigurations
@@ -63,7 +64,14 @@ def load_revision(own: Config, revision: Revision) -> Config:
     Raises:
         ConfigError: Every problem of it.
     """
-    return load_shared(own, revision.content, _find_sink_settings, label=f"revision {revision.number}")
+    label = f"revision {revision.number}"
+    try:
+        return load_shared(own, revision.content, _find_sink_settings, label=label)
+    except ConfigError as error:
+        if revision.version == __version__:
+            raise
+        advice = f"{label}: was made by dockbell {revision.version}, this is {__version__}; upgrade the older one"
+        raise ConfigError(*error.problems, advice) from None
 
 
 async def load_newest(own: Config) -> Config:

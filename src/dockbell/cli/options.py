@@ -59,16 +59,26 @@ def selection_options(command: _Command) -> _Command:
 def read_followed(config_path: str | None) -> Config:
     """Return what is followed: where processes share a store the newest revision, else what the file says.
 
+    Where that revision cannot be used here, the file says what there is, and a warning tells so.
+
     Raises:
-        ConfigError: Every problem of it.
+        ConfigError: Every problem of the file.
         StoreError: The store cannot be asked.
     """
     import anyio
 
     from dockbell.app import load_newest
+    from dockbell.errors import ConfigError
 
     config = read_config(config_path)
-    return config if config.store.path is not None else anyio.run(load_newest, config)
+    if config.store.path is not None:
+        return config
+    try:
+        return anyio.run(load_newest, config)
+    except ConfigError as error:
+        for line in (*error.problems, "what follows is by the configuration file, which that revision has replaced"):
+            click.echo(f"{click.style('warning:', fg='yellow')} {line}", err=True)
+        return config
 
 
 def read_config(config_path: str | None) -> Config:

@@ -43,6 +43,7 @@ from dockbell.ports.fleet import Revision as Revision
 from dockbell.ports.fleet import Share as Share
 from dockbell.ports.fleet import SharedSources as SharedSources
 from dockbell.ports.fleet import Spent as Spent
+from dockbell.ports.fleet import Upgrade as Upgrade
 from dockbell.ports.read_store import Noted as Noted
 from dockbell.ports.read_store import Quarantined as Quarantined
 from dockbell.ports.read_store import ReadStore as ReadStore

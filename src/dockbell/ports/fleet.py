@@ -42,12 +42,22 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Upgrade:
+    """How far a store is brought up to date: what only older processes need is removed once none of them is left."""
+
+    before: int  # the version that a process had to know at least
+    oldest: int  # the version that it must know now
+    older: Sequence[str] = ()  # the processes for which the rest waits, ``process 4711 on host (0.1.0)``
+
+
+@dataclass(frozen=True, slots=True)
 class Revision:
     """What the processes have of their configuration in common."""
 
     number: int
     digest: str  # of the file that it was made of
     content: str  # JSON object
+    version: str  # of the dockbell that made it
     outdated: int = 0  # what was agreed on is this older revision, which the one here has replaced; 0: it is not
 
 
@@ -116,6 +126,13 @@ class Fleet(SharedSources, Protocol):
     @property
     def configurations(self) -> Configurations:
         """The configuration that all of them follow."""
+
+    async def finish_upgrade(self) -> Upgrade:
+        """Remove from the store what only older processes need, as far as none of them works on it.
+
+        Raises:
+            StoreError: It cannot be done now; nothing was.
+        """
 
     async def follow(self) -> None:
         """Announce what other processes record, until cancelled.

@@ -36,9 +36,12 @@ from dockbell.telemetry.facts import SourcesHandedOver as SourcesHandedOver
 from dockbell.telemetry.facts import Started as Started
 from dockbell.telemetry.facts import StateRepaired as StateRepaired
 from dockbell.telemetry.facts import Stopping as Stopping
+from dockbell.telemetry.facts import StoreExtended as StoreExtended
 from dockbell.telemetry.facts import StoreFails as StoreFails
 from dockbell.telemetry.facts import StoreMended as StoreMended
 from dockbell.telemetry.facts import StoreUpgraded as StoreUpgraded
+from dockbell.telemetry.facts import UpgradeFinished as UpgradeFinished
+from dockbell.telemetry.facts import UpgradeWaits as UpgradeWaits
 from dockbell.telemetry.reading_facts import ChangesStored as ChangesStored
 from dockbell.telemetry.reading_facts import FeedCleaned as FeedCleaned
 from dockbell.telemetry.reading_facts import FeedFails as FeedFails

@@ -283,6 +283,28 @@ class StoreUpgraded(Fact, frozen=True):
     copy: str
 
 
+class StoreExtended(Fact, frozen=True):
+    """A store that processes share got what this dockbell needs; processes of older ones go on to work on it."""
+
+    line = "store: brought from version {version} to {now}; processes of older versions may go on"
+    version: int
+    now: int
+
+
+class UpgradeWaits(Fact, frozen=True):
+    """What only older dockbells need stays in the store as long as processes of these work on it."""
+
+    line = "store: the upgrade will be finished when these processes have ended: {older}"
+    older: str
+
+
+class UpgradeFinished(Fact, frozen=True):
+    """What only older dockbells need was removed from the store."""
+
+    line = "store: the upgrade is finished; a dockbell that knows less than version {oldest} is refused from now on"
+    oldest: int
+
+
 class FileExposed(Fact, frozen=True):
     """A file can be read or written by those who should not."""
 

@@ -75,13 +75,6 @@ async def test_a_database_of_another_program_is_left_alone(postgres_url: str) ->
     assert query(postgres_url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == [("theirs",)]
 
 
-async def test_a_store_of_a_newer_dockbell_is_left_alone(postgres_url: str) -> None:
-    await (await PostgresStore.open(postgres_url, now=lambda: NOON)).aclose()
-    query(postgres_url, "UPDATE schema_version SET version = 99")
-    with pytest.raises(StoreIncompatible, match="has schema version 99, this dockbell knows 1; upgrade dockbell"):
-        await PostgresStore.open(postgres_url, now=lambda: NOON)
-
-
 async def test_a_database_without_tables_is_no_store_to_look_at(postgres_url: str) -> None:
     with pytest.raises(StoreError, match='not found; "dockbell run" makes it'):
         await PostgresReadStore.open(postgres_url)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Final
 
+from dockbell._version import __version__
 from dockbell.ports import Configurations, Revision
 from dockbell.stores.postgres.holder import name_process
 from dockbell.stores.postgres.line import Line
@@ -45,13 +47,14 @@ def _agree(connection: Connection, digest: str, content: str, *, force: bool) ->
             "SELECT coalesce(max(revision), 0) FROM configurations WHERE digest = ?", (digest,)
         ).fetchone()
         if outdated and not force:
-            return Revision(newest.number, newest.digest, newest.content, outdated)
+            return replace(newest, outdated=outdated)
         return _add(connection, digest, _keep_sources(content, newest.content))
 
 
 def _find_newest(connection: Connection, after: int) -> Revision | None:
     row = connection.execute(
-        "SELECT revision, digest, content FROM configurations WHERE revision > ? ORDER BY revision DESC LIMIT 1",
+        "SELECT revision, digest, content, version FROM configurations WHERE revision > ?"
+        " ORDER BY revision DESC LIMIT 1",
         (after,),
     ).fetchone()
     return None if row is None else Revision(*row)
@@ -59,10 +62,10 @@ def _find_newest(connection: Connection, after: int) -> Revision | None:
 
 def _add(connection: Connection, digest: str, content: str) -> Revision:
     (number,) = connection.execute(
-        "INSERT INTO configurations (digest, content, made_by) VALUES (?, ?, ?) RETURNING revision",
-        (digest, content, name_process()),
+        "INSERT INTO configurations (digest, content, made_by, version) VALUES (?, ?, ?, ?) RETURNING revision",
+        (digest, content, name_process(), __version__),
     ).fetchone()
-    return Revision(number, digest, content)
+    return Revision(number, digest, content, __version__)
 
 
 def _keep_sources(content: str, before: str) -> str:

@@ -8,10 +8,11 @@ from contextlib import suppress
 from typing import Final
 
 import anyio
+from anyio import to_thread
 
 from dockbell.core.model import NOTICES, Feed
 from dockbell.errors import StoreUnavailable
-from dockbell.ports import Claim, Fleet, OutboxBell, Share, Spent
+from dockbell.ports import Claim, Fleet, OutboxBell, Share, Spent, Upgrade
 from dockbell.stores.postgres import leases
 from dockbell.stores.postgres.configurations import PostgresConfigurations
 from dockbell.stores.postgres.holder import Holder
@@ -101,6 +102,9 @@ class PostgresFleet(Fleet):
         with transaction(connection):
             leases.note_spent(connection, self._holder.id, spent)
             leases.release(connection, self._holder.id, sources)
+
+    async def finish_upgrade(self) -> Upgrade:
+        return await to_thread.run_sync(self._holder.finish_upgrade)
 
     async def aclose(self) -> None:
         await self._line.aclose()

@@ -14,7 +14,7 @@ import os
 import secrets
 import socket
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import timedelta
 from typing import Any, Final
 
@@ -24,8 +24,12 @@ from psycopg import sql
 from dockbell._version import __version__
 from dockbell.errors import LeaseLost, StoreInUse
 from dockbell.host import system
+from dockbell.ports import Upgrade
 from dockbell.stores.postgres.connection import connect
 from dockbell.stores.postgres.epoch import TIMELINE
+from dockbell.stores.postgres.migrations import MIGRATIONS
+from dockbell.stores.postgres.schema import find_version, finish, take_turn
+from dockbell.stores.postgres.store_errors import translating
 
 TTL_SECONDS: Final = 6
 _BEAT_SECONDS: Final = 1.0
@@ -93,11 +97,12 @@ class Holder:
 
         Raises:
             StoreInUse: Another process works on it, and one of the two must be alone.
+            StoreIncompatible: This dockbell is too old for it.
         """
         began_at = system.elapsed()
         with connection.transaction():
-            # Those that come at once take turns: the lock ends with the transaction.
-            connection.execute("LOCK TABLE holders IN SHARE ROW EXCLUSIVE MODE")
+            take_turn(connection)
+            find_version(connection, self._store)  # an upgrade may have been finished since it was looked at
             connection.execute("DELETE FROM holders WHERE expires_at < clock_timestamp()")
             others = connection.execute("SELECT name, slot, alone FROM holders ORDER BY expires_at DESC").fetchall()
             rivals = [name for name, _, alone in others if alone or self._alone]
@@ -109,9 +114,9 @@ class Holder:
             taken = {slot for _, slot, _ in others}
             self.slot = next(slot for slot in range(len(taken) + 1) if slot not in taken)
             connection.execute(
-                "INSERT INTO holders (id, name, version, slot, alone, expires_at)"
-                " VALUES (%s, %s, %s, %s, %s, clock_timestamp() + %s * interval '1 s')",
-                [self.id, self.name, __version__, self.slot, self._alone, TTL_SECONDS],
+                "INSERT INTO holders (id, name, version, migrations, slot, alone, expires_at)"
+                " VALUES (%s, %s, %s, %s, %s, %s, clock_timestamp() + %s * interval '1 s')",
+                [self.id, self.name, __version__, len(MIGRATIONS), self.slot, self._alone, TTL_SECONDS],
             )
             ((self._timeline,),) = connection.execute(sql.SQL("SELECT " + TIMELINE)).fetchall()
         self.lives_since, self._trusted_until = began_at, began_at + _TRUST
@@ -145,6 +150,11 @@ class Holder:
                 f"store {self._store}: another server has taken over, which may lack what was committed last;"
                 " nothing was stored"
             )
+
+    def finish_upgrade(self) -> Upgrade:
+        """Finish an upgrade of the store, see :func:`dockbell.stores.postgres.schema.finish`."""
+        with translating(self._store), closing(connect(self._url, self.application)) as connection:
+            return finish(connection, self._store)
 
     def leave(self) -> None:
         """End the work on the store, where the database can be reached."""

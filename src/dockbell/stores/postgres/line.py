@@ -7,10 +7,12 @@ from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
 import anyio
+import psycopg
 from anyio import to_thread
 
 from dockbell.stores.postgres.connection import Fence, NoFence, PostgresConnection
-from dockbell.stores.postgres.store_errors import translating
+from dockbell.stores.postgres.schema import find_version
+from dockbell.stores.postgres.store_errors import blame, translating
 from dockbell.stores.sql.connection import Connection
 
 _T = TypeVar("_T")
@@ -32,6 +34,7 @@ class Line:
         """Call a function with the connection.
 
         Raises:
+            StoreIncompatible: A newer dockbell has removed what this one needs.
             StoreError: The database cannot be used.
         """
         call = partial(self._call, lambda connection: function(connection, *args, **kwargs))
@@ -41,7 +44,12 @@ class Line:
         with translating(self._name):
             if self._connection is None or self._connection.raw.closed:
                 self._connection = PostgresConnection(self._url, self._fence, self._application)
-            return function(self._connection)
+            try:
+                return function(self._connection)
+            except psycopg.Error as error:
+                if blame(error, self._name) is None and not self._connection.in_transaction:
+                    find_version(self._connection.raw, self._name)  # an upgrade may have been finished since
+                raise
 
     async def aclose(self) -> None:
         if self._connection is not None:

@@ -1,11 +1,37 @@
 """The steps from each version of the schema to the next; ``schema.sql`` is what they come to.
 
-The version of a store is how many of them it has seen. A migration is never changed once it was released; a new one is
+The version of a store is how many of them it has begun. A migration is never changed once it was released; a new one is
 added, and ``schema.sql`` with it. The first is the schema itself, so that nothing stands here for it.
+
+Processes of two versions work on a store side by side while one after the other is upgraded. So a migration has two
+parts. What follows from that for the statements and the code:
+
+- ``pre`` adds. Whatever an older process executes must go on to work: a new column has a default or may be missing.
+- A newer process must do with ``pre`` alone, and with rows that older processes write: both columns where one replaces
+  another, until a later version writes the new one only.
+- What a newer process stores in a column of today, a JSON object say, an older one must be able to read.
+- ``post`` removes, or fills and tightens. Without it, older processes may work on the store for ever.
+- The ``pre`` of a migration must not need the ``post`` of the one before, which may be waiting.
+- Both parts lock what they alter while others work. So neither may take long: no index on a large table.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-MIGRATIONS: Final = ("",)
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A step from one version of the schema to the next, as SQL.
+
+    Attributes:
+        pre: Executed by the first newer process that starts, while older ones may be working.
+        post: Executed once no older process works on the store; from then on the store refuses older ones.
+    """
+
+    pre: str = ""
+    post: str = ""
+
+
+MIGRATIONS: Final = (Migration(),)

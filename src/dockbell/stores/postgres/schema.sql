@@ -10,9 +10,10 @@ CREATE FUNCTION unpacked_length(stored BYTEA) RETURNS BIGINT LANGUAGE sql IMMUTA
         ELSE length(stored)
     END;
 
--- One row: how many migrations the tables have seen, and where they are.
+-- One row: which migrations the tables have seen, and where they are.
 CREATE TABLE schema_version (
-    version BIGINT NOT NULL,
+    version BIGINT NOT NULL,                               -- how many have begun
+    oldest BIGINT NOT NULL,                                -- who knows fewer than this may not work on the store
     place TEXT COLLATE "C" NOT NULL DEFAULT ''             -- tells that they were restored (epoch.py)
 );
 
@@ -20,7 +21,8 @@ CREATE TABLE schema_version (
 CREATE TABLE holders (
     id TEXT COLLATE "C" PRIMARY KEY,                       -- random
     name TEXT COLLATE "C" NOT NULL,                        -- what it is, for people: process and host
-    version TEXT COLLATE "C" NOT NULL,                     -- of its dockbell
+    version TEXT COLLATE "C" NOT NULL,                     -- of its dockbell …
+    migrations BIGINT NOT NULL,                            -- … and how many migrations that knows
     slot BIGINT NOT NULL UNIQUE,                           -- the smallest number from 0 that was free when it came
     alone BOOLEAN NOT NULL,                                -- no other may work on the store meanwhile
     began_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
@@ -55,7 +57,8 @@ CREATE TABLE configurations (
     digest TEXT COLLATE "C" NOT NULL,                      -- of the file that it was made of (config/shared.py)
     content TEXT COLLATE "C" NOT NULL,                     -- JSON object
     made_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
-    made_by TEXT COLLATE "C" NOT NULL                      -- for people: process and host
+    made_by TEXT COLLATE "C" NOT NULL,                     -- for people: process and host
+    version TEXT COLLATE "C" NOT NULL                      -- of the dockbell that made it
 );
 CREATE INDEX configurations_digest ON configurations (digest);
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import closing
+from contextlib import closing, suppress
 
 from anyio import to_thread
 
 from dockbell.core.moment import to_micros
+from dockbell.errors import StoreError
 from dockbell.stores.handles.engine import Clock
 from dockbell.stores.handles.store import SqlStore
 from dockbell.stores.postgres.connection import connect
@@ -15,9 +16,10 @@ from dockbell.stores.postgres.engine import PostgresEngine, load_outbox
 from dockbell.stores.postgres.epoch import begin_life
 from dockbell.stores.postgres.holder import Holder
 from dockbell.stores.postgres.line import Line
+from dockbell.stores.postgres.migrations import MIGRATIONS
 from dockbell.stores.postgres.schema import migrate
 from dockbell.stores.postgres.store_errors import name_store, translating
-from dockbell.telemetry import Telemetry
+from dockbell.telemetry import StoreExtended, Telemetry
 
 
 class PostgresStore(SqlStore):
@@ -41,22 +43,29 @@ class PostgresStore(SqlStore):
 
         Raises:
             StoreInUse: Another process works on it, and one of the two must be alone.
-            StoreIncompatible: It is not a store, or one of a newer dockbell.
+            StoreIncompatible: It is not a store, or this dockbell is too old for it.
             StoreError: It cannot be opened.
         """
         name = name_store(url)
         holder, fresh = Holder(url, name, alone=not shared), epoch or secrets.token_hex(8)
 
-        def begin() -> None:
+        def begin() -> int:
             with translating(name), closing(connect(url)) as connection:
-                migrate(connection, name, epoch=fresh, now=to_micros(now()))
+                version = migrate(connection, name, epoch=fresh, now=to_micros(now()))
                 holder.register(connection)
+                return version
 
-        await to_thread.run_sync(begin)
+        telemetry = telemetry or Telemetry()
+        version = await to_thread.run_sync(begin)
+        if 0 < version < len(MIGRATIONS):
+            telemetry.emit(StoreExtended(version, len(MIGRATIONS)))
         writer = Line(url, name, holder.fence(), application=holder.application)
         reader = Line(url, name)
         try:
             await writer.do(begin_life, fresh, to_micros(now()))
+            if not shared:
+                with suppress(StoreError):  # its tables are read just now; the next start does it
+                    await to_thread.run_sync(holder.finish_upgrade)
             known, bell = await reader.do(load_outbox)
         except BaseException:
             await to_thread.run_sync(holder.leave)
@@ -69,6 +78,6 @@ class PostgresStore(SqlStore):
             shared=Line(url, name, holder.fence(), application=holder.application) if shared else None,
             epoch=known,
             now=now,
-            telemetry=telemetry or Telemetry(),
+            telemetry=telemetry,
         )
         return cls(engine)

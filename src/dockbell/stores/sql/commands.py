@@ -21,7 +21,10 @@ def make_command(connection: Connection, feed_id: int | None, kind: CommandKind,
 
 
 def load_commands(connection: Connection, only: int | None = None, scope: str = "") -> list[Command]:
-    """Return the commands that wait and whose feeds meet a condition, or one, also when it is done."""
+    """Return the commands that wait and whose feeds meet a condition, or one, also when it is done.
+
+    What this dockbell does not know waits: a process of a newer one may come that does.
+    """
     where, values = (f"done_at IS NULL {scope}", ()) if only is None else ("commands.id = ?", (only,))
     return [
         Command(
@@ -36,6 +39,7 @@ def load_commands(connection: Connection, only: int | None = None, scope: str = 
             f" LEFT JOIN feeds ON feeds.id = feed WHERE {where} ORDER BY commands.id",
             values,
         )
+        if kind in CommandKind.__members__
     ]
 
 

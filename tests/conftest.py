@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from hypothesis import settings
 
-from tests import postgres
+from tests import pooler, postgres
 from tests.brokers import Broker, make_broker, started
 
 # How long one example takes says more about what else the machine does, and about coverage, than about the code.
@@ -71,6 +71,13 @@ def postgres_server() -> Iterator[postgres.Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def postgres_pooler(postgres_server: postgres.Server) -> Iterator[pooler.Pooler]:
+    """Return a running pgbouncer before it."""
+    with pooler.pooling(postgres_server) as running:
+        yield running
+
+
 @pytest.fixture
 def postgres_url(postgres_server: postgres.Server) -> str:
     """Return the URL of an empty database."""
@@ -79,11 +86,17 @@ def postgres_url(postgres_server: postgres.Server) -> str:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def make_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Path | str]:
-    """Return what tells where a new store may be: always another file, or the same URL, where all is gone again."""
+    """Return what tells where a new store may be: always another file, or the same URL, where all is gone again.
+
+    A module that asks for ``pgbouncer`` too has the same URL by way of a pooler.
+    """
     if request.param == "sqlite":
         numbers = count(1)
         return lambda: tmp_path / f"{next(numbers)}.db"
     server: postgres.Server = request.getfixturevalue("postgres_server")
+    if request.param == "pgbouncer":
+        pool: pooler.Pooler = request.getfixturevalue("postgres_pooler")
+        return lambda: pool.lead_to(server.lend_store())
     return server.lend_store
 
 

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
@@ -64,9 +64,10 @@ SELECT setval(oid :: regclass, 1, false) FROM pg_class WHERE relkind = 'S'
 class Server:
     """A server that listens on a socket in its own folder."""
 
-    def __init__(self, programs: Path, folder: Path) -> None:
+    def __init__(self, programs: Path, folder: Path, settings: Mapping[str, str]) -> None:
         self.folder = folder
         self._programs = programs
+        self._settings = settings
         self._numbers = count(1)
         self._store = ""
         self._lent: psycopg.Connection[Any] | None = None
@@ -76,7 +77,7 @@ class Server:
         """Make its files."""
         subprocess.run(
             [
-                *_as_other(),
+                *as_other(),
                 self._programs / "initdb",
                 "-D",
                 self.folder / "data",
@@ -92,9 +93,9 @@ class Server:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        settings = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
         self._process = subprocess.Popen(
-            [*_as_other(), self._programs / "postgres", "-D", self.folder / "data", "-k", self.folder, *settings],
+            [*as_other(), self._programs / "postgres", "-D", self.folder / "data", "-k", self.folder, *settings],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -114,7 +115,7 @@ class Server:
             self._lent = None
         if self._process is not None:
             subprocess.run(
-                [*_as_other(), self._programs / "pg_ctl", "stop", "-D", self.folder / "data", "-m", "immediate"],
+                [*as_other(), self._programs / "pg_ctl", "stop", "-D", self.folder / "data", "-m", "immediate"],
                 check=True,
                 capture_output=True,
             )
@@ -125,7 +126,7 @@ class Server:
     def standing_by(self) -> Iterator[Server]:
         """Return a standby, not started, that has what this server has now, and receives nothing that comes later."""
         self.stop()
-        standby = Server(self._programs, Path(f"{self.folder}-standby"))
+        standby = Server(self._programs, Path(f"{self.folder}-standby"), self._settings)
         shutil.copytree(self.folder, standby.folder, symlinks=True, ignore=shutil.ignore_patterns(".s.PGSQL*"))
         (standby.folder / "data" / "standby.signal").touch()
         if os.getuid() == 0:
@@ -141,7 +142,7 @@ class Server:
         """Let this standby take over."""
         self.start()
         subprocess.run(
-            [*_as_other(), self._programs / "pg_ctl", "promote", "-D", self.folder / "data"],
+            [*as_other(), self._programs / "pg_ctl", "promote", "-D", self.folder / "data"],
             check=True,
             capture_output=True,
         )
@@ -177,7 +178,7 @@ class Server:
             return cursor.fetchall() if cursor.description else []
 
 
-def _as_other() -> list[str]:
+def as_other() -> list[str]:
     """Return how a program is run as a user whom PostgreSQL takes: not root."""
     if os.getuid() != 0:
         return []
@@ -194,8 +195,11 @@ def _find_programs() -> Path | None:
 
 
 @contextmanager
-def serving() -> Iterator[Server]:
-    """Return a running server; where PostgreSQL is not installed the test is skipped, or fails where it is required."""
+def serving(**settings: str) -> Iterator[Server]:
+    """Return a running server; where PostgreSQL is not installed the test is skipped, or fails where it is required.
+
+    ``settings`` are put in the place of those that make tests quick.
+    """
     programs = _find_programs()
     if programs is None:
         if os.environ.get("DOCKBELL_REQUIRE_POSTGRES"):
@@ -204,7 +208,7 @@ def serving() -> Iterator[Server]:
     folder = Path(tempfile.mkdtemp(prefix="dockbell-pg-"))  # short: the path of a socket has at most 107 bytes
     if os.getuid() == 0:
         shutil.chown(folder, "nobody")
-    server = Server(programs, folder)
+    server = Server(programs, folder, {**_SETTINGS, **settings})
     try:
         server.make()
         server.start()

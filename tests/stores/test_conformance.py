@@ -44,6 +44,8 @@ from tests.stores.pages import (
 )
 from tests.stores.places import Place, open_store
 
+pytestmark = pytest.mark.parametrize("make_place", ["sqlite", "postgres", "pgbouncer"], indirect=True)
+
 WINDOW = timedelta(seconds=60)
 DAY = timedelta(days=1)
 

@@ -35,10 +35,20 @@ def test_a_file_is_applied_and_an_outdated_one_by_force(tmp_path: Path, postgres
     assert run(path, "apply").output == "revision 1, followed by 0 processes\n"
     assert run(path, "apply").output == "revision 1, followed by 0 processes\n"
     path.write_text(CONFIG.format(url=postgres_url, sink="b"))
-    assert json.loads(run(path, "apply", "--json").output) == {"revision": 2, "outdated": None, "processes": 0}
+    assert json.loads(run(path, "apply", "--json").output) == {
+        "revision": 2,
+        "outdated": None,
+        "followed": True,
+        "processes": 0,
+        "drops": 0,
+        "changes": 0,
+    }
     path.write_text(CONFIG.format(url=postgres_url, sink="a"))
     refused = run(path, "apply")
-    assert refused.output == "the file is revision 1, which revision 2 has replaced; --force has it followed again\n"
+    assert refused.output == (
+        "the configuration file is revision 1, which revision 2 has replaced; that one is followed;"
+        ' "dockbell apply --force" has the file followed by all processes\n'
+    )
     assert refused.exit_code == 1
     assert 'no sink "a"; known are b' in run(path, "pause", "a").output  # what is followed counts, not this file
     assert run(path, "apply", "--force").output == "revision 3, followed by 0 processes\n"
@@ -49,4 +59,4 @@ def test_a_store_in_sqlite_has_no_revisions(tmp_path: Path) -> None:
     path.write_text(CONFIG.format(url="sqlite:///dockbell.db", sink="a"))
     refused = run(path, "apply")
     assert refused.exit_code == 1
-    assert "its configuration file is all that it follows; edit that, or add files with include" in refused.output
+    assert "its configuration file is all that it follows; edit that, or files that it includes" in refused.output

@@ -20,7 +20,7 @@ assert isinstance(group, LazyGroup)
 main: LazyGroup = group
 COMMANDS = tuple(main.list_commands(click.Context(main)))
 CONFIGURED = tuple(
-    command for command in COMMANDS if command not in {"demo", "init", "secret", "sandbox", "completion"}
+    command for command in COMMANDS if command not in {"demo", "init", "secret", "sandbox", "sources", "completion"}
 )
 HEAVY = ("httpx", "pydantic", "rich", "starlette", "uvicorn", "paho", "msgspec", "sqlite3", "apscheduler", "anyio")
 

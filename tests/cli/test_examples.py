@@ -31,6 +31,7 @@ _STAND_INS: Final = {
     "/var/backups/dockbell.db": "copy.db",
     "postgresql://dockbell@db.example.com/dockbell": "postgresql://dockbell@127.0.0.1:9/dockbell",
     "/var/backups/dockbell-$(date +%F).db": "copy.db",
+    "eu-*": "m*",
 }
 
 
@@ -40,7 +41,7 @@ def find_examples(command: click.Command, context: click.Context) -> Iterator[li
     for line in text.splitlines():
         found = re.search(r"\bdockbell (.*)", line)
         if found:
-            yield shlex.split(re.split(r" \| | > | {3,}|\)$", found[1])[0])
+            yield shlex.split(re.split(r" \| | [<>] | {3,}|\)$", found[1])[0])
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             sub = command.get_command(context, name)
@@ -66,6 +67,8 @@ def furnished(filled: Filled, sandbox: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("DOCKBELL_API_KEY", "sandbox")
     monkeypatch.setenv("DOCKBELL_CONFIG", "dockbell.toml")
     Path("key").write_text("sandbox")
+    Path("customers.csv").write_text("name,api_key.file\nacme,key\n")
+    Path("customers.toml").write_text("[sources.acme]\n")
     return filled
 
 
@@ -83,5 +86,7 @@ def test_an_example_is_right_usage(example: list[str], furnished: Filled) -> Non
         return
     if name == "init" or (name == "probe" and "-o" in args):  # what they write is not there yet
         Path("dockbell.toml").unlink()
-    result = CliRunner(catch_exceptions=False).invoke(main, [name, *args])
+    if name == "sources" and "remove" in args:  # there is no terminal to ask at
+        args.append("--yes")
+    result = CliRunner(catch_exceptions=False).invoke(main, [name, *args], input="name\nacme\n")
     assert result.exit_code in (0, 1), result.output

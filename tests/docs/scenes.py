@@ -55,6 +55,11 @@ NOT_RUN: Final = (
         "are files that belong together: tests/config/test_including.py and test_sharing.py load such",
     ),
     NotRun(
+        "docs/how-to/many-sources.md",
+        r"dockbell sources ",
+        "wants a database that processes share: both test_sources.py, of tests/cli and of tests/acceptance, have one",
+    ),
+    NotRun(
         "docs/how-to/many-processes.md",
         r"sudo |pip install |export PGPASSWORD",
         "installs, and makes a user of the machine's PostgreSQL: the tests have one of their own, without a password",

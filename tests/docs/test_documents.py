@@ -119,7 +119,7 @@ def test_every_example_of_the_commands_is_one_that_they_take() -> None:
     commands = [command for block in blocks for command in find_commands(block)]
     assert len(commands) > 20
     for command in commands:
-        _parse(main, shlex.split(command.partition("|")[0].partition(">")[0])[1:])
+        _parse(main, shlex.split(re.split(r"[|<>]", command)[0])[1:])
 
 
 def _parse(command: click.Command, words: list[str], parent: click.Context | None = None) -> None:

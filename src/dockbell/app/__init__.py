@@ -5,7 +5,7 @@ reads the store starts quickly. The rest is imported from its module:
 
 - ``agents``: opens all things of a configuration, and follows a reload. ``source_agents``: one source, which is loaded,
   works and ends by itself. ``agent_task``: one agent's task.
-- ``revisions``: the configuration that several processes follow.
+- ``revisions``: the configuration that several processes follow. ``source_edits``: changes its sources.
 - ``process``: runs the daemon until a signal. ``daemon``: runs the agents. ``scheduler``: when. ``systemd``: notifies
   the service manager. ``serving``: the web server. ``sharing``: this process's share of the sources.
 - ``janitor``: prunes the store. ``command_runner``: runs an operator's commands. ``once``: one round without a daemon.
@@ -19,6 +19,7 @@ from dockbell.app.opening import (
     find_holder,
     load_config,
     load_newest,
+    load_place,
     move_store,
     now,
     open_command_store,
@@ -37,6 +38,7 @@ __all__ = [
     "find_holder",
     "load_config",
     "load_newest",
+    "load_place",
     "move_store",
     "now",
     "open_command_store",

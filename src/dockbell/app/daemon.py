@@ -28,7 +28,7 @@ from dockbell.app.upgrading import Upgrading
 from dockbell.config import Config, check_secrets
 from dockbell.errors import ConfigError, DockbellError, LeaseLost, StoreUnavailable
 from dockbell.ports import Bell, Claim, CommandOutcome, Fleet, Revision, Spent
-from dockbell.telemetry import AgentFails, ConfigurationOutdated, Reloaded, ReloadRefused, Started, Stopping
+from dockbell.telemetry import AgentFails, Reloaded, ReloadRefused, Started, Stopping
 
 _PRUNE_EVERY: Final = timedelta(minutes=10)
 _LOOK_EVERY: Final = timedelta(seconds=0.5)
@@ -168,10 +168,10 @@ class Daemon:
             if self._revisions is None:
                 self._telemetry.emit(Reloaded(str(changes)))
                 return CommandOutcome("complete", detail=str(changes))
-            number, outdated = self._revisions.number, self._revisions.outdated
+            number, warned = self._revisions.number, self._revisions.warning
             told = Reloaded(str(changes), number)
             self._telemetry.emit(told)
-            warning = f"\n{ConfigurationOutdated(outdated, number)}" if outdated and revision is None else ""
+            warning = f"\n{warned}" if warned is not None and revision is None else ""
             return CommandOutcome("complete", detail=f"revision {number}: {changes}{warning}")
         finally:
             self._supervisor.ready(self._describe())

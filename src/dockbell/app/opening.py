@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from dockbell._version import __version__
-from dockbell.config import Config, SinkSettings, WebSettings, check_secrets, load, load_shared, validate
+from dockbell.config import Config, SinkSettings, WebSettings, check_secrets, load, load_local, load_shared, validate
 from dockbell.core.moment import to_micros
 from dockbell.errors import ConfigError, StoreError, StoreMissing
+from dockbell.net.network import make_trust
 from dockbell.ports import CommandStore, ReadStore, Revision, Sink, Store
 from dockbell.sinks import load_sink_type
 from dockbell.stores.handles.database import Database, HeldConfigurations
@@ -58,6 +59,15 @@ def configure(base_url: str, api_key: object, *, sinks: Mapping[str, object] | N
     return config
 
 
+def load_place(path: Path) -> Config:
+    """Read where a configuration file says that the store is, and nothing that processes on it share.
+
+    Raises:
+        ConfigError: Every problem of that.
+    """
+    return load_local(path, _find_sink_settings)
+
+
 def load_revision(own: Config, revision: Revision) -> Config:
     """Return a revision as the process reads it whose own file is given.
 
@@ -66,12 +76,38 @@ def load_revision(own: Config, revision: Revision) -> Config:
     """
     label = f"revision {revision.number}"
     try:
-        return load_shared(own, revision.content, _find_sink_settings, label=label)
+        return load_content(own, revision.content, label=label)
     except ConfigError as error:
         if revision.version == __version__:
             raise
         advice = f"{label}: was made by dockbell {revision.version}, this is {__version__}; upgrade the older one"
         raise ConfigError(*error.problems, advice) from None
+
+
+def load_content(own: Config, content: str, *, label: str, places: Mapping[str, str] | None = None) -> Config:
+    """Return what processes are to share; see :func:`dockbell.config.load_shared`."""
+    return load_shared(own, content, _find_sink_settings, label=label, places=places)
+
+
+def look_up(config: Config, sources: Collection[str]) -> None:
+    """Look up whether this machine has the secrets and files of some sources.
+
+    Raises:
+        ConfigError: Every one that cannot be used, with its place.
+    """
+    meant = config.only(sources)
+    check_secrets(meant)
+    tried: set[str | None] = {None}
+    problems: list[str] = []
+    for name, each in meant.sources.items():
+        if each.ca_file not in tried:
+            tried.add(each.ca_file)
+            try:
+                make_trust(": ".join(config.origins.locate(("sources", name))), ca_file=each.ca_file)
+            except ConfigError as error:
+                problems += error.problems
+    if problems:
+        raise ConfigError(*problems)
 
 
 async def load_newest(own: Config) -> Config:

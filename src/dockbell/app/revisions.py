@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from anyio import to_thread
 
 from dockbell.app import opening
 from dockbell.config import Config, check_secrets
-from dockbell.config.shared import decode, encode_shared, find_digest
+from dockbell.config.shared import count_losses, decode, encode_shared, find_digest
 from dockbell.config.values import show
 from dockbell.errors import ConfigError
 from dockbell.ports import Configurations, Revision
@@ -20,14 +22,14 @@ class Revisions:
         own: What its file says.
         followed: What it works by; its file, until it has joined others.
         number: Of the revision that it has looked at last; 0 before it has joined.
-        outdated: Of the older revision that its file says, while a newer one is followed; otherwise 0.
+        warning: That its file is not followed, and why; None where it is.
     """
 
     def __init__(self, own: Config, telemetry: Telemetry) -> None:
         self.own = own
         self.followed = own
         self.number = 0
-        self.outdated = 0
+        self.warning: ConfigurationOutdated | None = None
         self._telemetry = telemetry
         self._configurations: Configurations
 
@@ -59,11 +61,11 @@ class Revisions:
         check_secrets(own)
         for name in own.sinks:  # what cannot be opened here is not for others either
             opening.open_sink(own, name, Telemetry(), aside=True)
-        revision = await agree(self._configurations, own)
-        self.own, self.number, self.outdated = own, revision.number, revision.outdated
-        if revision.outdated:
-            self._telemetry.emit(ConfigurationOutdated(revision.outdated, revision.number))
-        return await self._load(revision)
+        agreed = await agree(self._configurations, own)
+        self.own, self.number, self.warning = own, agreed.revision.number, agreed.warning
+        if self.warning is not None:
+            self._telemetry.emit(self.warning)
+        return await self._load(agreed.revision)
 
     async def find_newer(self) -> Revision | None:
         """Return the newest revision, where it is newer than what was looked at; cheap to call often.
@@ -91,7 +93,30 @@ class Revisions:
         return config
 
 
-async def agree(configurations: Configurations, own: Config, *, force: bool = False) -> Revision:
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """What came of a file that processes were to follow.
+
+    Attributes:
+        revision: The newest one.
+        drops: Sources of the revision before that the file does not have.
+        changes: Sources that it has otherwise.
+    """
+
+    revision: Revision
+    drops: int = 0
+    changes: int = 0
+
+    @property
+    def warning(self) -> ConfigurationOutdated | None:
+        """That the file is not followed, and why; None where it is."""
+        found = self.revision
+        if not found.outdated and not found.is_other:
+            return None
+        return ConfigurationOutdated(found.outdated, found.number, self.drops, self.changes)
+
+
+async def agree(configurations: Configurations, own: Config, *, force: bool = False) -> Agreed:
     """Make what a file says the newest revision, unless it was one before; see :meth:`Configurations.agree`.
 
     Raises:
@@ -100,11 +125,13 @@ async def agree(configurations: Configurations, own: Config, *, force: bool = Fa
     """
     content = encode_shared(own.written.table)
     newest = await configurations.find_newest()
-    if newest is not None and not force:
+    losses = 0, 0
+    if newest is not None:
+        losses = count_losses(content, newest.content)
         there = decode(newest.content).get("name", Config.model_fields["name"].default)
-        if there != own.name:
+        if there != own.name and not force:
             raise ConfigError(
                 f"name: must be {show(there)}, which the processes on this store have, got {show(own.name)};"
                 ' correct it, or, to rename them all, "dockbell apply --force" and restart them'
             )
-    return await configurations.agree(find_digest(content), content, force=force)
+    return Agreed(await configurations.agree(find_digest(content), content, force=force), *losses)

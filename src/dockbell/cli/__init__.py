@@ -25,6 +25,7 @@ _SECTIONS = {
         "once": ("dockbell.cli.run", "Read every feed that is due, deliver, and end."),
         "reload": ("dockbell.cli.run", "Have the daemon read its configuration again, and follow it."),
         "apply": ("dockbell.cli.apply", "Have all processes on a database follow this configuration file."),
+        "sources": ("dockbell.cli.sources", "Change the sources of all processes on a database."),
         "backup": ("dockbell.cli.run", "Copy the store to PATH, while the daemon runs or not."),
         "move-store": ("dockbell.cli.move_store", "Move the store from its file into PostgreSQL."),
     },

@@ -12,12 +12,12 @@ from dockbell.cli.options import ask_store, config_option, json_option, read_con
 from dockbell.cli.printing import print_json
 
 if TYPE_CHECKING:
+    from dockbell.app.revisions import Agreed
     from dockbell.config import Config
-    from dockbell.ports import Revision
 
 
 @click.command()
-@click.option("--force", is_flag=True, help="Also where a newer revision has replaced what the file says.")
+@click.option("--force", is_flag=True, help="Also where a newer revision, or other sources, would be replaced.")
 @config_option
 @json_option
 def apply(config_path: str | None, *, force: bool, as_json: bool) -> None:
@@ -26,7 +26,9 @@ def apply(config_path: str | None, *, force: bool, as_json: bool) -> None:
     They follow it within a second, but for [store] and [web], which each has in its own file. Nothing is started. With
     a store in SQLite, "dockbell reload" does it.
 
-    Exits with 1 when a newer revision has replaced what the file says: --force makes it the newest again.
+    A file that says nothing of sources leaves them as they are. Exits with 1 when the file is not followed: a newer
+    revision has replaced what it says, or it has other sources, after "dockbell sources" has changed some. It says how
+    many sources the file would drop; --force has it followed all the same.
 
     \b
     Examples:
@@ -35,22 +37,24 @@ def apply(config_path: str | None, *, force: bool, as_json: bool) -> None:
     """
     import anyio
 
+    from dockbell.telemetry.facts import describe_losses
+
     config = read_config(config_path)
-    revision = anyio.run(_apply, config, force)
+    agreed = anyio.run(_apply, config, force)
+    revision, warning = agreed.revision, agreed.warning
     processes = len(ask_store(config, lambda read_store: read_store.load_members()))
     if as_json:
-        print_json({"revision": revision.number, "outdated": revision.outdated or None, "processes": processes})
-    elif revision.outdated:
-        click.echo(
-            f"the file is revision {revision.outdated}, which revision {revision.number} has replaced;"
-            " --force has it followed again"
-        )
+        found = {"revision": revision.number, "outdated": revision.outdated or None, "followed": warning is None}
+        print_json(found | {"processes": processes, "drops": agreed.drops, "changes": agreed.changes})
+    elif warning is not None:
+        click.echo(str(warning))
     else:
-        click.echo(f"revision {revision.number}, followed by {processes} process{'' if processes == 1 else 'es'}")
-    exit_if(revision.outdated)
+        followed = f"followed by {processes} process{'' if processes == 1 else 'es'}"
+        click.echo(f"revision {revision.number}, {followed}{describe_losses(agreed.drops, agreed.changes)}")
+    exit_if(warning)
 
 
-async def _apply(config: Config, force: bool) -> Revision:  # anyio passes no keywords
+async def _apply(config: Config, force: bool) -> Agreed:  # anyio passes no keywords
     from dockbell import app
     from dockbell.app.revisions import agree
 

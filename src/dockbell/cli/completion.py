@@ -66,6 +66,15 @@ def complete_settings(ctx: click.Context, _: click.Parameter, incomplete: str) -
     return _choose([*of_resources, *feeds, "requests_per_minute=", "share="], incomplete)
 
 
+def complete_source_settings(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001  # click's signature
+    """Return the keys of a source that begin so, each with the sign that its value follows."""
+    from dockbell.config import SourceSettings
+
+    secrets = [f"api_key.{kind}=" for kind in ("file", "env")]
+    others = [f"{key}=" for key in SourceSettings.model_fields if key not in ("api_key", "resources")]
+    return _choose([*secrets, *others], incomplete)
+
+
 def _read(ctx: click.Context) -> dict[str, Any]:
     """Return the configuration as it is written; nothing where it cannot be read."""
     import tomllib

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from dockbell.core.model import Event
 
 _COLOURS: Final = {
@@ -27,7 +29,6 @@ _COLOURS: Final = {
     "rebaselined": "cyan",
     "held": "red",
 }
-_UNBOUNDED: Final = 100_000
 _PIPED_WIDTH: Final = 160
 _NARROWEST: Final = 30
 
@@ -37,28 +38,48 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]], *, er
 
     Times are written in UTC; where there is nothing stands ``-``.
     """
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
     from dockbell.core.printable import printable
 
+    are_numbers = [any(isinstance(row[place], int) for row in rows) for place in range(len(headings))]
+    cells = [["-" if cell in (None, "") else printable(write_cell(cell)) for cell in row] for row in rows]
     console = Console(stderr=err, highlight=False)
-    if not console.is_terminal:
-        console.width = _UNBOUNDED
-    table = Table(
-        box=SIMPLE_HEAD if console.is_terminal else None, show_edge=False, pad_edge=False, header_style="bold"
-    )
-    for place, heading in enumerate(headings):
-        is_number = any(isinstance(row[place], int) for row in rows)
+    if console.is_terminal:
+        _print_wrapped(console, headings, cells, are_numbers)
+    else:
+        click.echo("\n".join(_align([headings, *cells], are_numbers)), err=err)
+
+
+def _print_wrapped(
+    console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]], are_numbers: Sequence[bool]
+) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for heading, is_number in zip(headings, are_numbers, strict=True):
         table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        cells = ["-" if cell in (None, "") else printable(write_cell(cell)) for cell in row]
-        table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in cells))
+        table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
     with console.capture() as capture:
         console.print(table)
-    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()), err=err)
+    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()), err=console.stderr)
+
+
+def _align(rows: Sequence[Sequence[str]], are_numbers: Sequence[bool]) -> Iterator[str]:
+    """Yield a line for each row, its cells two spaces apart, however many rows there are."""
+    from rich.cells import cell_len
+
+    sizes = [[cell_len(cell) for cell in row] for row in rows]
+    widths = [max(column) for column in zip(*sizes, strict=True)]
+    for row, taken in zip(rows, sizes, strict=True):
+        line = ""
+        for cell, size, width, is_number in zip(row, taken, widths, are_numbers, strict=True):
+            space = " " * (width - size)
+            line += f"{space}{cell}  " if is_number else f"{cell}{space}  "
+        yield line.rstrip()
 
 
 def write_cell(value: object) -> str:

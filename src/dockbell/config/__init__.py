@@ -8,7 +8,7 @@
 - ``resources``: what is said of a resource, by default too, and how the settings of several tables are merged.
 - ``tables``: the whole file and its other tables.
 - ``sharing``: what sources have from ``[source_defaults]``.
-- ``shared``: what processes on one store have of it in common.
+- ``shared``: what processes on one store have of it in common. ``source_tables``: sources as commands are given them.
 - ``toml_file``: one file, parsed. ``including``: the files that a file includes. ``place``: how a place is named.
 - ``loading``: from a file to a :class:`Config`, or to every problem at once; and back, without the secrets.
 
@@ -24,6 +24,7 @@ from dockbell.config.expression import Facts as Facts
 from dockbell.config.loading import check_secrets as check_secrets
 from dockbell.config.loading import find as find
 from dockbell.config.loading import load as load
+from dockbell.config.loading import load_local as load_local
 from dockbell.config.loading import load_shared as load_shared
 from dockbell.config.loading import redacted as redacted
 from dockbell.config.loading import to_toml as to_toml

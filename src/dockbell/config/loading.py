@@ -12,8 +12,9 @@ from pydantic import BaseModel, ValidationError
 
 from dockbell.config.including import read_included
 from dockbell.config.place import KeyPath, Origins, Written, split_place, write_keys, write_text
+from dockbell.config.resources import Resources
 from dockbell.config.secret import Secret
-from dockbell.config.shared import decode, split_off_local
+from dockbell.config.shared import SOURCES, decode, split_off_local
 from dockbell.config.sharing import fill_in
 from dockbell.config.tables import Config, SinkSettings, SourceDefaults
 from dockbell.config.toml_file import read_toml
@@ -56,32 +57,81 @@ def validate(
     return config.read_from(replace(config.origins, main=""))
 
 
-def load_shared(own: Config, content: str, sink_types: Callable[[str], type[SinkSettings]], *, label: str) -> Config:
+def load_local(path: Path, sink_types: Callable[[str], type[SinkSettings]]) -> Config:
+    """Read what a configuration says of its own process, as where its store is; neither sources nor what it includes.
+
+    Raises as :func:`load`.
+    """
+    table = split_off_local(read_toml(path, absent=_NO_FILE))
+    return _validate(table, sink_types, folder=path.parent.absolute(), origins=Origins(str(path)), needs_sources=False)
+
+
+def load_shared(
+    own: Config,
+    content: str,
+    sink_types: Callable[[str], type[SinkSettings]],
+    *,
+    label: str,
+    places: Mapping[str, str] | None = None,
+) -> Config:
     """Check what processes have in common as one of them reads it: with what its own file says of it alone.
 
-    Raises as :func:`load`; each problem begins with ``label``.
+    Raises as :func:`load`; each problem begins with ``label``, that of a source with its place, where that is known.
     """
     written = own.written
     table = split_off_local(written.table) | decode(content)
-    config = _validate(table, sink_types, folder=written.folder, origins=Origins(label))
+    origins = Origins(label, sources=places or {})
+    config = _validate(table, sink_types, folder=written.folder, origins=origins)
     return config.written_as(written)
 
 
 def _validate(
-    table: Table, sink_types: Callable[[str], type[SinkSettings]], *, folder: Path | None, origins: Origins
+    table: Table,
+    sink_types: Callable[[str], type[SinkSettings]],
+    *,
+    folder: Path | None,
+    origins: Origins,
+    needs_sources: bool = True,
 ) -> Config:
     filled = fill_in(table)
     origins = replace(origins, inherited=filled.inherited)
     found: list[tuple[KeyPath, str]] = list(filled.problems)
     try:
         config = Config.model_validate(
-            {"store": {}} | filled.table, context={"folder": folder, "sink_types": sink_types}
+            {"store": {}} | _share_resources(filled.table),
+            context={"folder": folder, "sink_types": sink_types, "needs_sources": needs_sources},
         )
     except ValidationError as error:
         found = [(_keep_keys(line["loc"], filled.table), describe(line)) for line in error.errors()] + found
     if not found:
         return config.read_from(origins).written_as(Written(table, folder))
     raise refuse(_tell(found, origins))
+
+
+def _share_resources(table: Table) -> Table:
+    """Return a configuration in which sources that say the same of their resources have one object of it.
+
+    It is checked once; what does not fit is left as it is, to be told with its place.
+    """
+    sources = table.get(SOURCES)
+    if not isinstance(sources, dict):
+        return table
+    known: dict[str, object] = {}
+
+    def share(found: object) -> object:
+        key = repr(found)
+        if key not in known:
+            try:
+                known[key] = Resources.model_validate(found)
+            except ValidationError:
+                known[key] = found
+        return known[key]
+
+    shared = {
+        name: each | {"resources": share(each.get("resources", {}))} if isinstance(each, dict) else each
+        for name, each in sources.items()
+    }
+    return table | {SOURCES: shared}
 
 
 def _tell(problems: Iterable[tuple[KeyPath, str]], origins: Origins) -> list[str]:

@@ -112,14 +112,16 @@ def merge_feeds(
     }
     listed = {name for name in shared if not layers[0] or any(name in layer for layer in layers)}
     bounded = {name: bound(name, settings) for name, settings in shared.items()}
-    feeds = []
+    feeds: list[FeedSettings] = []
+    merged: dict[int, Mapping[str, ResourceSettings]] = {}  # by the object: many sources have the same
     for source, settings in sources.items():
-        own = settings.resources.listed() if settings.resources.model_fields_set else {}
-        for resource, merged in bounded.items():
-            if resource in own:
-                merged = bound(resource, merge(shared[resource], own[resource]))  # noqa: PLW2901  # the exception
-            if merged.enabled and (resource in own or resource in listed):
-                feeds.append(FeedSettings(source, resource, merged, settings.paused))
+        resources = settings.resources
+        if (found := merged.get(id(resources))) is None:
+            own = resources.listed()
+            of_all = {name: each for name, each in bounded.items() if name in listed or name in own}
+            of_own = {name: bound(name, merge(shared[name], each)) for name, each in own.items()}
+            found = merged[id(resources)] = {name: each for name, each in (of_all | of_own).items() if each.enabled}
+        feeds += [FeedSettings(source, name, each, settings.paused) for name, each in found.items()]
     return tuple(feeds)
 
 
@@ -222,6 +224,7 @@ class Config(Settings):
     def _check_sources(cls, sources: dict[str, SourceSettings], info: ValidationInfo) -> dict[str, SourceSettings]:
         store = info.data.get("store")
         may_come = store is not None and store.path is None  # from another process
+        may_come = may_come or not (info.context or {}).get("needs_sources", True)
         if not sources and info.data.get("include") == () and not may_come:  # a folder of sources may be empty
             raise ValueError("none is configured; add [sources.main] with base_url and api_key")
         problems = []

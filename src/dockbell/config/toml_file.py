@@ -17,17 +17,29 @@ def read_toml(path: Path, *, absent: str) -> Table:
         ConfigError: It is not there, cannot be read, or is not TOML.
     """
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        return read_text(decode_text(path.read_bytes(), str(path)), str(path))
     except FileNotFoundError:
         shown = f"./{path}" if path == Path(path.name) else path
         raise ConfigError(f"{shown}: {absent}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}") from None
+
+
+def decode_text(content: bytes, label: str) -> str:
+    """Return the text that bytes are; ConfigError where it is not UTF-8."""
+    try:
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}: line {line}: not UTF-8; save it as UTF-8") from None
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{label}: line {line}: not UTF-8; save it as UTF-8") from None
+
+
+def read_text(text: str, label: str) -> Table:
+    """Return what a text holds; ConfigError, which begins with ``label``, where it is not TOML."""
+    try:
+        return tomllib.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{path}: {_say_where(str(error))}") from None
+        raise ConfigError(f"{label}: {_say_where(str(error))}") from None
 
 
 def _say_where(problem: str) -> str:

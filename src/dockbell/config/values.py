@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import date, time, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -322,6 +323,7 @@ def split_url(
     return parts
 
 
+@lru_cache(maxsize=1024)  # thousands of sources have the same
 def _check_base_url(url: str) -> str:
     parts = split_url(url, '"https://api.example.com"')
     if "@" in parts.netloc:

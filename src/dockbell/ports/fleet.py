@@ -59,6 +59,7 @@ class Revision:
     content: str  # JSON object
     version: str  # of the dockbell that made it
     outdated: int = 0  # what was agreed on is this older revision, which the one here has replaced; 0: it is not
+    is_other: bool = False  # what was agreed on has other sources than the one here, which commands have changed
 
 
 class Configurations(Protocol):
@@ -67,8 +68,16 @@ class Configurations(Protocol):
     async def agree(self, digest: str, content: str, *, force: bool = False) -> Revision:
         """Return the newest revision, after adding one of this content where none with the digest was there before.
 
-        ``force`` adds one also where an older one has the digest. Where the content has no ``sources``, those of the
-        newest revision stay.
+        None is added either where the content has other sources than the newest revision, and those there are looked
+        after by commands. ``force`` adds one in both cases. Where the content has no ``sources``, those of the newest
+        revision stay.
+
+        Raises:
+            StoreError: The store cannot be used.
+        """
+
+    async def replace(self, number: int, digest: str, content: str) -> Revision | None:
+        """Add a revision of this content after the one with the number; None where there is a newer one already.
 
         Raises:
             StoreError: The store cannot be used.

@@ -197,6 +197,9 @@ class ReadStore(Protocol):
     async def load_members(self) -> Sequence[Member]:
         """Return the processes that share the store, by slot; none where it has one process at most."""
 
+    async def load_holders(self) -> Mapping[str, str]:
+        """Return which process has each source that one has, by its name; none where there is one process at most."""
+
     async def measure(self) -> Footprint:
         """Return how much of its disk the store uses, and what is left of it."""
 

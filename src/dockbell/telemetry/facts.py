@@ -337,15 +337,31 @@ class Reloaded(Fact, frozen=True):
 
 
 class ConfigurationOutdated(Fact, frozen=True):
-    """The configuration file says what an older revision did."""
+    """The configuration file is not followed: a newer revision is, or one with sources that commands have changed."""
 
     weight = logging.WARNING
-    line = (
-        "the configuration file is revision {outdated}, which revision {newest} has replaced; that one is followed;"
-        ' "dockbell apply --force" has the file followed by all processes'
-    )
-    outdated: int
+    outdated: int  # the revision that the file is; 0: it is none
     newest: int
+    drops: int = 0  # sources of the newest revision that the file does not have
+    changes: int = 0  # sources that it has otherwise
+
+    def __str__(self) -> str:
+        if self.outdated:
+            why = f"is revision {self.outdated}, which revision {self.newest} has replaced; that one is followed;"
+        else:
+            why = (
+                f'has other sources than revision {self.newest}, which "dockbell sources" has changed; that one is'
+                " followed: take the sources out of the file, and the rest of it is;"
+            )
+        remedy = '"dockbell apply --force" has the file followed by all processes'
+        return f"the configuration file {why} {remedy}{describe_losses(self.drops, self.changes)}"
+
+
+def describe_losses(drops: int, changes: int) -> str:
+    """Return what becomes of the sources when a file is followed; empty where nothing does."""
+    counts = {"drops": drops, "changes": changes}
+    told = [f"{verb} {count_of(count, 'source')}" for verb, count in counts.items() if count]
+    return f", which {' and '.join(told)}" if told else ""
 
 
 class ReloadRefused(Fact, frozen=True):

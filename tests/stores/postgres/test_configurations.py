@@ -8,8 +8,10 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from dockbell.config.shared import encode, find_digest, find_digest_aside
 from dockbell.ports import Configurations, Revision
 from dockbell.stores.postgres import PostgresStore
+from dockbell.stores.postgres.configurations import PostgresConfigurations
 from tests.fakes import NOON
 
 
@@ -62,3 +64,47 @@ async def test_a_text_without_sources_keeps_those_that_are_there(two: tuple[Conf
     kept = await one.agree("b", '{"name": "b"}')
     assert json.loads(kept.content) == {"name": "b", "sources": {"acme": {}}}
     assert await one.agree("b", '{"name": "b"}') == kept
+
+
+async def test_of_two_that_replace_one_revision_the_second_is_told_to_look_again(
+    two: tuple[Configurations, Configurations],
+) -> None:
+    one, other = two
+    first = await one.agree("a", '{"sources": {}}')
+    second = await one.replace(first.number, "b", '{"sources": {"acme": {}}}')
+    assert second is not None
+    assert await other.replace(first.number, "c", '{"sources": {"globex": {}}}') is None
+    assert await other.find_newest() == second
+
+
+async def test_sources_that_commands_look_after_are_not_replaced_by_those_of_a_file(
+    two: tuple[Configurations, Configurations],
+) -> None:
+    one, other = two
+    bare = encode({"name": "a"})
+    first = await one.agree(find_digest(bare), bare)
+    content = encode({"name": "a", "sources": {"acme": {}}})
+    assert await one.replace(first.number, find_digest_aside(content), content) is not None
+    assert (await other.agree(find_digest(bare), bare)).content == content, "a file without sources is not outdated"
+    file = encode({"name": "a", "sources": {"globex": {}}})
+    refused = await other.agree(find_digest(file), file)
+    assert (refused.content, refused.is_other, refused.outdated) == (content, True, 0)
+    assert (await other.agree(find_digest(content), content)).content == content, "the same ones are welcome"
+    assert (await other.agree(find_digest(file), file)).content == file, "and are looked after by the file then"
+
+
+async def test_old_revisions_are_forgotten_but_for_the_files_that_made_them(
+    two: tuple[Configurations, Configurations],
+) -> None:
+    one, _ = two
+    first = await one.agree("a", '{"name": "a"}')
+    number = first.number
+    for count in range(102):
+        found = await one.replace(number, "b", f'{{"sources": {{"s{count}": {{}}}}}}')
+        assert found is not None
+        number = found.number
+    assert (await one.agree("a", '{"name": "a"}')).outdated == first.number
+    assert isinstance(one, PostgresConfigurations)
+    rows = await one._line.do(lambda connection: connection.execute("SELECT content FROM configurations").fetchall())
+    assert len(rows) == 101
+    assert sum(content == "" for (content,) in rows) == 1

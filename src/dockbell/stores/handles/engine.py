@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
@@ -39,6 +39,9 @@ class Session(Protocol):
 
     async def load_members(self) -> Sequence[Member]:
         """Return the processes that share the store; none where it has one process at most."""
+
+    async def load_holders(self) -> Mapping[str, str]:
+        """Return which of them has each source that one has, by its name."""
 
     async def aclose(self) -> None:
         """Close it."""

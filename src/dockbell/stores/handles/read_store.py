@@ -134,6 +134,9 @@ class SqlReadStore(ReadStore):
     async def load_members(self) -> Sequence[Member]:
         return await self._session.load_members()
 
+    async def load_holders(self) -> Mapping[str, str]:
+        return await self._session.load_holders()
+
     async def measure(self) -> Footprint:
         return await self._session.measure()
 

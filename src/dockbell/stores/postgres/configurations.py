@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Final
 
 from dockbell._version import __version__
+from dockbell.config.shared import keep_sources, would_replace
 from dockbell.ports import Configurations, Revision
 from dockbell.stores.postgres.holder import name_process
 from dockbell.stores.postgres.line import Line
@@ -14,6 +14,9 @@ from dockbell.stores.sql.connection import Connection, transaction
 
 _TURN: Final = "LOCK TABLE configurations IN SHARE ROW EXCLUSIVE MODE"
 """Those that come at once take turns; who only reads does not wait. The lock ends with its transaction."""
+
+_KEPT: Final = 100
+"""So many revisions are kept whole, for people: each holds all sources, and a script may add them one by one."""
 
 
 class PostgresConfigurations(Configurations):
@@ -24,6 +27,9 @@ class PostgresConfigurations(Configurations):
 
     async def agree(self, digest: str, content: str, *, force: bool = False) -> Revision:
         return await self._line.do(_agree, digest, content, force=force)
+
+    async def replace(self, number: int, digest: str, content: str) -> Revision | None:
+        return await self._line.do(_replace, number, digest, content)
 
     async def find_newest(self, after: int = 0) -> Revision | None:
         return await self._line.do(_find_newest, after)
@@ -48,7 +54,16 @@ def _agree(connection: Connection, digest: str, content: str, *, force: bool) ->
         ).fetchone()
         if outdated and not force:
             return replace(newest, outdated=outdated)
-        return _add(connection, digest, _keep_sources(content, newest.content))
+        if not force and would_replace(content, newest.content, newest.digest):
+            return replace(newest, is_other=True)
+        return _add(connection, digest, keep_sources(content, newest.content))
+
+
+def _replace(connection: Connection, number: int, digest: str, content: str) -> Revision | None:
+    with transaction(connection):
+        connection.execute(_TURN)
+        is_replaced = _find_newest(connection, number) is not None
+        return None if is_replaced else _add(connection, digest, content)
 
 
 def _find_newest(connection: Connection, after: int) -> Revision | None:
@@ -65,13 +80,15 @@ def _add(connection: Connection, digest: str, content: str) -> Revision:
         "INSERT INTO configurations (digest, content, made_by, version) VALUES (?, ?, ?, ?) RETURNING revision",
         (digest, content, name_process(), __version__),
     ).fetchone()
+    _forget(connection, number - _KEPT)
     return Revision(number, digest, content, __version__)
 
 
-def _keep_sources(content: str, before: str) -> str:
-    """Return a content with the sources of the one before, where it has none of its own."""
-    given = json.loads(content)
-    if "sources" in given:
-        return content
-    kept = {"sources": sources} if (sources := json.loads(before).get("sources")) else {}
-    return json.dumps(given | kept, sort_keys=True, ensure_ascii=False)
+def _forget(connection: Connection, last: int) -> None:
+    """Keep of old revisions only which files were followed."""
+    connection.execute(
+        "DELETE FROM configurations AS old WHERE revision <= ? AND EXISTS"
+        " (SELECT 1 FROM configurations AS later WHERE later.digest = old.digest AND later.revision > old.revision)",
+        (last,),
+    )
+    connection.execute("UPDATE configurations SET content = '' WHERE revision <= ? AND content <> ''", (last,))

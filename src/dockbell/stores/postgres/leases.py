@@ -156,6 +156,16 @@ def load_members(connection: Connection) -> Sequence[Member]:
     ]
 
 
+def load_holders(connection: Connection) -> Mapping[str, str]:
+    """Return the name of the process that has each source, of those that live."""
+    rows = connection.execute(
+        "SELECT source, name FROM leases JOIN holders ON holders.id = holder"
+        " WHERE expires_at >= clock_timestamp() AND source <> ?",
+        (NOTICES.source,),
+    )
+    return dict(rows.fetchall())
+
+
 def load_ends(connection: Connection, sources: Collection[str]) -> Mapping[Feed, int]:
     """Return the sequence of the last event of every feed of some sources."""
     rows: Sequence[Any] = connection.execute(

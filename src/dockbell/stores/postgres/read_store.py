@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -14,7 +14,7 @@ from dockbell.stores.handles.command_store import SqlCommandStore
 from dockbell.stores.handles.read_store import SqlReadStore
 from dockbell.stores.postgres.connection import connect
 from dockbell.stores.postgres.engine import measure
-from dockbell.stores.postgres.leases import load_members
+from dockbell.stores.postgres.leases import load_holders, load_members
 from dockbell.stores.postgres.line import Line
 from dockbell.stores.postgres.schema import check_version
 from dockbell.stores.postgres.store_errors import name_store, translating
@@ -62,6 +62,9 @@ class DatabaseSession:
 
     async def load_members(self) -> Sequence[Member]:
         return await self.do(load_members)
+
+    async def load_holders(self) -> Mapping[str, str]:
+        return await self.do(load_holders)
 
     async def aclose(self) -> None:
         await self._line.aclose()

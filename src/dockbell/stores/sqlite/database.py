@@ -33,7 +33,7 @@ class SqliteDatabase(Database):
     async def open_configurations(self) -> HeldConfigurations:
         raise StoreError(
             f"store {self._path}: one process works on it, and its configuration file is all that it follows;"
-            ' edit that, or add files with include, then "dockbell reload"'
+            ' edit that, or files that it includes, then "dockbell reload"'
         )
 
     def find_holder(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -54,6 +54,9 @@ class FileSession:
 
     async def load_members(self) -> Sequence[Member]:
         return ()
+
+    async def load_holders(self) -> Mapping[str, str]:
+        return {}
 
     async def aclose(self) -> None:
         await self.do(sqlite3.Connection.close)

@@ -263,6 +263,8 @@ class Oracle:
         gone_at = self._gone_at.get(version.key)
         if gone_at is not None and stamp <= gone_at and shown_at < gone_at + STALE_WINDOW:
             return True  # our clock may have been set back since, so that a moment lasts
+        if not self._api.deployment.stamped and version.content in self._contents[version.key][:-1]:
+            return True  # it was told, and something else since: a lagging replica's, where that was never seen before
         versions = self._api.history[version.key]
         earlier = versions[: versions.index(version)]
         future = self._api.clock.service + TOLERATED

@@ -34,6 +34,8 @@ pool_mode = transaction
 default_pool_size = {connections}
 max_client_conn = 200
 server_reset_query =
+; a store is emptied by ending all connections: try each before it is used
+server_check_delay = 0
 log_connections = 0
 log_disconnections = 0
 """

@@ -43,6 +43,8 @@ type = "webhook"
 url = "{receiver}"
 secret = "{secret}"
 """
+START: Final = 60
+"""Within so many seconds both processes run: they begin at once, on a machine that may have other work."""
 SOON: Final = 15
 """Within so many seconds all processes have followed a command, and told what it brings."""
 
@@ -63,16 +65,16 @@ class Trial:
         assert done.returncode == 0, done
         return done
 
-    async def until(self, holds: Callable[[], bool]) -> None:
-        with anyio.move_on_after(SOON):
+    async def until(self, holds: Callable[[], bool], *, within: float = SOON) -> None:
+        with anyio.move_on_after(within):
             while not holds():  # noqa: ASYNC110  # what is waited for is told to nobody
                 await anyio.sleep(0.1)
             return
         raise AssertionError("\n".join(map(self.read_log, self._folders)))
 
-    async def until_logged(self, text: str) -> None:
+    async def until_logged(self, text: str, *, within: float = SOON) -> None:
         """Return when both processes have logged a text."""
-        await self.until(lambda: all(text in self.read_log(folder) for folder in self._folders))
+        await self.until(lambda: all(text in self.read_log(folder) for folder in self._folders), within=within)
 
     def read_log(self, folder: Path) -> str:
         return (folder / "dockbell.log").read_text()
@@ -103,7 +105,7 @@ async def test_processes_follow_what_is_done_with_sources(tmp_path: Path, postgr
                 config = CONFIG.format(store=postgres_url, api=api, receiver=receiver.url, secret=SECRET)
                 (folder / "dockbell.toml").write_text(config)
                 stack.enter_context(Daemon(folder, trial.env)).start()
-            await trial.until_logged(" runs: 0 feeds")
+            await trial.until_logged(" runs: 0 feeds", within=START)
 
             await trial.run("add", "acme")
             await trial.until_told("acme")

@@ -37,19 +37,34 @@ def test_what_is_imported_replaces_but_leaves_a_pause() -> None:
 
 
 def test_keys_of_a_resource_are_set_one_by_one_and_taken_out() -> None:
-    edited = change("acme", {"resources": {"stock": {"every": "2m"}, "items": {}}}, ["resources.stock.at_most"])(SHARED)
+    edited = change(["acme"], {"resources": {"stock": {"every": "2m"}, "items": {}}}, ["resources.stock.at_most"])(
+        SHARED
+    )
     assert edited.sources["acme"] == {"resources": {"stock": {"every": "2m"}, "items": {}}}
     assert edited.sources["eu-2"] == SHARED["sources"]["eu-2"]
 
 
 def test_a_table_that_is_empty_then_is_taken_out_too() -> None:
-    edited = change("acme", {}, ["resources.stock.at_most", "resources.stock.every"])(SHARED)
+    edited = change(["acme"], {}, ["resources.stock.at_most", "resources.stock.every"])(SHARED)
     assert edited.sources["acme"] == {}
 
 
 def test_what_is_not_set_cannot_be_unset() -> None:
     with pytest.raises(ConfigError, match=r"paused: is not set, so it cannot be unset"):
-        change("acme", {}, ["paused"])(SHARED)
+        change(["acme"], {}, ["paused"])(SHARED)
+
+
+def test_keys_of_many_sources_are_set_and_taken_out_at_once() -> None:
+    edited = change(["acme", "eu-*"], {"share": 0.5}, ["requests_per_minute"])(SHARED)
+    assert edited.sources == {
+        "acme": SHARED["sources"]["acme"] | {"share": 0.5},
+        "eu-1": {"paused": True, "share": 0.5},
+        "eu-2": {"share": 0.5},
+    }
+    assert edited.changed == ("acme", "eu-1", "eu-2")
+    assert all(set(keys) == {"share"} for keys in edited.given.values())
+    with pytest.raises(ConfigError, match=r"\[sources.acme\] share, \[sources.eu-1\] share, .*: is not set"):
+        change(["*"], {}, ["share"])(SHARED)
 
 
 def test_sources_are_paused_and_resumed_by_pattern() -> None:
@@ -76,7 +91,11 @@ def test_sources_are_removed() -> None:
     assert sorted(edited.removed) == ["acme", "eu-1", "eu-2"]
 
 
-@pytest.mark.parametrize("edit", [remove, lambda names: pause(names, paused=True)], ids=["remove", "pause"])
+@pytest.mark.parametrize(
+    "edit",
+    [remove, lambda names: pause(names, paused=True), lambda names: change(names, {}, ["share"])],
+    ids=["remove", "pause", "change"],
+)
 def test_a_name_that_means_none_is_refused(edit: type) -> None:
     with pytest.raises(ConfigError, match=r'no source "acne"; did you mean "acme"\?'):
         edit(["acne"])(SHARED)
@@ -86,7 +105,7 @@ def test_a_name_that_means_none_is_refused(edit: type) -> None:
 
 def test_nothing_is_changed_in_place() -> None:
     before = repr(SHARED)
-    change("acme", {"resources": {"stock": {"every": "2m"}}}, ["resources.stock.at_most"])(SHARED)
+    change(["acme"], {"resources": {"stock": {"every": "2m"}}}, ["resources.stock.at_most"])(SHARED)
     pause(["*"], paused=True)(SHARED)
     assert repr(SHARED) == before
 

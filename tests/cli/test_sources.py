@@ -85,6 +85,16 @@ def test_sources_are_added_changed_paused_and_removed(folder: Folder) -> None:
     ]
 
 
+def test_keys_of_many_sources_are_set_at_once_or_none(folder: Folder) -> None:
+    for name in ("acme", "eu-1", "eu-2"):
+        folder.run("add", name)
+    assert folder.run("set", "acme", "eu-*", "share=0.5").startswith("changed: acme, eu-1, eu-2\nrevision 5")
+    assert 'no source "acne"; did you mean "acme"?' in folder.run("set", "acne", "eu-*", "share=0.1", code=2)
+    assert folder.settings() == {"acme": {"share": 0.5}, "eu-1": {"share": 0.5}, "eu-2": {"share": 0.5}}
+    assert "say which source to change by its NAME" in folder.run("set", "share=0.1", code=2)
+    assert "say what to change by KEY=VALUE" in folder.run("set", "acme", code=2)
+
+
 def test_who_removes_without_a_terminal_must_say_yes(folder: Folder) -> None:
     folder.run("add", "acme")
     assert "there is no terminal to ask at; add --yes" in folder.run("remove", "acme", code=2)

@@ -22,6 +22,7 @@ from dockbell.errors import ConfigError
 _PAUSED: Final = "paused"
 _RESOURCES: Final = "resources"
 _WILD: Final = "*?["
+_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +85,19 @@ def put(given: GivenSources) -> Edit:
     return edit
 
 
-def change(name: str, given: Table, unset: Iterable[str]) -> Edit:
-    """Set some keys of a source, and take others out; of ``resources`` single keys, of others the whole."""
+def change(patterns: Sequence[str], given: Table, unset: Iterable[str]) -> Edit:
+    """Set some keys of sources, and take others out; of ``resources`` single keys, of others the whole."""
 
     def edit(shared: Table) -> Edited:
         there = shared.get(SOURCES, {})
-        _refuse_unknown([name], there)
-        table = _merge(there[name], given)
+        tables = {name: _merge(there[name], given) for name in _choose(patterns, there)}
         for key in unset:
-            table = _take_out(table, split_key(key), name)
-        return _put(there, GivenSources({name: table}), keys={name: given.keys()})
+            left = {name: _take_out(table, split_key(key)) for name, table in tables.items()}
+            if left == tables:
+                places = ", ".join(name_place((SOURCES, name, *split_key(key))) for name in list(tables)[:_NAMED])
+                raise ConfigError(f"{places}: is not set, so it cannot be unset")
+            tables = left
+        return _put(there, GivenSources(tables), keys=dict.fromkeys(tables, given.keys()))
 
     return edit
 
@@ -149,13 +153,13 @@ def _merge(table: Table, given: Table) -> Table:
     return merged
 
 
-def _take_out(table: Table, keys: Sequence[str], name: str) -> Table:
-    """Return a table without what some keys lead to, nor tables that are empty then."""
+def _take_out(table: Table, keys: Sequence[str]) -> Table:
+    """Return a table without what keys lead to, nor tables that are empty then; all of it where that is nothing."""
     head, *rest = keys
     if head not in table or (rest and not isinstance(table[head], dict)):
-        raise ConfigError(f"{name_place((SOURCES, name, *keys))}: is not set, so it cannot be unset")
+        return table
     left = {key: value for key, value in table.items() if key != head}
-    inner = _take_out(table[head], rest, name) if rest else {}
+    inner = _take_out(table[head], rest) if rest else {}
     return {key: inner if key == head else table[key] for key in table if key in left or inner}
 
 

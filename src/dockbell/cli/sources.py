@@ -109,8 +109,9 @@ def import_(
 
 
 @sources.command("set")
-@click.argument("name")
-@click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=complete_source_settings)
+@click.argument(
+    "words", nargs=-1, required=True, metavar="NAME... [KEY=VALUE]...", shell_complete=complete_source_settings
+)
 @click.option("--unset", multiple=True, metavar="KEY", help="Take KEY out, so that [source_defaults] counts.")
 @_look_up_option
 @config_option
@@ -118,25 +119,31 @@ def import_(
 def set_(
     config_path: str | None,
     *,
-    name: str,
-    settings: tuple[str, ...],
+    words: tuple[str, ...],
     unset: tuple[str, ...],
     looks_up: bool,
     as_json: bool,
 ) -> None:
-    """Change keys of the source NAME; the others stay.
+    """Change keys of sources; the others stay.
+
+    NAME may hold *, ? and […]. All these sources are changed, or none.
 
     \b
     Examples:
       dockbell sources set acme requests_per_minute=600
+      dockbell sources set globex 'eu-*' base_url=https://eu.api.example.com
       dockbell sources set acme resources.stock.at_most=10m --unset base_url
     """
     from dockbell.admin import sources as edits
     from dockbell.config.source_tables import read_pairs
 
+    patterns = [word for word in words if "=" not in word]
+    settings = [word for word in words if "=" in word]
+    if not patterns:
+        raise click.UsageError("say which source to change by its NAME")
     if not settings and not unset:
         raise click.UsageError("say what to change by KEY=VALUE or --unset KEY")
-    edit = edits.change(name, read_pairs(settings), unset)
+    edit = edits.change(patterns, read_pairs(settings), unset)
     _write(config_path, edit, "set", looks_up=looks_up, as_json=as_json)
 
 

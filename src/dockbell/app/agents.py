@@ -239,8 +239,15 @@ class Agents:
         )
 
     def declare_spent(self) -> Mapping[str, Spent]:
-        """Return what may be spent of each key until the next call, by the first source with the key."""
-        return {each.first: each.budget.declare() for each in self._plannings.values() if each.sources}
+        """Return what may be spent of each key until the next call, by the first source with the key.
+
+        What a key that nobody uses declared before holds: most keys rest most of the time.
+        """
+        return {
+            each.first: each.budget.declare()
+            for each in self._plannings.values()
+            if each.sources and not each.budget.stands
+        }
 
     def confirm_spent(self, told: Collection[str]) -> None:
         """Let what was declared of keys be spent: it is stored."""

@@ -46,6 +46,11 @@ class KeyBudget:
         """Keep to what was declared last: it is stored."""
         self.total.confirm()
 
+    @property
+    def stands(self) -> bool:
+        """Whether what was declared last holds until the next request; see :attr:`Budget.stands`."""
+        return self.total.stands
+
     def declare_last(self) -> Spent:
         """Return the same after the last request; see :meth:`Budget.declare_last`."""
         return self.total.declare_last(now())

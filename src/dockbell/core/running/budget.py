@@ -117,6 +117,8 @@ class Budget:
         self._told_limit = requests_per_minute
         self._ahead: int | None = None  # how many requests were declared that are not sent yet; None: it is alone
         self._promised = (0, 0)  # how many were declared last, and how many had been sent by then
+        self._was_quiet = False  # nothing had been spent for a minute then
+        self._stands = False
         self._sent = 0
 
     def declare(self, now: timedelta) -> tuple[int, ...]:
@@ -128,17 +130,24 @@ class Budget:
         """
         least = min(_AHEAD_LEAST, self.allowed // _AHEAD_LEAST_PART)
         self._promised = max(1, least, self.allowed // _AHEAD_PART), self._sent
-        step = max(1, self.allowed // _STEPS)
-        return tuple(-(-count // step) * step for count in (self._promised[0] + self._under_way(), *self._spans(now)))
+        step, spans, under_way = max(1, self.allowed // _STEPS), self._spans(now), self._under_way()
+        self._was_quiet = not any(spans) and not under_way
+        return tuple(-(-count // step) * step for count in (self._promised[0] + under_way, *spans))
 
     def confirm(self) -> None:
         """Keep to what was declared last: it is stored."""
         ahead, sent = self._promised
         self._ahead = max(0, ahead - (self._sent - sent))
+        self._stands = self._was_quiet and self._sent == sent
+
+    @property
+    def stands(self) -> bool:
+        """Whether what was declared last holds until the next request: the minute before was quiet."""
+        return self._stands
 
     def spend_nothing(self) -> None:
         """Spend nothing until something is declared and stored."""
-        self._ahead = 0
+        self._ahead, self._stands = 0, False
 
     def declare_last(self, now: timedelta) -> tuple[int, ...]:
         """Return the same where nothing more will be spent: who takes over has all that is left."""
@@ -179,6 +188,7 @@ class Budget:
     def spent(self, now: timedelta, urgency: Urgency = Urgency.POLL) -> None:
         self._beside += urgency not in _PLANNED
         self._sent += 1
+        self._stands = False
         if self._ahead:
             self._ahead -= 1
         if urgency not in _PACED:

@@ -159,7 +159,7 @@ async def disturb(trial: Trial) -> None:
     os.kill(trial.daemons[victim].pid, signal.SIGSTOP)
     stopped_at = time.monotonic()
     await trial.await_takeover("SIGSTOP", keys, stopped_at)
-    await anyio.sleep(stopped_at + STOPPED - time.monotonic())
+    await anyio.sleep(max(0.0, stopped_at + STOPPED - time.monotonic()))
     os.kill(trial.daemons[victim].pid, signal.SIGCONT)
     victim = await trial.find_holder(BUSY)
     keys = await trial.find_held(victim) - {BUSY}

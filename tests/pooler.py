@@ -53,8 +53,11 @@ class Pooler:
 
 
 @contextmanager
-def pooling(server: Server, connections: int = 8) -> Iterator[Pooler]:
-    """Return a running pooler with so many connections to a database; without pgbouncer as without PostgreSQL."""
+def pooling(server: Server, connections: int = 8, *, by_way_of: Path | None = None) -> Iterator[Pooler]:
+    """Return a running pooler with so many connections to a database; without pgbouncer as without PostgreSQL.
+
+    Another server takes over where the link ``by_way_of`` leads to its folder.
+    """
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         if os.environ.get("DOCKBELL_REQUIRE_POSTGRES"):
@@ -62,7 +65,9 @@ def pooling(server: Server, connections: int = 8) -> Iterator[Pooler]:
         pytest.skip("pgbouncer is not installed")
     folder = Path(tempfile.mkdtemp(prefix="dockbell-pool-"))  # short: the path of a socket has at most 107 bytes
     settings = folder / "pgbouncer.ini"
-    settings.write_text(_SETTINGS.format(server=server.folder, port=_PORT, folder=folder, connections=connections))
+    settings.write_text(
+        _SETTINGS.format(server=by_way_of or server.folder, port=_PORT, folder=folder, connections=connections)
+    )
     folder.chmod(0o777)
     process = subprocess.Popen(
         [*as_other(), program, "--quiet", settings], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

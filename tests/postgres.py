@@ -138,9 +138,42 @@ class Server:
             standby.stop()
             shutil.rmtree(standby.folder)
 
+    @contextmanager
+    def followed(self) -> Iterator[Server]:
+        """Return a running standby that has every commit before it is answered."""
+        standby = Server(self._programs, Path(f"{self.folder}-following"), self._settings)
+        standby.folder.mkdir()
+        if os.getuid() == 0:
+            shutil.chown(standby.folder, "nobody")
+        address = f"host={self.folder} user=dockbell application_name=standby"
+        subprocess.run(
+            [
+                *as_other(),
+                self._programs / "pg_basebackup",
+                "-D",
+                standby.folder / "data",
+                "-R",
+                "-c",
+                "fast",
+                "-d",
+                address,
+            ],
+            check=True,
+            capture_output=True,
+        )
+        try:
+            standby.start()
+            self.query("postgres", "ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+            self.query("postgres", "SELECT pg_reload_conf()")
+            yield standby
+        finally:
+            standby.stop()
+            shutil.rmtree(standby.folder)
+
     def promote(self) -> None:
         """Let this standby take over."""
-        self.start()
+        if self._process is None:
+            self.start()
         subprocess.run(
             [*as_other(), self._programs / "pg_ctl", "promote", "-D", self.folder / "data"],
             check=True,

@@ -1,6 +1,7 @@
 """Figures for docs/benchmarks.md, printed, not asserted.
 
-``python -m tests.bench [passes] [delivery] [backlog] [endpoints] [latency] [pages] [startup] [freshness]``
+``python -m tests.bench [passes] [delivery] [backlog] [endpoints] [latency] [pages] [startup] [freshness]``, and
+``python -m tests.bench fleet --help`` for many processes on one PostgreSQL.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from math import inf
 from pathlib import Path
 
 from tests.bench.delivery import measure_backlog, measure_delivery, measure_endpoints
+from tests.bench.fleet.command import measure_fleet
 from tests.bench.freshness import LOADS, SMOKE, Times, measure_freshness
 from tests.bench.latency import measure_latency
 from tests.bench.pages import measure_pages
@@ -43,6 +45,9 @@ def main() -> None:
     freshness.add_argument("--drain", type=float, default=7, help="minutes that the last changes may take to arrive")
     freshness.add_argument("--smoke", action="store_true", help="few records and no wait: less than a minute in all")
     freshness.add_argument("--at-most", type=float, default=inf, help="exit 1 if the mean is more times the floor")
+    if sys.argv[1:2] == ["fleet"]:
+        _print_command()
+        sys.exit(not measure_fleet(sys.argv[2:]))
     options = parser.parse_args()
     parts = {
         "passes": lambda: measure_reading(options.records, options.rounds),
@@ -55,7 +60,7 @@ def main() -> None:
     }
     if unknown := set(options.parts) - {*parts, "freshness"}:
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
-    print(f"`{' '.join(('python -m tests.bench', *sys.argv[1:]))}` on {_describe_machine()}.\n", flush=True)
+    _print_command()
     for name, measure in parts.items():
         if name in options.parts or not options.parts:
             measure()
@@ -63,6 +68,10 @@ def main() -> None:
         load, minutes = LOADS[options.load], (options.learn, options.minutes, options.drain)
         load, times = (load.smoke(), SMOKE) if options.smoke else (load, Times(*(60 * each for each in minutes)))
         sys.exit(not measure_freshness(load, times, at_most=options.at_most))
+
+
+def _print_command() -> None:
+    print(f"`{' '.join(('python -m tests.bench', *sys.argv[1:]))}` on {_describe_machine()}.\n", flush=True)
 
 
 def _describe_machine() -> str:

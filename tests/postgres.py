@@ -23,6 +23,7 @@ import pytest
 from psycopg import sql
 
 from dockbell.core.moment import to_micros
+from dockbell.stores.postgres.holder import Holder
 from dockbell.stores.postgres.schema import migrate
 from tests.fakes import NOON
 
@@ -209,6 +210,12 @@ class Server:
         with closing(psycopg.connect(self.url(database), autocommit=True)) as connection:
             cursor = connection.execute(sql.SQL(statement), values)
             return cursor.fetchall() if cursor.description else []
+
+
+def begin_writing(connection: psycopg.Connection[Any], holder: Holder) -> None:
+    """Begin a transaction as the process does that has a row, by a connection that begins one by itself."""
+    statement, values = holder.fence().begin()
+    connection.execute(sql.SQL(statement), values)
 
 
 def as_other() -> list[str]:

@@ -315,7 +315,7 @@ async def test_the_judge_sees_what_earlier_pages_of_any_size_stored(store: Store
     sizes: list[int] = []
 
     def detect(snapshots: Snapshots) -> PageDiff:
-        found = snapshots.find([record["id"] for record in records])
+        found = snapshots.find(dict.fromkeys(record["id"] for record in records))
         rows = [stored.row for stored in found.values()]
         sizes.extend([len(found), len(snapshots.bodies(rows)), len(snapshots.holds(rows))])
         sizes.append(len(snapshots.quarantined([each.digest for each in bad])))

@@ -72,8 +72,8 @@ class StoredRecords:
     held: dict[int, Hold] = field(default_factory=dict)
     bad: set[bytes] = field(default_factory=set)
 
-    def find(self, keys: Sequence[str]) -> Mapping[str, Stored]:
-        return {key: self.rows[key] for key in keys if key in self.rows}
+    def find(self, hashes: Mapping[str, bytes | None], _bad: Sequence[bytes] = ()) -> Mapping[str, Stored]:
+        return {key: self.rows[key] for key in hashes if key in self.rows}
 
     def bodies(self, rows: Sequence[int]) -> Mapping[int, bytes]:
         return {row: self.kept[row] for row in rows}

@@ -17,6 +17,7 @@ from dockbell.errors import LeaseLost, StoreInUse
 from dockbell.ports import CommandKind, Fleet, Share
 from dockbell.stores.postgres import PostgresCommandStore, PostgresReadStore, PostgresStore
 from tests.fakes import NOON
+from tests.postgres import begin_writing
 from tests.stores.pages import commit
 
 SOURCES = {f"s{number}": f"s{number}" for number in range(1, 7)}
@@ -187,7 +188,7 @@ async def test_a_process_that_commits_is_not_removed_meanwhile(processes: Proces
     first.engine.holder.lives_since -= timedelta(seconds=10)
     await balance([first, second])
     with closing(psycopg.connect(processes.url)) as committing:
-        second.engine.holder.fence().begin(committing)
+        begin_writing(committing, second.engine.holder)
         processes.expire(second)
         assert own(await take(first)) != {*SOURCES}
         committing.commit()
@@ -197,7 +198,7 @@ async def test_a_process_that_commits_is_not_removed_meanwhile(processes: Proces
 async def test_a_transaction_that_rests_is_ended_by_the_server(processes: Processes) -> None:
     first = await processes.open()
     with closing(psycopg.connect(processes.url)) as resting:
-        first.engine.holder.fence().begin(resting)
+        begin_writing(resting, first.engine.holder)
         await anyio.sleep(4.5)
         with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
             resting.execute("SELECT 1")

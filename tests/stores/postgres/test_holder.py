@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
-from typing import Any
 
 import anyio
 import psycopg
@@ -18,7 +16,9 @@ from dockbell.stores.postgres.connection import PostgresConnection
 from dockbell.stores.postgres.database import PostgresDatabase
 from dockbell.stores.sql.connection import transaction
 from tests.fakes import NOON
+from tests.postgres import Server, begin_writing
 from tests.stores.pages import FEED, commit, told
+from tests.wires import Wire, wired
 
 OPEN = """
 import os, sys, anyio
@@ -110,7 +110,7 @@ async def test_a_holder_that_another_process_has_replaced_writes_nothing_more(
 
 async def test_a_holder_is_not_replaced_while_it_commits(store: PostgresStore, postgres_url: str) -> None:
     with closing(psycopg.connect(postgres_url)) as committing:
-        store.engine.holder.fence().begin(committing)
+        begin_writing(committing, store.engine.holder)
         with closing(psycopg.connect(postgres_url, autocommit=True)) as other:
             other.execute("SET lock_timeout = '200ms'")
             with pytest.raises(psycopg.errors.LockNotAvailable):
@@ -119,44 +119,57 @@ async def test_a_holder_is_not_replaced_while_it_commits(store: PostgresStore, p
         committing.rollback()
 
 
-class Deaf:
-    """A connection that commits, perhaps after a while, and is lost before the answer is read."""
-
-    def __init__(self, raw: psycopg.Connection[Any], after: float) -> None:
-        self.closed = False
-        self._raw = raw
-        self._after = after
-
-    def execute(self, statement: str) -> None:
-        self.closed = True
-        committing = threading.Timer(self._after, self._end, [statement])
-        committing.start()
-        if not self._after:
-            committing.join()
-        raise psycopg.OperationalError("server closed the connection unexpectedly")
-
-    def _end(self, statement: str) -> None:
-        self._raw.execute(statement.encode())
-        self._raw.close()
+@pytest.fixture
+def wire(postgres_server: Server) -> Iterator[Wire]:
+    with wired(postgres_server.folder) as wire:
+        yield wire
 
 
 @pytest.fixture
-async def writer(store: PostgresStore, postgres_url: str) -> AsyncIterator[PostgresConnection]:
+async def writer(store: PostgresStore, postgres_url: str, wire: Wire) -> AsyncIterator[PostgresConnection]:
     """Return a connection of the store that writes, and a table for it."""
     change(postgres_url, "CREATE TABLE words (word text)", rows=False)
-    connection = PostgresConnection(postgres_url, store.engine.holder.fence())
+    connection = PostgresConnection(wire.lead(postgres_url), store.engine.holder.fence())
     yield connection
     connection.raw.close()
 
 
 @pytest.mark.parametrize("after", [0, 0.5])
-async def test_a_commit_whose_answer_is_lost_counts_as_what_it_was(writer: PostgresConnection, after: float) -> None:
+async def test_a_commit_whose_answer_is_lost_counts_as_what_it_was(
+    writer: PostgresConnection, wire: Wire, after: float
+) -> None:
     """The insert is done again for nobody: the caller learns that it was committed."""
     for word in ("a", "b"):
+        wire.lose_answer(after)
         with transaction(writer):
             writer.execute("INSERT INTO words VALUES (?)", (word,))
-            writer.raw = Deaf(writer.raw, after)  # type: ignore[assignment]
     assert writer.execute("SELECT count(*) FROM words").fetchone() == (2,)
+
+
+async def test_what_reaches_the_server_after_it_was_asked_is_refused_there(
+    writer: PostgresConnection, wire: Wire
+) -> None:
+    """The caller has learned that it was not committed, and perhaps does it again."""
+    for _ in range(2):
+        wire.lose_answer(0.5, since="BEGIN")
+        with pytest.raises(psycopg.OperationalError), transaction(writer):
+            writer.execute("INSERT INTO words VALUES (?)", ("late",))
+        with transaction(writer):
+            writer.execute("INSERT INTO words VALUES (?)", ("again",))
+    await anyio.sleep(1)
+    assert writer.execute("SELECT word FROM words").fetchall() == [("again",)] * 2
+
+
+async def test_what_was_sent_and_refused_is_not_taken_for_a_commit(
+    writer: PostgresConnection, wire: Wire, postgres_url: str
+) -> None:
+    change(postgres_url, "DELETE FROM holders")
+    wire.lose_answer()
+    with pytest.raises(psycopg.OperationalError), transaction(writer):
+        writer.execute("INSERT INTO words VALUES (?)", ("a",))
+    with pytest.raises(LeaseLost), transaction(writer):
+        writer.execute("INSERT INTO words VALUES (?)", ("b",))
+    assert writer.execute("SELECT count(*) FROM words").fetchone() == (0,)
 
 
 async def test_what_was_not_committed_is_not_taken_for_it_after_other_commits(

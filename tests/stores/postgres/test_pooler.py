@@ -16,6 +16,7 @@ from dockbell.stores.postgres import PostgresStore
 from dockbell.stores.postgres.connection import connect
 from tests.fakes import NOON
 from tests.pooler import Pooler
+from tests.postgres import begin_writing
 from tests.stores.pages import commit
 
 SOURCES = {f"s{number}": f"s{number}" for number in range(1, 7)}
@@ -63,7 +64,7 @@ async def test_a_process_that_was_stopped_in_a_transaction_is_taken_over_from(ur
     first.engine.holder.lives_since -= timedelta(seconds=10)
     with closing(connect(url, holder.application)) as stopped:
         stopped.execute("BEGIN")
-        holder.fence().begin(stopped)
+        begin_writing(stopped, holder)
         holder._ending.set()  # it renews its row no more
         holder._thread.join()
         with closing(psycopg.connect(url, autocommit=True)) as another:

@@ -54,7 +54,7 @@ def compare_embedded(
     """Compare embedded records with what is stored."""
     result = EmbeddedDiff()
     records = _identify(detector, page.records, result)
-    stored = {key: known for key, known in snapshots.find(list(records)).items() if _is_there(known)}
+    stored = {key: known for key, known in snapshots.find(dict.fromkeys(records)).items() if _is_there(known)}
     page = replace(page, records=tuple(records[key] for key in stored), unsound={})
     found = detector.detect(page, context, snapshots)
     if found.drift is not None or found.drifted:

@@ -56,8 +56,13 @@ class PageComparison:
     def run(self) -> PageDiff:
         """Return what the page comes to; raises :class:`Collision` where keys stand twice on it."""
         sightings = self._identify()
-        stored = self._snapshots.find(list(sightings))
-        differing = self._sift(sightings, stored)
+        hashes = {
+            text: None if raw is None else blake2b(raw, digest_size=DIGEST_SIZE).digest()
+            for text, (_, raw, _) in sightings.items()
+        }
+        stored = self._snapshots.find(hashes, [bad.digest for bad in self._result.bad])
+        self._check_doubled()
+        differing = self._sift(sightings, hashes, stored)
         if self._context.baseline or self._context.settles:
             differing = self._take_baseline(differing)
         candidates = self._decode(differing)
@@ -68,26 +73,31 @@ class PageComparison:
         return self._result
 
     def _identify(self) -> dict[str, Sighting]:
-        """Return the records of the page by their keys, and list those that go into quarantine.
+        """Return the records of the page by their keys, and list those that go into quarantine."""
+        sightings, self._result.bad = _identify_records(self._page, self._rules.identity, self._rules.canon)
+        return sightings
+
+    def _check_doubled(self) -> None:
+        """Count the keys under which the page shows different records.
 
         Raises:
             Collision: Records share a key, and asking again may return a sound page, or they are so many that the key
                 must have been learned wrongly. Otherwise they go into quarantine.
         """
         rules, result = self._rules, self._result
-        sightings, result.bad = _identify_records(self._page, rules.identity, rules.canon)
         doubled = {bad.digest: bad.problem for bad in result.bad if bad.problem == f"key {bad.key}: {_DOUBLED}"}
         result.doubled = len(doubled)
         if not doubled:
-            return sightings
+            return
         most = max(_DOUBLED_MOST, len(self._page.records) * _DOUBLED_SHARE)
         is_many = rules.is_key_learned and len(doubled) > most
         is_new = self._context.may_ask_again and not doubled.keys() <= set(self._snapshots.quarantined(list(doubled)))
         if is_many or is_new:
             raise Collision(next(iter(doubled.values())))
-        return sightings
 
-    def _sift(self, sightings: Mapping[str, Sighting], stored: Mapping[str, Stored]) -> list[Differing]:
+    def _sift(
+        self, sightings: Mapping[str, Sighting], hashes: Mapping[str, bytes | None], stored: Mapping[str, Stored]
+    ) -> list[Differing]:
         """Return the records that are not byte for byte as stored, and list all that are there."""
         result, differing = self._result, []
         for text, (key, raw, head) in sightings.items():
@@ -97,9 +107,9 @@ class PageComparison:
                 if known.missed:
                     result.cleared.append(known.row)
                     result.notes.append(Note(text, Finding.SEEN_AGAIN))
-            if raw is None:
+            raw_hash = hashes[text]
+            if raw is None or raw_hash is None:
                 continue
-            raw_hash = blake2b(raw, digest_size=DIGEST_SIZE).digest()
             if known is None or known.gone_at is not None or known.raw_hash != raw_hash:
                 differing.append(Differing(key, raw, raw_hash, head, known))
             elif known.held:

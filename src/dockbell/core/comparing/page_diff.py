@@ -57,7 +57,12 @@ class Stored(NamedTuple):
 class Snapshots(Protocol):
     """Stored snapshots of one feed, read inside the transaction that the page's diff is committed in."""
 
-    def find(self, keys: Sequence[str]) -> Mapping[str, Stored]: ...
+    def find(self, hashes: Mapping[str, bytes | None], bad: Sequence[bytes] = ()) -> Mapping[str, Stored]:
+        """Return what is stored under some keys, each with the hash of what the page shows, if that can be read.
+
+        ``bad`` are digests that :meth:`quarantined` will be asked about. The stored records whose hashes differ, and
+        these digests, are likely to be asked for next, and may be read at once.
+        """
 
     def bodies(self, rows: Sequence[int]) -> Mapping[int, bytes]: ...
 

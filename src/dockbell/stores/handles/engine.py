@@ -15,6 +15,7 @@ from dockbell.stores.handles.outage import Outage
 from dockbell.stores.sql import feeds, outbox
 from dockbell.stores.sql.connection import Connection
 from dockbell.stores.sql.lease import Lease, find_lease
+from dockbell.stores.sql.snapshots import StoredPage
 from dockbell.telemetry import Telemetry
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -90,6 +91,10 @@ class Engine(ABC):
         self, function: Callable[Concatenate[Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
         """Call a function with the connection that does not write."""
+
+    @abstractmethod
+    def look(self, connection: Connection, feed_id: int) -> StoredPage:
+        """Return how the commit of a page looks at what is stored of a feed."""
 
     @abstractmethod
     async def measure(self) -> Footprint:

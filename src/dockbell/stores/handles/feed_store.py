@@ -96,6 +96,7 @@ class SqlFeedStore(FeedStore):
         committed = await self._engine.write(
             snapshots.commit_page,
             self._lease,
+            self._engine.look,
             detect,
             compose,
             via=via,

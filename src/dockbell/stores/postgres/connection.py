@@ -2,13 +2,18 @@
 
 They are written as SQLite has them; what PostgreSQL has otherwise is put in their place, once per statement. Nothing
 stands in the session of the server, so that a pooler may give each transaction another one.
+
+A statement of a transaction is not sent until something needs its answer: its rows, their count, or the end of the
+transaction. Then all that wait are sent as one batch, which the server answers at once. So a transaction that only
+writes takes one round trip, its beginning and its end included. An error of one statement is raised where the batch is
+sent; the server passes over those behind it, the commit among them.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from functools import cache
@@ -21,7 +26,8 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.string import ByteaLoader
 
 from dockbell.stores.postgres.packing import pack, unpack
-from dockbell.stores.sql.dialect import BY_KEY, IS_HELD, LOCKED, THEN_JOIN
+from dockbell.stores.sql.connection import Cursor
+from dockbell.stores.sql.dialect import BY_KEY, IS_HELD, IS_OWN, LOCKED, THEN_JOIN
 
 _APPLICATION: Final = "dockbell"
 _CONNECT_SECONDS: Final = 10
@@ -42,6 +48,7 @@ _WORDS: Final = (
     (re.compile(rf"\b{THEN_JOIN}(?=\s+\w+\s+(?:AS \w+\s+)?(?:ON|USING)\b)"), "JOIN"),
     (re.compile(re.escape(IS_HELD)), "held"),
     (re.compile(re.escape(LOCKED)), "FOR UPDATE"),
+    (re.compile(re.escape(IS_OWN)), "is_own_feed(source, resource, token, ?)"),
     (re.compile(r"\bjson_each\((\?|:\w+)\)(?! AS)"), r"json_each(\1) AS named"),
     (re.compile(r"\bjson_each\((\?|:\w+)\)"), r"(SELECT json_array_elements_text(CAST(\1 AS json)) AS value)"),
     (re.compile(r"([\w.]+) ->> "), r"CAST(\1 AS json) ->> "),
@@ -72,8 +79,11 @@ class _UnpackingLoader(ByteaLoader):
 class Fence(Protocol):
     """What each transaction that writes begins with."""
 
-    def begin(self, connection: psycopg.Connection[Any]) -> None:
-        """Mark the transaction that has just begun, or refuse it by an exception."""
+    def begin(self) -> tuple[str, Sequence[object]]:
+        """Return the statement that marks a new transaction, or refuses it by an error; and its values."""
+
+    def read_refusal(self, error: psycopg.Error) -> Exception | None:
+        """Return what is to be raised where an error says that the process may not write; None where it says else."""
 
     def has_committed(self, connection: psycopg.Connection[Any]) -> bool | None:
         """Return whether the last transaction was committed, once it has ended; None where it may not have ended."""
@@ -82,11 +92,63 @@ class Fence(Protocol):
 class NoFence:
     """The fence of a process that works on nothing: what became of a commit without an answer is not known."""
 
-    def begin(self, connection: psycopg.Connection[Any]) -> None:
-        pass
+    def begin(self) -> tuple[str, Sequence[object]]:
+        return "SELECT", ()
+
+    def read_refusal(self, error: psycopg.Error) -> Exception | None:  # noqa: ARG002  # nothing refuses
+        return None
 
     def has_committed(self, connection: psycopg.Connection[Any]) -> bool:  # noqa: ARG002  # a fence asks there
         return False
+
+
+class _Answer:
+    """The answer to a statement of a transaction, which is waited for when it is looked at."""
+
+    def __init__(self, connection: PostgresConnection, statement: str, values: Any, *, many: bool = False) -> None:
+        self.statement = statement
+        self._connection = connection
+        self._values = values
+        self._many = many
+        self._cursor = connection.raw.cursor()
+
+    def send(self) -> None:
+        """Send the statement, in a batch."""
+        query = sql.SQL(self.statement)
+        if self._many:
+            self._cursor.executemany(query, self._values)
+        else:
+            self._cursor.execute(query, self._values)
+
+    @property
+    def _answered(self) -> psycopg.Cursor[Any]:
+        self._connection.send(until=self)
+        return self._cursor
+
+    @property
+    def rowcount(self) -> int:
+        return self._answered.rowcount
+
+    @property
+    def description(self) -> Any:
+        return self._answered.description
+
+    def fetchone(self) -> Any:
+        return self._answered.fetchone()
+
+    def fetchall(self) -> list[Any]:
+        return self._answered.fetchall()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._answered)
+
+
+class _Checked(_Answer):
+    """The answer to a statement that the server refuses where it finds no row that may be written."""
+
+    @property
+    def rowcount(self) -> int:
+        return -1
 
 
 class PostgresConnection:
@@ -103,32 +165,102 @@ class PostgresConnection:
         self._url = url
         self._application = application
         self._fence = fence
-        self._writes = False
+        self._is_writing = False
+        self._waiting: list[_Answer] = []
 
     @property
     def in_transaction(self) -> bool:
-        return self.raw.info.transaction_status is not TransactionStatus.IDLE and not self.raw.closed
+        is_begun = self.raw.info.transaction_status is not TransactionStatus.IDLE and not self.raw.closed
+        return bool(self._waiting) or is_begun
 
-    def execute(self, statement: str, values: Any = (), /) -> psycopg.Cursor[Any]:
+    def execute(self, statement: str, values: Any = (), /) -> Cursor:
         if statement in _BEGIN:
-            self._writes = statement == "BEGIN IMMEDIATE"
-            cursor = self.raw.execute(sql.SQL(_BEGIN[statement]))
-            if self._writes:
-                with _ending(self.raw):
-                    self._fence.begin(self.raw)
-            return cursor
-        if statement == "COMMIT" and self._writes:
-            return self._commit()
-        return self.raw.execute(sql.SQL(translate(statement)), _adapt(values))
+            return self._begin(statement)
+        if statement == "COMMIT":
+            return self._commit() if self._is_writing else self._end_reading()
+        if statement == "ROLLBACK":
+            return self._roll_back()
+        if not self.in_transaction:
+            with self._refusing():
+                return self.raw.execute(sql.SQL(translate(statement)), _adapt(values))
+        kind = _Checked if IS_OWN in statement else _Answer
+        return self._wait(kind(self, translate(statement), _adapt(values)))
 
-    def _commit(self) -> psycopg.Cursor[Any]:
+    def executemany(self, statement: str, values: Iterable[Any], /) -> Cursor:
+        rows = [_adapt(each) for each in values]
+        answer = _Answer(self, translate(statement), rows, many=True)
+        if rows:
+            waits = self.in_transaction
+            self._wait(answer)
+            if not waits:
+                self.send()
+        return answer
+
+    def _begin(self, statement: str) -> Cursor:
+        self._is_writing = statement == "BEGIN IMMEDIATE"
+        answer = self._wait(_Answer(self, _BEGIN[statement], None))
+        if self._is_writing:
+            marking, values = self._fence.begin()
+            self._wait(_Answer(self, marking, values))
+        return answer
+
+    def _wait(self, answer: _Answer) -> _Answer:
+        self._waiting.append(answer)
+        return answer
+
+    def send(self, until: _Answer | None = None) -> None:
+        """Send the statements that wait, as one batch, and take the answers.
+
+        Nothing is done where the answer to the one that is named has come.
+        """
+        if until is not None and until not in self._waiting:
+            return
+        batch, self._waiting = self._waiting, []
+        failed: psycopg.Error | None = None
+        with self._refusing():
+            try:
+                with self.raw.pipeline():
+                    try:
+                        for each in batch:
+                            each.send()
+                    except psycopg.Error as error:  # what comes after it fails too, and says less
+                        failed = error
+            except psycopg.Error as error:
+                failed = failed or _find_first(error)
+            if failed is not None:
+                raise failed
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Raise what the process has lost where the server says that it may not write."""
+        try:
+            yield
+        except psycopg.Error as error:
+            refusal = self._fence.read_refusal(error)
+            if refusal is None:
+                raise
+            raise refusal from None
+
+    def _end_reading(self) -> Cursor:
+        answer = self._wait(_Answer(self, "COMMIT", None))
+        self.send()
+        return answer
+
+    def _roll_back(self) -> Cursor:
+        self._waiting.clear()
+        if self.in_transaction:
+            return self.raw.execute("ROLLBACK")
+        return self.raw.cursor()
+
+    def _commit(self) -> Cursor:
         """Commit; where the connection is lost meanwhile, ask on another one whether that was done.
 
         Done again, a page would come to nothing, but an absence would count twice. Where the server does not answer
         soon, it is not known: the caller takes it for not done.
         """
+        answer = self._wait(_Answer(self, "COMMIT", None))
         try:
-            return self.raw.execute("COMMIT")
+            self.send()
         except psycopg.OperationalError:
             if not self.raw.closed:
                 raise
@@ -137,7 +269,7 @@ class PostgresConnection:
                 time.sleep(_ASKED_AGAIN_SECONDS)
             if not is_committed:
                 raise
-            return self.raw.cursor()
+        return answer
 
     def _ask(self) -> bool | None:
         """Return whether the last transaction was committed; None where the server cannot be asked."""
@@ -148,23 +280,12 @@ class PostgresConnection:
         except psycopg.OperationalError:
             return None
 
-    def executemany(self, statement: str, values: Iterable[Any], /) -> psycopg.Cursor[Any]:
-        cursor = self.raw.cursor()
-        rows = [_adapt(each) for each in values]
-        if rows:
-            cursor.executemany(sql.SQL(translate(statement)), rows)
-        return cursor
 
-
-@contextmanager
-def _ending(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """End the transaction where it is refused."""
-    try:
-        yield
-    except BaseException:
-        if not connection.closed:
-            connection.execute("ROLLBACK")
-        raise
+def _find_first(error: psycopg.Error) -> psycopg.Error:
+    """Return the error of a batch for which the server passed over the statements behind it."""
+    while isinstance(error, psycopg.errors.PipelineAborted) and isinstance(error.__context__, psycopg.Error):
+        error = error.__context__
+    return error
 
 
 def connect(url: str, application: str = _APPLICATION) -> psycopg.Connection[Any]:
@@ -209,4 +330,6 @@ def adapt_value(value: Any) -> Any:
     if isinstance(value, str):
         text = value.value if isinstance(value, Enum) else value
         return text.replace("\0", "␀")
+    if isinstance(value, list):
+        return [adapt_value(each) for each in value]
     return pack(value) if isinstance(value, bytes) else value

@@ -22,6 +22,7 @@ from dockbell.stores.handles.engine import Clock, Engine
 from dockbell.stores.postgres.fleet import PostgresFleet
 from dockbell.stores.postgres.holder import Holder
 from dockbell.stores.postgres.line import Line
+from dockbell.stores.postgres.snapshots import PostgresSnapshots
 from dockbell.stores.sql import outbox
 from dockbell.stores.sql.connection import Connection, transaction
 from dockbell.telemetry import Telemetry
@@ -73,6 +74,9 @@ class PostgresEngine(Engine):
         except StoreUnavailable as error:
             self.outage.begin(error)
             raise
+
+    def look(self, connection: Connection, feed_id: int) -> PostgresSnapshots:
+        return PostgresSnapshots(connection, feed_id)
 
     async def measure(self) -> Footprint:
         return await self.read(measure)

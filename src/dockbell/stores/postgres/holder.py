@@ -14,6 +14,7 @@ import os
 import secrets
 import socket
 import threading
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -30,6 +31,7 @@ from dockbell.stores.postgres.epoch import TIMELINE
 from dockbell.stores.postgres.migrations import MIGRATIONS
 from dockbell.stores.postgres.schema import find_version, finish, take_turn
 from dockbell.stores.postgres.store_errors import translating
+from dockbell.stores.sql.lease import refuse_feed
 
 TTL_SECONDS: Final = 6
 _BEAT_SECONDS: Final = 1.0
@@ -38,18 +40,14 @@ _ASKED_MILLISECONDS: Final = 5000
 """So long a transaction is waited for of whose commit the answer was lost."""
 _IDLE_MILLISECONDS: Final = 4000
 """So long a transaction may rest: that of a stopped process would keep the row, and with it the sources, for ever."""
-_FENCE: Final = f"""
-WITH marked AS (
-    INSERT INTO commits (line, holder, number) SELECT %(line)s, id, %(number)s FROM holders WHERE id = %(id)s
-    ON CONFLICT (line) DO UPDATE SET number = excluded.number RETURNING 1
-)
-SELECT {TIMELINE}, set_config('idle_in_transaction_session_timeout', %(idle)s, true)
-FROM holders, marked WHERE id = %(id)s FOR KEY SHARE OF holders
-"""
-_ASKED: Final = """
-WITH limited AS (SELECT set_config('statement_timeout', %(most)s, true))
-SELECT number FROM limited, commits WHERE line = %(line)s FOR UPDATE OF commits
-"""
+_FENCE: Final = f"SELECT begin_writing(%s, %s, %s, {TIMELINE} = %s, %s)"
+"""Refused where the row is gone, or another server has taken over (schema.sql)."""
+_ROW_GONE: Final = "LE001"
+_OTHER_SERVER: Final = "LE002"
+_OTHER_HOLDER: Final = "LE003"
+"""What the functions of schema.sql refuse a statement with."""
+_LIMITED: Final = "SELECT set_config('statement_timeout', %s, true)"
+_ASKED: Final = "SELECT has_committed(%s, %s, %s)"
 
 
 class Holder:
@@ -126,30 +124,32 @@ class Holder:
         """Return the fence of one connection that writes."""
         return HolderFence(self)
 
-    def check(self, connection: psycopg.Connection[Any], line: str, number: int) -> None:
-        """Mark a transaction that writes; refuse it once another process or server has taken over.
+    def mark(self, line: str, number: int) -> tuple[str, Sequence[object]]:
+        """Return the statement that marks a transaction that writes.
 
-        A standby that takes over begins a timeline of its own. It may lack what the server before had committed last:
-        numbers of events would be used twice under one epoch, so that each process must begin anew.
-
-        Raises:
-            LeaseLost: The row is gone, or the database is another one.
+        The server refuses it once another process or server has taken over. A standby that takes over begins a timeline
+        of its own. It may lack what the server before had committed last: numbers of events would be used twice under
+        one epoch, so that each process must begin anew.
         """
-        # The lock keeps the row from being deleted, and not from being renewed, until the transaction ends.
-        values = {"line": line, "number": number, "id": self.id, "idle": str(_IDLE_MILLISECONDS)}
-        found = connection.execute(sql.SQL(_FENCE), values).fetchone()
-        if found is None:
+        return _FENCE, (self.id, line, number, self._timeline, str(_IDLE_MILLISECONDS))
+
+    def read_refusal(self, error: psycopg.Error) -> LeaseLost | None:
+        """Return what this process has lost where an error says that it may not write; None where it says else."""
+        if error.sqlstate == _OTHER_HOLDER:
+            return refuse_feed(error.diag.message_primary or "")
+        if error.sqlstate == _ROW_GONE:
             self.is_lost = True
-            raise LeaseLost(
+            return LeaseLost(
                 f"store {self._store}: another process has taken over what this one had, which did not renew its row"
                 f" for {TTL_SECONDS} seconds; nothing was stored"
             )
-        if found[0] != self._timeline:
+        if error.sqlstate == _OTHER_SERVER:
             self.is_lost = True
-            raise LeaseLost(
+            return LeaseLost(
                 f"store {self._store}: another server has taken over, which may lack what was committed last;"
                 " nothing was stored"
             )
+        return None
 
     def finish_upgrade(self) -> Upgrade:
         """Finish an upgrade of the store, see :func:`dockbell.stores.postgres.schema.finish`."""
@@ -207,17 +207,20 @@ class HolderFence:
         self._line = secrets.token_hex(8)
         self._number = 0
 
-    def begin(self, connection: psycopg.Connection[Any]) -> None:
-        """Mark a transaction; see :meth:`Holder.check`."""
-        self._number += 1
-        self._holder.check(connection, self._line, self._number)
+    def begin(self) -> tuple[str, Sequence[object]]:
+        """Return what marks a new transaction; see :meth:`Holder.mark`."""
+        self._number += 2
+        return self._holder.mark(self._line, self._number)
+
+    def read_refusal(self, error: psycopg.Error) -> Exception | None:
+        return self._holder.read_refusal(error)
 
     def has_committed(self, connection: psycopg.Connection[Any]) -> bool | None:
-        """Return whether the last transaction was committed; one that still goes on has the lock of the row."""
+        """Return whether the last transaction was committed; see ``schema.sql``."""
         with connection.transaction():
-            values = {"line": self._line, "most": str(_ASKED_MILLISECONDS)}
-            row = connection.execute(sql.SQL(_ASKED), values).fetchone()
-        return None if row is None else bool(row[0] == self._number)  # the first one makes the row, perhaps just now
+            connection.execute(_LIMITED, [str(_ASKED_MILLISECONDS)])
+            ((answer,),) = connection.execute(_ASKED, [self._holder.id, self._line, self._number]).fetchall()
+        return None if answer is None else bool(answer)
 
 
 def find_holder(connection: psycopg.Connection[Any]) -> str:

@@ -29,13 +29,47 @@ CREATE TABLE holders (
     expires_at TIMESTAMPTZ NOT NULL                        -- it is alive until then, and as long as its row is there
 );
 
--- The last transaction of each connection that writes: where the answer to a commit is lost, its number tells.
+-- The last transaction of each connection that writes: where the answer to a commit is lost, its number tells. Numbers
+-- are even; an odd one tells that the one before it was given up.
 CREATE TABLE commits (
     line TEXT COLLATE "C" PRIMARY KEY,                     -- random
     holder TEXT COLLATE "C" NOT NULL REFERENCES holders ON DELETE CASCADE,
     number BIGINT NOT NULL
 ) WITH (fillfactor = 50);
 CREATE INDEX commits_holder ON commits (holder);
+
+-- Each transaction that writes begins with this. The lock keeps the row of the process from being deleted, and not from
+-- being renewed, until the transaction ends; the time is how long the transaction may rest.
+CREATE FUNCTION begin_writing(own TEXT, own_line TEXT, next BIGINT, is_same_server BOOLEAN, rest TEXT) RETURNS VOID
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM holders WHERE id = own FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE 'the row of the process is gone' USING ERRCODE = 'LE001';
+    ELSIF NOT is_same_server THEN
+        RAISE 'another server has taken over' USING ERRCODE = 'LE002';
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', rest, true);
+    INSERT INTO commits (line, holder, number) VALUES (own_line, own, next)
+        ON CONFLICT (line) DO UPDATE SET number = excluded.number WHERE commits.number < excluded.number;
+    IF NOT FOUND THEN
+        RAISE 'the transaction was given up before it came here' USING ERRCODE = 'LE004';
+    END IF;
+END $$;
+
+-- Whether a transaction of a connection that was lost is committed. It waits for one that goes on, and lets one that is
+-- still on its way be refused. NULL: the row of the process is gone, and with it what tells.
+CREATE FUNCTION has_committed(own TEXT, own_line TEXT, asked BIGINT) RETURNS BOOLEAN
+LANGUAGE plpgsql AS $$
+DECLARE
+    last BIGINT;
+BEGIN
+    INSERT INTO commits (line, holder, number) SELECT own_line, id, 0 FROM holders WHERE id = own
+        ON CONFLICT (line) DO NOTHING;
+    SELECT number INTO last FROM commits WHERE line = own_line FOR UPDATE;
+    UPDATE commits SET number = asked + 1 WHERE line = own_line AND number < asked;
+    RETURN last = asked;
+END $$;
 
 -- Which process has which source: it asks its API, and delivers its events. The source "dockbell" is that of notices; who
 -- has it prunes, too.
@@ -113,6 +147,16 @@ CREATE TABLE feeds (
     signal TEXT COLLATE "C" NOT NULL DEFAULT '',           -- JSON object: whether another feed's polls show its changes
     UNIQUE (source, resource)
 );
+
+-- Whether a process has taken a feed last; a statement that finds that it has not is refused.
+CREATE FUNCTION is_own_feed(source TEXT, resource TEXT, token BIGINT, own BIGINT) RETURNS BOOLEAN
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF token <> own THEN
+        RAISE '%/%', source, resource USING ERRCODE = 'LE003';
+    END IF;
+    RETURN true;
+END $$;
 
 -- The narrow part of the snapshots: all that an unchanged record needs. Rows are numbered per feed, from 1.
 CREATE TABLE records (

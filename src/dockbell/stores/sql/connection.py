@@ -18,7 +18,7 @@ class Cursor(Protocol):
 
     @property
     def rowcount(self) -> int:
-        """How many rows it wrote."""
+        """How many rows it wrote; -1 where the database does not tell."""
 
     @property
     def description(self) -> Any:

@@ -15,8 +15,8 @@ from dockbell.core.model import Event, Feed
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.publishing.settlement import Blocked, Pause, RecordId, Replay, Settlement, StartOffset
 from dockbell.ports import Controls, Extent, Found
-from dockbell.stores.sql.connection import Connection, moment, reading, transaction, upsert
-from dockbell.stores.sql.dialect import IS_HELD
+from dockbell.stores.sql.connection import Connection, moment, portions, reading, transaction, upsert
+from dockbell.stores.sql.dialect import IS_HELD, THEN_JOIN
 from dockbell.stores.sql.life import STORE_LOST
 
 _FEED_ID: Final = "(SELECT id FROM feeds WHERE source = ? AND resource = ?)"
@@ -318,13 +318,16 @@ def _find_lost(connection: Connection, sink: str, settlement: Settlement, scope:
     """
     touched = {feed for feed, _ in (*settlement.blocked, *settlement.freed)}
     touched |= settlement.positions.keys() | settlement.backfilled_to.keys()
-    lost = []
-    for feed in touched & settlement.origins.keys():
-        row = connection.execute(
-            "SELECT origin FROM positions JOIN feeds ON feeds.id = feed"
-            f" WHERE sink = ? AND source = ? AND resource = ? {scope}",
-            (sink, *astuple(feed)),
-        ).fetchone()
-        if row is None or row[0] != settlement.origins[feed]:
-            lost.append(feed)
-    return lost
+    known = touched & settlement.origins.keys()
+    origins = {
+        Feed(source, resource): origin
+        for some in portions(list(known))
+        for source, resource, origin in connection.execute(
+            f"WITH named (source, resource) AS (VALUES {', '.join(['(?, ?)'] * len(some))})"
+            f" SELECT feeds.source, feeds.resource, origin FROM named {THEN_JOIN} feeds"
+            f" ON feeds.source = named.source AND feeds.resource = named.resource {THEN_JOIN} positions"
+            f" ON positions.feed = feeds.id AND sink = ? WHERE true {scope}",
+            (*(part for feed in some for part in astuple(feed)), sink),
+        )
+    }
+    return {feed for feed in known if origins.get(feed) != settlement.origins[feed]}

@@ -12,6 +12,9 @@ THEN_JOIN: Final = "CROSS JOIN"
 
 LOCKED: Final = "/* FOR UPDATE */"
 """After a query in a transaction that writes: nobody else writes its rows meanwhile, as nobody does in SQLite."""
+IS_OWN: Final = "token = ?"
+"""Of ``feeds``: that this process has taken the row last. PostgreSQL refuses the statement where another one has, and
+does not count its rows."""
 IS_HELD: Final = "held = 1"
 """Of ``blocked``: as the index on such rows says it, else SQLite does not take it."""
 

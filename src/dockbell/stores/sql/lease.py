@@ -9,6 +9,7 @@ from typing import Any
 from dockbell.core.model import Feed
 from dockbell.errors import LeaseLost
 from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.dialect import IS_OWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +53,16 @@ def update_feed(
     Raises:
         LeaseLost: Another process has taken the feed; the transaction must not be committed.
     """
-    statement = f"UPDATE feeds SET {changes} WHERE id = ? AND token = ? {only}"
+    statement = f"UPDATE feeds SET {changes} WHERE id = ? AND {IS_OWN} {only}"
     if connection.execute(statement, (*values, lease.id, lease.token, *only_values)).rowcount == 0:
-        check_lease(connection, lease)  # else the condition does not hold
+        (token,) = connection.execute("SELECT token FROM feeds WHERE id = ?", (lease.id,)).fetchone()
+        if token != lease.token:  # else the condition does not hold
+            raise refuse_feed(str(lease.feed))
 
 
-def check_lease(connection: Connection, lease: Lease) -> None:
-    """Refuse a lease that is over.
-
-    Raises:
-        LeaseLost: Another process has taken the feed.
-    """
-    (token,) = connection.execute("SELECT token FROM feeds WHERE id = ?", (lease.id,)).fetchone()
-    if token != lease.token:
-        raise LeaseLost(
-            f"feed {lease.feed}: another process has taken it over, and nothing was stored;"
-            " let one dockbell alone work on the store, and start it again"
-        )
+def refuse_feed(feed: str) -> LeaseLost:
+    """Return the error of a process that writes a feed which another one has taken."""
+    return LeaseLost(
+        f"feed {feed}: another process has taken it over, and nothing was stored;"
+        " let one dockbell alone work on the store, and start it again"
+    )

@@ -63,7 +63,22 @@ def append_events(
     if not items:
         update_feed(connection, lease)
         return NOTHING
-    sequence = last_sequence(connection, lease.id)
+    appended = write_events(connection, lease.id, items, compose, now, after=last_sequence(connection, lease.id))
+    update_feed(connection, lease, "sequence = ?", [appended.end])
+    return appended
+
+
+def write_events(
+    connection: Connection,
+    feed_id: int,
+    items: Sequence[Change | Statement],
+    compose: Compose,
+    now: datetime,
+    *,
+    after: int,
+) -> Appended:
+    """Write the events of changes and statements behind a number, which the caller moves in the row of the feed."""
+    sequence = after
     events: list[Event] = []
     numbers = {}
     for item in items:
@@ -75,7 +90,7 @@ def append_events(
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (
-                lease.id,
+                feed_id,
                 event.sequence,
                 event.key,
                 event.id,
@@ -89,7 +104,6 @@ def append_events(
             for event in events
         ),
     )
-    update_feed(connection, lease, "sequence = ?", [sequence + len(events)])
     return Appended(numbers, len(events), sequence + len(events))
 
 

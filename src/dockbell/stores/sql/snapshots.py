@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -28,8 +28,8 @@ from dockbell.core.moment import to_micros
 from dockbell.ports import Committed, Compose
 from dockbell.stores.sql.connection import Connection, marks, moment, portions, transaction, upsert
 from dockbell.stores.sql.details import amend_details, queue_details
-from dockbell.stores.sql.lease import Lease, check_lease, update_feed
-from dockbell.stores.sql.outbox import NOTHING, PUT_BODY, append_events, write_notes
+from dockbell.stores.sql.lease import Lease, update_feed
+from dockbell.stores.sql.outbox import PUT_BODY, append_events, write_events, write_notes
 
 _BAD_BODY_MOST: Final = 65_536
 _BAD_MOST: Final = 1000
@@ -39,16 +39,38 @@ _PUT_HOLD: Final = upsert("holds", ["feed", "row"], "fingerprint", "asked_at", "
 _DELETE_HOLD: Final = "DELETE FROM holds WHERE feed = ? AND row = ?"
 
 
+class Last(NamedTuple):
+    """The last numbers of a feed that are given away."""
+
+    row: int
+    sequence: int
+
+
+class StoredPage(Snapshots, Protocol):
+    """Stored snapshots of one feed, and what the commit of a page must know beside them."""
+
+    def last(self) -> Last:
+        """Return the last numbers of the feed, which nobody else gives away meanwhile."""
+
+
 @dataclass(frozen=True, slots=True)
 class FeedSnapshots:
-    """Stored snapshots of one feed, as the change detector reads them."""
+    """Stored snapshots of one feed, as the change detector reads them: each question is a statement."""
 
     connection: Connection
     feed_id: int
 
-    def find(self, keys: Sequence[str]) -> Mapping[str, Stored]:
+    def last(self) -> Last:
+        numbers = self.connection.execute("SELECT last_row, sequence FROM feeds WHERE id = ?", (self.feed_id,))
+        return Last(*numbers.fetchone())
+
+    def find(
+        self,
+        hashes: Mapping[str, bytes | None],
+        bad: Sequence[bytes] = (),  # noqa: ARG002  # a statement costs little: what is not needed is not read
+    ) -> Mapping[str, Stored]:
         found: dict[str, Stored] = {}
-        for some in portions(keys):
+        for some in portions(list(hashes)):
             rows = self.connection.execute(
                 "SELECT row, raw_hash, fingerprint, modified, revision, gone_at,"
                 " suspected_at IS NOT NULL OR ignored_until_seen <> 0, superseded, held, key"
@@ -94,6 +116,7 @@ def read_bodies(connection: Connection, feed_id: int, rows: Sequence[int]) -> Ma
 def commit_page(
     connection: Connection,
     lease: Lease,
+    look: Callable[[Connection, int], StoredPage],
     detect: Callable[[Snapshots], PageDiff],
     compose: Compose,
     *,
@@ -106,12 +129,14 @@ def commit_page(
     Nothing is written, and no transaction opened, for a page that changes nothing; there is one writer, so what the
     detector read still holds when the transaction begins.
     """
-    page_diff = detect(FeedSnapshots(connection, lease.id))
+    stored = look(connection, lease.id)
+    page_diff = detect(stored)
     if page_diff.is_idle:
         return Committed(page_diff, 0)
     at = to_micros(now)
     with transaction(connection):
-        inserted = _write_snapshots(connection, lease, page_diff.writes)
+        last = stored.last()
+        inserted = _write_snapshots(connection, lease.id, page_diff.writes, last.row + 1)
         connection.executemany(
             "UPDATE records SET suspected_at = NULL, absences = 0, missing_at = NULL, ignored_until_seen = 0"
             " WHERE feed = ? AND row = ?",
@@ -121,44 +146,50 @@ def commit_page(
         queue_details(connection, lease.id, page_diff.pending, at)
         amend_details(connection, lease.id, page_diff.amended)
         _write_quarantine(connection, lease.id, page_diff.bad, at)
-        if page_diff.drift is not None:
-            paths = msgspec.json.encode(sorted(page_diff.drift.paths)).decode()
-            changes = "drift = ?, drift_decision = ?, drift_at = ?"
-            update_feed(connection, lease, changes, (paths, page_diff.drift.decision, at))
-        appended = NOTHING
-        if page_diff.changes:
-            appended = append_events(connection, lease, page_diff.changes, compose, now)
+        appended = write_events(connection, lease.id, page_diff.changes, compose, now, after=last.sequence)
         write_notes(connection, lease.id, page_diff.notes, appended.numbers, via=via, at=at)
         end, statement = appended.end, None if find_statement is None else find_statement(page_diff)
         if statement is not None:
-            end = append_events(connection, lease, [statement], compose, now).end
+            end = write_events(connection, lease.id, [statement], compose, now, after=end).end
+        _move_on(connection, lease, Last(last.row + len(inserted), end), page_diff, at)
     return Committed(page_diff, appended.events, inserted, statement, end)
 
 
-def _write_snapshots(connection: Connection, lease: Lease, writes: Sequence[Write]) -> range:
+def _move_on(connection: Connection, lease: Lease, last: Last, page_diff: PageDiff, at: int) -> None:
+    """Note which numbers are given away, and the drift that a page shows, if this process holds the feed."""
+    changes = "last_row = ?, sequence = ?"
+    values: list[Any] = [*last]
+    if page_diff.drift is not None:
+        changes += ", drift = ?, drift_decision = ?, drift_at = ?"
+        paths = msgspec.json.encode(sorted(page_diff.drift.paths)).decode()
+        values += paths, page_diff.drift.decision, at
+    update_feed(connection, lease, changes, values)
+
+
+def _write_snapshots(connection: Connection, feed_id: int, writes: Sequence[Write], first: int) -> range:
+    """Write what is stored of records; return the rows of the new ones, which begin with ``first``."""
     new = [write for write in writes if write.row is None]
-    first = _take_rows(connection, lease, len(new))
     connection.executemany(
         "INSERT INTO records (row, feed, key, raw_hash, fingerprint, modified, revision) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
-            (row, lease.id, write.key, write.raw_hash, write.fingerprint, write.modified, write.revision)
+            (row, feed_id, write.key, write.raw_hash, write.fingerprint, write.modified, write.revision)
             for row, write in enumerate(new, start=first)
         ),
     )
     connection.executemany(
         "INSERT INTO bodies (feed, row, body) VALUES (?, ?, ?)",
-        ((lease.id, row, write.body) for row, write in enumerate(new, start=first)),
+        ((feed_id, row, write.body) for row, write in enumerate(new, start=first)),
     )
     old = [write for write in writes if write.row is not None]
     connection.executemany(
         "UPDATE records SET raw_hash = ?, fingerprint = ?, modified = ?, revision = ?, superseded = ?, gone_at = NULL,"
         " suspected_at = NULL, absences = 0, missing_at = NULL WHERE feed = ? AND row = ?",
         (
-            (write.raw_hash, write.fingerprint, write.modified, write.revision, write.superseded, lease.id, write.row)
+            (write.raw_hash, write.fingerprint, write.modified, write.revision, write.superseded, feed_id, write.row)
             for write in old
         ),
     )
-    connection.executemany(PUT_BODY, ((lease.id, write.row, write.body) for write in old if write.body is not None))
+    connection.executemany(PUT_BODY, ((feed_id, write.row, write.body) for write in old if write.body is not None))
     return range(first, first + len(new))
 
 
@@ -204,17 +235,6 @@ def _write_quarantine(connection: Connection, feed_id: int, bad: Sequence[Bad], 
 def last_row(connection: Connection, feed_id: int) -> int:
     (row,) = connection.execute("SELECT last_row FROM feeds WHERE id = ?", (feed_id,)).fetchone()
     return int(row)
-
-
-def _take_rows(connection: Connection, lease: Lease, count: int) -> int:
-    """Give a feed new rows, perhaps none, if this process holds it; return the first."""
-    found = connection.execute(
-        "UPDATE feeds SET last_row = last_row + ? WHERE id = ? AND token = ? RETURNING last_row",
-        (count, lease.id, lease.token),
-    ).fetchall()
-    if not found:
-        check_lease(connection, lease)
-    return int(found[0][0]) - count + 1
 
 
 def decide(

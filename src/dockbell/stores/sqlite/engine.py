@@ -22,6 +22,7 @@ from dockbell.ports import Footprint, OutboxBell
 from dockbell.stores.handles.engine import Clock, Engine
 from dockbell.stores.sql import outbox
 from dockbell.stores.sql.connection import Connection, transaction
+from dockbell.stores.sql.snapshots import FeedSnapshots
 from dockbell.stores.sqlite.disk_reserve import RESERVED, find_free, measure
 from dockbell.stores.sqlite.epoch_file import EpochMark, last_entry
 from dockbell.stores.sqlite.files import Files
@@ -82,6 +83,9 @@ class SqliteEngine(Engine):
     async def check_writing(self) -> None:
         await self.write(_write_nothing)
         await self.write(self._check_room)
+
+    def look(self, connection: Connection, feed_id: int) -> FeedSnapshots:
+        return FeedSnapshots(connection, feed_id)
 
     async def measure(self) -> Footprint:
         return await self.read(measure)

@@ -1,0 +1,56 @@
+"""How often a process waits for the server while it works on a feed, counted between the two."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from dockbell.ports import FeedState
+from dockbell.stores.postgres import PostgresStore
+from tests.fakes import NOON
+from tests.postgres import Server
+from tests.stores.pages import FEED, commit
+from tests.wires import Wire, wired
+
+
+@pytest.fixture
+def wire(postgres_server: Server) -> Iterator[Wire]:
+    with wired(postgres_server.folder) as wire:
+        yield wire
+
+
+@pytest.fixture
+async def store(wire: Wire, postgres_url: str) -> AsyncIterator[PostgresStore]:
+    """Return a store that renews its row no more: that is counted too."""
+    store = await PostgresStore.open(wire.lead(postgres_url), now=lambda: NOON)
+    store.engine.holder._ending.set()
+    store.engine.holder._thread.join()
+    yield store
+    await store.aclose()
+
+
+@pytest.fixture
+async def state(store: PostgresStore) -> FeedState:
+    """Return the state of a feed of which a page is stored, one record of it in quarantine."""
+    state = await store.feed(FEED).open()
+    await commit(store, state, *({"id": str(number), "v": 0} for number in range(20)), b"[]")
+    return state
+
+
+async def test_a_page_of_new_records_takes_two_trips(store: PostgresStore, state: FeedState, wire: Wire) -> None:
+    before = wire.trips
+    committed = await commit(store, state, *({"id": f"new {number}"} for number in range(20)))
+    assert (len(committed.inserted), wire.trips - before) == (20, 2)
+
+
+async def test_a_page_with_changes_takes_two_trips(store: PostgresStore, state: FeedState, wire: Wire) -> None:
+    before = wire.trips
+    committed = await commit(store, state, *({"id": str(number), "v": 1} for number in range(20)), b"[]", b"7")
+    assert (committed.events, wire.trips - before) == (20, 2)
+
+
+async def test_a_page_without_changes_takes_one_trip(store: PostgresStore, state: FeedState, wire: Wire) -> None:
+    before = wire.trips
+    await commit(store, state, *({"id": str(number), "v": 0} for number in range(20)))
+    assert wire.trips - before == 1

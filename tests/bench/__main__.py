@@ -1,7 +1,7 @@
 """Figures for docs/benchmarks.md, printed, not asserted.
 
-``python -m tests.bench [passes] [delivery] [backlog] [endpoints] [latency] [pages] [startup] [freshness]``, and
-``python -m tests.bench fleet --help`` for many processes on one PostgreSQL.
+``python -m tests.bench [passes] [delivery] [backlog] [endpoints] [latency] [pages] [startup] [commits] [freshness]``,
+and ``python -m tests.bench fleet --help`` for many processes on one PostgreSQL.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import os
 import platform
 import sqlite3
 import sys
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 
+from tests.bench.commits import measure_commits
 from tests.bench.delivery import measure_backlog, measure_delivery, measure_endpoints
 from tests.bench.fleet.command import measure_fleet
 from tests.bench.freshness import LOADS, SMOKE, Times, measure_freshness
@@ -31,7 +33,8 @@ def main() -> None:
         "parts",
         nargs="*",
         metavar="part",
-        help="passes, delivery, backlog, endpoints, latency, pages, startup, freshness; all but the last when left out",
+        help="passes, delivery, backlog, endpoints, latency, pages, startup, commits, freshness;"
+        " all but the last when left out",
     )
     parser.add_argument("--records", type=int, default=300_000, help="records read, over all five feeds")
     parser.add_argument("--events", type=int, default=20_000, help="events delivered to each kind of sink")
@@ -49,7 +52,7 @@ def main() -> None:
         _print_command()
         sys.exit(not measure_fleet(sys.argv[2:]))
     options = parser.parse_args()
-    parts = {
+    parts: Mapping[str, Callable[[], object]] = {
         "passes": lambda: measure_reading(options.records, options.rounds),
         "delivery": lambda: measure_delivery(options.events, options.rounds),
         "backlog": lambda: measure_backlog(options.backlog),
@@ -57,6 +60,7 @@ def main() -> None:
         "latency": lambda: measure_latency(options.seconds),
         "pages": lambda: measure_pages(options.events, options.rounds),
         "startup": measure_startup,
+        "commits": lambda: measure_commits(10 * options.rounds),
     }
     if unknown := set(options.parts) - {*parts, "freshness"}:
         parser.error(f"no such part: {', '.join(sorted(unknown))}")

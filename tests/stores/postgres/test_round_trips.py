@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 
+import anyio
 import pytest
 
+from dockbell.core.model import Feed, RunKind
 from dockbell.ports import FeedState
 from dockbell.stores.postgres import PostgresStore
 from tests.fakes import NOON
 from tests.postgres import Server
-from tests.stores.pages import FEED, commit
+from tests.stores.pages import FEED, a_run, commit
 from tests.wires import Wire, wired
 
 
@@ -54,3 +56,15 @@ async def test_a_page_without_changes_takes_one_trip(store: PostgresStore, state
     before = wire.trips
     await commit(store, state, *({"id": str(number), "v": 0} for number in range(20)))
     assert wire.trips - before == 1
+
+
+async def test_the_ends_of_quiet_runs_share_a_transaction(store: PostgresStore, wire: Wire) -> None:
+    feeds = [Feed(f"s{number}", "shipments") for number in range(50)]
+    await store.add_feeds(feeds)
+    for feed in feeds:
+        await store.feed(feed).open()
+    before = wire.trips
+    async with anyio.create_task_group() as group:
+        for feed in feeds:
+            group.start_soon(store.feed(feed).close_run, a_run(RunKind.POLL))
+    assert wire.trips - before <= 2, "of the first, and of all that came meanwhile"

@@ -11,6 +11,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 from dockbell.core.model import NOTICES, Feed
 from dockbell.errors import StoreUnavailable
 from dockbell.ports import Fleet, Footprint, Member, OutboxBell
+from dockbell.stores.handles.joined_writes import JoinedWrites
 from dockbell.stores.handles.outage import Outage
 from dockbell.stores.sql import feeds, outbox
 from dockbell.stores.sql.connection import Connection
@@ -62,6 +63,7 @@ class Engine(ABC):
         scope: A condition on ``feeds``, ``AND …``, that those meet whose events this process delivers; empty: all do.
         commanded: The same, of those whose commands it executes; commands without a feed meet it, or do not.
         fleet: The processes that share the store; None where this one works on it alone.
+        joined: Writes that may share a transaction.
         held: The same, of those whose deliveries it may still settle: it hands some of them over.
     """
 
@@ -75,6 +77,7 @@ class Engine(ABC):
         self.wipes = 0
         self.scope = self.held = self.commanded = ""
         self.fleet: Fleet | None = None
+        self.joined = JoinedWrites(self.write)
 
     @abstractmethod
     async def write(

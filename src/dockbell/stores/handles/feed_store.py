@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
 from dockbell.core.comparing.drift import Decision
@@ -115,6 +116,11 @@ class SqlFeedStore(FeedStore):
         statements: Sequence[Statement] = (),
         compose: Compose | None = None,
     ) -> None:
+        if not statements:
+            await self._engine.joined.add(
+                partial(feeds.note_run, lease=self._lease, run=run, progress=progress, lateness=lateness)
+            )
+            return
         await self._append(
             feeds.close_run,
             run,

@@ -206,17 +206,24 @@ def close_run(
     now: datetime,
 ) -> None:
     with transaction(connection):
-        save_run(connection, lease.id, run)
-        if progress is None:
-            update_feed(connection, lease)
-        else:
-            times = [micros(at) for at in (progress.watermark, progress.candidate, progress.newest, progress.tick)]
-            changes = "watermark = ?, candidate = ?, newest = ?, tick = ?, tick_reads = ?"
-            update_feed(connection, lease, changes, [*times, progress.tick_reads])
-        if lateness is not None:
-            save_lateness(connection, lease, lateness)
+        note_run(connection, lease, run, progress, lateness)
         if statements and compose is not None:
             state(connection, lease, statements, compose, now)
+
+
+def note_run(
+    connection: Connection, lease: Lease, run: RunRecord, progress: Progress | None, lateness: Lateness | None
+) -> None:
+    """Store how a run has ended, and where it has moved the watermark; inside a transaction."""
+    save_run(connection, lease.id, run)
+    if progress is None:
+        update_feed(connection, lease)
+    else:
+        times = [micros(at) for at in (progress.watermark, progress.candidate, progress.newest, progress.tick)]
+        changes = "watermark = ?, candidate = ?, newest = ?, tick = ?, tick_reads = ?"
+        update_feed(connection, lease, changes, [*times, progress.tick_reads])
+    if lateness is not None:
+        save_lateness(connection, lease, lateness)
 
 
 def save_lateness(connection: Connection, lease: Lease, lateness: Lateness) -> None:

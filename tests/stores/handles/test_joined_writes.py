@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from dockbell.errors import LeaseLost, StoreUnavailable
+from dockbell.stores.handles.joined_writes import JoinedWrites, Write
+
+
+class File:
+    """A database that takes some time for each transaction.
+
+    Attributes:
+        batches: What each transaction has written.
+        is_away: Whether it cannot be written.
+    """
+
+    def __init__(self) -> None:
+        self.connection: Any = sqlite3.connect(":memory:", isolation_level=None)
+        self.connection.execute("CREATE TABLE words (word TEXT)")
+        self.batches: list[list[str]] = []
+        self.is_away = False
+
+    async def call(self, function: Write) -> None:
+        await anyio.lowlevel.checkpoint()
+        if self.is_away:
+            raise StoreUnavailable("away")
+        before = self.words()
+        function(self.connection)
+        await anyio.sleep(0.01)
+        self.batches.append(self.words()[len(before) :])
+
+    def words(self) -> list[str]:
+        return [word for (word,) in self.connection.execute("SELECT word FROM words ORDER BY rowid")]
+
+    def write(self, word: str) -> Write:
+        return partial(_insert, word=word)
+
+
+def _insert(connection: Any, word: str) -> None:
+    if word == "lost":
+        raise LeaseLost("another process has taken it over")
+    connection.execute("INSERT INTO words VALUES (?)", (word,))
+
+
+@pytest.fixture
+def file() -> Iterator[File]:
+    file = File()
+    yield file
+    file.connection.close()
+
+
+async def test_what_comes_during_a_transaction_shares_the_next_one(file: File) -> None:
+    joined = JoinedWrites(file.call)
+    async with anyio.create_task_group() as group:
+        for word in "abcdef":
+            group.start_soon(joined.add, file.write(word))
+    assert file.batches[0][0] == "a"
+    assert len(file.batches) <= 2
+    assert file.words() == list("abcdef")
+
+
+async def test_one_that_is_refused_keeps_no_other_from_being_written(file: File) -> None:
+    joined, lost = JoinedWrites(file.call), list[str]()
+
+    async def write(word: str) -> None:
+        try:
+            await joined.add(file.write(word))
+        except LeaseLost:
+            lost.append(word)
+
+    async with anyio.create_task_group() as group:
+        for word in ("a", "b", "lost", "c"):
+            group.start_soon(write, word)
+    assert sorted(file.words()) == ["a", "b", "c"]
+    assert lost == ["lost"]
+
+
+async def test_all_hear_that_the_store_is_away_and_may_try_again(file: File) -> None:
+    joined, file.is_away = JoinedWrites(file.call), True
+    failed: list[str] = []
+
+    async def write(word: str) -> None:
+        try:
+            await joined.add(file.write(word))
+        except StoreUnavailable:
+            failed.append(word)
+
+    async with anyio.create_task_group() as group:
+        for word in "abc":
+            group.start_soon(write, word)
+    assert sorted(failed) == ["a", "b", "c"]
+    file.is_away = False
+    await joined.add(file.write("a"))
+    assert file.words() == ["a"]
+
+
+async def test_who_is_cancelled_takes_no_other_along_and_writes_once(file: File) -> None:
+    joined = JoinedWrites(file.call)
+    async with anyio.create_task_group() as group, anyio.create_task_group() as cancelled:
+        cancelled.start_soon(joined.add, file.write("a"))
+        cancelled.start_soon(joined.add, file.write("b"))
+        group.start_soon(joined.add, file.write("c"))
+        await anyio.sleep(0.005)  # the first transaction is under way
+        cancelled.cancel_scope.cancel()
+    assert sorted(set(file.words())) == sorted(file.words())
+    assert "c" in file.words()
+    await joined.add(file.write("d"))
+    assert file.words().count("d") == 1

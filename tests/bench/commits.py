@@ -30,18 +30,28 @@ _PAGES: Final = 10
 _WARM: Final = 3
 _COUNTED: Final = 3
 _SINK: Final = "erp"
-_OTHERS: Final = """
-INSERT INTO feeds (source, resource, last_row)
-SELECT 's' || number, 'shipments', %(records)s FROM generate_series(1, %(feeds)s) AS number;
-INSERT INTO records (feed, row, key, raw_hash, fingerprint, modified, revision)
-SELECT id, row, 'key-' || row, decode(md5(id || '-' || row), 'hex'), decode(md5(id || '-' || row), 'hex'), 0, 0
-FROM feeds, generate_series(1, %(records)s) AS row;
-INSERT INTO bodies (feed, row, body) SELECT feed, row, decode(repeat('7b7d', 250), 'hex') FROM records;
-INSERT INTO positions (sink, feed, sequence, began_at) SELECT %(sink)s, id, 0, 0 FROM feeds;
-VACUUM ANALYZE
-"""
+_OTHERS: Final = (
+    (
+        "INSERT INTO feeds (source, resource, last_row)"
+        " SELECT 's' || number, 'shipments', %(records)s FROM generate_series(1, %(feeds)s) AS number"
+    ),
+    (
+        "INSERT INTO records (feed, row, key, raw_hash, fingerprint, modified, revision) SELECT id, row, 'key-' || row,"
+        " decode(md5(id || '-' || row), 'hex'), decode(md5(id || '-' || row), 'hex'), 0, 0"
+        " FROM feeds, generate_series(1, %(records)s) AS row"
+    ),
+    "INSERT INTO bodies (feed, row, body) SELECT feed, row, decode(repeat('7b7d', 250), 'hex') FROM records",
+    "INSERT INTO positions (sink, feed, sequence, began_at) SELECT %(sink)s, id, 0, 0 FROM feeds",
+    "VACUUM ANALYZE",
+)
 _WRITTEN: Final = "SELECT pg_current_wal_lsn() - '0/0'"
-_SETTINGS: Final = {"shared_buffers": "256MB", "listen_addresses": "", "autovacuum": "off", "max_wal_size": "8GB"}
+_SETTINGS: Final = {
+    "shared_buffers": "256MB",
+    "max_wal_size": "8GB",
+    "checkpoint_timeout": "1h",
+    "fsync": "on",
+    "full_page_writes": "on",
+}
 
 
 class Work:
@@ -195,8 +205,8 @@ async def _working(url: str, feeds: int) -> AsyncIterator[Work]:
     store = await PostgresStore.open(url, now=lambda: NOON)
     try:
         with closing(psycopg.connect(url, autocommit=True)) as beside:
-            for statement in _OTHERS.split(";"):
-                beside.execute(statement.encode(), {"feeds": feeds - 1, "records": _RECORDS, "sink": _SINK})
+            for statement in _OTHERS:
+                beside.execute(statement, {"feeds": feeds - 1, "records": _RECORDS, "sink": _SINK})
         work = Work(store)
         await work.begin()
         yield work

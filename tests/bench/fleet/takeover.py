@@ -65,7 +65,6 @@ class Death:
     at: float
     sources: set[str]
     was_writing: bool
-    until: float = 0  # when the next thing was done
 
 
 def measure_takeover(trial: Trial) -> bool:
@@ -151,7 +150,6 @@ class _Run:
             fleet.daemons[victim].start()
         self._settle()
         time.sleep(self._trial.rest)
-        death.until = time.monotonic()
         self._deaths.append(death)
 
     def interrupt(self, what: str, seconds: float) -> None:
@@ -247,7 +245,7 @@ class Judge:
             due = (times[place - 1] if place else death.at) + self._layout.every
             if due > death.at + GOAL:
                 continue
-            if place == len(times) or times[place] > death.until:
+            if place == len(times):
                 lost += 1
             elif due <= death.at + BURIED:
                 waited.append(times[place] - death.at)
@@ -264,17 +262,18 @@ class Judge:
             found = [self.find_takeovers(death) for death in deaths]
             waited = [seconds for some, _, _ in found for seconds in some]
             late = [seconds for _, some, _ in found for seconds in some]
+            never = sum(lost for _, _, lost in found)
             rows.append(
                 (
                     f"{how}, {len(deaths)} times",
                     f"{sum(len(each.sources) for each in deaths):,}",
                     f"{len(waited):,}",
-                    f"{sum(each <= GOAL for each in waited) / max(1, len(waited)):.1%}",
+                    f"{sum(each <= GOAL for each in waited) / max(1, len(waited) + never):.1%}",
                     f"{_at(waited, 0.5):.1f}",
                     f"{_at(waited, 0.99):.1f}",
                     f"{len(late):,}",
                     f"{_at(late, 0.99):.1f}",
-                    f"{sum(lost for _, _, lost in found)}",
+                    f"{never}",
                 )
             )
         print_table(*rows)

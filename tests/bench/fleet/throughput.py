@@ -34,7 +34,7 @@ from tests.stores.places import Place, open_store, url_of
 
 PROCESSES: Final = (1, 2, 3, 4)
 KINDS: Final = {"unchanged": 0, "20 changed": 20, "200 changed": 200}
-SECONDS: Final = 8.0
+SECONDS: Final = 5.0
 _STARTED_SECONDS: Final = 5.0
 _FEEDS: Final = 4
 _PAGE: Final = 200

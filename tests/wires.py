@@ -17,8 +17,7 @@ from typing import Final
 _SOCKET: Final = ".s.PGSQL.5432"
 _CHUNK: Final = 65_536
 _ENDS: Final = "SQ"
-"""Sync and Query (https://www.postgresql.org/docs/current/protocol-message-formats.html): what a client sends before it
-waits for an answer."""
+"""Sync and Query, as the documentation of the protocol of PostgreSQL has them: what a client sends before it waits."""
 _DONE: Final = "EQ"
 """Execute and Query."""
 _PARSE: Final = 6

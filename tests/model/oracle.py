@@ -185,6 +185,8 @@ class Oracle:
         version = self._api.history[key][self._find(key, content, 0, f"{key}, stored")]
         if self._provisional:
             return
+        if version.shown_at <= self._api.asked_at[0]:
+            return  # it was there before dockbell came, whatever its timestamp says
         searches = [listing for listing in self._api.listings if listing.is_search]
         if self._api.deployment.stamped:
             if any(key in each.shown and version.shown_at <= each.ended_at for each in searches):

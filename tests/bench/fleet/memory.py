@@ -107,6 +107,7 @@ def _measure(number: int) -> Cost:
         daemon.end(signal.SIGTERM)
         before = count_requests()
         start()
+        assert wait_until(lambda: count_requests() >= before + number, 3600, every=1) is not None
         cpu = _await_quiet(daemon.pid)
         (memory,) = fleet.measure_memory()
         requests = count_requests() - before

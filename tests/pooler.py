@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -85,6 +84,6 @@ def pooling(server: Server, connections: int = 8, *, by_way_of: Path | None = No
                 time.sleep(0.05)
         yield pooler
     finally:
-        process.send_signal(signal.SIGQUIT)  # at once, whoever is connected
+        process.kill()  # it has nothing to lose, and what other signals mean to it depends on its version
         process.wait()
         shutil.rmtree(folder)

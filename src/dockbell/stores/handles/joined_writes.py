@@ -1,6 +1,6 @@
 """Lets writes that come at the same time share one transaction: the ends of runs that found nothing, say.
 
-Nobody waits longer for that. While one transaction is under way the next writes gather, and go together after it.
+No caller waits longer for that: writes gather while a transaction is under way, and the next one takes them all.
 """
 
 from __future__ import annotations
@@ -49,32 +49,28 @@ class JoinedWrites:
         self._waiting.append(entry)
         try:
             async with self._turn:
-                if entry in self._waiting:  # else whoever had the turn before has written it
-                    with anyio.CancelScope(shield=True):  # what is committed must not wait to be written again
-                        await self._commit_waiting()
+                if entry in self._waiting:  # otherwise the caller before has written it
+                    batch, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
+                    with anyio.CancelScope(shield=True):  # the other entries of the batch need an answer
+                        await self._commit(batch)
         finally:
             if entry in self._waiting:
                 self._waiting.remove(entry)
         if entry.error is not None:
             raise entry.error
 
-    async def _commit_waiting(self) -> None:
-        batch, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
+    async def _commit(self, batch: Sequence[_Entry]) -> None:
         try:
             await self._call(partial(_write_all, batch))
         except StoreUnavailable as error:
             for each in batch:
                 each.error = error
-        except Exception as error:  # noqa: BLE001  # each hears of its own
+        except Exception as error:  # noqa: BLE001  # the caller of the entry that has it raises it
+            if len(batch) == 1:
+                batch[0].error = error
+                return
             for each in batch:
-                each.error = error if len(batch) == 1 else await self._write_alone(each)
-
-    async def _write_alone(self, entry: _Entry) -> Exception | None:
-        try:
-            await self._call(partial(_write_all, [entry]))
-        except Exception as error:  # noqa: BLE001
-            return error
-        return None
+                await self._commit([each])
 
 
 def _write_all(batch: Sequence[_Entry], connection: Connection) -> None:

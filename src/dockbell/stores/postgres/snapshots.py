@@ -42,11 +42,11 @@ class PostgresSnapshots:
     def find(self, hashes: Mapping[str, bytes | None], bad: Sequence[bytes] = ()) -> Mapping[str, Stored]:
         shown = [each for each in hashes.values() if each is not None]
         values = {"feed": self._feed_id, "keys": list(hashes), "hashes": shown, "bad": list(bad)}
+        rows = self._connection.execute(_FIND, values).fetchall()  # at least the one of the feed
+        self._last, self._quarantined = Last(*rows[0][:_NUMBERS]), rows[0][-1]
+        self._unknown = {*bad} - {*self._quarantined}
         found = {}
-        for columns in self._connection.execute(_FIND, values):
-            self._last = Last(*columns[:_NUMBERS])
-            self._quarantined = columns[-1]
-            self._unknown = {*bad} - {*self._quarantined}
+        for columns in rows:
             if columns[_NUMBERS] is None:  # nothing is stored under any of the keys
                 break
             stored = Stored._make(columns[_NUMBERS:_STORED])

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from dockbell.admin.sources import add, change, list_sources, pause, put, remove
+from dockbell.admin.sources import Edit, add, change, list_sources, pause, put, remove
 from dockbell.config.source_tables import GivenSources
 from dockbell.config.values import Table
 from dockbell.errors import ConfigError
@@ -96,7 +98,7 @@ def test_sources_are_removed() -> None:
     [remove, lambda names: pause(names, paused=True), lambda names: change(names, {}, ["share"])],
     ids=["remove", "pause", "change"],
 )
-def test_a_name_that_means_none_is_refused(edit: type) -> None:
+def test_a_name_that_means_none_is_refused(edit: Callable[[list[str]], Edit]) -> None:
     with pytest.raises(ConfigError, match=r'no source "acne"; did you mean "acme"\?'):
         edit(["acne"])(SHARED)
     with pytest.raises(ConfigError, match=r'no source is named like "us-\*"'):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import filter as filter_names
 from typing import Any, Final, TypeAlias
 
+from dockbell.config.including import is_wild
 from dockbell.config.place import name_place
 from dockbell.config.shared import SOURCES
 from dockbell.config.sharing import fill_in
@@ -21,7 +22,6 @@ from dockbell.errors import ConfigError
 
 _PAUSED: Final = "paused"
 _RESOURCES: Final = "resources"
-_WILD: Final = "*?["
 _NAMED: Final = 3
 
 
@@ -173,10 +173,6 @@ def _choose(patterns: Sequence[str], there: Table) -> dict[str, None]:
             raise ConfigError(f'no source is named like "{pattern}"; {suggest(pattern, there)}')
         chosen |= dict.fromkeys(found)
     return chosen
-
-
-def is_wild(pattern: str) -> bool:
-    return any(sign in pattern for sign in _WILD)
 
 
 def _refuse_unknown(names: Iterable[str], there: Table) -> None:

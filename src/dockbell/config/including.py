@@ -42,7 +42,7 @@ def find_files(pattern: str, folder: Path) -> list[Path]:
     """
     start = find_start(pattern, folder)
     parts = Path(pattern).parts
-    wild = next((index for index, part in enumerate(parts) if _is_wild(part)), None)
+    wild = next((index for index, part in enumerate(parts) if is_wild(part)), None)
     if wild is None:
         return [start]
     if not start.is_dir():
@@ -54,7 +54,7 @@ def find_start(pattern: str, folder: Path) -> Path:
     """Return the path up to the first wildcard of a pattern: the folder that is listed, or all of it."""
     path = folder
     for part in Path(pattern).parts:
-        if _is_wild(part):
+        if is_wild(part):
             break
         path /= part
     return path
@@ -98,7 +98,7 @@ def read_included(table: Table, path: Path, known: Container[str]) -> tuple[Tabl
     return table | {_HELD: sources}, tuple(str(file) for file, _ in files), homes
 
 
-def _is_wild(part: str) -> bool:
+def is_wild(part: str) -> bool:
     return any(sign in part for sign in "*?[")
 
 
@@ -108,7 +108,7 @@ def _is_usable(pattern: object) -> bool:
 
 def _match(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
     head, rest = parts[0], parts[1:]
-    if not _is_wild(head):
+    if not is_wild(head):
         names = [head] if (folder / head).exists() else []
     else:
         try:
@@ -137,7 +137,7 @@ def _list_files(patterns: Iterable[str], path: Path) -> Iterator[tuple[Path, str
         except ConfigError as error:
             problems += [f"{path}: {problem}" for problem in error.problems]
             continue
-        absent = _GONE if _is_wild(pattern) else _NOT_THERE
+        absent = _GONE if is_wild(pattern) else _NOT_THERE
         for file in files:
             if (known := file.absolute()) not in seen:
                 seen.add(known)

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import anyio
@@ -21,6 +21,25 @@ from dockbell.stores.postgres.packing import unpack
 from tests.oracle import Account, Story
 from tests.postgres import Server
 from tests.services import Daemon
+
+SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+RESOURCES: Final = ("shipments", "stock")
+CONFIG = """
+name = "acme"
+
+[store]
+url = "{store}"
+
+[resources]
+shipments = {{ every = "2s", reconcile = "1h", stale_window = "0s", first_pass = "emit" }}
+stock = {{ every = "4s", confirm_after = "1s", stale_window = "0s", first_pass = "emit" }}
+
+[sinks.erp]
+type = "webhook"
+url = "{receiver}"
+secret = "{secret}"
+lanes = 8
+"""
 
 
 class Ledger(Account):

@@ -20,7 +20,7 @@ from anyio import to_thread
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dockbell.sandbox import Sandbox, SandboxOptions, serve
-from tests.acceptance.sharing import Ledger, Processes, change, judge_store
+from tests.acceptance.sharing import CONFIG, RESOURCES, SECRET, Ledger, Processes, change, judge_store
 from tests.oracle import Story
 from tests.postgres import Server
 from tests.receivers import Receiver
@@ -28,34 +28,15 @@ from tests.services import Daemon
 
 pytestmark = pytest.mark.acceptance
 
-SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 SOURCES: Final = tuple(f"s{number:02}" for number in range(12))
 BUSY: Final = "busy"
 """Asks for the details of every change: more than its key allows."""
-RESOURCES: Final = ("shipments", "stock")
 LIMIT: Final = 120
 """Requests a minute of each key; a process that took over would soon exceed it if it began to count anew."""
 TTL: Final = 6
 STOPPED: Final = 9
 UNDER_WAY: Final = 0.1
 """So long after the death of a process its last requests may arrive."""
-
-CONFIG = """
-name = "acme"
-
-[store]
-url = "{store}"
-
-[resources]
-shipments = {{ every = "2s", reconcile = "1h", stale_window = "0s", first_pass = "emit" }}
-stock = {{ every = "4s", confirm_after = "1s", stale_window = "0s", first_pass = "emit" }}
-
-[sinks.erp]
-type = "webhook"
-url = "{receiver}"
-secret = "{secret}"
-lanes = 8
-"""
 
 SOURCE = """
 [sources.{source}]

@@ -17,7 +17,7 @@ from anyio import to_thread
 
 from dockbell._version import __version__
 from dockbell.sandbox import Sandbox, SandboxOptions, serve
-from tests.acceptance.sharing import Ledger, Processes, change, judge_store
+from tests.acceptance.sharing import CONFIG, RESOURCES, SECRET, Ledger, Processes, change, judge_store
 from tests.acceptance.versions import NEW_COLUMN, NEW_KEY, NEWER_VERSION, OLD_COLUMN, make_newer
 from tests.cli.programs import run
 from tests.oracle import Story
@@ -27,25 +27,8 @@ from tests.services import Daemon
 
 pytestmark = pytest.mark.acceptance
 
-SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 SOURCES: Final = tuple(f"s{number}" for number in range(6))
-RESOURCES: Final = ("shipments", "stock")
-CONFIG: Final = """
-name = "acme"
-
-[store]
-url = "{store}"
-
-[resources]
-shipments = {{ every = "2s", reconcile = "1h", stale_window = "0s", first_pass = "emit" }}
-stock = {{ every = "4s", confirm_after = "1s", stale_window = "0s", first_pass = "emit" }}
-
-[sinks.erp]
-type = "webhook"
-url = "{receiver}"
-secret = "{secret}"
-lanes = 8
-
+DEFAULTS: Final = """
 [source_defaults]
 base_url = "{api}"
 
@@ -147,7 +130,8 @@ async def test_processes_are_replaced_by_those_of_a_newer_version_one_after_the_
     with ExitStack() as stack:
         upgrade = Upgrade(postgres_server, postgres_url, tmp_path, stack)
         async with serve(sandbox) as api, receiver.listening():
-            config = CONFIG.format(store=postgres_url, receiver=receiver.url, secret=SECRET, api=api)
+            config = CONFIG.format(store=postgres_url, receiver=receiver.url, secret=SECRET)
+            config += DEFAULTS.format(api=api)
             config += "".join(f'[sources.{source}]\napi_key = "{source}"\n' for source in SOURCES)
             for name in "abcdef":
                 upgrade.write(name, config)

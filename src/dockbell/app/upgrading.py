@@ -29,20 +29,20 @@ class Upgrading:
     def __init__(self, shared: Upgradable, telemetry: Telemetry) -> None:
         self._shared = shared
         self._telemetry = telemetry
-        self._told = ""
+        self._waits_for = ""
 
     async def run(self, alarm: Alarm) -> None:
         """Look whenever the alarm rings, until nothing is left to do or cancelled."""
-        told = ""
+        failure = ""
         is_finished = False
         while not is_finished:
             await alarm.wait()
             try:
                 is_finished = self._shared.leads and await self.run_once()
             except Exception as error:  # noqa: BLE001  # detection and delivery go on, and so will this one
-                if str(error) != told:
+                if str(error) != failure:
                     self._telemetry.emit_failure("upgrade", error)
-                told = str(error)
+                failure = str(error)
                 await anyio.sleep(_AGAIN.total_seconds())
 
     async def run_once(self) -> bool:
@@ -51,7 +51,7 @@ class Upgrading:
         if upgrade.oldest != upgrade.before:
             self._telemetry.emit(UpgradeFinished(upgrade.oldest))
         older = ", ".join(upgrade.older)
-        if older and older != self._told:
+        if older and older != self._waits_for:
             self._telemetry.emit(UpgradeWaits(older))
-        self._told = older
+        self._waits_for = older
         return not older

@@ -21,7 +21,7 @@ _TURN: Final = 0x646F636B
 """Of the lock that keeps others from migrating meanwhile (the letters ``dock``); it ends with its transaction."""
 _KNOWN: Final = "SELECT to_regclass('schema_version') IS NOT NULL AND to_regclass('life') IS NOT NULL"
 _LIMIT_LOCKS: Final = "SET LOCAL lock_timeout = '500ms'"
-"""Whoever comes after one that waits for the lock of a table waits too: all processes stand still meanwhile."""
+"""A session that waits for the lock of a table holds up all processes, whose statements queue behind it."""
 _TRIES: Final = 10
 _PAUSE_SECONDS: Final = 1.0
 

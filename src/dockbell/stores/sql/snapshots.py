@@ -50,7 +50,7 @@ class StoredPage(Snapshots, Protocol):
     """Stored snapshots of one feed, and what the commit of a page must know beside them."""
 
     def last(self) -> Last:
-        """Return the last numbers of the feed, which nobody else gives away meanwhile."""
+        """Return the last numbers of the feed; only this process gives new ones away."""
 
 
 @dataclass(frozen=True, slots=True)

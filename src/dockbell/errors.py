@@ -35,7 +35,10 @@ class SourceError(DockbellError):
 
 
 class SourceRefused(SourceError):
-    """The API does not accept the key (401, 403), or the request as such; the operator must act."""
+    """The API does not accept the key (401, 403) or the request as such, or there is nothing to connect with.
+
+    The operator must act.
+    """
 
 
 class RequestRefused(SourceRefused):

@@ -25,7 +25,7 @@ import pytest
 from dockbell.config import Secret
 from dockbell.core.reading.request import list_request, order_request, shipment_request
 from dockbell.core.reading.response import Response
-from dockbell.errors import ConfigError, PageUnreadable, SourceUnavailable
+from dockbell.errors import ConfigError, PageUnreadable, SourceRefused, SourceUnavailable
 from dockbell.sources.connection_pool import ConnectionPool, Unreached
 from tests.brokers import find_free_port
 from tests.sources.conftest import Conversation, Serve
@@ -579,7 +579,7 @@ async def test_a_proxy_that_cannot_be_looked_up_any_more_is_told(tmp_path: Path)
     with pytest.raises(Unreached, match=r"through the proxy 127\.0\.0\.1:9: connection refused"):
         await pool.exchange(FIRST, [])
     path.unlink()
-    with pytest.raises(Unreached, match=f"cannot connect to api.example.com:80: file {path}: no such file"):
+    with pytest.raises(SourceRefused, match=f"cannot connect to api.example.com:80: file {path}: no such file"):
         await pool.exchange(FIRST, [])
 
 
@@ -625,7 +625,7 @@ async def test_a_pool_that_is_not_checked_fails_until_its_file_is_there(tmp_path
     path = tmp_path / "ca.pem"
     async with serve_tls(certificate) as port:
         pool = make_pool(f"https://127.0.0.1:{port}", ca_file=str(path), checked=False)
-        with pytest.raises(Unreached, match=f"127.0.0.1:{port}: source: ca_file cannot be used, no such file"):
+        with pytest.raises(SourceRefused, match=f"127.0.0.1:{port}: source: ca_file cannot be used, no such file"):
             await pool.exchange(FIRST, [])
         path.symlink_to(certificate)
         assert (await pool.exchange(FIRST, [])).body == b"ok"

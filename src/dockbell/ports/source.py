@@ -38,7 +38,7 @@ class Source(Protocol):
 
         Raises:
             CursorExpired: The API no longer knows the cursor (400, 404, 410 or 422 on a page after the first).
-            SourceRefused: The key is not accepted (401, 403).
+            SourceRefused: The key is not accepted (401, 403), or a file that is needed to connect cannot be used.
             SourceUnavailable: No usable answer after several tries.
             PageUnreadable: An answer came that is not whole and sound JSON; a smaller page may be.
             SchemaMismatch: The answer has no array of records, or several.

@@ -23,7 +23,7 @@ import httpx
 
 from dockbell.core.reading.request import Request
 from dockbell.core.reading.response import Response, clean
-from dockbell.errors import ConfigError, PageUnreadable, SourceUnavailable
+from dockbell.errors import ConfigError, PageUnreadable, SourceRefused, SourceUnavailable
 from dockbell.net.network import explain, make_trust
 
 _GZIP: Final = 31  # zlib's word for "expect a gzip header"
@@ -80,6 +80,7 @@ class ConnectionPool:
 
         Raises:
             Unreached: No connection came about; nothing was sent.
+            SourceRefused: The proxy's secret or ``ca_file`` cannot be used; nothing was sent; another try is no use.
             PageUnreadable: A success began to come, but not whole, sound and within the size.
             SourceUnavailable: No answer came in time.
         """
@@ -171,7 +172,7 @@ class ConnectionPool:
         try:
             self._prepare()
         except ConfigError as error:
-            raise Unreached(f"{request}: cannot connect to {self._api}: {error}") from error
+            raise SourceRefused(f"{request}: cannot connect to {self._api}: {error}") from error
         assert self._tls is not None
         return httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False, limits=_LIMITS, proxy=self._proxy)
 

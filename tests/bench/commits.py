@@ -13,6 +13,7 @@ import anyio
 import psycopg
 
 from dockbell.core.publishing.settlement import Blocked, DeadLetter, Settlement
+from dockbell.core.reading.listing_profile import STEADY_RUNS
 from dockbell.stores.handles.store import SqlStore
 from dockbell.stores.postgres import PostgresStore
 from tests.bench.table import print_table
@@ -74,7 +75,7 @@ class Work:
         for key in "abcde":
             self._rig.source.put(key, status="open")
         await self._rig.read_whole()
-        for _ in range(_WARM):
+        for _ in range(STEADY_RUNS):  # then the profile of its listing is stored no more
             await self._rig.poll(after=60)
         await self._store.sink(_SINK).enroll("now")
 

@@ -103,6 +103,7 @@ class TrackedFeed:
         self.listeners: list[Callable[[TrackedFeed, Run, Page, PageDiff], None]] = []
         self._base_url = base_url
         self._state: FeedState | None = None
+        self._is_outdated = False  # the end of a run may be stored, or not
         self._detector: ChangeDetector | None = None
         self._end = anyio.Lock()  # of complete runs, so that one states what it ends before another looks for it
         self._is_key_doubted = False
@@ -113,12 +114,14 @@ class TrackedFeed:
     async def state(self) -> FeedState:
         if self._state is None:
             await self._open()
+        elif self._is_outdated:
+            await self.reload()
         assert self._state is not None
         return self._state
 
     async def reload(self) -> FeedState:
         """Read the feed's state from the store again, after it was changed there."""
-        self._state = await self.store.open()
+        self._state, self._is_outdated = await self.store.open(), False
         self.profile.load(self._state)
         if self._state.shape is not None:
             self.profile.use_shape(self._state.shape)
@@ -333,11 +336,14 @@ class TrackedFeed:
     async def ending(self, run: Run) -> AsyncIterator[tuple[Statement, ...]]:
         """Let one run end at a time, and store in the body that it did; yield the gap that it ends, if it is complete.
 
-        What is not stored is not stated: the next run does it.
+        Afterwards the state is that which the run has left. What is not stored is not stated: the next run does it.
         """
         async with self._end:
-            if run.problem:
-                yield ()
-                return
-            yield self.gaps.find(await self.reload(), run.silences)
-            self.gaps.end_run(run.silences)
+            try:
+                yield () if run.problem else self.gaps.find(await self.state(), run.silences)
+            except BaseException:
+                self._is_outdated = True
+                raise
+            if not run.problem:
+                self.gaps.end_run(run.silences)
+            await self.reload()

@@ -112,9 +112,8 @@ class Poller:
         anchor, self._anchor = self._anchor, None
         since = open_window(base, lookback, precision)
         run, record, window = await self._read(RunKind.POLL, since, "" if anchor is None else anchor[0])
-        state = await feed.reload()
         # A pass that ended meanwhile may have told where the records' clock stands; all else only polls move.
-        progress = replace(progress, newest=progress.newest or state.progress.newest)
+        progress = replace(progress, newest=progress.newest or (await feed.state()).progress.newest)
         if (proof := self._prove(run, window, progress, anchor)) is not None:
             progress, _ = advance(progress, proof, lookback, precision)
         await self._close(run, record, progress)
@@ -166,8 +165,7 @@ class Poller:
             await feed.store.close_run(
                 record, progress, lateness=feed.profile.learn_lateness(run), statements=gaps, compose=feed.compose
             )
-        feed.report(*gaps)
-        await feed.reload()
+            feed.report(*gaps)
 
     def _is_doubtful(self, run: Run, anchor: tuple[str, datetime] | None, progress: Progress) -> bool:
         """Return whether a poll did not show the record that was dated newest, though its window covers that date.

@@ -119,7 +119,7 @@ class Reconciler:
                 await self._give_up(run, record, came_further=came_further)
                 return record
             record, decision = await self._close(await feed.state(), run, record, seen, approve=approve)
-        self._timer.wait_for_next(await feed.reload(), began, goes_forward=decision.goes_forward)
+        self._timer.wait_for_next(await feed.state(), began, goes_forward=decision.goes_forward)
         # Records that share a key are in quarantine: what else came twice with other content may be these.
         if feed.is_provisional and not run.summary.is_unambiguous and not record.tally.bad:
             raise feed.doubt_key(run.summary)
@@ -199,7 +199,7 @@ class Reconciler:
                 compose=feed.compose,
                 drift_before=found.began_at,
             )
-        feed.report(*statements)
+            feed.report(*statements)
         self.absence_check.take(decision.suspects)
         return record, decision
 

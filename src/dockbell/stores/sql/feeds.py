@@ -19,7 +19,7 @@ from dockbell.ports import Compose, FeedState, RunRecord
 from dockbell.stores.sql.connection import Connection, moment, transaction
 from dockbell.stores.sql.lease import Lease, find_lease, take_lease, update_feed
 from dockbell.stores.sql.outbox import append_events
-from dockbell.stores.sql.runs import LAST, LastRuns, load_last, save_run
+from dockbell.stores.sql.runs import LAST, WITH_LAST, load_last, save_run
 
 
 def add_feeds(connection: Connection, added: Sequence[Feed]) -> None:
@@ -58,16 +58,16 @@ def load_feeds(connection: Connection, only: Feed | None = None) -> list[FeedSta
         "SELECT feeds.*,"
         " (SELECT count(*) FROM holds WHERE feed = feeds.id) AS holds,"
         " (SELECT count(*) FROM quarantine WHERE feed = feeds.id) AS quarantined,"
-        f" {LAST} FROM feeds {where} ORDER BY id",
+        f" {LAST} FROM feeds {WITH_LAST} {where} ORDER BY feeds.id",
         values,
     )
     names = [column[0] for column in cursor.description]
     rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-    last = load_last(connection, rows)
-    return [_read_state(row, last[row["id"]]) for row in rows]
+    return [_read_state(connection, row) for row in rows]
 
 
-def _read_state(row: Mapping[str, Any], last: LastRuns) -> FeedState:
+def _read_state(connection: Connection, row: Mapping[str, Any]) -> FeedState:
+    last = load_last(connection, row)
     key, drift = row["key"], row["drift"]
     cleaning = {"drop": ()} if row["cleaning"] is None else msgspec.json.decode(row["cleaning"])
     return FeedState(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from dockbell.core.model import Feed, RunKind
 from dockbell.core.moment import from_micros, micros, to_micros
 from dockbell.ports import Checkpoint, Failing, Reached, RunRecord, Tally
 from dockbell.stores.sql.connection import Connection, moment, transaction, upsert
-from dockbell.stores.sql.dialect import values_of
 from dockbell.stores.sql.lease import Lease, update_feed
 
 RUN = "kind, asked_at, since, ended_at, pages, records, events, problem, tally, sent_at"
@@ -40,46 +38,40 @@ class LastRuns:
     failing: Failing | None = None  # the passes that ended incomplete since the last complete one
 
 
+_LAST: Final = "(SELECT max(id) FROM runs WHERE feed = feeds.id AND kind = '{kind}' AND complete = {is_complete})"
+"""The last by their order and not by when they ended: our clock may have gone back since."""
+_WHOLE: Final = (RunKind.POLL, RunKind.PASS)
+_COLUMNS: Final = RUN.split(", ")
 LAST: Final = ", ".join(
-    f"(SELECT max(id) FROM runs WHERE feed = feeds.id AND kind = '{kind}' AND complete = {is_complete})"
-    f" AS {kind}_{is_complete}"
-    for kind in RunKind
-    for is_complete in ("true", "false")
+    [
+        *(
+            f"{_LAST.format(kind=kind, is_complete=is_complete)} AS {kind}_{is_complete}"
+            for kind in RunKind
+            for is_complete in ("true", "false")
+        ),
+        *(f"last_{kind}.{column} AS {kind}_{column}" for kind in _WHOLE for column in _COLUMNS),
+    ]
 )
-"""Columns for a query of ``feeds``, which :func:`load_last` needs.
+"""Columns for a query of ``feeds`` and :data:`WITH_LAST`, which :func:`load_last` needs."""
+WITH_LAST: Final = " ".join(
+    f"LEFT JOIN runs AS last_{kind} ON last_{kind}.id = {_LAST.format(kind=kind, is_complete='true')}"
+    for kind in _WHOLE
+)
 
-The last by their order and not by when they ended: our clock may have gone back since.
-"""
 
-
-def load_last(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Mapping[int, LastRuns]:
-    """Return the last runs of feeds by their ids; the rows of these feeds have the columns of :data:`LAST`."""
-    failed = {}
-    for row in rows:
-        ends = [(row[f"{kind}_true"] or 0, row[f"{kind}_false"] or 0) for kind in RunKind]
-        failed[row["id"]] = max(incomplete if incomplete > complete else 0 for complete, incomplete in ends)
-    poll, full = f"{RunKind.POLL}_true", f"{RunKind.PASS}_true"
-    wanted = [number for row in rows for number in (row[poll], row[full], failed[row["id"]]) if number]
-    runs = (
-        {
-            number: read_run(columns)
-            for number, *columns in connection.execute(
-                f"SELECT id, {RUN} FROM runs WHERE id IN (SELECT CAST(value AS INTEGER) FROM {values_of('?')})",
-                (json.dumps(wanted),),
-            )
-        }
-        if wanted
-        else {}
+def load_last(connection: Connection, row: Mapping[str, Any]) -> LastRuns:
+    """Return the last runs of a feed; its row has the columns of :data:`LAST`."""
+    ends = [(row[f"{kind}_true"] or 0, row[f"{kind}_false"] or 0) for kind in RunKind]
+    last_failed = max(incomplete if incomplete > complete else 0 for complete, incomplete in ends)
+    poll, full = (
+        None if row[f"{kind}_true"] is None else read_run([row[f"{kind}_{column}"] for column in _COLUMNS])
+        for kind in _WHOLE
     )
-    return {
-        row["id"]: LastRuns(
-            runs.get(row[poll]),
-            runs.get(row[full]),
-            runs.get(failed[row["id"]]),
-            _load_failing(connection, row["id"], row[full] or 0) if failed[row["id"]] else None,
-        )
-        for row in rows
-    }
+    if not last_failed:
+        return LastRuns(poll, full)
+    failed = connection.execute(f"SELECT {RUN} FROM runs WHERE id = ?", (last_failed,)).fetchone()
+    failing = _load_failing(connection, row["id"], row[f"{RunKind.PASS}_true"] or 0)
+    return LastRuns(poll, full, read_run(failed), failing)
 
 
 def read_run(row: Sequence[Any]) -> RunRecord:

@@ -371,6 +371,26 @@ async def test_the_agents_poll_at_once_and_then_from_start_to_start(rig: Rig) ->
     assert rig.source.asked[-1][2] is Urgency.TRAILING
 
 
+async def test_trailing_polls_go_on_in_their_rhythm_after_a_restart(rig: Rig) -> None:
+    await rig.read_whole()
+    rig.source.page_size = 200
+    alarm = TimedAlarm(rig.clock, 1)
+    await run_until_quiet(rig.poller.run_trailing, alarm)
+    assert alarm.delays == [300, 300]
+    rig.clock.pass_(100)
+    rig.restart()
+    rig.source.asked.clear()
+    alarm = TimedAlarm(rig.clock, 1)
+    await run_until_quiet(rig.poller.run_trailing, alarm)
+    assert alarm.delays == [200, 300]
+    assert [urgency for _, _, urgency in rig.source.asked] == [Urgency.TRAILING]
+    rig.clock.pass_(1000)
+    rig.restart()
+    alarm = TimedAlarm(rig.clock, 1)
+    await run_until_quiet(rig.poller.run_trailing, alarm)
+    assert alarm.delays == [0, 300]
+
+
 async def test_a_poll_that_takes_longer_than_its_interval_is_followed_by_the_next_at_once(rig: Rig) -> None:
     await rig.read_whole()
     rig.source.asked.clear()

@@ -168,8 +168,10 @@ async def test_the_last_run_is_known_for_its_failure_until_one_of_its_kind_is_co
     failed = a_run(RunKind.POLL, "cut short", hours=1)
     await store.feed(state.feed).close_run(a_run(RunKind.POLL), Progress())
     await store.feed(state.feed).close_run(failed, Progress())
-    await store.feed(state.feed).close_run(a_run(RunKind.TRAILING, hours=2))
+    trailing = a_run(RunKind.TRAILING, hours=2)
+    await store.feed(state.feed).close_run(trailing)
     assert (await reload(store)).failed == failed
+    assert (await reload(store)).trailing == trailing
     later_failed = a_run(problem="cut short too", hours=3)
     await store.feed(state.feed).close_run(later_failed)
     assert (await reload(store)).failed == later_failed

@@ -85,12 +85,16 @@ class Poller:
         return record
 
     async def run_trailing(self, alarm: Alarm) -> None:
-        """Poll from long before the watermark, at once and then now and then."""
-        clocks = self._feed.clocks
+        """Poll from long before the watermark now and then; a process goes on in the rhythm of the one before it."""
+        clocks, schedule = self._feed.clocks, self._feed.schedule
+        if (last := (await self._feed.state()).trailing) is not None:
+            age = max(clocks.now() - last.ended_at, timedelta(0))
+            alarm.ring_in(max(trailing_every(schedule.interval) - age, timedelta(0)))
+            await alarm.wait()
         while True:
             began = clocks.steady()
             await run_guarded(self._feed, self.trail_once)
-            every = max(trailing_every(self._feed.schedule.interval), self._trailing_pages * _TRAILING_PACE)
+            every = max(trailing_every(schedule.interval), self._trailing_pages * _TRAILING_PACE)
             alarm.ring_in(began + every - clocks.steady())
             await alarm.wait()
 

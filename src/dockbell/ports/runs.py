@@ -167,6 +167,7 @@ class FeedState:
         problem: What stops it now, for the operator; empty when nothing does.
         poll: The last complete poll.
         full: The last complete pass.
+        trailing: The last complete trailing poll.
         failed: The last incomplete run, of the kinds whose last run was incomplete.
         failing: The passes that have failed since the last complete one; None where the last was complete.
         dropped: Pointers to members that are never stored, and of which nothing is stored any more.
@@ -200,6 +201,7 @@ class FeedState:
     problem: str = ""
     poll: RunRecord | None = None
     full: RunRecord | None = None
+    trailing: RunRecord | None = None
     failed: RunRecord | None = None
     failing: Failing | None = None
     dropped: tuple[str, ...] = ()

@@ -104,6 +104,7 @@ def _read_state(connection: Connection, row: Mapping[str, Any]) -> FeedState:
         problem=row["problem"],
         poll=last.poll,
         full=last.full,
+        trailing=last.trailing,
         failed=last.failed,
         failing=last.failing,
         dropped=(dropped := tuple(msgspec.json.decode(row["dropped"]))),

@@ -34,13 +34,13 @@ class LastRuns:
 
     poll: RunRecord | None = None  # the last complete one
     full: RunRecord | None = None  # the last complete pass
+    trailing: RunRecord | None = None  # the last complete trailing poll
     failed: RunRecord | None = None  # the last that ended incomplete, of the kinds whose last run did
     failing: Failing | None = None  # the passes that ended incomplete since the last complete one
 
 
 _LAST: Final = "(SELECT max(id) FROM runs WHERE feed = feeds.id AND kind = '{kind}' AND complete = {is_complete})"
 """The last by their order and not by when they ended: our clock may have gone back since."""
-_WHOLE: Final = (RunKind.POLL, RunKind.PASS)
 _COLUMNS: Final = RUN.split(", ")
 LAST: Final = ", ".join(
     [
@@ -49,13 +49,13 @@ LAST: Final = ", ".join(
             for kind in RunKind
             for is_complete in ("true", "false")
         ),
-        *(f"last_{kind}.{column} AS {kind}_{column}" for kind in _WHOLE for column in _COLUMNS),
+        *(f"last_{kind}.{column} AS {kind}_{column}" for kind in RunKind for column in _COLUMNS),
     ]
 )
 """Columns for a query of ``feeds`` and :data:`WITH_LAST`, which :func:`load_last` needs."""
 WITH_LAST: Final = " ".join(
     f"LEFT JOIN runs AS last_{kind} ON last_{kind}.id = {_LAST.format(kind=kind, is_complete='true')}"
-    for kind in _WHOLE
+    for kind in RunKind
 )
 
 
@@ -63,15 +63,15 @@ def load_last(connection: Connection, row: Mapping[str, Any]) -> LastRuns:
     """Return the last runs of a feed; its row has the columns of :data:`LAST`."""
     ends = [(row[f"{kind}_true"] or 0, row[f"{kind}_false"] or 0) for kind in RunKind]
     last_failed = max(incomplete if incomplete > complete else 0 for complete, incomplete in ends)
-    poll, full = (
+    poll, full, trailing = (
         None if row[f"{kind}_true"] is None else read_run([row[f"{kind}_{column}"] for column in _COLUMNS])
-        for kind in _WHOLE
+        for kind in (RunKind.POLL, RunKind.PASS, RunKind.TRAILING)
     )
     if not last_failed:
-        return LastRuns(poll, full)
+        return LastRuns(poll, full, trailing)
     failed = connection.execute(f"SELECT {RUN} FROM runs WHERE id = ?", (last_failed,)).fetchone()
     failing = _load_failing(connection, row["id"], row[f"{RunKind.PASS}_true"] or 0)
-    return LastRuns(poll, full, read_run(failed), failing)
+    return LastRuns(poll, full, trailing, read_run(failed), failing)
 
 
 def read_run(row: Sequence[Any]) -> RunRecord:

@@ -232,7 +232,7 @@ async def test_an_event_that_is_refused_is_a_dead_letter_and_its_key_goes_on(sto
     sink = FakeSink(
         answer=lambda each: Outcome(OutcomeKind.REFUSED, "HTTP 422") if each.event.sequence == 1 else DELIVERED
     )
-    assert await make_relay(store, sink, Clock(), ear).drain(timedelta(seconds=1))
+    assert await make_relay(store, sink, Clock(), ear).drain(timedelta(seconds=10))
     assert sink.sequences == [1, 2]
     assert [fact.reason for fact in ear.facts if isinstance(fact, EventDied)] == ["HTTP 422"]
 
@@ -343,7 +343,7 @@ async def test_a_sink_that_breaks_begins_again_from_what_is_saved(
 
     monkeypatch.setattr("dockbell.delivery.relay._RESTART_PAUSE", timedelta(0))
     sink, ear = FakeSink(answer=answer), Ear()
-    assert await make_relay(store, sink, Clock(), ear).drain(timedelta(seconds=1))
+    assert await make_relay(store, sink, Clock(), ear).drain(timedelta(seconds=10))
     assert sink.sequences == [1, 1, 2]
     assert [type(fact) for fact in ear.facts if isinstance(fact, AgentFails)] == [AgentFails]
 
@@ -369,7 +369,7 @@ async def test_of_a_feed_whose_arrays_have_no_order_no_event_is_told_by_its_patc
             await change(store, {"id": "a", "status": status, "big": "x" * 3000}, feed=feed)
     sink, settings = FakeSink(), SinkSettings(type="fake", max_event_size=2000, changes=("updated",))
     relay = Relay(sink, settings, store=store, telemetry=Ear().telemetry, now=Clock(), unordered={FEED})
-    assert await relay.drain(timedelta(seconds=1))
+    assert await relay.drain(timedelta(seconds=10))
     bodies = {delivery.event.feed: json.loads(delivery.event.body)["data"] for delivery in sink.got}
     assert {feed: data["omitted"] for feed, data in bodies.items()} == {
         FEED: ["before", "after", "patch", "changed"],

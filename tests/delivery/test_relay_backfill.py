@@ -142,7 +142,7 @@ async def test_a_record_that_is_refused_is_a_dead_letter_that_can_be_replayed(st
     ear = Ear()
     refused = Outcome(OutcomeKind.REFUSED, "HTTP 422")
     sink = FakeSink(answer=lambda each: refused if each.event.key == "b" and not each.replayed else DELIVERED)
-    assert await make_relay(store, sink, ear=ear).drain(timedelta(seconds=1))
+    assert await make_relay(store, sink, ear=ear).drain(timedelta(seconds=10))
     assert [(fact.key, fact.sequence) for fact in ear.facts if isinstance(fact, EventDied)] == [("b", 4)]
     await change(store, {"id": "b", "n": 5})
     await drain(store, sink)

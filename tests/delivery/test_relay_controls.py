@@ -249,7 +249,7 @@ async def test_a_deploy_that_refuses_all_for_a_minute_burns_nothing(
 async def test_one_event_that_is_refused_among_many_dies_alone(store: SqliteStore) -> None:
     await change_keys(store, [*"abcdefgh", *"abcdefgh"])
     ear, sink = Ear(), FakeSink(answer=refuse(3))
-    assert await make_relay(store, sink, ear=ear).drain(timedelta(seconds=1))
+    assert await make_relay(store, sink, ear=ear).drain(timedelta(seconds=10))
     assert sorted(sink.sequences) == list(range(1, 17))
     assert [fact.sequence for fact in ear.facts if isinstance(fact, EventDied)] == [3]
 
@@ -258,7 +258,7 @@ async def test_what_cannot_be_written_for_a_sink_is_dead_and_its_key_goes_on(sto
     await change(store, {"id": "k" * 900})
     await change_keys(store, "ab")
     ear, sink = Ear(), FakeSink()
-    assert await make_relay(store, sink, ear=ear, max_event_size=1024).drain(timedelta(seconds=1))
+    assert await make_relay(store, sink, ear=ear, max_event_size=1024).drain(timedelta(seconds=10))
     assert sorted(sink.sequences) == [2, 3]
     (died,) = [fact for fact in ear.facts if isinstance(fact, EventDied)]
     assert died.sequence == 1
@@ -270,7 +270,7 @@ async def test_where_an_event_cannot_be_written_the_state_of_its_record_is_kept_
 ) -> None:
     await change(store, {"id": "k" * 900})
     ear, sink = Ear(), FakeSink(keeps_state=True)
-    assert await make_relay(store, sink, ear=ear, max_event_size=1024).drain(timedelta(seconds=1))
+    assert await make_relay(store, sink, ear=ear, max_event_size=1024).drain(timedelta(seconds=10))
     (kept,) = sink.got
     assert (kept.state_only, kept.event.body, len(kept.state or b"")) == (True, b"", 910)
     assert [fact.sequence for fact in ear.facts if isinstance(fact, EventDied)] == [1]
@@ -280,7 +280,7 @@ async def test_a_condition_that_breaks_is_a_dead_letter_and_one_that_finds_nothi
     for record in ({"id": "a", "n": 0}, {"id": "b"}, {"id": "c", "n": 1}, {"id": "d", "n": 2}):
         await change(store, record)
     ear, sink = Ear(), FakeSink()
-    assert await make_relay(store, sink, ear=ear, where="1 / after.n == 1").drain(timedelta(seconds=1))
+    assert await make_relay(store, sink, ear=ear, where="1 / after.n == 1").drain(timedelta(seconds=10))
     assert sink.sequences == [3]
     assert [(fact.sequence, fact.reason) for fact in ear.facts if isinstance(fact, EventDied)] == [
         (1, "where cannot be evaluated")
@@ -441,7 +441,7 @@ async def test_a_replay_is_tried_again_and_a_dead_letter_in_the_end_and_one_that
     assert not await make_relay(store, sink, clock, ear).drain(timedelta(seconds=1))
     assert (await store.sink("screen").load_controls()).replay_at == NOON + timedelta(seconds=5)
     clock.pass_(6)
-    assert await make_relay(store, sink, clock, ear).drain(timedelta(seconds=1))
+    assert await make_relay(store, sink, clock, ear).drain(timedelta(seconds=10))
     assert [(each.event.sequence, each.attempt) for each in sink.got] == [(1, 1), (2, 1), (1, 2), (2, 2)]
     dead = [(fact.sequence, fact.reason) for fact in ear.facts if isinstance(fact, EventDied)]
     assert dead == [(3, "not kept any more"), (2, "HTTP 422")]

@@ -190,7 +190,7 @@ async def test_a_sink_that_was_narrowed_gets_nothing_more_of_what_it_was_owed(st
     sink, ear = FakeSink(), Ear()
     relay = make_relay(store, sink, clock, ear, resources=["stock"])
     with anyio.fail_after(5):
-        assert await relay.drain(timedelta(seconds=1))
+        assert await relay.drain(timedelta(seconds=10))
     assert sink.got == []
     dead = [(fact.sequence, fact.reason) for fact in ear.facts if isinstance(fact, EventDied)]
     assert dead == [(3, "held back by the sink's filters")]

@@ -52,7 +52,7 @@ SET lock_timeout = '10s';
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid();
 SET session_replication_role = replica;
 DO $$ DECLARE name name; BEGIN
-    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
+    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'kept' LOOP
         EXECUTE format('DELETE FROM public.%I', name);
         EXECUTE format('INSERT INTO public.%I OVERRIDING SYSTEM VALUE TABLE kept.%I', name, name);
     END LOOP;

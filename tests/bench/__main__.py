@@ -1,6 +1,7 @@
 """Figures for docs/benchmarks.md, printed, not asserted.
 
-``python -m tests.bench [passes] [delivery] [backlog] [endpoints] [latency] [pages] [startup] [commits] [freshness]``,
+``python -m tests.bench [passes] [delivery] [backlog] [endpoints] [latency] [pages] [startup] [commits] [outbox]
+[freshness]``,
 and ``python -m tests.bench fleet --help`` for many processes on one PostgreSQL.
 """
 
@@ -21,6 +22,7 @@ from tests.bench.delivery import measure_backlog, measure_delivery, measure_endp
 from tests.bench.fleet.command import measure_fleet
 from tests.bench.freshness import LOADS, SMOKE, Times, measure_freshness
 from tests.bench.latency import measure_latency
+from tests.bench.outbox import measure_outbox
 from tests.bench.pages import measure_pages
 from tests.bench.reading import measure_reading
 from tests.bench.startup import measure_startup
@@ -33,7 +35,8 @@ def main() -> None:
         "parts",
         nargs="*",
         metavar="part",
-        help="passes, delivery, backlog, endpoints, latency, pages, startup, commits, freshness; if none, all but it",
+        help="passes, delivery, backlog, endpoints, latency, pages, startup, commits, outbox, freshness;"
+        " if none, all but the last two",
     )
     parser.add_argument("--records", type=int, default=300_000, help="records read, over all five feeds")
     parser.add_argument("--events", type=int, default=20_000, help="events delivered to each kind of sink")
@@ -61,12 +64,14 @@ def main() -> None:
         "startup": measure_startup,
         "commits": lambda: measure_commits(10 * options.rounds),
     }
-    if unknown := set(options.parts) - {*parts, "freshness"}:
+    if unknown := set(options.parts) - {*parts, "outbox", "freshness"}:
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
     _print_command()
     for name, measure in parts.items():
         if name in options.parts or not options.parts:
             measure()
+    if "outbox" in options.parts:
+        measure_outbox(options.backlog, options.rounds)
     if "freshness" in options.parts:
         load, minutes = LOADS[options.load], (options.learn, options.minutes, options.drain)
         load, times = (load.smoke(), SMOKE) if options.smoke else (load, Times(*(60 * each for each in minutes)))

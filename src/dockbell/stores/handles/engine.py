@@ -104,6 +104,14 @@ class Engine(ABC):
         """Return how much of its disk the store uses."""
 
     @abstractmethod
+    async def drop_events(self, before: datetime, sinks: Sequence[str]) -> tuple[int, datetime | None]:
+        """Delete events recorded before then that none of the sinks owes, where many go at once.
+
+        Returns:
+            How many went, and before when those are recorded that may be deleted one by one; None where there are none.
+        """
+
+    @abstractmethod
     async def wipe(self, rewrite_most: int | None) -> str:
         """Leave nothing of what was deleted; return why something may be left, empty when nothing is."""
 

@@ -44,6 +44,12 @@ class SqlRetention(Retention):
         return await self._engine.measure()
 
     async def prune_events(self, before: datetime, sinks: Sequence[str], limit: int | None = None) -> int:
+        if limit is not None:
+            return await self._delete_events(before, sinks, limit)
+        dropped, rest = await self._engine.drop_events(before, sinks)
+        return dropped if rest is None else dropped + await self._delete_events(rest, sinks)
+
+    async def _delete_events(self, before: datetime, sinks: Sequence[str], limit: int | None = None) -> int:
         pruned, place = 0, (0, 0)
         while limit is None or pruned < limit:
             most = _PRUNED_AT_ONCE if limit is None else min(limit - pruned, _PRUNED_AT_ONCE)

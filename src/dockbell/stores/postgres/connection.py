@@ -27,7 +27,7 @@ from psycopg.types.string import ByteaLoader
 
 from dockbell.stores.postgres.packing import pack, unpack
 from dockbell.stores.sql.connection import Cursor
-from dockbell.stores.sql.dialect import BY_KEY, IS_HELD, IS_OWN, LOCKED, THEN_JOIN
+from dockbell.stores.sql.dialect import BY_KEY, IS_AT, IS_HELD, IS_OWN, LOCKED, THEN_JOIN
 
 _APPLICATION: Final = "dockbell"
 _CONNECT_SECONDS: Final = 10
@@ -49,6 +49,7 @@ _WORDS: Final = (
     (re.compile(re.escape(IS_HELD)), "held"),
     (re.compile(re.escape(LOCKED)), "FOR UPDATE"),
     (re.compile(re.escape(IS_OWN)), "is_own_feed(source, resource, token, ?)"),
+    (re.compile(re.escape(IS_AT)), "is_last_number(source, resource, sequence, ?)"),
     (re.compile(r"\bjson_each\((\?|:\w+)\)(?! AS)"), r"json_each(\1) AS named"),
     (re.compile(r"\bjson_each\((\?|:\w+)\)"), r"(SELECT json_array_elements_text(CAST(\1 AS json)) AS value)"),
     (re.compile(r"([\w.]+) ->> "), r"CAST(\1 AS json) ->> "),

@@ -7,8 +7,9 @@ nothing told so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 
 import anyio
@@ -16,9 +17,11 @@ import psycopg
 from anyio import to_thread
 
 from dockbell.core.model import NOTICES
+from dockbell.core.moment import to_micros
 from dockbell.errors import StoreUnavailable
 from dockbell.ports import Footprint, OutboxBell
 from dockbell.stores.handles.engine import Clock, Engine
+from dockbell.stores.postgres import partitions
 from dockbell.stores.postgres.fleet import PostgresFleet
 from dockbell.stores.postgres.holder import Holder
 from dockbell.stores.postgres.line import Line
@@ -80,6 +83,14 @@ class PostgresEngine(Engine):
 
     async def measure(self) -> Footprint:
         return await self.read(measure)
+
+    async def drop_events(self, before: datetime, sinks: Sequence[str]) -> tuple[int, datetime | None]:
+        now, pruned = self.now(), 0
+        await self.write(partitions.extend, now, now - before)
+        for partition in await self.read(partitions.list_partitions):
+            if partition.end <= to_micros(before):
+                pruned += await self.write(partitions.drop, partition, sinks)
+        return pruned, await self.read(partitions.find_rest, before, now)
 
     async def wipe(self, rewrite_most: int | None) -> str:  # noqa: ARG002  # the server rewrites no file at once
         """Leave what was deleted to the server, which frees it by itself (docs/operations/store.md)."""

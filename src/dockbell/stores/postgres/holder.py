@@ -23,7 +23,7 @@ import psycopg
 from psycopg import sql
 
 from dockbell._version import __version__
-from dockbell.errors import LeaseLost, StoreInUse
+from dockbell.errors import LeaseLost, StoreInUse, StoreUnavailable
 from dockbell.host import system
 from dockbell.ports import Upgrade
 from dockbell.stores.postgres.connection import connect
@@ -45,6 +45,7 @@ _FENCE: Final = f"SELECT begin_writing(%s, %s, %s, {TIMELINE} = %s, %s)"
 _ROW_GONE: Final = "LE001"
 _OTHER_SERVER: Final = "LE002"
 _OTHER_HOLDER: Final = "LE003"
+_MOVED_ON: Final = "LE005"
 """What the functions of schema.sql refuse a statement with."""
 _LIMITED: Final = "SELECT set_config('statement_timeout', %s, true)"
 _ASKED: Final = "SELECT has_committed(%s, %s, %s)"
@@ -133,10 +134,15 @@ class Holder:
         """
         return _FENCE, (self.id, line, number, self._timeline, str(_IDLE_MILLISECONDS))
 
-    def read_refusal(self, error: psycopg.Error) -> LeaseLost | None:
+    def read_refusal(self, error: psycopg.Error) -> LeaseLost | StoreUnavailable | None:
         """Return what this process has lost where an error says that it may not write; None where it says else."""
         if error.sqlstate == _OTHER_HOLDER:
             return refuse_feed(error.diag.message_primary or "")
+        if error.sqlstate == _MOVED_ON:
+            return StoreUnavailable(
+                f"store {self._store}: what was taken for lost of feed {error.diag.message_primary} was committed after"
+                " all; nothing was stored again"
+            )
         if error.sqlstate == _ROW_GONE:
             self.is_lost = True
             return LeaseLost(

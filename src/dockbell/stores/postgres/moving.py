@@ -29,6 +29,7 @@ from dockbell.errors import ConfigError, StoreError, StoreIncompatible, StoreInU
 from dockbell.stores.postgres.connection import adapt_value, connect
 from dockbell.stores.postgres.epoch import PLACE
 from dockbell.stores.postgres.migrations import MIGRATIONS
+from dockbell.stores.postgres.partitions import DAY, Partition, make
 from dockbell.stores.postgres.schema import find_version, has_tables, migrate, take_turn
 from dockbell.stores.postgres.store_errors import name_store, translating
 from dockbell.stores.sql.connection import transaction
@@ -43,6 +44,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 Row: TypeAlias = tuple[Any, ...]
 
 _ROWS_UNTIL_TOLD: Final = 1000
+_DAYS_MOST: Final = 31
 _CANONICAL: Final = {
     "bigint": "CAST({0} AS text)",
     "boolean": "CAST(CAST({0} AS int) AS text)",
@@ -178,6 +180,7 @@ def _fill(
         if not known:
             migrate(target, name, epoch=epoch, now=at)
             target.execute("DELETE FROM life")  # it comes from the file
+            _make_partitions(source, target)
         tables = [_find_table(source, target, table) for table in list_tables()]
         send = None if known else partial(_send, target)
         sums = _read_all(source, tables, send, progress)
@@ -195,6 +198,14 @@ def _fill(
                 target.execute(sql.SQL("ANALYZE {}").format(sql.Identifier(table.name)))
             target.execute("UPDATE schema_version SET place = %s", target.execute(PLACE).fetchone())
     return bool(known), sums
+
+
+def _make_partitions(source: sqlite3.Connection, target: psycopg.Connection[Any]) -> None:
+    """Make a partition for each of the last days of which there are events."""
+    days = source.execute(f"SELECT DISTINCT recorded_at / {DAY} FROM events ORDER BY 1 DESC LIMIT {_DAYS_MOST}")
+    for (day,) in days:
+        for statement in make(Partition(day * DAY, (day + 1) * DAY)):
+            target.execute(sql.SQL(statement))
 
 
 def _find_table(source: sqlite3.Connection, target: psycopg.Connection[Any], name: str) -> _Table:

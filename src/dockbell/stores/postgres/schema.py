@@ -17,10 +17,10 @@ from dockbell.errors import StoreError, StoreIncompatible, StoreMissing, StoreUn
 from dockbell.ports import Upgrade
 from dockbell.stores.postgres.migrations import MIGRATIONS
 
-_TURN: Final = 0x646F636B
+TURN: Final = 0x646F636B
 """Of the lock that keeps others from migrating meanwhile (the letters ``dock``); it ends with its transaction."""
 _KNOWN: Final = "SELECT to_regclass('schema_version') IS NOT NULL AND to_regclass('life') IS NOT NULL"
-_LIMIT_LOCKS: Final = "SET LOCAL lock_timeout = '500ms'"
+LIMIT_LOCKS: Final = "SET LOCAL lock_timeout = '500ms'"
 """A session that waits for the lock of a table holds up all processes, whose statements queue behind it."""
 _TRIES: Final = 10
 _PAUSE_SECONDS: Final = 1.0
@@ -63,7 +63,7 @@ def _migrate(connection: psycopg.Connection[Any], name: str, epoch: str, now: in
                 [len(MIGRATIONS), max(_list_posts(), default=1)],
             )
         elif version < len(MIGRATIONS):
-            connection.execute(_LIMIT_LOCKS)
+            connection.execute(LIMIT_LOCKS)
             connection.execute(sql.SQL("".join(migration.pre for migration in MIGRATIONS[version:])))
             connection.execute("UPDATE schema_version SET version = %s", [len(MIGRATIONS)])
         return version
@@ -86,7 +86,7 @@ def finish(connection: psycopg.Connection[Any], name: str) -> Upgrade:
 def _finish(connection: psycopg.Connection[Any]) -> Upgrade:
     with connection.transaction():
         take_turn(connection)  # no process registers meanwhile
-        connection.execute(_LIMIT_LOCKS)
+        connection.execute(LIMIT_LOCKS)
         ((before,),) = connection.execute("SELECT oldest FROM schema_version").fetchall()
         holders = connection.execute("SELECT name, version, migrations FROM holders ORDER BY slot").fetchall()
         oldest = before
@@ -106,7 +106,7 @@ def _list_posts() -> list[int]:
 
 def take_turn(connection: psycopg.Connection[Any]) -> None:
     """Keep others from making or migrating the store, and from registering, until the transaction ends."""
-    connection.execute("SELECT pg_advisory_xact_lock(%s)", [_TURN])
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", [TURN])
 
 
 def find_version(connection: psycopg.Connection[Any], name: str) -> int:

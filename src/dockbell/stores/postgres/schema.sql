@@ -158,6 +158,17 @@ BEGIN
     RETURN true;
 END $$;
 
+-- Whether events were written behind the last one of a feed; a statement that finds that they were not is refused. No index
+-- says so of events of two days.
+CREATE FUNCTION is_last_number(source TEXT, resource TEXT, sequence BIGINT, written BIGINT) RETURNS BOOLEAN
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF sequence <> written THEN
+        RAISE '%/%', source, resource USING ERRCODE = 'LE005';
+    END IF;
+    RETURN true;
+END $$;
+
 -- The narrow part of the snapshots: all that an unchanged record needs. Rows are numbered per feed, from 1.
 CREATE TABLE records (
     feed BIGINT NOT NULL REFERENCES feeds,
@@ -280,10 +291,12 @@ CREATE INDEX notes_at ON notes (at);
 
 -- Delivery ------------------------------------------------------------------------------------------------------------
 
--- The outbox: append-only, numbered per feed without gaps.
+-- The outbox: append-only, numbered per feed without gaps. It has a partition for each day, and one for what is of no day
+-- that there is one for; each is made like that (partitions.py). Whoever adds events holds the row of their feed: a
+-- reference to it would only have every new day lock all feeds.
 CREATE TABLE events (
-    entry BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- its place among the events of all feeds, never used twice
-    feed BIGINT NOT NULL REFERENCES feeds,
+    entry BIGINT GENERATED ALWAYS AS IDENTITY,             -- its place among the events of all feeds, never used twice
+    feed BIGINT NOT NULL,
     sequence BIGINT NOT NULL,
     key TEXT COLLATE "C" NOT NULL,
     id TEXT COLLATE "C" NOT NULL,
@@ -292,10 +305,10 @@ CREATE TABLE events (
     revision BIGINT NOT NULL,
     recorded_at BIGINT NOT NULL,
     body BYTEA NOT NULL,
-    visible_at BIGINT, -- when the change became visible in the API, by our clock, as estimated
-    UNIQUE (feed, sequence)
-);
-CREATE INDEX events_key ON events (feed, key, sequence);
+    visible_at BIGINT -- when the change became visible in the API, by our clock, as estimated
+) PARTITION BY RANGE (recorded_at);
+CREATE TABLE events_default PARTITION OF events (PRIMARY KEY (entry), UNIQUE (feed, sequence)) DEFAULT;
+CREATE INDEX events_default_key ON events_default (feed, key, sequence);
 
 -- How far each sink has come in each feed.
 CREATE TABLE positions (

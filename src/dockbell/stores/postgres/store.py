@@ -17,6 +17,7 @@ from dockbell.stores.postgres.epoch import begin_life
 from dockbell.stores.postgres.holder import Holder
 from dockbell.stores.postgres.line import Line
 from dockbell.stores.postgres.migrations import MIGRATIONS
+from dockbell.stores.postgres.partitions import extend
 from dockbell.stores.postgres.schema import migrate
 from dockbell.stores.postgres.store_errors import name_store, translating
 from dockbell.telemetry import StoreExtended, Telemetry
@@ -63,6 +64,7 @@ class PostgresStore(SqlStore):
         reader = Line(url, name)
         try:
             await writer.do(begin_life, fresh, to_micros(now()))
+            await writer.do(extend, now())
             if not shared:
                 with suppress(StoreError):  # its tables are read just now; the next start does it
                     await to_thread.run_sync(holder.finish_upgrade)

@@ -15,6 +15,8 @@ LOCKED: Final = "/* FOR UPDATE */"
 IS_OWN: Final = "token = ?"
 """Of ``feeds``: that this process has taken the row last. PostgreSQL refuses the statement where another one has, and
 does not count its rows."""
+IS_AT: Final = "sequence = /* of the feed */ ?"
+"""Behind it: that the events were written behind the last one. PostgreSQL refuses the statement where they were not."""
 IS_HELD: Final = "held = 1"
 """Of ``blocked``: as the index on such rows says it, else SQLite does not take it."""
 

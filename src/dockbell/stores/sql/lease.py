@@ -9,7 +9,7 @@ from typing import Any
 from dockbell.core.model import Feed
 from dockbell.errors import LeaseLost
 from dockbell.stores.sql.connection import Connection
-from dockbell.stores.sql.dialect import IS_OWN
+from dockbell.stores.sql.dialect import IS_AT, IS_OWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,19 @@ def update_feed(
         (token,) = connection.execute("SELECT token FROM feeds WHERE id = ?", (lease.id,)).fetchone()
         if token != lease.token:  # else the condition does not hold
             raise refuse_feed(str(lease.feed))
+
+
+def move_feed(connection: Connection, lease: Lease, after: int, changes: str, values: Sequence[Any]) -> None:
+    """Change the row of a feed whose events were numbered behind ``after``, which was read before the transaction.
+
+    Raises:
+        LeaseLost: Another process has taken the feed, or its numbers have moved on; the transaction must not be
+            committed.
+        StoreUnavailable: They have moved on by a commit whose answer was lost.
+    """
+    statement = f"UPDATE feeds SET {changes} WHERE id = ? AND {IS_OWN} AND {IS_AT}"
+    if connection.execute(statement, (*values, lease.id, lease.token, after)).rowcount == 0:
+        raise refuse_feed(str(lease.feed))
 
 
 def refuse_feed(feed: str) -> LeaseLost:

@@ -28,7 +28,7 @@ from dockbell.core.moment import to_micros
 from dockbell.ports import Committed, Compose
 from dockbell.stores.sql.connection import Connection, marks, moment, portions, transaction, upsert
 from dockbell.stores.sql.details import amend_details, queue_details
-from dockbell.stores.sql.lease import Lease, update_feed
+from dockbell.stores.sql.lease import Lease, move_feed, update_feed
 from dockbell.stores.sql.outbox import PUT_BODY, append_events, write_events, write_notes
 
 _BAD_BODY_MOST: Final = 65_536
@@ -151,19 +151,19 @@ def commit_page(
         end, statement = appended.end, None if find_statement is None else find_statement(page_diff)
         if statement is not None:
             end = write_events(connection, lease.id, [statement], compose, now, after=end).end
-        _move_on(connection, lease, Last(last.row + len(inserted), end), page_diff, at)
+        _move_on(connection, lease, page_diff, at, before=last, after=Last(last.row + len(inserted), end))
     return Committed(page_diff, appended.events, inserted, statement, end)
 
 
-def _move_on(connection: Connection, lease: Lease, last: Last, page_diff: PageDiff, at: int) -> None:
+def _move_on(connection: Connection, lease: Lease, page_diff: PageDiff, at: int, *, before: Last, after: Last) -> None:
     """Note which numbers are given away, and the drift that a page shows, if this process holds the feed."""
     changes = "last_row = ?, sequence = ?"
-    values: list[Any] = [*last]
+    values: list[Any] = [*after]
     if page_diff.drift is not None:
         changes += ", drift = ?, drift_decision = ?, drift_at = ?"
         paths = msgspec.json.encode(sorted(page_diff.drift.paths)).decode()
         values += paths, page_diff.drift.decision, at
-    update_feed(connection, lease, changes, values)
+    move_feed(connection, lease, before.sequence, changes, values)
 
 
 def _write_snapshots(connection: Connection, feed_id: int, writes: Sequence[Write], first: int) -> range:

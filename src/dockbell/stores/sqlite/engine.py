@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -89,6 +90,13 @@ class SqliteEngine(Engine):
 
     async def measure(self) -> Footprint:
         return await self.read(measure)
+
+    async def drop_events(
+        self,
+        before: datetime,
+        sinks: Sequence[str],  # noqa: ARG002  # a file has no part that could be dropped
+    ) -> tuple[int, datetime | None]:
+        return 0, before
 
     async def wipe(self, rewrite_most: int | None) -> str:
         return await self.write(wipe, rewrite_most)

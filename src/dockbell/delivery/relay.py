@@ -421,8 +421,8 @@ class Relay:
         if any(feed not in starts or starts[feed].origin != known.origin for feed, known in self._starts.items()):
             self._begin_again()
             return
-        positions, _ = await self._sink_store.load_queue()
-        self._queue.add_feeds(positions, starts)
+        positions, blocked = await self._sink_store.load_queue()
+        self._queue.add_feeds(positions, blocked, starts, self._now())
         self._outbox_reader.add_feeds(starts)
         self._starts = starts
         self._bell.ring()

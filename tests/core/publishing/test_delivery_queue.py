@@ -16,6 +16,7 @@ from dockbell.core.publishing.settlement import Blocked, DeadLetter, Replay, Sta
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FEED = Feed("main", "shipments")
+OTHER = Feed("other", "shipments")
 FAILED = Outcome(OutcomeKind.FAILED, "HTTP 500")
 REFUSED = Outcome(OutcomeKind.REFUSED, "HTTP 422")
 UNREACHABLE = Outcome(OutcomeKind.UNREACHABLE, "connection refused")
@@ -247,6 +248,14 @@ def test_resumed_events_are_probed_although_the_sink_went_down_before_their_turn
 
 
 # Keys on hold --------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_owed_of_a_feed_that_comes_from_another_process_is_due_as_that_has_saved_it() -> None:
+    queue = DeliveryQueue(2)
+    queue.restore({OTHER: 7}, ())
+    queue.add_feeds({OTHER: 9, FEED: 2}, [Blocked(OTHER, "x", 1, 1, NOON), Blocked(FEED, "a", 1, 1, NOON)], {}, NOON)
+    assert [(entry.feed, entry.key, entry.sequence) for entry in queue.due(NOON, 9)] == [(FEED, "a", 1)]
+    assert queue.frontier(OTHER) == 7
 
 
 def test_a_key_on_hold_waits_behind_its_dead_letter_until_it_is_released() -> None:

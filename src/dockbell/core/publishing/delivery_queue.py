@@ -80,9 +80,7 @@ class DeliveryQueue:
         pause: Pause | None = None,
     ) -> None:
         """Begin from what was saved, but for known feeds; with ``now``, waits do not grow if the clock was set back."""
-        self.add_feeds(positions, starts or {})
-        for entry in blocked:
-            self._block(entry if now is None else plan_entry_anew(entry, now))
+        self.add_feeds(positions, blocked, starts or {}, now)
         self._blocked.take_changes()
         self._pending = Settlement()
         if pause is not None and now is not None:
@@ -91,8 +89,19 @@ class DeliveryQueue:
                 self.breaker.wait(asked_at, until)
                 self._pending.pause = Pause(asked_at, until)
 
-    def add_feeds(self, positions: Mapping[Feed, int], starts: Mapping[Feed, StartOffset]) -> None:
+    def add_feeds(
+        self,
+        positions: Mapping[Feed, int],
+        blocked: Iterable[Blocked],
+        starts: Mapping[Feed, StartOffset],
+        now: datetime | None,
+    ) -> None:
+        """Begin with the feeds among these that are new, from what was saved; ``now`` is that of :meth:`restore`."""
+        added = positions.keys() - self.feeds
         self._events.add_feeds(positions, starts)
+        for entry in blocked:
+            if entry.feed in added:
+                self._block(entry if now is None else plan_entry_anew(entry, now))
 
     def inherit_blame(self, before: DeliveryQueue) -> None:
         self._blame = self._blocked.blame = before._blame.inherit()

@@ -6,10 +6,10 @@ deleted one by one. Every event goes to ``events_default``, too, for whose time 
 fails where none could be made: nothing has run for days, say, and a backup held the tables when something began to.
 Such events move when theirs is made.
 
-Each partition has its own unique indexes; those of one partition say nothing of another. Across them a number is used
-once because whoever adds events moves ``feeds.sequence`` under the lock of that row, if it still holds the feed, from
-the number behind which the events were written (``lease.move_feed``); an event's id is made of it. ``entry`` is given
-by one sequence of the server.
+A unique index covers one partition only. Across partitions ``lease.move_feed`` keeps a number from being used twice: it
+locks the feed's row, and PostgreSQL refuses the transaction unless this process holds the feed and ``feeds.sequence``
+still is the number after which the events were numbered. An event's id contains its number. PostgreSQL draws ``entry``
+from one sequence for all partitions.
 
 Every statement on events is planned for all partitions, 25 µs for each. So there are about 16 for ``keep_events``,
 wider ones where it is longer.
@@ -143,7 +143,7 @@ def drop(connection: Connection, partition: Partition, sinks: Sequence[str]) -> 
     try:
         with transaction(connection):
             connection.execute(LIMIT_LOCKS)
-            # In the order of those who commit pages, lest each wait for the other.
+            # A page commit locks events before feeds, too: another order could deadlock with it.
             connection.execute(f"ALTER TABLE events DETACH PARTITION {name}")
             connection.execute("LOCK TABLE feeds IN EXCLUSIVE MODE")
             connection.execute(

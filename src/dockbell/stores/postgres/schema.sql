@@ -148,23 +148,13 @@ CREATE TABLE feeds (
     UNIQUE (source, resource)
 );
 
--- Whether a process has taken a feed last; a statement that finds that it has not is refused.
-CREATE FUNCTION is_own_feed(source TEXT, resource TEXT, token BIGINT, own BIGINT) RETURNS BOOLEAN
+-- Refuses a statement on a feed, with the SQLSTATE, unless a column of it still has the value that the process knows: the
+-- token (LE003, another process has taken the feed), or the last number (LE005, its events were numbered after another).
+CREATE FUNCTION is_still(source TEXT, resource TEXT, stored BIGINT, known BIGINT, refusal TEXT) RETURNS BOOLEAN
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF token <> own THEN
-        RAISE '%/%', source, resource USING ERRCODE = 'LE003';
-    END IF;
-    RETURN true;
-END $$;
-
--- Whether events were written behind the last one of a feed; a statement that finds that they were not is refused. No index
--- says so of events of two days.
-CREATE FUNCTION is_last_number(source TEXT, resource TEXT, sequence BIGINT, written BIGINT) RETURNS BOOLEAN
-LANGUAGE plpgsql AS $$
-BEGIN
-    IF sequence <> written THEN
-        RAISE '%/%', source, resource USING ERRCODE = 'LE005';
+    IF stored <> known THEN
+        RAISE '%/%', source, resource USING ERRCODE = refusal;
     END IF;
     RETURN true;
 END $$;
@@ -291,9 +281,9 @@ CREATE INDEX notes_at ON notes (at);
 
 -- Delivery ------------------------------------------------------------------------------------------------------------
 
--- The outbox: append-only, numbered per feed without gaps. It has a partition for each day, and one for what is of no day
--- that there is one for; each is made like that (partitions.py). Whoever adds events holds the row of their feed: a
--- reference to it would only have every new day lock all feeds.
+-- The outbox: append-only, numbered per feed without gaps. Each day has a partition; the default one takes the events of
+-- days that have none. partitions.py makes each of them like the default one. Events do not reference their feed: the
+-- transaction that adds them locks the feed's row anyway, and with a reference every new partition would lock all feeds.
 CREATE TABLE events (
     entry BIGINT GENERATED ALWAYS AS IDENTITY,             -- its place among the events of all feeds, never used twice
     feed BIGINT NOT NULL,

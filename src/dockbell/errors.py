@@ -35,10 +35,7 @@ class SourceError(DockbellError):
 
 
 class SourceRefused(SourceError):
-    """The API does not accept the key (401, 403) or the request as such, or there is nothing to connect with.
-
-    The operator must act.
-    """
+    """The API does not accept the key (401, 403) or the request as such, or a file that it needs cannot be used."""
 
 
 class RequestRefused(SourceRefused):

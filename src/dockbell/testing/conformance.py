@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from time import monotonic
@@ -27,7 +28,7 @@ _SAVED_EVERY: Final = 2.0  # saving is due each second; a machine that is busy m
 
 
 @pytest.mark.anyio
-class SinkConformance:
+class SinkConformance(ABC):
     """Subclass it in a test module, name the sink and its receiver, and pytest runs all of it.
 
     The sink runs under the real relay on a real store, against your receiver. After each test these must hold too: what
@@ -42,9 +43,9 @@ class SinkConformance:
     sink_type: ClassVar[SinkType]
     lacks: ClassVar[Mapping[Ability, str]] = {}
 
+    @abstractmethod
     def make_receiver(self, folder: Path) -> Receiver:
-        """Return a receiver that is not started yet; it may keep files in the folder."""
-        raise NotImplementedError("override it: return the receiver that the sink is tried against")
+        """Return the receiver that the sink is tried against, not started yet; it may keep files in the folder."""
 
     @pytest.fixture
     def anyio_backend(self) -> str:

@@ -379,6 +379,7 @@ async def test_trailing_polls_go_on_in_their_rhythm_after_a_restart(rig: Rig) ->
     assert alarm.delays == [300, 300]
     rig.clock.pass_(100)
     rig.restart()
+    await rig.tracked.state()
     rig.source.asked.clear()
     alarm = TimedAlarm(rig.clock, 1)
     await run_until_quiet(rig.poller.run_trailing, alarm)
@@ -386,6 +387,7 @@ async def test_trailing_polls_go_on_in_their_rhythm_after_a_restart(rig: Rig) ->
     assert [urgency for _, _, urgency in rig.source.asked] == [Urgency.TRAILING]
     rig.clock.pass_(1000)
     rig.restart()
+    await rig.tracked.state()
     alarm = TimedAlarm(rig.clock, 1)
     await run_until_quiet(rig.poller.run_trailing, alarm)
     assert alarm.delays == [0, 300]

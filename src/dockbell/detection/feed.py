@@ -32,7 +32,7 @@ from dockbell.detection.schedule import Clocks, FeedSchedule
 from dockbell.detection.workload import Workload
 from dockbell.errors import SchemaMismatch
 from dockbell.host.evaluator import SHARED, LimitedEvaluator
-from dockbell.ports import Bell, Committed, FeedState, Source, Store
+from dockbell.ports import Bell, Committed, FeedState, RunRecord, Source, Store
 from dockbell.telemetry import (
     ChangesStored,
     FeedFails,
@@ -103,7 +103,7 @@ class TrackedFeed:
         self.listeners: list[Callable[[TrackedFeed, Run, Page, PageDiff], None]] = []
         self._base_url = base_url
         self._state: FeedState | None = None
-        self._is_outdated = False  # the end of a run may be stored, or not
+        self._is_outdated = False  # a run failed while its end was being stored: only the store knows whether it is
         self._detector: ChangeDetector | None = None
         self._end = anyio.Lock()  # of complete runs, so that one states what it ends before another looks for it
         self._is_key_doubted = False
@@ -127,6 +127,11 @@ class TrackedFeed:
             self.profile.use_shape(self._state.shape)
             self._detector = make_detector(self.feed, self.settings, self._state.shape, self.erasure)
         return self._state
+
+    @property
+    def last_trailing(self) -> RunRecord | None:
+        """The last complete trailing poll, once the state is loaded."""
+        return None if self._state is None else self._state.trailing
 
     @property
     def detector(self) -> ChangeDetector:
@@ -173,7 +178,8 @@ class TrackedFeed:
         if state.blind:
             await self._publish(self.gaps.state_lost_store(state))
             state = await self.reload()
-        if await self.store.mark_dropped(self.settings.drop):
+        is_marked = (state.dropped, state.cleaning) == (tuple(sorted(self.settings.drop)), ())
+        if not is_marked and await self.store.mark_dropped(self.settings.drop):
             state = await self.reload()
         read_settings = describe(self.settings, self._base_url, state.shape)
         if parts := find_differences(state.read_settings, read_settings):

@@ -19,7 +19,7 @@ from dockbell.ports import Compose, FeedState, RunRecord
 from dockbell.stores.sql.connection import Connection, moment, transaction
 from dockbell.stores.sql.lease import Lease, find_lease, take_lease, update_feed
 from dockbell.stores.sql.outbox import append_events
-from dockbell.stores.sql.runs import LAST, WITH_LAST, load_last, save_run
+from dockbell.stores.sql.runs import LAST, WITH_LAST, LastRuns, load_last, save_run
 
 
 def add_feeds(connection: Connection, added: Sequence[Feed]) -> None:
@@ -63,11 +63,11 @@ def load_feeds(connection: Connection, only: Feed | None = None) -> list[FeedSta
     )
     names = [column[0] for column in cursor.description]
     rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-    return [_read_state(connection, row) for row in rows]
+    last = load_last(connection, rows)
+    return [_read_state(row, last[row["id"]]) for row in rows]
 
 
-def _read_state(connection: Connection, row: Mapping[str, Any]) -> FeedState:
-    last = load_last(connection, row)
+def _read_state(row: Mapping[str, Any], last: LastRuns) -> FeedState:
     key, drift = row["key"], row["drift"]
     cleaning = {"drop": ()} if row["cleaning"] is None else msgspec.json.decode(row["cleaning"])
     return FeedState(
@@ -221,7 +221,8 @@ def note_run(
         update_feed(connection, lease)
     else:
         times = [micros(at) for at in (progress.watermark, progress.candidate, progress.newest, progress.tick)]
-        changes = "watermark = ?, candidate = ?, newest = ?, tick = ?, tick_reads = ?"
+        # A pass that has ended since the poll looked may have found the newest date first.
+        changes = "watermark = ?, candidate = ?, newest = coalesce(?, newest), tick = ?, tick_reads = ?"
         update_feed(connection, lease, changes, [*times, progress.tick_reads])
     if lateness is not None:
         save_lateness(connection, lease, lateness)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from dockbell.core.model import Feed, RunKind
 from dockbell.core.moment import from_micros, micros, to_micros
 from dockbell.ports import Checkpoint, Failing, Reached, RunRecord, Tally
 from dockbell.stores.sql.connection import Connection, moment, transaction, upsert
+from dockbell.stores.sql.dialect import values_of
 from dockbell.stores.sql.lease import Lease, update_feed
 
 RUN = "kind, asked_at, since, ended_at, pages, records, events, problem, tally, sent_at"
@@ -41,16 +43,11 @@ class LastRuns:
 
 _LAST: Final = "(SELECT max(id) FROM runs WHERE feed = feeds.id AND kind = '{kind}' AND complete = {is_complete})"
 """The last by their order and not by when they ended: our clock may have gone back since."""
-_COLUMNS: Final = RUN.split(", ")
+_COLUMNS: Final = ("id", *RUN.split(", "))
 LAST: Final = ", ".join(
-    [
-        *(
-            f"{_LAST.format(kind=kind, is_complete=is_complete)} AS {kind}_{is_complete}"
-            for kind in RunKind
-            for is_complete in ("true", "false")
-        ),
-        *(f"last_{kind}.{column} AS {kind}_{column}" for kind in RunKind for column in _COLUMNS),
-    ]
+    f"{_LAST.format(kind=kind, is_complete='false')} AS {kind}_failed, "
+    + ", ".join(f"last_{kind}.{column} AS {kind}_{column}" for column in _COLUMNS)
+    for kind in RunKind
 )
 """Columns for a query of ``feeds`` and :data:`WITH_LAST`, which :func:`load_last` needs."""
 WITH_LAST: Final = " ".join(
@@ -59,19 +56,39 @@ WITH_LAST: Final = " ".join(
 )
 
 
-def load_last(connection: Connection, row: Mapping[str, Any]) -> LastRuns:
-    """Return the last runs of a feed; its row has the columns of :data:`LAST`."""
-    ends = [(row[f"{kind}_true"] or 0, row[f"{kind}_false"] or 0) for kind in RunKind]
-    last_failed = max(incomplete if incomplete > complete else 0 for complete, incomplete in ends)
-    poll, full, trailing = (
-        None if row[f"{kind}_true"] is None else read_run([row[f"{kind}_{column}"] for column in _COLUMNS])
-        for kind in (RunKind.POLL, RunKind.PASS, RunKind.TRAILING)
-    )
-    if not last_failed:
-        return LastRuns(poll, full, trailing)
-    failed = connection.execute(f"SELECT {RUN} FROM runs WHERE id = ?", (last_failed,)).fetchone()
-    failing = _load_failing(connection, row["id"], row[f"{RunKind.PASS}_true"] or 0)
-    return LastRuns(poll, full, trailing, read_run(failed), failing)
+def load_last(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Mapping[int, LastRuns]:
+    """Return the last runs of feeds by their ids; the rows of these feeds have the columns of :data:`LAST`."""
+    failed = {row["id"]: _find_failed(row) for row in rows}
+    runs: dict[int, RunRecord] = {}
+    if wanted := [number for number in failed.values() if number]:
+        runs = {
+            number: read_run(columns)
+            for number, *columns in connection.execute(
+                f"SELECT id, {RUN} FROM runs WHERE id IN (SELECT CAST(value AS INTEGER) FROM {values_of('?')})",
+                (json.dumps(wanted),),
+            )
+        }
+    return {
+        row["id"]: LastRuns(
+            _read_last(row, RunKind.POLL),
+            _read_last(row, RunKind.PASS),
+            _read_last(row, RunKind.TRAILING),
+            runs.get(failed[row["id"]]),
+            _load_failing(connection, row["id"], row[f"{RunKind.PASS}_id"] or 0) if failed[row["id"]] else None,
+        )
+        for row in rows
+    }
+
+
+def _find_failed(row: Mapping[str, Any]) -> int:
+    """Return the id of the last incomplete run of the kinds whose last run was incomplete; 0 where none was."""
+    ends = [(row[f"{kind}_id"] or 0, row[f"{kind}_failed"] or 0) for kind in RunKind]
+    return max(failed if failed > complete else 0 for complete, failed in ends)
+
+
+def _read_last(row: Mapping[str, Any], kind: RunKind) -> RunRecord | None:
+    number, *columns = [row[f"{kind}_{column}"] for column in _COLUMNS]
+    return None if number is None else read_run(columns)
 
 
 def read_run(row: Sequence[Any]) -> RunRecord:

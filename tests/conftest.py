@@ -29,7 +29,7 @@ _SLOW: Final = ("_fuzz", "_model")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let proofs by chance go on for longer than CI has time for."""
     parser.addoption("--model-steps", type=int, default=0, help="steps of the model's machine; others every time")
-    parser.addoption("--stress-seconds", type=float, default=60, help="how long the stress test goes on")
+    parser.addoption("--stress-seconds", type=float, default=30, help="how long the stress test goes on")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -1,6 +1,6 @@
 """The whole job with real processes: moving records, a broker and a receiver that go away, kill -9.
 
-There are 20,000 records where the store is SQLite, and 4,000 where it is PostgreSQL: there the kills take longer, since
+There are 8,000 records where the store is SQLite, and 4,000 where it is PostgreSQL: there the kills take longer, since
 a process that comes after another waits for its end.
 """
 
@@ -152,7 +152,7 @@ async def disturb(daemon: Daemon, receiver: Receiver, broker: Mosquitto, dice: r
 
 
 async def settled(holds: Callable[[], bool], *accounts: Account) -> None:
-    """Return when something holds; look only while nothing arrives, because looking at 20,000 records takes a while."""
+    """Return when something holds; look only while nothing arrives, because looking at 8,000 records takes a while."""
     heard = -1
     while heard != (heard := sum(account.deliveries for account in accounts)) or not holds():  # noqa: ASYNC110
         await anyio.sleep(1)
@@ -161,7 +161,7 @@ async def settled(holds: Callable[[], bool], *accounts: Account) -> None:
 async def test_every_change_arrives_in_order_whatever_is_killed_or_away(
     tmp_path: Path, place: Path | str, broker: Mosquitto
 ) -> None:
-    records = 20_000 if isinstance(place, Path) else 4_000
+    records = 8_000 if isinstance(place, Path) else 4_000
     sandbox = Sandbox(SandboxOptions(seed=7, records=records, requests_per_minute=0, orders_per_minute=0))
     initial = {resource: sandbox.records(resource) for resource in RESOURCES}
     hooked, screened = Account(), Account()

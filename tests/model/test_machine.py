@@ -38,7 +38,7 @@ FUTURE: Final = datetime(2099, 1, 1, tzinfo=UTC)
 GONE_MOST: Final = 2
 """More deletions at a time would be held, and wait for an operator."""
 
-STEPS: Final = 6000
+STEPS: Final = 4000
 STEPS_POSTGRES: Final = 120
 STEPS_AN_EXAMPLE: Final = 40
 

@@ -203,6 +203,14 @@ async def test_a_run_that_proves_nothing_leaves_the_watermark(store: Store, stat
     assert (await reload(store)).progress == Progress(NOON, NOON)
 
 
+async def test_a_run_that_knows_no_newest_date_leaves_the_one_that_another_run_found(
+    store: Store, state: FeedState
+) -> None:
+    await store.feed(state.feed).close_run(a_run(RunKind.POLL), Progress(NOON, newest=NOON))
+    await store.feed(state.feed).close_run(a_run(RunKind.POLL), Progress(later(hours=1)))
+    assert (await reload(store)).progress == Progress(later(hours=1), newest=NOON)
+
+
 async def test_the_end_of_a_pass_is_counted_with_what_it_holds(store: Store, state: FeedState) -> None:
     lateness = Lateness().observe([timedelta(seconds=90)], 3, NOON)
     await close_pass(store, state, held=14, confirm_at=NOON, proven=True, newest=NOON, lateness=lateness)

@@ -584,3 +584,19 @@ async def test_a_change_that_waits_is_asked_for_again_after_a_while(
             await heard(dock, 1)
             group.cancel_scope.cancel()
     assert [key for key, *_ in dock.source.details] == ["b", "b"]
+
+
+async def test_what_waits_is_told_as_soon_as_the_first_page_after_a_move_shows_what_identifies_it(dock: Dock) -> None:
+    dock.put("b", [2], status="packed")
+    await dock.poll()
+    dock.rig.base_url = "https://new.example.com"
+    dock.restart()
+    dock.rig.clock.pass_(60)
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(dock.detail_fetcher.run)
+            await anyio.wait_all_tasks_blocked()
+            await dock.rig.read_whole()
+            await heard(dock, 1)
+            group.cancel_scope.cancel()
+    assert await dock.rig.events() == ["b updated 1"]

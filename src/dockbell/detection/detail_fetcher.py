@@ -27,7 +27,6 @@ _OVERDUE_AT_ONCE: Final = 200
 _FAILURES_MOST: Final = 5
 """After so many failures in a row no detail is asked for during a pause."""
 _PAUSE_SECONDS: Final = 5
-_LOOK_SECONDS: Final = 30
 
 
 class DetailFetcher:
@@ -47,8 +46,7 @@ class DetailFetcher:
             if waits:
                 await anyio.sleep(_PAUSE_SECONDS)
                 continue
-            with anyio.move_on_after(_LOOK_SECONDS):
-                await self._feed.awaited.wait(seen)
+            await self._feed.awaited.wait(seen)
 
     async def run_once(self) -> bool:
         """Complete what waits; return whether something still does, because its detail did not come."""

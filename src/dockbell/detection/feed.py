@@ -224,7 +224,9 @@ class TrackedFeed:
     async def _save_shape(self, shape: Shape, *, proven: bool) -> FeedState:
         await self.store.save_shape(shape, proven=proven)
         await self.store.save_read_settings(describe(self.settings, self._base_url, shape))
-        return await self.reload()
+        state = await self.reload()
+        self.awaited.ring()  # what waits since before the feed was read differently can be identified now
+        return state
 
     def check_drop(self, state: FeedState) -> None:
         """Refuse to remove from records what was learned to tell them apart, or to date them.

@@ -371,6 +371,24 @@ async def test_the_agents_poll_at_once_and_then_from_start_to_start(rig: Rig) ->
     assert rig.source.asked[-1][2] is Urgency.TRAILING
 
 
+@pytest.mark.parametrize(("away", "waits"), [(4, 11), (100, 0), (-3600, 15)])
+async def test_polls_go_on_in_their_rhythm_after_a_restart(rig: Rig, away: float, waits: float) -> None:
+    await rig.read_whole()
+    rig.source.page_size = 200
+    await run_until_quiet(rig.poller.run, CountedAlarm(0))
+    if away > 0:
+        rig.clock.pass_(away)
+    else:
+        rig.set_clock(away)  # that of the process before was ahead
+    rig.restart()
+    await rig.tracked.state()
+    rig.source.asked.clear()
+    alarm = TimedAlarm(rig.clock, 1 if waits else 0)
+    await run_until_quiet(rig.poller.run, alarm)
+    assert alarm.delays == [each for each in (waits, 15) if each]
+    assert len(rig.source.asked) == 1
+
+
 async def test_trailing_polls_go_on_in_their_rhythm_after_a_restart(rig: Rig) -> None:
     await rig.read_whole()
     rig.source.page_size = 200

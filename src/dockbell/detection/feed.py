@@ -129,6 +129,11 @@ class TrackedFeed:
         return self._state
 
     @property
+    def last_poll(self) -> RunRecord | None:
+        """The last complete poll, once the state is loaded."""
+        return None if self._state is None else self._state.poll
+
+    @property
     def last_trailing(self) -> RunRecord | None:
         """The last complete trailing poll, once the state is loaded."""
         return None if self._state is None else self._state.trailing

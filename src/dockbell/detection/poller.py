@@ -50,10 +50,15 @@ class Poller:
         self._is_cut_off = False  # the API refuses to show what was not read yet; a pass was asked for
 
     async def run(self, alarm: Alarm) -> None:
-        """Poll at once and then from start to start; by a crontab line, when that says."""
+        """Poll from start to start; by a crontab line, when that says.
+
+        A process goes on in the rhythm of the one before it: one that takes over a thousand sources asks first for
+        those that are due, and not for all at once.
+        """
         schedule, clocks = self._feed.schedule, self._feed.clocks
         schedule.wake_poller = lambda: alarm.ring_in(timedelta(0))
         self._began_at = clocks.now()
+        self._counts_from = self._find_last_start()
         try:
             while True:
                 while (delay := self._find_delay()) > timedelta(0):
@@ -65,6 +70,11 @@ class Poller:
                 await run_guarded(self._feed, self._poll)
         finally:
             schedule.wake_poller = None
+
+    def _find_last_start(self) -> timedelta | None:
+        """Return when the last poll began, by the steady clock; None where none was answered to its end."""
+        last, clocks = self._feed.last_poll, self._feed.clocks
+        return None if last is None else clocks.steady() - max(clocks.now() - last.known_at, timedelta(0))
 
     def _find_delay(self) -> timedelta:
         """Return how long it is until the next poll is due; not positive when it is."""

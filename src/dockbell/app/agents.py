@@ -241,7 +241,7 @@ class Agents:
     def declare_spent(self) -> Mapping[str, Spent]:
         """Return what may be spent of each key until the next call, by the first source with the key.
 
-        A key without requests keeps its last declaration, because most keys have none most of the time.
+        A key keeps its last declaration until its next request, because most keys have none most of the time.
         """
         return {
             each.first: each.budget.declare()

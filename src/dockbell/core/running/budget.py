@@ -117,7 +117,7 @@ class Budget:
         self._told_limit = requests_per_minute
         self._ahead: int | None = None  # how many requests were declared that are not sent yet; None: it is alone
         self._promised = (0, 0)  # how many were declared last, and how many had been sent by then
-        self._was_quiet = False  # nothing had been spent for a minute then
+        self._was_quiet = False  # no request was under way then
         self._stands = False
         self._sent = 0
 
@@ -131,7 +131,7 @@ class Budget:
         least = min(_AHEAD_LEAST, self.allowed // _AHEAD_LEAST_PART)
         self._promised = max(1, least, self.allowed // _AHEAD_PART), self._sent
         step, spans, under_way = max(1, self.allowed // _STEPS), self._spans(now), self._under_way()
-        self._was_quiet = not any(spans) and not under_way
+        self._was_quiet = not under_way
         return tuple(-(-count // step) * step for count in (self._promised[0] + under_way, *spans))
 
     def confirm(self) -> None:
@@ -142,7 +142,10 @@ class Budget:
 
     @property
     def stands(self) -> bool:
-        """Whether what was declared last holds until the next request: the minute before was quiet."""
+        """Whether what was declared last holds until the next request: none was under way, and none was sent since.
+
+        Who takes over knows how old the declaration is, and so how old the requests are of which it tells.
+        """
         return self._stands
 
     def spend_nothing(self) -> None:

@@ -16,7 +16,7 @@ from dockbell.core.planning.division import Reason
 from dockbell.core.running.budget import Load
 from dockbell.detection.planner import Planner
 from dockbell.telemetry import IntervalPlanned
-from tests.rig import PACKAGES, STOCK, Rig, open_rig
+from tests.rig import PACKAGES, STOCK, CountedAlarm, Rig, open_rig, run_until_quiet
 
 PLENTY = Load(limit=300, allowed=270, foreign=0.0, beside=0, pauses=0)
 SECOND = timedelta(seconds=1)
@@ -154,6 +154,36 @@ async def test_what_was_learned_and_decided_is_known_after_a_restart(key: Key) -
     assert key.intervals == intervals
     assert key.polled.tracked.workload.plan.rate.per_second == pytest.approx(plan.rate.per_second, rel=0.01)
     assert key.polled.tracked.workload.plan.cost == plan.cost
+
+
+async def test_what_runs_teach_is_stored_now_and_then_and_a_new_interval_at_once(
+    key: Key, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = list[str]()
+
+    async def note(plan: str) -> None:
+        saved.append(plan)
+
+    monkeypatch.setattr(key.polled.tracked.store, "save_plan", note)
+    await key.read_and_plan(1, changed=5)
+    assert len(saved) == 1
+    key.polled.clock.pass_(3600)
+    await key.planner.plan()
+    assert len(saved) == 1  # no run has taught anything since
+    interval = key.intervals[0]
+    await key.read_and_plan(13, changed=5)
+    assert key.intervals[0] == interval
+    assert len(saved) == 1 + 3  # the first after this hour, and then one a minute
+
+
+@pytest.mark.parametrize(("every", "rests"), [("8s", [10]), ("2m", [30]), ("1h", [60])])
+async def test_a_key_is_planned_four_times_between_two_runs(tmp_path: Path, every: str, rests: list[float]) -> None:
+    async with open_rig(tmp_path, every=every) as rig:
+        await rig.read_whole()
+        planner = Planner(lambda: [rig.tracked], lambda: PLENTY, telemetry=rig.ear.telemetry, clocks=rig.tracked.clocks)
+        alarm = CountedAlarm(0)
+        await run_until_quiet(planner.run, alarm)
+        assert alarm.delays == rests
 
 
 async def test_a_first_pass_is_read_without_rest_and_the_others_have_the_rest(key: Key) -> None:

@@ -19,7 +19,12 @@ from dockbell.ports import Alarm
 from dockbell.telemetry import IntervalPlanned, Telemetry
 
 _EVERY: Final = timedelta(seconds=10)
+_EVERY_MOST: Final = timedelta(minutes=1)
+_EVERY_PART: Final = 4
+"""A key whose feeds are all read seldom is planned four times between two runs: only runs bring news."""
 _SAVE_EVERY: Final = timedelta(minutes=1)
+_SAVE_AFTER_RUNS: Final = 10
+"""A crash loses what so many runs taught, or those of a minute: that does not move an interval far."""
 _HALF_LIFE: Final = timedelta(minutes=10)
 """The planner counts what it learned of unplanned requests half as much after this time."""
 _SHRINK: Final = 0.8
@@ -56,7 +61,7 @@ class Planner:
         self._beside = 0.0  # requests a second
         self._caution = 0.0  # the part by which the budget is smaller after pauses
         self._told: dict[Feed, timedelta] = {}
-        self._saved: dict[Feed, tuple[timedelta, timedelta]] = {}  # the interval, and when it was stored
+        self._saved_at: dict[Feed, timedelta] = {}  # when the plan was stored, or else first seen, by the steady clock
 
     async def run(self, alarm: Alarm) -> None:
         while True:
@@ -64,8 +69,12 @@ class Planner:
                 await self.plan()
             except Exception as error:  # noqa: BLE001  # whatever it is, the feeds are read on as it was decided last
                 self._telemetry.emit_failure("planner", error)
-            alarm.ring_in(_EVERY)
+            alarm.ring_in(self._find_rest())
             await alarm.wait()
+
+    def _find_rest(self) -> timedelta:
+        intervals = () if self.division is None else self.division.intervals.values()
+        return max(_EVERY, min(min(intervals, default=_EVERY) / _EVERY_PART, _EVERY_MOST))
 
     async def plan(self) -> None:
         """Divide anew, and have the feeds follow."""
@@ -94,12 +103,17 @@ class Planner:
         if is_news(planned.interval, self._told.get(feed.feed)):
             self._told[feed.feed] = planned.interval
             self._telemetry.emit(IntervalPlanned(feed.feed, planned.interval, planned.reason, planned.requests * 60))
-        now = self._clocks.steady()
-        every, at = self._saved.get(feed.feed, (None, now))
-        if every != planned.interval or now - at >= _SAVE_EVERY:
+        await self._save(feed)
+
+    async def _save(self, feed: TrackedFeed) -> None:
+        """Store what was learned of a feed, now and then, and a new interval at once."""
+        now, plan, saved = self._clocks.steady(), feed.workload.plan, feed.workload.saved
+        saved_at = self._saved_at.setdefault(feed.feed, now)
+        save_every = max(_SAVE_EVERY, _SAVE_AFTER_RUNS * (plan.every or _SAVE_EVERY))
+        if plan.every != saved.every or (plan != saved and now - saved_at >= save_every):
             with suppress(StoreError):  # the agents of the feed report it; the next division stores it
-                await feed.store.save_plan(feed.workload.plan.to_json())
-                self._saved[feed.feed] = planned.interval, now
+                await feed.store.save_plan(plan.to_json())
+                feed.workload.saved, self._saved_at[feed.feed] = plan, now
 
     def _find_supply(self, feeds: Collection[TrackedFeed], *, is_first_pass: bool) -> Supply:
         now, load = self._clocks.steady(), self._read_load()

@@ -20,10 +20,11 @@ class Workload:
 
     Attributes:
         plan: What was learned, and what was decided by it.
+        saved: What of it is stored.
     """
 
     def __init__(self, settings: ResourceSettings, *, polled: bool) -> None:
-        self.plan = StoredPlan()
+        self.plan = self.saved = StoredPlan()
         self._settings = settings
         self._kind = RunKind.POLL if polled else RunKind.PASS
         self._began: timedelta | None = None  # the run under way or else the last complete one, by the steady clock
@@ -40,7 +41,7 @@ class Workload:
 
     def load(self, state: FeedState) -> None:
         """Go on with what is stored; once, when the feed is opened."""
-        self.plan = StoredPlan.from_json(state.plan)
+        self.plan = self.saved = StoredPlan.from_json(state.plan)
         if state.full is not None:
             self._records = state.full.records
 

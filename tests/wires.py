@@ -96,8 +96,8 @@ class Wire:
                     held = b""
                 elif b"COMMIT" in held:
                     self._lost = None
+                    client.shutdown(socket.SHUT_RDWR)  # first: the server may refuse what comes before at once
                     server.sendall(held[:start])
-                    client.shutdown(socket.SHUT_RDWR)
                     time.sleep(after)
                     server.sendall(held[start:])
                     break

@@ -984,7 +984,7 @@ async def test_a_feed_that_is_read_differently_begins_anew_but_for_records_revis
     assert store.outbox.rings == rings + 1
     assert await told(store) == ["a created 1", "rebaselined 0"]
     assert replace(await reload(store), full=None) == FeedState(
-        state.id, FEED, read_settings={"new": True}, rebaselining=True, sequence=2
+        state.id, FEED, read_settings={"new": True}, rebaselining=True, last_row=1, sequence=2
     )
     assert await store.feed(state.feed).load_checkpoint() is None
     assert await store.feed(state.feed).find_suspected() == []

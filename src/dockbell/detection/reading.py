@@ -29,8 +29,11 @@ from dockbell.telemetry import PageRead, RunEnded
 async def begin_run(feed: TrackedFeed, kind: RunKind, since: datetime | None = None, anchor: str = "") -> Run:
     """Return a run that has read nothing yet."""
     state = await feed.state()
-    rows = SeenRows(await feed.store.last_row())
-    summary = RunSummary(kind, rows, began_at=feed.clocks.now(), keyless_allowed=state.quarantined, anchor=anchor)
+    # A pass must know of each row whether it is older; a poll only which ones it shows twice.
+    last_row = await feed.store.last_row() if kind is RunKind.PASS else state.last_row
+    summary = RunSummary(
+        kind, SeenRows(last_row), began_at=feed.clocks.now(), keyless_allowed=state.quarantined, anchor=anchor
+    )
     return Run(summary, since, level=feed.profile.begin_level(kind))
 
 

@@ -154,6 +154,7 @@ class FeedState:
         plan: What its runs found and cost, and the interval by that, as JSON; empty before it.
         signal: What is known of another feed's polls as a signal for this one, as JSON; empty where nothing is.
         passes: How many passes came to the end of the list.
+        last_row: The last row that was given to a record.
         sequence: The number of its last event.
         held: Absent records that are not believed to be deleted, at the end of the last pass.
         holds: Readings that are held as older than what is stored.
@@ -188,6 +189,7 @@ class FeedState:
     plan: str = ""
     signal: str = ""
     passes: int = 0
+    last_row: int = 0
     sequence: int = 0
     held: int = 0
     holds: int = 0

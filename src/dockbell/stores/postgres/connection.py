@@ -130,10 +130,6 @@ class _Answer:
     def rowcount(self) -> int:
         return self._answered.rowcount
 
-    @property
-    def description(self) -> Any:
-        return self._answered.description
-
     def fetchone(self) -> Any:
         return self._answered.fetchone()
 

@@ -20,10 +20,6 @@ class Cursor(Protocol):
     def rowcount(self) -> int:
         """How many rows it wrote; -1 where the database does not tell."""
 
-    @property
-    def description(self) -> Any:
-        """A tuple per column, of which the first is its name."""
-
     def fetchone(self) -> Any:
         """Return the next row; None after the last."""
 

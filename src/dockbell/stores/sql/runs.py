@@ -44,12 +44,15 @@ class LastRuns:
 _LAST: Final = "(SELECT max(id) FROM runs WHERE feed = feeds.id AND kind = '{kind}' AND complete = {is_complete})"
 """The last by their order and not by when they ended: our clock may have gone back since."""
 _COLUMNS: Final = ("id", *RUN.split(", "))
-LAST: Final = ", ".join(
-    f"{_LAST.format(kind=kind, is_complete='false')} AS {kind}_failed, "
-    + ", ".join(f"last_{kind}.{column} AS {kind}_{column}" for column in _COLUMNS)
+LAST: Final = {
+    name: column
     for kind in RunKind
-)
-"""Columns for a query of ``feeds`` and :data:`WITH_LAST`, which :func:`load_last` needs."""
+    for name, column in (
+        (f"{kind}_failed", _LAST.format(kind=kind, is_complete="false")),
+        *((f"{kind}_{column}", f"last_{kind}.{column}") for column in _COLUMNS),
+    )
+}
+"""Columns for a query of ``feeds`` and :data:`WITH_LAST` by the names under which :func:`load_last` needs them."""
 WITH_LAST: Final = " ".join(
     f"LEFT JOIN runs AS last_{kind} ON last_{kind}.id = {_LAST.format(kind=kind, is_complete='true')}"
     for kind in RunKind

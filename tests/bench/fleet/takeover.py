@@ -35,6 +35,7 @@ BURIED: Final = 6.0
 """So long after a death others may find out: nobody asks for what is due meanwhile."""
 LIMIT: Final = 30
 _BUSY_EACH: Final = 200
+_LATE_MOST: Final = 5.0
 _STOPPED: Final = (7.0, 12.0)
 
 
@@ -122,7 +123,16 @@ class _Run:
         shown = ", ".join(f"{mb:.0f}" for mb in fleet.measure_memory())
         say(f"all read whole after {time.monotonic() - began:.0f} s; MB of each process: {shown}")
         tell(f"{self._api}/start")
+        if wait_until(self._is_in_time, 1800, every=5) is None:
+            raise TimeoutError("the processes do not poll as often as they are to")
+        say(f"all polled in time after {time.monotonic() - began:.0f} s")
         time.sleep(self._trial.rest)
+
+    def _is_in_time(self) -> bool:
+        """Return whether no source waits for its next poll much longer than it is to: else more than a death shows."""
+        latest = time.monotonic() - self._layout.every - _LATE_MOST
+        requests = ask(f"{self._api}/testimony", Testimony).requests
+        return all(requests.get(source, [0.0])[-1] >= latest for source in self._layout.sources)
 
     def disturb(self) -> None:
         for number in range(self._trial.deaths):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from dockbell.app.agent_task import AgentTask
 from dockbell.app.agents import assemble
 from dockbell.app.daemon import Daemon
 from dockbell.app.scheduler import Scheduler
+from dockbell.app.source_agents import SourceAgents
 from dockbell.app.systemd import Supervisor
 from dockbell.core.model import Feed
 from dockbell.errors import StoreError, StoreFull
@@ -293,3 +295,33 @@ async def test_a_signal_listens_while_both_of_its_feeds_are_read(yard: Yard) -> 
         assert await reload('items = { every = "300ms" }\nstock = { every = "2h" }') == [("items", "stock")]
         assert await reload(f"{items}\n{off}") == []
         assert await reload('shipments = { every = "200ms" }\npackages = {}') == [("shipments", "packages")]
+
+
+async def test_of_sources_that_others_had_those_are_loaded_first_that_are_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, loaded = tmp_path / "dockbell.toml", list[str]()
+    often = '\n[sources.often.resources]\nshipments = { every = "1m" }\nstock = { every = "1h" }\n'
+    seldom = '[resources]\nshipments = { every = "1h" }\nstock = { every = "2h" }\n[sinks.out]\ntype = "stdout"\n'
+    names = ("new", "just", "long", "often")
+    path.write_text(
+        "".join(SOURCE.format(name=name, api=f"http://127.0.0.1:1/{name}") for name in names) + often + seldom
+    )
+    async with assemble(load_config(path), Telemetry()) as agents, Scheduler() as scheduler:
+        for name, seconds in (("just", 30), ("long", 300), ("often", 60)):
+            agents.sources[name].unasked = timedelta(seconds=seconds)
+
+        async def load(source: SourceAgents) -> None:
+            loaded.append(source.client.name)
+
+        monkeypatch.setattr(agents, "load_source", load)
+        daemon = Daemon(
+            agents, scheduler, config=agents.config, read_again=lambda: load_config(path), supervisor=Supervisor()
+        )
+        stop = anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(daemon.run, stop, Bell())
+            await anyio.wait_all_tasks_blocked()
+            await daemon._loading.wait()
+            stop.set()
+    assert loaded == ["often", "long", "just", "new"]

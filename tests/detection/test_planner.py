@@ -177,7 +177,9 @@ async def test_what_runs_teach_is_stored_now_and_then_and_a_new_interval_at_once
 
 
 @pytest.mark.parametrize(("every", "rests"), [("8s", [10]), ("2m", [30]), ("1h", [60])])
-async def test_a_key_is_planned_four_times_between_two_runs(tmp_path: Path, every: str, rests: list[float]) -> None:
+async def test_a_key_whose_feeds_are_read_seldom_is_planned_seldom(
+    tmp_path: Path, every: str, rests: list[float]
+) -> None:
     async with open_rig(tmp_path, every=every) as rig:
         await rig.read_whole()
         planner = Planner(lambda: [rig.tracked], lambda: PLENTY, telemetry=rig.ear.telemetry, clocks=rig.tracked.clocks)

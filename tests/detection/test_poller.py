@@ -411,6 +411,18 @@ async def test_trailing_polls_go_on_in_their_rhythm_after_a_restart(rig: Rig) ->
     assert alarm.delays == [0, 300]
 
 
+async def test_a_pass_counts_as_a_trailing_poll_after_a_restart(rig: Rig) -> None:
+    await rig.read_whole()
+    rig.clock.pass_(100)
+    rig.restart()
+    await rig.tracked.state()
+    rig.source.asked.clear()
+    alarm = TimedAlarm(rig.clock, 0)
+    await run_until_quiet(rig.poller.run_trailing, alarm)
+    assert alarm.delays == [200]
+    assert rig.source.asked == []
+
+
 async def test_a_poll_that_takes_longer_than_its_interval_is_followed_by_the_next_at_once(rig: Rig) -> None:
     await rig.read_whole()
     rig.source.asked.clear()

@@ -225,17 +225,23 @@ class Agents:
 
     def _make_source(self, settings: SourceSettings, client: InventoryClient, first: str) -> SourceAgents:
         """Make the agents of a source; where another one has its API key, the two have one budget and one planner."""
-        planning = self._plannings.get(settings.account)
+        planning, claim = self._plannings.get(settings.account), self.claims.get(first)
         if planning is None or not planning.sources:
             planning = self._plannings[settings.account] = KeyPlanning(
                 client.key_budget, first=first, telemetry=self.telemetry
             )
             if (fleet := self.store.fleet) is not None:
-                client.key_budget.take_over(self.claims.get(first), fleet.wait_for_trust)
+                client.key_budget.take_over(claim, fleet.wait_for_trust)
         else:
             client.share_budget(planning.sources[0].client)
         return SourceAgents(
-            settings, client, planning, name=self.config.name, store=self.store, telemetry=self.telemetry
+            settings,
+            client,
+            planning,
+            name=self.config.name,
+            store=self.store,
+            telemetry=self.telemetry,
+            unasked=timedelta(0) if claim is None else claim.age,
         )
 
     def declare_spent(self) -> Mapping[str, Spent]:

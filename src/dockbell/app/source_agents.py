@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -118,6 +119,7 @@ class SourceAgents:
         wanted: The configured feeds, and how each is read.
         feeds: The agents of the feeds that are loaded.
         planning: Divides the budget of its API key; shared by all sources with this key.
+        unasked: For how long its key has not been used, where another process had the source; else nothing.
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class SourceAgents:
         name: str,
         store: Store,
         telemetry: Telemetry,
+        unasked: timedelta = timedelta(0),
     ) -> None:
         self.settings = settings
         self.client = client
@@ -140,11 +143,23 @@ class SourceAgents:
         self._tasks: dict[Feed, AgentTask] = {}
         self.planning = planning
         planning.sources.append(self)
+        self.unasked = unasked
         self._signals: dict[Signal, AgentTask] = {}
 
     @property
     def is_working(self) -> bool:
         return bool(self._tasks)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the agents of all wanted feeds work; of a paused source none do."""
+        return self.settings.paused or self.wanted.keys() <= self._tasks.keys()
+
+    @property
+    def arrears(self) -> float:
+        """For how many of its shortest intervals its key has not been used, as far as the configuration tells."""
+        intervals = [each.schedule for each in self.wanted.values() if isinstance(each.schedule, timedelta)]
+        return self.unasked / min(intervals) if intervals else 0.0
 
     async def load(self) -> None:
         """Make the agents of the wanted feeds that are not loaded, each as soon as its state is read.

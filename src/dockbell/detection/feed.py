@@ -134,9 +134,10 @@ class TrackedFeed:
         return None if self._state is None else self._state.poll
 
     @property
-    def last_trailing(self) -> RunRecord | None:
-        """The last complete trailing poll, once the state is loaded."""
-        return None if self._state is None else self._state.trailing
+    def last_long_reading(self) -> RunRecord | None:
+        """The last complete trailing poll or pass, once the state is loaded."""
+        runs = () if self._state is None else (self._state.trailing, self._state.full)
+        return max((run for run in runs if run is not None), key=lambda run: run.ended_at, default=None)
 
     @property
     def detector(self) -> ChangeDetector:

@@ -21,7 +21,8 @@ from dockbell.telemetry import IntervalPlanned, Telemetry
 _EVERY: Final = timedelta(seconds=10)
 _EVERY_MOST: Final = timedelta(minutes=1)
 _EVERY_PART: Final = 4
-"""A key whose feeds are all read seldom is planned four times between two runs: only runs bring news."""
+"""A key is planned every ten seconds; where its shortest interval is above 40 s, four times in it, but once a minute at
+the least: only runs bring news."""
 _SAVE_EVERY: Final = timedelta(minutes=1)
 _SAVE_AFTER_RUNS: Final = 10
 """A crash loses what so many runs taught, or those of a minute: that does not move an interval far."""
@@ -103,13 +104,13 @@ class Planner:
         if is_news(planned.interval, self._told.get(feed.feed)):
             self._told[feed.feed] = planned.interval
             self._telemetry.emit(IntervalPlanned(feed.feed, planned.interval, planned.reason, planned.requests * 60))
-        await self._save(feed)
+        await self._save(feed, planned.interval)
 
-    async def _save(self, feed: TrackedFeed) -> None:
+    async def _save(self, feed: TrackedFeed, interval: timedelta) -> None:
         """Store what was learned of a feed, now and then, and a new interval at once."""
         now, plan, saved = self._clocks.steady(), feed.workload.plan, feed.workload.saved
         saved_at = self._saved_at.setdefault(feed.feed, now)
-        save_every = max(_SAVE_EVERY, _SAVE_AFTER_RUNS * (plan.every or _SAVE_EVERY))
+        save_every = max(_SAVE_EVERY, _SAVE_AFTER_RUNS * interval)
         if plan.every != saved.every or (plan != saved and now - saved_at >= save_every):
             with suppress(StoreError):  # the agents of the feed report it; the next division stores it
                 await feed.store.save_plan(plan.to_json())

@@ -95,9 +95,12 @@ class Poller:
         return record
 
     async def run_trailing(self, alarm: Alarm) -> None:
-        """Poll from long before the watermark now and then; a process goes on in the rhythm of the one before it."""
+        """Poll from long before the watermark now and then; a process goes on in the rhythm of the one before it.
+
+        A pass shows all that such a poll would.
+        """
         clocks, schedule = self._feed.clocks, self._feed.schedule
-        if (last := self._feed.last_trailing) is not None:
+        if (last := self._feed.last_long_reading) is not None:
             age = max(clocks.now() - last.ended_at, timedelta(0))
             alarm.ring_in(max(trailing_every(schedule.interval) - age, timedelta(0)))
             await alarm.wait()

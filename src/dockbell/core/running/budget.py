@@ -117,7 +117,7 @@ class Budget:
         self._told_limit = requests_per_minute
         self._ahead: int | None = None  # how many requests were declared that are not sent yet; None: it is alone
         self._promised = (0, 0)  # how many were declared last, and how many had been sent by then
-        self._was_quiet = False  # no request was under way then
+        self._was_idle = False  # no request was under way then
         self._stands = False
         self._sent = 0
 
@@ -131,14 +131,14 @@ class Budget:
         least = min(_AHEAD_LEAST, self.allowed // _AHEAD_LEAST_PART)
         self._promised = max(1, least, self.allowed // _AHEAD_PART), self._sent
         step, spans, under_way = max(1, self.allowed // _STEPS), self._spans(now), self._under_way()
-        self._was_quiet = not under_way
+        self._was_idle = not under_way
         return tuple(-(-count // step) * step for count in (self._promised[0] + under_way, *spans))
 
     def confirm(self) -> None:
         """Keep to what was declared last: it is stored."""
         ahead, sent = self._promised
         self._ahead = max(0, ahead - (self._sent - sent))
-        self._stands = self._was_quiet and self._sent == sent
+        self._stands = self._was_idle and self._sent == sent
 
     @property
     def stands(self) -> bool:

@@ -309,7 +309,7 @@ async def test_of_sources_that_others_had_those_are_loaded_first_that_are_due(
     )
     async with assemble(load_config(path), Telemetry()) as agents, Scheduler() as scheduler:
         for name, seconds in (("just", 30), ("long", 300), ("often", 60)):
-            agents.sources[name].unasked = timedelta(seconds=seconds)
+            agents.sources[name].idle_for = timedelta(seconds=seconds)
 
         async def load(source: SourceAgents) -> None:
             loaded.append(source.client.name)

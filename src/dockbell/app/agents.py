@@ -241,7 +241,7 @@ class Agents:
             name=self.config.name,
             store=self.store,
             telemetry=self.telemetry,
-            unasked=timedelta(0) if claim is None else claim.age,
+            idle_for=timedelta(0) if claim is None else claim.age,
         )
 
     def declare_spent(self) -> Mapping[str, Spent]:

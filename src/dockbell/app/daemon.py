@@ -295,13 +295,13 @@ class Daemon:
     async def _load(self) -> None:
         """Load the sources that are not loaded, a few side by side, and let the agents of each work at once.
 
-        Of those that another process had, the ones go first that are due: thousands take their time.
+        Sources that another process had are loaded in the order in which they are due: a thousand take seconds.
 
         Raises:
             StoreError: The store cannot be read; the sources that are loaded work.
         """
-        missing = [each for each in self._agents.sources.values() if not each.is_whole]
-        sources = iter(sorted(missing, key=lambda each: each.arrears, reverse=True))
+        missing = [each for each in self._agents.sources.values() if not each.is_started]
+        sources = iter(sorted(missing, key=lambda each: each.overdue, reverse=True))
 
         async def load_next() -> None:
             for source in sources:

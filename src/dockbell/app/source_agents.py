@@ -119,7 +119,7 @@ class SourceAgents:
         wanted: The configured feeds, and how each is read.
         feeds: The agents of the feeds that are loaded.
         planning: Divides the budget of its API key; shared by all sources with this key.
-        unasked: For how long its key has not been used, where another process had the source; else nothing.
+        idle_for: How long ago its key was last used, where another process had the source; else nothing.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class SourceAgents:
         name: str,
         store: Store,
         telemetry: Telemetry,
-        unasked: timedelta = timedelta(0),
+        idle_for: timedelta = timedelta(0),
     ) -> None:
         self.settings = settings
         self.client = client
@@ -143,7 +143,7 @@ class SourceAgents:
         self._tasks: dict[Feed, AgentTask] = {}
         self.planning = planning
         planning.sources.append(self)
-        self.unasked = unasked
+        self.idle_for = idle_for
         self._signals: dict[Signal, AgentTask] = {}
 
     @property
@@ -151,15 +151,15 @@ class SourceAgents:
         return bool(self._tasks)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the agents of all wanted feeds work; of a paused source none do."""
+    def is_started(self) -> bool:
+        """Whether the agents of all wanted feeds work; a paused source has none."""
         return self.settings.paused or self.wanted.keys() <= self._tasks.keys()
 
     @property
-    def arrears(self) -> float:
-        """For how many of its shortest intervals its key has not been used, as far as the configuration tells."""
+    def overdue(self) -> float:
+        """How many of its shortest configured intervals have passed since its key was last used; due from 1 on."""
         intervals = [each.schedule for each in self.wanted.values() if isinstance(each.schedule, timedelta)]
-        return self.unasked / min(intervals) if intervals else 0.0
+        return self.idle_for / min(intervals) if intervals else 0.0
 
     async def load(self) -> None:
         """Make the agents of the wanted feeds that are not loaded, each as soon as its state is read.

@@ -17,6 +17,7 @@ from anyio import to_thread
 
 from dockbell._version import __version__
 from dockbell.sandbox import Sandbox, SandboxOptions, serve
+from dockbell.stores.postgres.migrations import MIGRATIONS
 from tests.acceptance.sharing import CONFIG, RESOURCES, SECRET, Ledger, Processes, change, judge_store
 from tests.acceptance.versions import NEW_COLUMN, NEW_KEY, NEWER_VERSION, OLD_COLUMN, make_newer
 from tests.cli.programs import run
@@ -151,7 +152,8 @@ async def test_processes_are_replaced_by_those_of_a_newer_version_one_after_the_
 
             upgrade.start("a")
             assert await to_thread.run_sync(upgrade.daemons.pop("a").wait) == 1
-            refused = "has schema version 2, on which no dockbell can work that knows less than version 2, and this one"
+            newer = f"version {len(MIGRATIONS) + 1}"
+            refused = f"has schema {newer}, on which no dockbell can work that knows less than {newer}, and this one"
             assert refused in upgrade.read_log("a")
             status = await upgrade.run("a", "status")
             assert (status.returncode, status.stdout) == (1, "")

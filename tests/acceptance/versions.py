@@ -34,9 +34,7 @@ def make_newer(folder: Path) -> Mapping[str, str]:
     for name in ("schema.sql", "leases.py"):
         _edit(package / "stores" / "postgres" / name, OLD_COLUMN, NEW_COLUMN)
     migrations = package / "stores" / "postgres" / "migrations.py"
-    _edit(migrations, "(Migration(),)", "(\n    Migration(),")
-    with migrations.open("a") as file:
-        file.write(_MIGRATION)
+    migrations.write_text(migrations.read_text().rstrip().removesuffix(")") + _MIGRATION)
     return {"PYTHONPATH": str(folder)}
 
 

@@ -93,6 +93,21 @@ async def test_it_works_on_what_it_has_and_nothing_is_done_twice() -> None:
     assert ear.facts == [SourcesClaimed(2, 2)]
 
 
+async def test_it_says_how_much_of_what_it_has_taken_was_a_dead_process_s_once_the_work_has_begun() -> None:
+    log, ear = Log(), Ear()
+    worker = FakeWorker(log)
+    worker.problem = StoreUnavailable("away")
+    taken = Share(frozenset("ab"), taken_over=1)
+    sharing = Sharing(FakeSources(log, taken, share("ab")), worker, ear.telemetry)
+    with pytest.raises(StoreUnavailable):
+        await sharing.run_once()
+    worker.problem = None
+    await sharing.run_once()
+    assert [str(fact) for fact in ear.facts] == [
+        "fleet: this process has taken 2 sources (1 from processes that died), it has 2 now"
+    ]
+
+
 async def test_others_get_what_it_has_too_many_of_once_its_deliveries_have_ended() -> None:
     log, ear = Log(), Ear()
     worker = FakeWorker(log)

@@ -288,8 +288,8 @@ SCENES: Final[Mapping[str, Scene]] = {
         prepare=share_a_database,
         waits={"dockbell status": ("dockbell run --config two.toml", "it has 2 now")},
         expected={
-            "dockbell status": r"^process \d+ on \S+ +1 +2 ",
-            "dockbell run": "has taken 2 sources, it has 4 now",
+            "dockbell status": r"^process \d+ on \S+ +1 +2 +\d+ +0 ",
+            "dockbell run": r"has taken 2 sources \(2 from processes that died\), it has 4 now",
         },
     ),
     "docs/how-to/replay.md": Scene(prepare=run_daemon_with_letters),

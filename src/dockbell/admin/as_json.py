@@ -18,7 +18,7 @@ from dockbell.admin.why import EventTrace, RecordHistory, SinkTrace, explain
 from dockbell.core.delays import Delay
 from dockbell.core.model import Feed
 from dockbell.core.moment import format_moment, write_moment
-from dockbell.ports import Condition, FeedState, Noted, SinkState, StoredRecord
+from dockbell.ports import Condition, FeedState, Member, Noted, SinkState, StoredRecord
 
 CONDITIONS: Final = ("connected", "waiting", "down", "paused", "unknown")
 
@@ -151,6 +151,8 @@ class ProcessModel(Model):
     slot: Count
     since: Time
     sources: Count
+    requests_per_minute: Count
+    taken_over: Count
 
 
 class StatusModel(Model):
@@ -165,15 +167,17 @@ class StatusModel(Model):
     store: StoreModel | None
 
 
+def describe_process(each: Member) -> ProcessModel:
+    since = format_moment(each.began_at)
+    return ProcessModel(each.name, each.version, each.slot, since, each.sources, each.requests, each.taken_over)
+
+
 def describe_status(found: Status) -> StatusModel:
     reasons, crowding, disk = list_reasons(found), found.crowding, found.footprint
     return StatusModel(
         at=format_moment(found.at),
         daemon=found.holder or None,
-        processes=[
-            ProcessModel(each.name, each.version, each.slot, format_moment(each.began_at), each.sources)
-            for each in found.members
-        ],
+        processes=[describe_process(each) for each in found.members],
         well=not reasons,
         reasons=list(reasons),
         feeds=[_describe_feed(each, found.at) for each in found.feeds],

@@ -67,6 +67,7 @@ class Sharing:
         self._telemetry = telemetry
         self._held: frozenset[str] = frozenset()
         self._claims: dict[str, Claim] = {}
+        self._taken_over = 0
 
     async def run(self, alarm: Alarm) -> None:
         """Do it whenever the alarm rings.
@@ -95,11 +96,12 @@ class Sharing:
         worker = self._worker
         share = await self._shared.take_share(worker.list_accounts())
         self._claims |= share.claims  # until they are used: the work may fail
+        self._taken_over += share.taken_over
         if share.held != self._held:
             await worker.work_on(share.held, self._claims)
             if added := _count(share.held - self._held):
-                self._telemetry.emit(SourcesClaimed(added, _count(share.held)))
-            self._held, self._claims = share.held, {}
+                self._telemetry.emit(SourcesClaimed(added, _count(share.held), self._taken_over))
+            self._held, self._claims, self._taken_over = share.held, {}, 0
         if not share.surplus:
             return None
         leaving = Leaving(share.surplus, worker.settle_spent(share.surplus))

@@ -16,8 +16,9 @@ from dockbell.cli.printing import print_json, print_lines, print_reasons, print_
 if TYPE_CHECKING:
     from dockbell.admin.status import FeedStatus, Status
     from dockbell.config import Config
-    from dockbell.ports import ReadStore, SinkState
+    from dockbell.ports import Member, ReadStore, SinkState
 
+_MEMBER: Final = ("daemon", "slot", "sources", "requests/min", "taken over", "runs for", "version")
 _TOLD: Final = ("used", "dropped")
 """The phases of a signal that are told without being asked for."""
 
@@ -82,10 +83,7 @@ async def _load(config: Config, read_store: ReadStore) -> Status:
 
 def _print(found: Status, *, verbose: bool) -> None:
     if found.members:
-        members = [
-            (each.name, each.slot, each.sources, _age(each.began_at, found.at), each.version) for each in found.members
-        ]
-        print_table(("daemon", "slot", "sources", "runs for", "version"), members)
+        print_table(_MEMBER, [_member_row(each, found.at) for each in found.members])
         click.echo()
     else:
         click.echo(f"daemon: {found.holder or 'none'}\n")
@@ -119,6 +117,11 @@ def _print_remarks(found: Status, *, verbose: bool) -> None:
         ]
     if lines:
         print_lines("\n".join([*lines, ""]))
+
+
+def _member_row(each: Member, at: datetime) -> tuple[object, ...]:
+    runs_for = _age(each.began_at, at)
+    return (each.name, each.slot, each.sources, each.requests, each.taken_over, runs_for, each.version)
 
 
 def _feed_row(each: FeedStatus, at: datetime) -> tuple[object, ...]:

@@ -28,6 +28,7 @@ class Share:
     surplus: frozenset[str] = frozenset()  # those among them that it should hand over: others have less
     claims: Mapping[str, Claim] = field(default_factory=dict)
     """Of what it has claimed just now, by the first source with the key."""
+    taken_over: int = 0  # how many of the sources that it has claimed just now were a dead process's
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class Member:
     slot: int  # a small number that no other has
     began_at: datetime
     sources: int  # how many it has
+    requests: int  # that it sent within the last minute
+    taken_over: int  # how many sources of dead processes it has taken since it began
 
 
 @dataclass(frozen=True, slots=True)

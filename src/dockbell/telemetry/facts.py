@@ -234,9 +234,13 @@ class StoreMended(Fact, frozen=True):
 
 
 class SourcesClaimed(Fact, frozen=True):
-    line = "fleet: this process has taken {count:# source}, it has {held} now"
     count: int
     held: int
+    taken_over: int = 0  # how many of them a dead process had
+
+    def __str__(self) -> str:
+        dead = f" ({self.taken_over} from processes that died)" if self.taken_over else ""
+        return f"fleet: this process has taken {count_of(self.count, 'source')}{dead}, it has {self.held} now"
 
 
 class SourcesHandedOver(Fact, frozen=True):

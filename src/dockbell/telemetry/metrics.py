@@ -78,6 +78,7 @@ _COUNTERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "filter_timeouts": ("Events let through because a sink's condition took too long to judge.", _SINK),
     "store_outages": ("Times that the store could not be written.", ()),
     "sources_claimed": ("Sources that this process has taken, of those that several processes share.", ()),
+    "sources_taken_over": ("Sources among them that a process which died had before.", ()),
     "sources_handed_over": ("Sources that this process has handed over to others.", ()),
     "agent_errors": ("Unexpected errors of agents, each of which began again.", ()),
 }
@@ -175,7 +176,7 @@ class Metrics:
             EventsSifted: self._hear_sifted,
             FilterUnanswered: self._hear_unanswered,
             StoreFails: lambda _: self._counters["store_outages"].inc(),
-            SourcesClaimed: lambda fact: self._counters["sources_claimed"].inc(fact.count),
+            SourcesClaimed: self._hear_claimed,
             SourcesHandedOver: lambda fact: self._counters["sources_handed_over"].inc(fact.count),
             AgentFails: lambda _: self._counters["agent_errors"].inc(),
         }
@@ -225,6 +226,10 @@ class Metrics:
         code = "none" if status is None else str(status) if status in _CODES else "other"
         self._counters["requests"].labels(fact.source, fact.urgency, code).inc()
         self._histograms["request_duration"].labels(fact.source).observe(fact.round_trip.total_seconds())
+
+    def _hear_claimed(self, fact: SourcesClaimed) -> None:
+        self._counters["sources_claimed"].inc(fact.count)
+        self._counters["sources_taken_over"].inc(fact.taken_over)
 
     def _hear_run(self, fact: RunEnded) -> None:
         feed, counters = self._feed(fact.feed), self._counters

@@ -12,6 +12,7 @@ from dockbell._version import __version__
 from dockbell.admin.as_json import (
     describe_drift,
     describe_gap,
+    describe_process,
     describe_quarantine,
     describe_sink,
 )
@@ -119,6 +120,7 @@ class PageState:
             "started_at": write_moment(self._started_at),
             "well": not reasons,
             "reasons": [{"text": str(reason), "about": reason.about} for reason in reasons],
+            "processes": [msgspec.structs.asdict(describe_process(each)) for each in status.members],
             "url": None if config.web is None else config.web.base_url,
         }
 

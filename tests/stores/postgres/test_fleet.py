@@ -14,7 +14,7 @@ from dockbell.core.model import NOTICES, Feed, NoticeKind, Statement
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.settlement import Settlement
 from dockbell.errors import LeaseLost, StoreInUse
-from dockbell.ports import CommandKind, Fleet, Share
+from dockbell.ports import CommandKind, Fleet, Member, Share
 from dockbell.stores.postgres import PostgresCommandStore, PostgresReadStore, PostgresStore
 from tests.fakes import NOON
 from tests.postgres import begin_writing
@@ -66,6 +66,15 @@ def fleet(store: PostgresStore) -> Fleet:
 
 async def take(store: PostgresStore, sources: Collection[str] = SOURCES) -> Share:
     return await fleet(store).take_share({name: SOURCES[name] for name in sources})
+
+
+async def look(processes: Processes) -> Sequence[Member]:
+    """Return what others are told of the processes."""
+    read_store = await PostgresReadStore.open(processes.url)
+    try:
+        return await read_store.load_members()
+    finally:
+        await read_store.aclose()
 
 
 def own(share: Share) -> set[str]:
@@ -153,10 +162,33 @@ async def test_the_store_is_not_shared_with_one_that_must_be_alone(processes: Pr
 
 async def test_who_looks_sees_each_process(processes: Processes) -> None:
     await balance([await processes.open(), await processes.open()])
-    read_store = await PostgresReadStore.open(processes.url)
-    members = await read_store.load_members()
-    await read_store.aclose()
-    assert [(member.slot, member.sources) for member in members] == [(0, 3), (1, 3)]
+    members = await look(processes)
+    assert [(member.slot, member.sources, member.requests, member.taken_over) for member in members] == [
+        (0, 3, 0, 0),
+        (1, 3, 0, 0),
+    ]
+
+
+async def test_who_looks_sees_how_many_requests_each_process_sent_within_the_last_minute(processes: Processes) -> None:
+    store = await processes.open()
+    await take(store)
+    await fleet(store).note_spent({"s1": (40, 8, 1, 0, 0, 0, 2), "s2": (5, 4, 0, 0, 0, 0, 0)})
+    (member,) = await look(processes)
+    assert member.requests == 8 + 1 + 2 + 4  # 40 and 5 may yet be sent
+    processes.query("UPDATE leases SET spent_at = spent_at - interval '25 s'")
+    (member,) = await look(processes)
+    assert member.requests == 8 + 1 + 4
+    processes.query("UPDATE leases SET spent_at = spent_at - interval '1 min'")
+    (member,) = await look(processes)
+    assert member.requests == 0
+
+
+async def test_what_is_handed_over_counts_as_that_of_no_dead_process(processes: Processes) -> None:
+    store = await processes.open()
+    await fleet(store).hand_over(own(await take(store)), {})
+    share = await take(store)
+    assert own(share) == {*SOURCES}
+    assert share.taken_over == 0
 
 
 # Death ---------------------------------------------------------------------------------------------------------------
@@ -166,7 +198,10 @@ async def test_what_a_dead_process_had_is_claimed_by_the_others(processes: Proce
     first, second = await processes.open(), await processes.open()
     await balance([first, second])
     processes.bury(second)
-    assert own(await take(first)) == {*SOURCES}
+    share = await take(first)
+    assert own(share) == {*SOURCES}
+    assert share.taken_over == 3
+    assert [member.taken_over for member in await look(processes)] == [3]
     with anyio.fail_after(5):
         await fleet(second).wait_until_lost()
     assert not fleet(second).is_trusted

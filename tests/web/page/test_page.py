@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.web.page.browser import PHONE, visiting
-from tests.web.page.stage import Stage, staged, staged_with_many
+from tests.web.page.stage import CONFIG, Stage, staged, staged_with_many
 
 pytestmark = pytest.mark.acceptance
 
@@ -148,6 +148,20 @@ def test_the_plan_of_each_source_is_that_of_the_command(page: Page) -> None:
     plan = page.get_by_role("table", name="Plan of main")
     expect(plan.locator("tbody th")).to_have_text(["main/shipments", "main/items", "main/stock", "main/warehouses"])
     expect(plan.locator("thead th").nth(1)).to_have_text("read every")
+
+
+def test_the_processes_that_share_a_store_are_shown(browser: Browser, tmp_path: Path, postgres_url: str) -> None:
+    config = f'{CONFIG}\n[store]\nurl = "{postgres_url}"\n'
+    with staged(tmp_path, config) as stage, stage.running() as daemon, visiting(browser, stage.signed_in) as page:
+        table = page.get_by_role("table", name="Processes")
+        expect(table.locator("thead th")).to_have_text(
+            ["process", "sources", "requests/min", "taken over", "runs for", "version"]
+        )
+        expect(table.locator("tbody th")).to_have_text(re.compile(f"process {daemon.pid} on "))
+        cells = table.locator("tbody td")
+        expect(cells.nth(0)).to_have_text("1")
+        expect(cells.nth(1)).to_have_text(re.compile("[1-9]"))
+        expect(cells.nth(2)).to_have_text("0")
 
 
 def test_measured_delays_are_drawn_beside_the_planned_ones(page: Page) -> None:

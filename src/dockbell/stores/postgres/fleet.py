@@ -70,9 +70,10 @@ class PostgresFleet(Fleet):
                 leases.list_sources(connection, accounts)
             standing = leases.find_standing(connection, self._holder.id)
             claims: Mapping[str, Claim] = {}
+            taken_over: frozenset[str] = frozenset()
             before = standing.own
             if standing.free:
-                claims = self._claim(connection, standing, accounts)
+                claims, taken_over = self._claim(connection, standing, accounts)
                 standing = leases.find_standing(connection, self._holder.id)
             taken = standing.own.keys() - before.keys()
             if NOTICES.source in standing.own:
@@ -80,15 +81,20 @@ class PostgresFleet(Fleet):
             ends = leases.load_ends(connection, taken) if taken else {}
         self.processes = max(standing.processes, 1)
         held = frozenset(standing.own)
-        return Share(held, _find_surplus(standing, accounts) - {NOTICES.source}, claims), ends
+        surplus = _find_surplus(standing, accounts) - {NOTICES.source}
+        return Share(held, surplus, claims, len(taken_over)), ends
 
     def _claim(
         self, connection: Connection, standing: leases.Standing, accounts: Mapping[str, str]
-    ) -> Mapping[str, Claim]:
+    ) -> tuple[Mapping[str, Claim], frozenset[str]]:
+        """Claim what is free; return what was spent of it, and the sources among it that a dead process had."""
         wanted = _list_keys(accounts)
         room = _find_most(standing, len(wanted)) - len(_list_keys(standing.own))
-        claims = leases.claim(connection, self._holder.id, wanted, max(0, room))
-        return {**claims, **leases.claim(connection, self._holder.id, {NOTICES.source}, 1)}
+        claims, taken_over = leases.claim(connection, self._holder.id, wanted, max(0, room))
+        notices, _ = leases.claim(connection, self._holder.id, {NOTICES.source}, 1)
+        if taken_over:
+            leases.count_taken_over(connection, self._holder.id, len(taken_over))
+        return {**claims, **notices}, taken_over
 
     async def prepare(self, sources: Collection[str]) -> None:
         await self._line.do(leases.prepare, self._holder.id, sources)

@@ -2,7 +2,8 @@
 
 Sources with one API key share its budget, so they go together: a process claims the row of the first of them, which is
 named as the ``account`` of each, and takes the others with it. The lock of that row decides between two that come at
-once; who meets it locked passes it over. A process that dies leaves its rows without a holder, by the foreign key.
+once; who meets it locked passes it over. A process that dies leaves its rows without a holder, by the foreign key, and
+with ``taken_at``, which a process that hands over clears. So the next one knows what it takes over from a dead one.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ _ENDED_MILLISECONDS: Final = 1000
 """So long the end of a connection is waited for."""
 _TOLD_SECONDS: Final = 5
 """So long what was spent stands as it is where the same is said again; it may be so much younger than it looks."""
+_REQUESTS: Final = (
+    "SELECT sum(value :: int8) AS requests FROM json_array_elements_text(spent :: json)"
+    " WITH ORDINALITY AS told (value, n) WHERE n > 1 AND spent_at > clock_timestamp() - (8 - n) * interval '10 s'"
+)
+"""How many requests of a lease are from the last minute: what was counted ages after it was said."""
 _AMONG: Final = "source IN (SELECT value FROM json_array_elements_text(CAST(:sources AS json)) AS value)"
 
 
@@ -88,15 +94,21 @@ def find_standing(connection: Connection, holder: str) -> Standing:
     )
 
 
-def claim(connection: Connection, holder: str, accounts: Collection[str], most: int) -> Mapping[str, Claim]:
-    """Take up to ``most`` of those among some accounts that are free, with all their sources."""
+def claim(
+    connection: Connection, holder: str, accounts: Collection[str], most: int
+) -> tuple[Mapping[str, Claim], frozenset[str]]:
+    """Take up to ``most`` of those among some accounts that are free, with all their sources.
+
+    Returns:
+        What was spent of each account, and the sources among them that a dead process had.
+    """
     rows = connection.execute(
-        "UPDATE leases SET holder = :holder, leaving = false, taken_at = clock_timestamp() WHERE source IN"
-        " (SELECT source FROM leases WHERE source = account AND holder IS NULL AND source IN"
-        " (SELECT value FROM json_array_elements_text(CAST(:accounts AS json)) AS value) LIMIT :most"
-        " FOR UPDATE SKIP LOCKED)"
-        " RETURNING source, spent,"
-        " extract(epoch FROM clock_timestamp() - coalesce(spent_at, 'epoch')) :: float8 - :told",
+        "UPDATE leases SET holder = :holder, leaving = false, taken_at = clock_timestamp() FROM"
+        " (SELECT source, taken_at IS NOT NULL AS is_left FROM leases WHERE source = account AND holder IS NULL"
+        " AND source IN (SELECT value FROM json_array_elements_text(CAST(:accounts AS json)) AS value) LIMIT :most"
+        " FOR UPDATE SKIP LOCKED) AS free WHERE leases.source = free.source"
+        " RETURNING leases.source, spent,"
+        " extract(epoch FROM clock_timestamp() - coalesce(spent_at, 'epoch')) :: float8 - :told, is_left",
         {
             "holder": holder,
             "accounts": json.dumps([*accounts]),
@@ -104,14 +116,23 @@ def claim(connection: Connection, holder: str, accounts: Collection[str], most: 
             "told": _TOLD_SECONDS,
         },
     ).fetchall()
-    connection.execute(
-        "UPDATE leases SET holder = :holder, leaving = false, taken_at = clock_timestamp()"
-        " WHERE holder IS NULL AND account IN (SELECT source FROM leases WHERE holder = :holder AND source = account)",
+    others = connection.execute(
+        "UPDATE leases SET holder = :holder, leaving = false, taken_at = clock_timestamp() FROM"
+        " (SELECT source, taken_at IS NOT NULL AS is_left FROM leases WHERE holder IS NULL AND account IN"
+        " (SELECT source FROM leases WHERE holder = :holder AND source = account) FOR UPDATE) AS free"
+        " WHERE leases.source = free.source RETURNING leases.source, is_left",
         {"holder": holder},
-    )
-    return {
-        source: Claim(json.loads(spent), timedelta(seconds=min(max(age, 0.0), 3600.0))) for source, spent, age in rows
+    ).fetchall()
+    claims = {
+        source: Claim(json.loads(spent), timedelta(seconds=min(max(age, 0.0), 3600.0)))
+        for source, spent, age, _ in rows
     }
+    return claims, frozenset(source for source, *_, is_left in [*rows, *others] if is_left)
+
+
+def count_taken_over(connection: Connection, holder: str, count: int) -> None:
+    """Count sources of dead processes that a process has taken."""
+    connection.execute("UPDATE holders SET taken_over = taken_over + ? WHERE id = ?", (count, holder))
 
 
 def note_spent(connection: Connection, holder: str, spent: Mapping[str, Spent]) -> None:
@@ -138,7 +159,7 @@ def prepare(connection: Connection, holder: str, sources: Collection[str]) -> No
 
 def release(connection: Connection, holder: str, sources: Collection[str]) -> None:
     connection.execute(
-        f"UPDATE leases SET holder = NULL, leaving = false WHERE holder = :holder AND {_AMONG}",
+        f"UPDATE leases SET holder = NULL, leaving = false, taken_at = NULL WHERE holder = :holder AND {_AMONG}",
         {"holder": holder, "sources": json.dumps([*sources])},
     )
 
@@ -146,13 +167,15 @@ def release(connection: Connection, holder: str, sources: Collection[str]) -> No
 def load_members(connection: Connection) -> Sequence[Member]:
     """Return the processes that live, but for one that works on the store alone."""
     rows = connection.execute(
-        "SELECT name, version, slot, began_at, (SELECT count(*) FROM leases WHERE holder = holders.id AND source <> ?)"
-        " FROM holders WHERE expires_at >= clock_timestamp() AND NOT alone ORDER BY slot",
+        "SELECT name, version, slot, began_at, count(source), coalesce(sum(requests), 0) :: int8, taken_over"
+        " FROM holders LEFT JOIN leases ON holder = id AND source <> ?"
+        f" LEFT JOIN LATERAL ({_REQUESTS}) AS counted ON true"
+        " WHERE expires_at >= clock_timestamp() AND NOT alone GROUP BY id ORDER BY slot",
         (NOTICES.source,),
     )
     return [
-        Member(name, version, slot, began_at.astimezone(UTC), sources)
-        for name, version, slot, began_at, sources in rows
+        Member(name, version, slot, began_at.astimezone(UTC), sources, requests, taken_over)
+        for name, version, slot, began_at, sources, requests, taken_over in rows
     ]
 
 

@@ -34,4 +34,8 @@ class Migration:
     post: str = ""
 
 
-MIGRATIONS: Final = (Migration(),)
+MIGRATIONS: Final = (
+    Migration(),
+    # How many sources of dead processes each has taken; an older process counts none.
+    Migration(pre="ALTER TABLE holders ADD COLUMN taken_over BIGINT NOT NULL DEFAULT 0;"),
+)

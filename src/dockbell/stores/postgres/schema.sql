@@ -26,7 +26,8 @@ CREATE TABLE holders (
     slot BIGINT NOT NULL UNIQUE,                           -- the smallest number from 0 that was free when it came
     alone BOOLEAN NOT NULL,                                -- no other may work on the store meanwhile
     began_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
-    expires_at TIMESTAMPTZ NOT NULL                        -- it is alive until then, and as long as its row is there
+    expires_at TIMESTAMPTZ NOT NULL,                       -- it is alive until then, and as long as its row is there
+    taken_over BIGINT NOT NULL DEFAULT 0                   -- sources of dead processes that it has taken
 );
 
 -- The last transaction of each connection that writes: where the answer to a commit is lost, its number tells. Numbers
@@ -78,7 +79,7 @@ CREATE TABLE leases (
     account TEXT COLLATE "C" NOT NULL,                     -- the first source with its API key: they go together
     holder TEXT COLLATE "C" REFERENCES holders ON DELETE SET NULL,
     leaving BOOLEAN NOT NULL DEFAULT false,                -- the holder is about to give it up
-    taken_at TIMESTAMPTZ,
+    taken_at TIMESTAMPTZ,                                  -- NULL: never taken, or handed over since
     spent TEXT COLLATE "C" NOT NULL DEFAULT '[]',          -- JSON array: requests of the last minute (leases.py) …
     spent_at TIMESTAMPTZ                                   -- … as of then; in the row of the first source with the key
 );

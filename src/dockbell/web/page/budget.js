@@ -1,7 +1,8 @@
 // The budget of each source: who spent the requests of each minute, how many were left, and how they are planned.
 
 import { span, stack, window } from './draw.js';
-import { h, show } from './elements.js';
+import { drawn, faint, h, show } from './elements.js';
+import { table } from './rows.js';
 import { count, formatDelay, tellDelay } from './words.js';
 
 // The lowest band first: what must not starve lies at the bottom.
@@ -23,10 +24,10 @@ function describe(budget) {
   return [
     h('p', { class: 'budget-head' }, h('strong', null, budget.source), ' ',
       h('span', null, `${count(budget.used)} used within the last minute`, budget.remaining == null ? '' : `, ${count(budget.remaining)} left`),
-      h('span', { class: 'faint' }, `of ${count(budget.limit)} a minute; dockbell may use ${count(budget.allowed)}`)),
+      faint(`of ${count(budget.limit)} a minute; dockbell may use ${count(budget.allowed)}`)),
     stack(bands, { end: budget.end, step: budget.step, top: budget.limit, marks: budget.allowed < budget.limit ? [budget.allowed] : [], label: `Requests a minute of ${budget.source}, ${span()}; the last minute: ${words(sums[0].length - 1)}`, words }),
     h('ul', { class: 'legend' }, KINDS.map(([kind, name], n) => h('li', { key: kind, class: latest[n] ? null : 'none' },
-      h('span', { class: `swatch ${kind}`, 'aria-hidden': 'true' }), `${name} `, h('span', { class: 'number' }, count(latest[n]))))),
+      drawn(`swatch ${kind}`), `${name} `, h('span', { class: 'number' }, count(latest[n]))))),
   ];
 }
 
@@ -42,9 +43,7 @@ function tellPlan(plan) {
       ...['mean_seconds', 'p99_seconds'].map((name) => (measured ? tellDelay(measured, name) : '–'))];
   });
   return [
-    h('table', { class: 'plan', 'aria-label': `Plan of ${plan.source}` },
-      h('thead', null, h('tr', null, HEADS.map((head) => h('th', null, head)))),
-      h('tbody', null, rows.map((cells) => h('tr', { key: cells[0] }, cells.map((cell, i) => h(i ? 'td' : 'th', { 'data-label': HEADS[i] }, cell)))))),
+    table(`Plan of ${plan.source}`, HEADS, rows),
     h('p', { class: plan.fits ? 'faint' : 'bad', key: 'advice' }, `All: mean ${formatDelay(plan.delay.mean_seconds)}, at the least ${formatDelay(plan.floor.mean_seconds)}; ${plan.advice}.`),
   ];
 }

@@ -16,6 +16,12 @@ export function h(tag, props, ...kids) {
   return { tag, props: props ?? {}, kids: kids.flat(Infinity).filter((kid) => !(kid == null || kid === false || kid === '')) };
 }
 
+/** Describe a sign that is seen and not read out. */
+export const drawn = (kind, shape) => h('span', { class: kind, 'aria-hidden': 'true' }, shape);
+
+/** Describe words that matter less. */
+export const faint = (...kids) => h('span', { class: 'faint' }, kids);
+
 /** Let an element have these children. */
 export function show(parent, ...kids) {
   place(parent, h('', null, kids).kids);
@@ -23,7 +29,7 @@ export function show(parent, ...kids) {
 
 /** Describe how long ago something was; it goes on by itself. `form`: "ago", "for" or "in". */
 export function age(at, form = 'ago', none = '–') {
-  return isTime(at) ? h('time', { datetime: at, 'data-age': form, title: formatFully(at) }) : h('span', { class: 'faint' }, none);
+  return isTime(at) ? h('time', { datetime: at, 'data-age': form, title: formatFully(at) }) : faint(none);
 }
 
 const isTime = (at) => !Number.isNaN(Date.parse(at));

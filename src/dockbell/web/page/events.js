@@ -1,7 +1,7 @@
 // The events: as they are recorded, newest first; older ones, and those that a filter lets through, on demand.
 
 import { get } from './acting.js';
-import { clock, h, show } from './elements.js';
+import { clock, drawn, h, show } from './elements.js';
 import { describeOpened, describeWhy, isUnderWay, load, loadWhy } from './opened.js';
 import { plural, zone } from './words.js';
 
@@ -215,7 +215,7 @@ export class Events {
     const word = event.change && event.change in CHANGES ? event.change : event.type.split('.').at(-1);
     const kind = event.type.split('.').at(-1);
     return h('button', { type: 'button', class: 'event', 'aria-expanded': String(isOpen), 'aria-controls': isOpen ? id : null, on: { click: () => this.toggle(event) } },
-      h('span', { class: `change ${CHANGES[event.change] ? event.change : 'other'}` }, h('span', { class: 'shape', 'aria-hidden': 'true' }, CHANGES[event.change] ?? '•'), word),
+      h('span', { class: `change ${CHANGES[event.change] ? event.change : 'other'}` }, drawn('shape', CHANGES[event.change] ?? '•'), word),
       h('span', { class: 'key' }, event.key || event.feed),
       h('span', { class: 'when' }, clock(event.at)),
       h('span', { class: 'what faint' }, event.key ? event.feed : event.type, kind !== word && ` · ${kind}`, event.changed?.length > 0 && ` · ${event.changed.join(', ')}`, event.more > 0 && ` and ${event.more} more`));

@@ -2,7 +2,7 @@
 
 import { actButton, pathOf, whyNot } from './acting.js';
 import { span, spark } from './draw.js';
-import { age, h, show } from './elements.js';
+import { age, faint, h, show } from './elements.js';
 import { badge, cell, delayCell, drawer, facts, opener, Rows } from './rows.js';
 import { withCommands } from './verdict.js';
 import { brief, count, everyOf, formatAge, formatDelay, now, parseEvery, plural, SHAPES, tellAll } from './words.js';
@@ -52,15 +52,15 @@ function describe(feed, isOpen, toggle) {
   return [
     h('div', { class: 'line' },
       h('span', { class: 'cell who', key: 'who' }, opener(id, feed.feed, isOpen, toggle), badge(kind, SHAPES[word] ?? SHAPES[kind], word)),
-      cell('fresh', 'last read', h('span', null, age(feed.read_at)), h('span', { class: 'faint' }, everyOf(feed))),
+      cell('fresh', 'last read', h('span', null, age(feed.read_at)), faint(everyOf(feed))),
       h('span', { class: 'cell drawn', key: 'drawn' }, spark(freshness.values, {
         end: freshness.end, step: freshness.step, mark: parseEvery(feed.every),
         label: `How old what was known was, ${span()}: at worst ${formatAge(worst)}`, words: (value) => `${formatDelay(value)} old`,
       })),
       cell('change', 'last change', age(feed.last_change_at, 'ago', 'none')),
-      cell('kept', 'runs in time', runs ? percent(interval) : h('span', { class: 'faint' }, '–'), interval.late > 0 && h('span', { class: 'faint' }, `${interval.late} late`)),
+      cell('kept', 'runs in time', runs ? percent(interval) : faint('–'), interval.late > 0 && faint(`${interval.late} late`)),
       delayCell('change to sink', delay),
-      cell('size', 'records', h('span', null, brief(feed.records)), h('span', { class: 'faint' }, `${brief(feed.events)} ${feed.events === 1 ? 'event' : 'events'}`))),
+      cell('size', 'records', h('span', null, brief(feed.records)), faint(`${brief(feed.events)} ${feed.events === 1 ? 'event' : 'events'}`))),
     feed.progress && describeProgress(feed.progress),
     isOpen && drawer(id, toggle, open(feed)),
   ];
@@ -77,7 +77,7 @@ function describeProgress(progress) {
   return h('div', { class: 'progress', key: 'progress' },
     h('div', { class: 'bar', role: 'progressbar', 'aria-label': words, 'aria-valuenow': share === null ? null : Math.round(share * 100), 'aria-valuemin': 0, 'aria-valuemax': 100 },
       h('span', { class: share === null ? 'unknown' : null, vars: { share: `${((share ?? 1) * 100).toFixed(1)}%` } })),
-    h('span', { class: 'faint' }, words, progress.ends_at ? ', done ' : '', progress.ends_at && age(progress.ends_at, 'in')));
+    faint(words, progress.ends_at ? ', done ' : '', progress.ends_at && age(progress.ends_at, 'in')));
 }
 
 function open(feed) {
@@ -103,7 +103,7 @@ function open(feed) {
         actButton('Publish', { title: `drift of ${feed.feed}`, path: `${path}/drift`, body: { decision: 'publish' }, words: `Each of the ${plural(drift.readings, 'reading')} of ${feed.feed} that differ becomes an event.` }))),
     feed.quarantined > 0 && h('div', { key: 'quarantine' },
       h('h3', null, `${plural(feed.quarantined, 'record')} in quarantine`),
-      h('ul', { class: 'keys' }, bad.map((each, i) => h('li', { key: i }, each.key && h('code', null, each.key), ` ${each.problem} `, h('span', { class: 'faint' }, 'met ', age(each.last_at))))),
+      h('ul', { class: 'keys' }, bad.map((each, i) => h('li', { key: i }, each.key && h('code', null, each.key), ` ${each.problem} `, faint('met ', age(each.last_at))))),
     ),
     feed.silence_words && h('p', { key: 'silence' }, feed.silence_words),
     feed.remarks.length > 0 && h('ul', { class: 'remarks', key: 'remarks' }, feed.remarks.map((remark, i) => h('li', { key: i }, withCommands(remark)))),
@@ -120,7 +120,7 @@ function open(feed) {
     feed.learned.length > 0 && h('div', { key: 'learned' }, facts(feed.learned)),
     h('div', { class: 'row', key: 'acts' },
       actButton('Reconcile', { title: feed.feed, path: `${path}/reconcile` }),
-      h('span', { class: 'faint' }, whyNot() || 'reads the whole list now, to find deletions and misses')),
+      faint(whyNot() || 'reads the whole list now, to find deletions and misses')),
   ];
 }
 

@@ -1,7 +1,7 @@
 // One event, opened: what it changed, where it is, and why its record has the events that it has.
 
 import { get, pathOf } from './acting.js';
-import { age, clock, h } from './elements.js';
+import { age, clock, drawn, faint, h } from './elements.js';
 import { count, formatValue, plural, shorten } from './words.js';
 
 const STAGES = { delivered: '✓', owed: '○', waiting: '○', blocked: '▲', dead: '✕', filtered: '–', held: '❚❚', 'not begun': '○', 'before its beginning': '–' };
@@ -39,8 +39,8 @@ export function describeOpened(summary, { found, problem, why, all }, { askWhy, 
     h('p', { class: 'faint meta', key: 'meta' }, `${event.type}, revision ${summary.revision ?? '–'}, recorded `, clock(found.recorded_at), ', ', h('code', null, event.id),
       event.data?.changed_between && [', changed between ', clock(event.data.changed_between[0]), ' and ', clock(event.data.changed_between[1])]),
     deliveries.length > 0 && h('ul', { class: 'deliveries', key: 'deliveries', 'aria-label': 'Deliveries' }, deliveries.map((each) => h('li', { key: each.sink },
-      h('span', { class: `shape ${each.stage}`, 'aria-hidden': 'true' }, STAGES[each.stage] ?? '○'), h('strong', null, each.sink), ` ${each.stage}`,
-      each.attempts > 0 && h('span', { class: 'faint' }, ` after ${plural(each.attempts, 'attempt')}`),
+      drawn(`shape ${each.stage}`, STAGES[each.stage] ?? '○'), h('strong', null, each.sink), ` ${each.stage}`,
+      each.attempts > 0 && faint(` after ${plural(each.attempts, 'attempt')}`),
       each.stage === 'blocked' && each.due && [', next ', age(each.due, 'in')],
       each.error && h('span', { class: 'bad error' }, ` ${each.error}`)))),
     summary.key && why === undefined && h('button', { type: 'button', key: 'why-button', on: { click: askWhy } }, 'Why?'),
@@ -54,10 +54,10 @@ const tellValue = (text, value) => (text == null ? formatValue(value) : shorten(
 function describeDifference({ path, op, from, to, from_text: fromText, to_text: toText }, i) {
   const [sign, word] = SIGNS[op] ?? SIGNS.replace;
   return h('div', { class: `difference ${op}`, key: `${path} ${i}` },
-    h('code', { class: 'path' }, h('span', { class: 'sign', 'aria-hidden': 'true' }, sign), h('span', { class: 'unseen' }, `${word} `), path || '/'),
+    h('code', { class: 'path' }, drawn('sign', sign), h('span', { class: 'unseen' }, `${word} `), path || '/'),
     h('span', { class: 'values' },
       op !== 'add' && h('del', null, h('span', { class: 'unseen' }, 'from '), tellValue(fromText, from)),
-      op === 'replace' && h('span', { class: 'to', 'aria-hidden': 'true' }, '→'),
+      op === 'replace' && drawn('to', '→'),
       op !== 'remove' && h('ins', null, h('span', { class: 'unseen' }, 'to '), tellValue(toText, to))));
 }
 
@@ -73,7 +73,7 @@ export function describeWhy(why) {
     list('Runs that covered it', found.runs.slice(-8).reverse(), (run) => [clock(run.asked_at), ` ${run.kind}: `, run.problem ? `incomplete, ${run.problem}` : `${plural(run.pages, 'page')}, ${plural(run.records, 'record')}, ${plural(run.events, 'event')}`]),
     list('Findings', found.findings.slice(-8).reverse(), (note) => [clock(note.at), ` ${note.via}: ${note.says}`, note.sequence && ` (#${note.sequence})`]),
     list('Quarantine', found.quarantine, (bad) => bad.problem),
-    list('Events', found.events.slice(-8).reverse(), (event) => [clock(event.recorded_at), ` #${event.sequence} ${event.type}`, h('span', { class: 'faint' }, Object.entries(event.sinks).map(([name, { stage }]) => ` · ${name} ${stage}`))]));
+    list('Events', found.events.slice(-8).reverse(), (event) => [clock(event.recorded_at), ` #${event.sequence} ${event.type}`, faint(Object.entries(event.sinks).map(([name, { stage }]) => ` · ${name} ${stage}`))]));
 }
 
 const list = (title, rows, words) => rows.length > 0 && [h('h3', { key: title, class: 'small' }, title), h('ul', { key: `${title} list` }, rows.map((row, i) => h('li', { key: i }, words(row))))];

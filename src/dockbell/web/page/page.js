@@ -3,10 +3,11 @@
 import { explain, getSession, onSession, send, setSession } from './acting.js';
 import { showBudgets } from './budget.js';
 import { setUptime } from './draw.js';
-import { age, h, show, tick } from './elements.js';
+import { age, drawn, faint, h, show, tick } from './elements.js';
 import { Events } from './events.js';
 import { Feeds } from './feeds.js';
 import { follow } from './live.js';
+import { badge } from './rows.js';
 import { Sinks } from './sinks.js';
 import { showVerdict } from './verdict.js';
 import { now, setClock } from './words.js';
@@ -61,12 +62,12 @@ const listener = {
     document.body.classList.add('lost');
     lostAt ??= heardAt;
     if (parts.has('dockbell')) drawDaemon(parts.get('dockbell'));
-    show($('connection'), h('span', { class: 'state bad' }, h('span', { class: 'shape', 'aria-hidden': 'true' }, '✕'), 'connection lost'),
-      h('span', { class: 'faint' }, `${why}; `, heardAt && ['shown as it was ', age(heardAt), '; '], 'next try ', age(again, 'in')),
+    show($('connection'), badge('bad', '✕', 'connection lost'),
+      faint(`${why}; `, heardAt && ['shown as it was ', age(heardAt), '; '], 'next try ', age(again, 'in')),
       h('button', { type: 'button', on: { click: () => (stream ? stream.retry() : begin()) } }, 'Now'));
   },
   resting() {
-    show($('connection'), h('span', { class: 'state wait' }, h('span', { class: 'shape', 'aria-hidden': 'true' }, '○'), 'catching up'));
+    show($('connection'), badge('wait', '○', 'catching up'));
   },
   refused: () => begin(),
 };
@@ -75,7 +76,7 @@ function connected() {
   document.body.classList.remove('lost');
   lostAt = null;
   later('dockbell');
-  show($('connection'), h('span', { class: 'state well' }, h('span', { class: 'shape', 'aria-hidden': 'true' }, '●'), 'live'));
+  show($('connection'), badge('well', '●', 'live'));
 }
 
 function later(part) {
@@ -212,7 +213,7 @@ const THEMES = { '': ['◐', 'system'], light: ['☀', 'light'], dark: ['☾', '
 
 function showTheme() {
   const [shape, word] = THEMES[document.documentElement.dataset.theme ?? ''];
-  show($('theme'), h('span', { 'aria-hidden': 'true' }, shape), h('span', { class: 'unseen' }, `Theme: ${word}`));
+  show($('theme'), drawn('shape', shape), h('span', { class: 'unseen' }, `Theme: ${word}`));
   $('theme').title = `Theme: ${word}`;
 }
 

@@ -1,7 +1,7 @@
 // Rows that open: each is its own small document, shown again only when what it shows has changed.
 
 import { onSession } from './acting.js';
-import { h, show } from './elements.js';
+import { drawn, faint, h, show } from './elements.js';
 import { tellDelay } from './words.js';
 
 export class Rows {
@@ -88,7 +88,7 @@ export class Rows {
 /** Describe the button that opens a row; Escape anywhere in the row closes it. */
 export function opener(id, name, isOpen, toggle) {
   return h('button', { type: 'button', class: 'opener', 'aria-expanded': String(isOpen), 'aria-controls': isOpen ? id : null, on: { click: toggle } },
-    h('span', { class: 'arrow', 'aria-hidden': 'true' }), h('span', { class: 'name' }, name));
+    drawn('arrow'), h('span', { class: 'name' }, name));
 }
 
 /** Describe what a row is opened to. */
@@ -104,7 +104,7 @@ export function drawer(id, toggle, ...kids) {
 
 /** Describe a state: its shape, its word. */
 export function badge(kind, shape, word) {
-  return h('span', { class: `state ${kind}` }, h('span', { class: 'shape', 'aria-hidden': 'true' }, shape), word);
+  return h('span', { class: `state ${kind}` }, drawn('shape', shape), word);
 }
 
 /** Describe a cell with its label, which only narrow screens and screen readers get. */
@@ -113,10 +113,17 @@ export function cell(name, label, ...kids) {
 }
 
 export function delayCell(label, delay) {
-  return cell('delay', label, h('span', { class: delay ? null : 'faint' }, delay ? tellDelay(delay, 'p50') : '–'), delay && h('span', { class: 'faint' }, `p99 ${tellDelay(delay, 'p99')}`));
+  return cell('delay', label, h('span', { class: delay ? null : 'faint' }, delay ? tellDelay(delay, 'p50') : '–'), delay && faint(`p99 ${tellDelay(delay, 'p99')}`));
 }
 
 export function facts(pairs) {
   const known = pairs.filter(([, words]) => words !== null && words !== undefined && words !== '' && words !== false);
   return known.length > 0 && h('dl', { class: 'facts' }, known.map(([name, words]) => h('div', { key: name }, h('dt', null, name), h('dd', null, words))));
+}
+
+/** Describe a table, each row of which begins with its name; narrow screens get cards. */
+export function table(label, heads, rows) {
+  return h('table', { 'aria-label': label },
+    h('thead', null, h('tr', null, heads.map((head) => h('th', null, head)))),
+    h('tbody', null, rows.map((cells) => h('tr', { key: cells[0] }, cells.map((cell, i) => h(i ? 'td' : 'th', { 'data-label': heads[i] }, cell))))));
 }

@@ -2,7 +2,7 @@
 
 import { actButton, get, pathOf, whyNot } from './acting.js';
 import { span, spark, window } from './draw.js';
-import { age, h } from './elements.js';
+import { age, faint, h } from './elements.js';
 import { badge, cell, delayCell, drawer, facts, opener, Rows } from './rows.js';
 import { withCommands } from './verdict.js';
 import { brief, count, formatRate, latest, plural, SHAPES, tellAll } from './words.js';
@@ -54,12 +54,12 @@ export class Sinks extends Rows {
     return [
       h('div', { class: 'line' },
         h('span', { class: 'cell who', key: 'who' }, opener(id, sink.sink, isOpen, toggle), badge(kind, shape, word)),
-        cell('rate', 'delivered', h('span', null, `${formatRate(latest(values))}/s`), h('span', { class: 'faint' }, sink.type)),
+        cell('rate', 'delivered', h('span', null, `${formatRate(latest(values))}/s`), faint(sink.type)),
         h('span', { class: 'cell drawn', key: 'drawn' }, spark(sink.rate.values, { end: sink.rate.end, step: sink.rate.step, label: `Events delivered, ${span()}: at most ${formatRate(most)} a second`, words: (value) => `${count(value)} events` })),
-        cell('owed', 'owed', h('span', null, brief(sink.owed)), sink.blocked > 0 && h('span', { class: 'faint' }, plural(sink.blocked, 'blocked key'))),
+        cell('owed', 'owed', h('span', null, brief(sink.owed)), sink.blocked > 0 && faint(plural(sink.blocked, 'blocked key'))),
         cell('oldest', 'waiting for', age(sink.oldest, 'for', 'nothing')),
         delayCell('event to sink', sink.delay),
-        cell('dead', 'dead letters', h('span', { class: sink.dead ? 'bad' : 'faint' }, sink.dead ? brief(sink.dead) : 'none'), sink.held > 0 && h('span', { class: 'faint' }, `${sink.held} hold keys`))),
+        cell('dead', 'dead letters', h('span', { class: sink.dead ? 'bad' : 'faint' }, sink.dead ? brief(sink.dead) : 'none'), sink.held > 0 && faint(`${sink.held} hold keys`))),
       isOpen && drawer(id, toggle, this.open(sink)),
     ];
   }
@@ -81,7 +81,7 @@ export class Sinks extends Rows {
         sink.paused
           ? actButton('Resume', { key: 'pause', title: sink.sink, path: `${path}/resume` })
           : actButton('Pause', { key: 'pause', title: sink.sink, path: `${path}/pause`, input: 'reason', words: `Nothing more is sent to ${sink.sink} until it is resumed; what is recorded meanwhile is kept for it.` }),
-        whyNot() && h('span', { class: 'faint' }, whyNot())),
+        whyNot() && faint(whyNot())),
       sink.dead > 0 && this.showLetters(sink, path),
     ];
   }
@@ -103,7 +103,7 @@ export class Sinks extends Rows {
         const body = { letters: [{ feed: letter.feed, sequence: letter.sequence, key: letter.key }] };
         return h('li', { key: `${letter.feed} ${letter.sequence}`, tabindex: -1 },
           h('div', null,
-            h('p', null, h('code', null, letter.key), ' ', letter.feed, h('span', { class: 'faint' }, ` #${letter.sequence} ${type}`)),
+            h('p', null, h('code', null, letter.key), ' ', letter.feed, faint(` #${letter.sequence} ${type}`)),
             h('p', { class: 'bad error' }, letter.error),
             h('p', { class: 'faint' }, `${plural(letter.attempts, 'attempt')}, died `, age(letter.died_at), letter.holds ? '; it holds the later events of its key back' : '')),
           h('div', { class: 'row' }, act('Retry', name, body), act('Discard', name, body, [`${type} of `, h('code', null, letter.key), ` will not be delivered to ${sink.sink}; only “dockbell replay” could send it then.`])));

@@ -1,8 +1,10 @@
 // At a glance: whether all is well, and if not, what to do, each reason leading to its place.
 
-import { age, h, show } from './elements.js';
-import { brief, everyOf, formatRate, latest, now, parseEvery, plural, tellDelay } from './words.js';
+import { age, drawn, h, show } from './elements.js';
+import { table } from './rows.js';
+import { brief, count, everyOf, formatRate, latest, now, parseEvery, plural, tellDelay } from './words.js';
 
+const PROCESS = ['process', 'sources', 'requests/min', 'taken over', 'runs for', 'version'];
 const WHERE = { feed: 'feed', sink: 'sink', source: 'budget' };
 
 /** Return the id of the place that a reason is about; empty where it has none of its own. */
@@ -25,13 +27,14 @@ export function showVerdict(node, daemon, parts, go, lostAt) {
   const words = daemon.well ? (lostAt ? 'All was well' : 'All is well') : reasons.length === 1 ? 'One thing to look at' : `${reasons.length} things to look at`;
   show(node,
     h('div', { class: `verdict ${daemon.well ? 'well' : 'look'}` },
-      h('span', { class: 'sign', 'aria-hidden': 'true' }, lostAt ? '?' : daemon.well ? '✓' : '!'),
+      drawn('sign', lostAt ? '?' : daemon.well ? '✓' : '!'),
       h('div', { class: 'words' },
         h('p', { id: 'verdict-words', class: 'big' }, words),
         lostAt && h('p', { class: 'faint', key: 'lost' }, 'when this was heard last, ', age(lostAt), '.'),
         daemon.well && !lostAt && h('p', { class: 'faint' }, `${plural(feeds.length, 'feed')} read in time, ${plural(sinks.length, 'sink')} ${sinks.length === 1 ? 'takes' : 'take'} what ${sinks.length === 1 ? 'it is' : 'they are'} sent. Up for `, age(daemon.started_at, 'for'), '.'),
         !daemon.well && h('ul', { class: 'reasons' }, reasons.map((reason, i) => tellReason(reason, i, go)))),
-      showFigures(feeds, sinks, parts('budget'))));
+      showFigures(feeds, sinks, parts('budget')),
+      daemon.processes.length > 0 && table('Processes', PROCESS, daemon.processes.map((each) => [each.process, count(each.sources), count(each.requests_per_minute), count(each.taken_over), age(each.since, 'for'), each.version]))));
   return words;
 }
 

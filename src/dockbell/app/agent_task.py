@@ -14,20 +14,25 @@ class AgentTask:
     def __init__(self, group: TaskGroup, work: Callable[[], Awaitable[None]]) -> None:
         self._work = work
         self._scope = anyio.CancelScope()
-        self._ended = anyio.Event()
+        self._has_ended = False
+        self._bell: anyio.Event | None = None  # made for who waits: a process has thousands of tasks
         group.start_soon(self._go)
 
     async def end(self) -> None:
         """Cancel the work; return when it has ended."""
         self._scope.cancel()
-        await self._ended.wait()
+        await self.wait()
 
     async def wait(self) -> None:
-        await self._ended.wait()
+        if not self._has_ended:
+            self._bell = self._bell or anyio.Event()
+            await self._bell.wait()
 
     async def _go(self) -> None:
         try:
             with self._scope:
                 await self._work()
         finally:
-            self._ended.set()
+            self._has_ended = True
+            if self._bell is not None:
+                self._bell.set()

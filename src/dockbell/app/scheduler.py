@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Final, Self
 
-import anyio
+import anyio.lowlevel
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
@@ -44,15 +44,24 @@ class Alarm:
         self._name = name
         self._alarms = alarms
         alarms.add(self)
-        self._send, self._receive = anyio.create_memory_object_stream[None](1)
+        self._has_rung = False
+        self._waiter: asyncio.Future[None] | None = None  # a process has thousands of alarms: it is small
         self._due: timedelta | None = None  # when it rings once
 
     async def ring(self) -> None:
-        with suppress(anyio.WouldBlock, anyio.ClosedResourceError):  # one ring is waiting already
-            self._send.send_nowait(None)
+        self._has_rung = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def wait(self) -> None:
-        await self._receive.receive()
+        await anyio.lowlevel.checkpoint()
+        if not self._has_rung:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        self._has_rung = False
 
     def ring_in(self, delay: timedelta) -> None:
         """Ring once after a delay, now if it is not positive; a delay set before is forgotten.
@@ -83,8 +92,6 @@ class Alarm:
             with suppress(JobLookupError):
                 self._scheduler.remove_job(job)
         self._alarms.discard(self)
-        self._send.close()
-        self._receive.close()
 
 
 class _Interval(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no types

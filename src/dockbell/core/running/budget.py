@@ -15,7 +15,6 @@ Times are read from a monotonic clock, as the time since its origin: a step of t
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -285,7 +284,7 @@ class _Places:
     def __init__(self) -> None:
         self.under_way = 0
         self._settled = 0
-        self._grains: deque[tuple[int, int]] = deque()  # number of the grain, requests answered in it
+        self._grains: list[tuple[int, int]] = []  # number of the grain, requests answered in it
 
     def enter(self) -> None:
         self.under_way += 1
@@ -312,7 +311,7 @@ class _Places:
     def count(self, now: timedelta) -> int:
         oldest = now // _GRAIN - _GRAINS_KEPT
         while self._grains and self._grains[0][0] <= oldest:
-            self._settled -= self._grains.popleft()[1]
+            self._settled -= self._grains.pop(0)[1]
         return self._settled + self.under_way
 
     def frees_at(self) -> timedelta | None:

@@ -60,13 +60,13 @@ class FeedAgents:
                 return stack.enter_context(closing(scheduler.alarm(f"{name} {self.tracked.feed}")))
 
             async with anyio.create_task_group() as group:
-                group.start_soon(self.reconciler.run, alarm("pass"))
                 if self.poller is not None:
                     group.start_soon(self.poller.run, alarm("poll"))
                     group.start_soon(self.poller.run_trailing, alarm("trail"))
                 if self.detail_fetcher is not None:
                     group.start_soon(self.reconciler.absence_check.run)
                     group.start_soon(self.detail_fetcher.run)
+                await self.reconciler.run(alarm("pass"))
 
 
 class KeyPlanning:

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from dockbell.host.system import find_limit, raise_limit
-from dockbell.net.listening import listening
+from dockbell.net.listening import Connection, listening
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -70,6 +70,35 @@ async def test_where_no_descriptor_is_left_that_is_told_once_a_second_and_who_wa
                 assert caller.recv(100).startswith(b"HTTP/1.1 200 ")
                 caller.close()
     assert caplog.records == []
+
+
+async def test_who_has_connected_before_the_end_may_ask_once_after_it() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    ended, is_in, is_told = anyio.Event(), anyio.Event(), anyio.Event()
+
+    class Told(Connection):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            is_in.set()
+
+        def shutdown(self) -> None:
+            super().shutdown()
+            is_told.set()
+
+    async def serve() -> None:
+        async with listening(tell_who_asks, listener, http=Told):
+            await ended.wait()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(serve)
+        async with await anyio.connect_tcp(*listener.getsockname()) as stream:
+            await is_in.wait()
+            ended.set()
+            await is_told.wait()
+            await stream.send(REQUEST)
+            assert (await stream.receive()).startswith(b"HTTP/1.1 200 ")
+            with pytest.raises(anyio.EndOfStream):
+                await stream.receive()
 
 
 async def ask(address: tuple[str, int]) -> bytes:

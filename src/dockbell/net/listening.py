@@ -69,7 +69,23 @@ async def _run(server: uvicorn.Server, listener: socket.socket) -> None:
 
 
 class Connection(H11Protocol):
-    """Treats bytes that are no HTTP as an error of the client, without writing into an answer that has begun."""
+    """Treats bytes that are no HTTP as an error of the client, without writing into an answer that has begun.
+
+    When the server ends, a client that has just connected may still ask once.
+    """
+
+    _is_last = False
+
+    def shutdown(self) -> None:
+        """End after the answer under way, or after the first one."""
+        self._is_last = True
+        if self.cycle is not None:
+            super().shutdown()
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self._is_last and self.cycle is not None:
+            self.cycle.keep_alive = False
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no request; hang up where something is answered already."""

@@ -84,23 +84,24 @@ class Wire:
         messages, held = _Messages(), b""
         with suppress(OSError):
             while data := client.recv(_CHUNK):
-                self.sent.update(messages.take(data))
+                kinds = messages.take(data)
+                self.sent.update(kinds)
                 if self._lost is None:
                     server.sendall(data)
                     continue
                 since, after = self._lost
                 held += data
                 start = held.find(since) - _PARSE
-                if start < 0:
-                    server.sendall(held)
-                    held = b""
-                elif b"COMMIT" in held:
+                if b"COMMIT" in held:
                     self._lost = None
                     client.shutdown(socket.SHUT_RDWR)  # first: the server may refuse what comes before at once
                     server.sendall(held[:start])
                     time.sleep(after)
                     server.sendall(held[start:])
                     break
+                if start < 0 and {*kinds} & {*_ENDS}:  # else more comes: the server must not refuse the first part yet
+                    server.sendall(held)
+                    held = b""
             server.shutdown(socket.SHUT_WR)
 
 

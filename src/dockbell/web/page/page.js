@@ -213,7 +213,7 @@ const THEMES = { '': ['◐', 'system'], light: ['☀', 'light'], dark: ['☾', '
 
 function showTheme() {
   const [shape, word] = THEMES[document.documentElement.dataset.theme ?? ''];
-  show($('theme'), drawn('shape', shape), h('span', { class: 'unseen' }, `Theme: ${word}`));
+  show($('theme'), drawn(null, shape), h('span', { class: 'unseen' }, `Theme: ${word}`));
   $('theme').title = `Theme: ${word}`;
 }
 

@@ -78,7 +78,7 @@ _COUNTERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "filter_timeouts": ("Events let through because a sink's condition took too long to judge.", _SINK),
     "store_outages": ("Times that the store could not be written.", ()),
     "sources_claimed": ("Sources that this process has taken, of those that several processes share.", ()),
-    "sources_taken_over": ("Sources among them that a process which died had before.", ()),
+    "sources_taken_over": ("Sources that this process has taken from processes that died.", ()),
     "sources_handed_over": ("Sources that this process has handed over to others.", ()),
     "agent_errors": ("Unexpected errors of agents, each of which began again.", ()),
 }

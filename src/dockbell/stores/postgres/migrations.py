@@ -36,6 +36,7 @@ class Migration:
 
 MIGRATIONS: Final = (
     Migration(),
-    # How many sources of dead processes each has taken; an older process counts none.
+    # How many sources of dead processes each has taken. An older process counts none, and leaves ``taken_at`` in what
+    # it hands over, so that a newer one counts that as a dead process's.
     Migration(pre="ALTER TABLE holders ADD COLUMN taken_over BIGINT NOT NULL DEFAULT 0;"),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from math import inf
 from typing import Final
@@ -44,15 +44,15 @@ class VirtualAlarm:
 async def at_work(dockbell: Deployment) -> AsyncIterator[None]:
     """Let all agents of a deployment work while the block lasts; in it, sleep."""
     agents = dockbell.agents
-    async with anyio.create_task_group() as group:
+    async with anyio.create_task_group() as group, AsyncExitStack() as stack:
         for each in agents.feeds.values():
             group.start_soon(each.reconciler.run, VirtualAlarm())
             if each.poller is not None:
                 group.start_soon(each.poller.run, VirtualAlarm())
                 group.start_soon(each.poller.run_trailing, VirtualAlarm())
             if each.detail_fetcher is not None:
-                group.start_soon(each.reconciler.absence_check.run)
-                group.start_soon(each.detail_fetcher.run)
+                stack.enter_context(each.reconciler.absence_check.task.working_in(group))
+                stack.enter_context(each.detail_fetcher.task.working_in(group))
         yield
         group.cancel_scope.cancel()
 

@@ -65,14 +65,14 @@ async def test_while_no_detail_comes_every_change_is_told_in_time_and_the_list_i
         feeds = dockbell.agents.sources["main"].feeds
         detail_fetcher = feeds[SHIPMENTS].detail_fetcher
         assert detail_fetcher is not None
-        group.start_soon(detail_fetcher.run)
-        feeds[SHIPMENTS] = replace(feeds[SHIPMENTS], detail_fetcher=None)
-        dockbell.wire.before = only_alone(trouble)
-        began_at = anyio.current_time()
-        dockbell.sandbox.edit("shipments", 300)
-        await dockbell.run(360)
-        told = await find_updates(dockbell)
-        group.cancel_scope.cancel()
+        with detail_fetcher.task.working_in(group):
+            feeds[SHIPMENTS] = replace(feeds[SHIPMENTS], detail_fetcher=None)
+            dockbell.wire.before = only_alone(trouble)
+            began_at = anyio.current_time()
+            dockbell.sandbox.edit("shipments", 300)
+            await dockbell.run(360)
+            told = await find_updates(dockbell)
+            group.cancel_scope.cancel()
     assert len(told) == 300
     assert all(data["detail_missing"] for data in told)
     # The next poll, the timeout, and a pause.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,15 @@ class Dock:
         """Begin again from what is stored, as after a crash."""
         self.rig.restart()
         self.detail_fetcher = DetailFetcher(self.rig.tracked)
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """Let details be asked for while the block lasts, ten seconds at the most."""
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                with self.detail_fetcher.task.working_in(group):
+                    yield
+                group.cancel_scope.cancel()
 
     def put(self, key: str, lines: list[int], **fields: Any) -> None:
         """Create or change a shipment."""
@@ -539,14 +549,11 @@ async def heard(dock: Dock, count: int) -> None:
 
 
 async def test_details_are_asked_for_as_soon_as_a_page_shows_changes(dock: Dock) -> None:
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as group:
-            group.start_soon(dock.detail_fetcher.run)
-            for version in range(3):
-                dock.put("b", [version], status=str(version))
-                await dock.poll()
-                await heard(dock, version + 1)
-            group.cancel_scope.cancel()
+    async with dock.at_work():
+        for version in range(3):
+            dock.put("b", [version], status=str(version))
+            await dock.poll()
+            await heard(dock, version + 1)
     assert await dock.rig.events() == ["b updated 1", "b updated 2", "b updated 3"]
 
 
@@ -559,11 +566,8 @@ async def test_a_detail_fetcher_that_fails_says_so_and_goes_on(dock: Dock, monke
     dock.put("b", [2], status="packed")
     await dock.poll()
     dock.source.before_alone = break_once
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as group:
-            group.start_soon(dock.detail_fetcher.run)
-            await heard(dock, 1)
-            group.cancel_scope.cancel()
+    async with dock.at_work():
+        await heard(dock, 1)
     assert [fact.error.args for fact in dock.rig.ear.facts if isinstance(fact, AgentFails)] == [("a bug",)]
 
 
@@ -578,11 +582,8 @@ async def test_a_change_that_waits_is_asked_for_again_after_a_while(
     dock.put("b", [2], status="packed")
     await dock.poll()
     dock.source.before_alone = fail_once
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as group:
-            group.start_soon(dock.detail_fetcher.run)
-            await heard(dock, 1)
-            group.cancel_scope.cancel()
+    async with dock.at_work():
+        await heard(dock, 1)
     assert [key for key, *_ in dock.source.details] == ["b", "b"]
 
 
@@ -592,11 +593,8 @@ async def test_what_waits_is_told_as_soon_as_the_first_page_after_a_move_shows_w
     dock.rig.base_url = "https://new.example.com"
     dock.restart()
     dock.rig.clock.pass_(60)
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as group:
-            group.start_soon(dock.detail_fetcher.run)
-            await anyio.wait_all_tasks_blocked()
-            await dock.rig.read_whole()
-            await heard(dock, 1)
-            group.cancel_scope.cancel()
+    async with dock.at_work():
+        await anyio.wait_all_tasks_blocked()
+        await dock.rig.read_whole()
+        await heard(dock, 1)
     assert await dock.rig.events() == ["b updated 1"]

@@ -694,12 +694,12 @@ async def test_the_agent_asks_when_a_pass_has_left_something_to_ask_for(crowd: R
 
     crowd.source.before_alone = count
     async with anyio.create_task_group() as group:
-        group.start_soon(crowd.reconciler.absence_check.run)
-        await anyio.wait_all_tasks_blocked()
-        await crowd.read_whole()
-        with anyio.fail_after(20):
-            await are_all.wait()
-        group.cancel_scope.cancel()
+        with crowd.reconciler.absence_check.task.working_in(group):
+            await anyio.wait_all_tasks_blocked()
+            await crowd.read_whole()
+            with anyio.fail_after(20):
+                await are_all.wait()
+            group.cancel_scope.cancel()
 
 
 async def test_an_absence_check_that_another_pass_has_overtaken_decides_nothing(crowd: Rig) -> None:
@@ -739,8 +739,7 @@ async def test_an_absence_check_that_breaks_is_told_and_begun_again(
     with monkeypatch.context() as patch:
         patch.setattr(shipments.store.feed(shipments.feed), "find_missing", fail)
         async with anyio.create_task_group() as group:
-            group.start_soon(shipments.reconciler.absence_check.run)
-            with anyio.fail_after(20):
+            with shipments.reconciler.absence_check.task.working_in(group), anyio.fail_after(20):
                 await is_tried_again.wait()
             group.cancel_scope.cancel()
 

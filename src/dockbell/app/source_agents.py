@@ -64,8 +64,8 @@ class FeedAgents:
                     group.start_soon(self.poller.run, alarm("poll"))
                     group.start_soon(self.poller.run_trailing, alarm("trail"))
                 if self.detail_fetcher is not None:
-                    group.start_soon(self.reconciler.absence_check.run)
-                    group.start_soon(self.detail_fetcher.run)
+                    stack.enter_context(self.reconciler.absence_check.task.working_in(group))
+                    stack.enter_context(self.detail_fetcher.task.working_in(group))
                 await self.reconciler.run(alarm("pass"))
 
 

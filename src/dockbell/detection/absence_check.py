@@ -11,7 +11,6 @@ the end of each complete pass, and is forgotten with the process: the next pass 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from dockbell.core.comparing.deletion_rules import NotDeleted, decide_deletion
 from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.model import ChangeKind, DeletionReason, Urgency
 from dockbell.detection.feed import TrackedFeed
+from dockbell.detection.on_demand import OnDemand
 from dockbell.errors import SourceError
 from dockbell.ports import Bell
 from dockbell.telemetry import ChangesStored
@@ -52,17 +52,24 @@ class Suspects:
 
 
 class AbsenceCheck:
+    """Asks for the absent records of one feed.
+
+    Attributes:
+        task: Works while there are records to ask for.
+    """
+
     def __init__(self, feed: TrackedFeed, decided: Callable[[], None]) -> None:
         """Set for which feed; ``decided`` is called when nothing is left to be confirmed by another pass."""
         self._feed = feed
         self._decided = decided
         self._suspects: Suspects | None = None
         self._news = Bell()
+        self.task = OnDemand(self._ask_for_all)
         self._controlled: float | None = None
 
-    async def run(self) -> None:
-        """Ask whenever there is something to ask for, until cancelled."""
-        while True:
+    async def _ask_for_all(self) -> None:
+        """Ask for what the last pass has left, until nothing is left."""
+        while self._suspects is not None:
             seen = self._news.rings
             await self._feed.health.recovered()
             pause = _RETRY_SECONDS
@@ -71,13 +78,16 @@ class AbsenceCheck:
                     pause = _LOOK_SECONDS
             except Exception as error:  # noqa: BLE001  # whatever it is, the next pass finds out the same
                 self._feed.telemetry.emit_failure(f"{self._feed.feed} absence check", error)
-            with anyio.move_on_after(math.inf if self._suspects is None else pause):
-                await self._news.wait(seen)
+            if self._suspects is not None:
+                with anyio.move_on_after(pause):
+                    await self._news.wait(seen)
 
     def take(self, suspects: Suspects | None) -> None:
         """Ask from now on for what a pass leaves, and no longer for what an earlier one left."""
         self._suspects = suspects if suspects is not None and suspects.rows else None
         self._news.ring()
+        if self._suspects is not None:
+            self.task.ask()
 
     async def run_once(self) -> bool:
         """Ask once for all whose time has come; return whether usable answers were lacking."""

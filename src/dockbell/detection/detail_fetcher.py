@@ -19,6 +19,7 @@ from dockbell.core.comparing.page_diff import Pending
 from dockbell.core.document import decode
 from dockbell.core.model import Change
 from dockbell.detection.feed import TrackedFeed
+from dockbell.detection.on_demand import OnDemand
 from dockbell.errors import SourceError
 from dockbell.ports import Awaited
 from dockbell.telemetry import ChangesStored
@@ -30,23 +31,29 @@ _PAUSE_SECONDS: Final = 5
 
 
 class DetailFetcher:
+    """Completes the changes of one feed.
+
+    Attributes:
+        task: Works while changes wait.
+    """
+
     def __init__(self, feed: TrackedFeed) -> None:
         self._feed = feed
+        self.task = OnDemand(self._complete_all)
+        feed.ask_for_details = self.task.ask
 
-    async def run(self) -> None:
-        """Complete changes as they come, until cancelled."""
+    async def _complete_all(self) -> None:
+        """Complete what waits, until nothing does."""
         while True:
-            seen = self._feed.awaited.rings
             await self._feed.health.recovered()  # else details would be asked for in vain
             try:
                 waits = await self.run_once()
             except Exception as error:  # noqa: BLE001  # whatever it is, the queue is kept, and is tried again
                 self._feed.telemetry.emit_failure(f"{self._feed.feed} detail", error)
                 waits = True
-            if waits:
-                await anyio.sleep(_PAUSE_SECONDS)
-                continue
-            await self._feed.awaited.wait(seen)
+            if not waits:
+                return
+            await anyio.sleep(_PAUSE_SECONDS)
 
     async def run_once(self) -> bool:
         """Complete what waits; return whether something still does, because its detail did not come."""

@@ -32,7 +32,7 @@ from dockbell.detection.schedule import Clocks, FeedSchedule
 from dockbell.detection.workload import Workload
 from dockbell.errors import SchemaMismatch
 from dockbell.host.evaluator import SHARED, LimitedEvaluator
-from dockbell.ports import Bell, Committed, FeedState, RunRecord, Source, Store
+from dockbell.ports import Committed, FeedState, RunRecord, Source, Store
 from dockbell.telemetry import (
     ChangesStored,
     FeedFails,
@@ -52,7 +52,7 @@ class TrackedFeed:
         workload: What its runs teach the planner.
         sightings: What its pages showed, whichever run read them.
         turns: The lock of its turn: pages are asked for and committed one at a time.
-        awaited: Rings when changes begin to wait for the details of their records.
+        ask_for_details: Is called when changes begin to wait for the details of their records.
         listeners: Are told what each page of a run came to.
     """
 
@@ -99,7 +99,7 @@ class TrackedFeed:
         self.workload = Workload(settings, polled=self.resource.polled)
         self.sightings = Sightings()
         self.turns = anyio.Lock()
-        self.awaited = Bell()
+        self.ask_for_details: Callable[[], None] = lambda: None
         self.listeners: list[Callable[[TrackedFeed, Run, Page, PageDiff], None]] = []
         self._base_url = base_url
         self._state: FeedState | None = None
@@ -231,7 +231,7 @@ class TrackedFeed:
         await self.store.save_shape(shape, proven=proven)
         await self.store.save_read_settings(describe(self.settings, self._base_url, shape))
         state = await self.reload()
-        self.awaited.ring()  # what waits since before the feed was read differently can be identified now
+        self.ask_for_details()  # what waits since before the feed was read differently can be identified now
         return state
 
     def check_drop(self, state: FeedState) -> None:
@@ -310,7 +310,7 @@ class TrackedFeed:
         )
         self._report_changes(page, committed.page_diff)
         if committed.page_diff.pending:
-            self.awaited.ring()
+            self.ask_for_details()
         if committed.statement is not None:  # drift was found
             self.report(committed.statement)
             await self.reload()

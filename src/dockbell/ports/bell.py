@@ -18,17 +18,19 @@ class Bell:
 
     def __init__(self) -> None:
         self.rings = 0
-        self._event = anyio.Event()
+        self._event: anyio.Event | None = None  # made for who waits: a process has thousands of bells
 
     def ring(self) -> None:
         """Wake all who wait."""
         self.rings += 1
-        self._event.set()
-        self._event = anyio.Event()
+        if self._event is not None:
+            self._event.set()
+            self._event = None
 
     async def wait(self, rings: int) -> int:
         """Return when the bell has rung more often than ``rings``, and how often it has."""
         while self.rings <= rings:
+            self._event = self._event or anyio.Event()
             await self._event.wait()
         return self.rings
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final, TypedDict
 from urllib.parse import unquote
 
@@ -74,8 +75,14 @@ def find_keys(records: Iterable[JSON], pointers: Sequence[pointer.Tokens]) -> It
 
 def head_decoder(*places: pointer.Tokens | None) -> msgspec.json.Decoder[dict[str, JSON]]:
     """Return a decoder of the members that these pointers begin with; it skips all others without building them."""
+    return _decoder_of(frozenset(tokens[0] for tokens in places if tokens))
+
+
+@lru_cache(maxsize=256)
+def _decoder_of(members: frozenset[str]) -> msgspec.json.Decoder[dict[str, JSON]]:
+    """Return one decoder for all feeds whose records have these members: each has a class of its own, of kilobytes."""
     make_dict: Any = TypedDict  # its members are known at run time only
-    return msgspec.json.Decoder(make_dict("head", {tokens[0]: Any for tokens in places if tokens}, total=False))
+    return msgspec.json.Decoder(make_dict("head", dict.fromkeys(members, Any), total=False))
 
 
 def _component(document: JSON, tokens: pointer.Tokens) -> str | int:

@@ -10,6 +10,6 @@
   baseline ends. ``schedule``, ``gaps``, ``problems``: when it is read, and when and why it was not.
 - Requests. ``page_fetcher``: asks for pages and records, in the turn of the feed. ``lone_cursor``: cursors that an
   API takes alone only.
-- ``guarded``: runs an agent, reports what goes wrong, and keeps the other feeds out of it. ``on_demand``: gives an agent
-  a task only while there is work. ``scrub``: removes what must no longer be stored.
+- ``guarded``: runs an agent, reports what goes wrong, and keeps the other feeds out of it. ``on_demand``: gives an
+  agent a task only while there is work. ``scrub``: removes what must no longer be stored.
 """

@@ -49,7 +49,7 @@ async def at_work(dockbell: Deployment) -> AsyncIterator[None]:
             group.start_soon(each.reconciler.run, VirtualAlarm())
             if each.poller is not None:
                 group.start_soon(each.poller.run, VirtualAlarm())
-                group.start_soon(each.poller.run_trailing, VirtualAlarm())
+                stack.enter_context(each.poller.trailing.working_in(group))
             if each.detail_fetcher is not None:
                 stack.enter_context(each.reconciler.absence_check.task.working_in(group))
                 stack.enter_context(each.detail_fetcher.task.working_in(group))

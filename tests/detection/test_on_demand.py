@@ -26,22 +26,24 @@ class Counted:
             self.at_once -= 1
 
 
-async def test_it_looks_once_for_what_an_earlier_process_has_left() -> None:
+async def test_it_has_no_task_until_it_is_asked_and_none_afterwards() -> None:
     counted = Counted()
     counted.may_end.set()
     async with anyio.create_task_group() as group:
         with counted.task.working_in(group):
-            await anyio.wait_all_tasks_blocked()
-            assert counted.begun == 1
-            counted.task.ask()
-            await anyio.wait_all_tasks_blocked()
-    assert counted.begun == 2
+            for begun in range(3):
+                await anyio.wait_all_tasks_blocked()
+                assert counted.begun == begun
+                assert not counted.task.is_working
+                counted.task.ask()
+                assert counted.task.is_working
 
 
 async def test_what_is_asked_for_while_it_works_is_done_afterwards_and_once() -> None:
     counted = Counted()
     async with anyio.create_task_group() as group:
         with counted.task.working_in(group):
+            counted.task.ask()
             await anyio.wait_all_tasks_blocked()
             counted.task.ask()
             counted.task.ask()
@@ -52,7 +54,7 @@ async def test_what_is_asked_for_while_it_works_is_done_afterwards_and_once() ->
     assert counted.begun == 2
 
 
-async def test_nothing_is_begun_before_it_works_and_after() -> None:
+async def test_what_was_asked_for_before_it_works_is_done_then_and_not_after_its_end() -> None:
     counted = Counted()
     counted.task.ask()
     counted.may_end.set()
@@ -68,11 +70,13 @@ async def test_nothing_is_begun_before_it_works_and_after() -> None:
 
 async def test_it_works_again_in_another_group_after_it_was_cancelled() -> None:
     counted = Counted()
+    counted.task.ask()
     async with anyio.create_task_group() as group:
         with counted.task.working_in(group):
             await anyio.wait_all_tasks_blocked()
             group.cancel_scope.cancel()
     counted.may_end.set()
+    counted.task.ask()
     async with anyio.create_task_group() as group:
         with counted.task.working_in(group):
             await anyio.wait_all_tasks_blocked()

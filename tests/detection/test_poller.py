@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio.lowlevel
 import pytest
 
 from dockbell.core.model import RunKind, Urgency
@@ -366,9 +367,6 @@ async def test_the_agents_poll_at_once_and_then_from_start_to_start(rig: Rig) ->
     await run_until_quiet(rig.poller.run, alarm)
     assert [urgency for _, _, urgency in rig.source.asked] == [Urgency.POLL] * 3
     assert alarm.delays == [15, 15, 15]
-    rig.source.records.clear()
-    await run_until_quiet(rig.poller.run_trailing, CountedAlarm(1))
-    assert rig.source.asked[-1][2] is Urgency.TRAILING
 
 
 @pytest.mark.parametrize(("away", "waits"), [(4, 11), (100, 0), (-3600, 15)])
@@ -389,38 +387,59 @@ async def test_polls_go_on_in_their_rhythm_after_a_restart(rig: Rig, away: float
     assert len(rig.source.asked) == 1
 
 
+class TrailedAlarm(TimedAlarm):
+    """Lets no time pass while a trailing poll goes on.
+
+    Attributes:
+        begun: After how many seconds each was begun.
+    """
+
+    def __init__(self, rig: Rig, rings: int) -> None:
+        super().__init__(rig.clock, rings)
+        self._rig = rig
+        self._passed = 0.0
+        self.begun: list[int] = []
+
+    async def wait(self) -> None:
+        while self._rig.poller.trailing.is_working:
+            await anyio.lowlevel.checkpoint()
+        if Urgency.TRAILING in {urgency for _, _, urgency in self._rig.source.asked}:
+            self.begun.append(round(self._passed))
+        self._rig.source.asked.clear()
+        self._passed += self._delay
+        await super().wait()
+
+
+async def trail(rig: Rig, seconds: int) -> list[int]:
+    """Let the agent poll for so long, every 15 seconds; return after how many seconds each trailing poll was begun."""
+    alarm = TrailedAlarm(rig, seconds // 15)
+    async with anyio.create_task_group() as group:
+        with rig.poller.trailing.working_in(group):
+            await run_until_quiet(rig.poller.run, alarm)
+    return alarm.begun
+
+
 async def test_trailing_polls_go_on_in_their_rhythm_after_a_restart(rig: Rig) -> None:
     await rig.read_whole()
     rig.source.page_size = 200
-    alarm = TimedAlarm(rig.clock, 1)
-    await run_until_quiet(rig.poller.run_trailing, alarm)
-    assert alarm.delays == [300, 300]
+    assert await trail(rig, 915) == [300, 600, 900]
     rig.clock.pass_(100)
     rig.restart()
     await rig.tracked.state()
-    rig.source.asked.clear()
-    alarm = TimedAlarm(rig.clock, 1)
-    await run_until_quiet(rig.poller.run_trailing, alarm)
-    assert alarm.delays == [200, 300]
-    assert [urgency for _, _, urgency in rig.source.asked] == [Urgency.TRAILING]
+    assert await trail(rig, 495) == [195, 495]
     rig.clock.pass_(1000)
     rig.restart()
     await rig.tracked.state()
-    alarm = TimedAlarm(rig.clock, 1)
-    await run_until_quiet(rig.poller.run_trailing, alarm)
-    assert alarm.delays == [0, 300]
+    assert await trail(rig, 315) == [0, 300]
 
 
 async def test_a_pass_counts_as_a_trailing_poll_after_a_restart(rig: Rig) -> None:
     await rig.read_whole()
-    rig.clock.pass_(100)
+    rig.clock.pass_(105)
     rig.restart()
     await rig.tracked.state()
-    rig.source.asked.clear()
-    alarm = TimedAlarm(rig.clock, 0)
-    await run_until_quiet(rig.poller.run_trailing, alarm)
-    assert alarm.delays == [200]
-    assert rig.source.asked == []
+    assert await trail(rig, 180) == []
+    assert await trail(rig, 30) == [15]
 
 
 async def test_a_poll_that_takes_longer_than_its_interval_is_followed_by_the_next_at_once(rig: Rig) -> None:

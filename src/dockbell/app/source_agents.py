@@ -62,7 +62,7 @@ class FeedAgents:
             async with anyio.create_task_group() as group:
                 if self.poller is not None:
                     group.start_soon(self.poller.run, alarm("poll"))
-                    group.start_soon(self.poller.run_trailing, alarm("trail"))
+                    stack.enter_context(self.poller.trailing.working_in(group))
                 if self.detail_fetcher is not None:
                     stack.enter_context(self.reconciler.absence_check.task.working_in(group))
                     stack.enter_context(self.detail_fetcher.task.working_in(group))

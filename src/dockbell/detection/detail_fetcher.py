@@ -40,6 +40,7 @@ class DetailFetcher:
     def __init__(self, feed: TrackedFeed) -> None:
         self._feed = feed
         self.task = OnDemand(self._complete_all)
+        self.task.ask()  # for what an earlier process has left
         feed.ask_for_details = self.task.ask
 
     async def _complete_all(self) -> None:

@@ -13,32 +13,35 @@ class OnDemand:
 
     Args:
         work: Does all that is to be done, and returns; it is begun again where it was asked for meanwhile.
+
+    Attributes:
+        is_working: Whether there is a task.
     """
 
     def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
         self._work = work
         self._group: TaskGroup | None = None
         self._is_asked = False
-        self._is_working = False
+        self.is_working = False
 
     @contextmanager
     def working_in(self, group: TaskGroup) -> Iterator[None]:
-        """Work in a task group while the block lasts, and begin at once: an earlier process may have left something.
-
-        What goes on at the end of the block is the group's to end.
-        """
+        """Work in a task group while the block lasts; what goes on at its end is the group's to end."""
         self._group = group
-        self.ask()
+        self._begin()
         try:
             yield
         finally:
             self._group = None
 
     def ask(self) -> None:
-        """Begin, or begin again after the end of what goes on."""
+        """Begin, or begin again after the end of what goes on; it is remembered until there is a group to work in."""
         self._is_asked = True
-        if self._group is not None and not self._is_working:
-            self._is_working = True
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._group is not None and self._is_asked and not self.is_working:
+            self.is_working = True
             self._group.start_soon(self._run)
 
     async def _run(self) -> None:
@@ -47,4 +50,4 @@ class OnDemand:
                 self._is_asked = False
                 await self._work()
         finally:
-            self._is_working = False
+            self.is_working = False

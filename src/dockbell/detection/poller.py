@@ -23,6 +23,7 @@ from dockbell.core.reading.window import (
 )
 from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.guarded import run_guarded
+from dockbell.detection.on_demand import OnDemand
 from dockbell.detection.page_fetcher import Turn
 from dockbell.detection.reading import begin_run, read_run
 from dockbell.detection.run import Run
@@ -38,9 +39,17 @@ _LOOK_AGAIN: Final = timedelta(minutes=1)
 
 
 class Poller:
+    """Polls one feed from its watermark, and now and then from long before it.
+
+    Attributes:
+        trailing: Makes the trailing polls, beside the others.
+    """
+
     def __init__(self, feed: TrackedFeed) -> None:
+        self.trailing = OnDemand(self._trail)
         self._feed = feed
         self._is_new = True
+        self._trails_at: timedelta | None = None  # when a trailing poll is due, by the steady clock; None: one goes on
         self._trailing_pages = 0
         self._short = ShortPolls()
         self._anchor: tuple[str, datetime] | None = None  # the record that the last poll showed as newest, and its date
@@ -59,11 +68,14 @@ class Poller:
         schedule.wake_poller = lambda: alarm.ring_in(timedelta(0))
         self._began_at = clocks.now()
         self._counts_from = self._find_last_start()
+        self._trails_at = self._find_trailing_start()
         try:
             while True:
+                self._begin_trailing()
                 while (delay := self._find_delay()) > timedelta(0):
                     alarm.ring_in(min(delay, _LOOK_AGAIN))  # our clock may be set meanwhile, and crontab lines mean it
                     await alarm.wait()
+                    self._begin_trailing()
                 now, self._began_at = clocks.steady(), clocks.now()
                 planned = schedule.interval if self._feed.settings.is_auto else None  # a configured one: not sooner
                 self._counts_from = now if planned is None else count_from(now + delay, now, planned)
@@ -94,22 +106,28 @@ class Poller:
         self._is_answered = self._is_answered or record is None
         return record
 
-    async def run_trailing(self, alarm: Alarm) -> None:
-        """Poll from long before the watermark now and then; a process goes on in the rhythm of the one before it.
+    def _find_trailing_start(self) -> timedelta:
+        """Return when the first trailing poll is due: a process goes on in the rhythm of the one before it.
 
         A pass shows all that such a poll would.
         """
-        clocks, schedule = self._feed.clocks, self._feed.schedule
-        if (last := self._feed.last_long_reading) is not None:
-            age = max(clocks.now() - last.ended_at, timedelta(0))
-            alarm.ring_in(max(trailing_every(schedule.interval) - age, timedelta(0)))
-            await alarm.wait()
-        while True:
-            began = clocks.steady()
-            await run_guarded(self._feed, self.trail_once)
-            every = max(trailing_every(schedule.interval), self._trailing_pages * _TRAILING_PACE)
-            alarm.ring_in(began + every - clocks.steady())
-            await alarm.wait()
+        last, clocks = self._feed.last_long_reading, self._feed.clocks
+        if last is None:
+            return clocks.steady()
+        age = max(clocks.now() - last.ended_at, timedelta(0))
+        return clocks.steady() + trailing_every(self._feed.schedule.interval) - age
+
+    def _begin_trailing(self) -> None:
+        """Begin a trailing poll if one is due; the agent looks once a minute at the least."""
+        if self._trails_at is not None and self._trails_at <= self._feed.clocks.steady():
+            self._trails_at = None
+            self.trailing.ask()
+
+    async def _trail(self) -> None:
+        began = self._feed.clocks.steady()
+        await run_guarded(self._feed, self.trail_once)
+        pace = self._trailing_pages * _TRAILING_PACE
+        self._trails_at = began + max(trailing_every(self._feed.schedule.interval), pace)
 
     async def run_once(self) -> RunRecord | None:
         """Poll once; None while there is nothing to begin at, or nothing may be published under the learned key."""

@@ -1,12 +1,13 @@
-"""When things are due. APScheduler decides when; what is done then belongs to the agents, in the task group.
+"""When things are due. Alarms ring then; what is done belongs to the agents, in the task group.
 
-A job of APScheduler is a bare asyncio task that outlives a cancelled task group and swallows its end, so a job here
-only rings an alarm, and the agent that waits for it does the work.
+APScheduler decides when what repeats is due, and reads crontab lines. A job of it is a bare asyncio task that outlives
+a cancelled task group and swallows its end, so a job here only rings an alarm, and the agent that waits for it does the
+work. What is due once, after a delay, has a timer of the loop: each reading of each feed sets one.
 
 APScheduler reckons in wall time, which steps: an hour back, and every interval would stop for an hour; years ahead, and
-it would count every interval of those years. So intervals and delays are kept on a clock that only goes forward, from
-which the triggers here work out the wall time of the next ring, and a watch looks once a second whether the two clocks
-have parted, because of a step or because the machine slept, and works it out anew.
+it would count every interval of those years. The loop's clock stands still while the machine sleeps. So intervals and
+delays are kept on a clock that only goes forward, and never stands still; from it the triggers and timers here work out
+the next ring. A watch looks once a second whether the clocks have parted, and works it out anew.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from types import TracebackType
 from typing import Final, Self
 
 import anyio.lowlevel
+from apscheduler.job import Job
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.cron import CronTrigger
-from apscheduler.triggers.date import DateTrigger
 
 from dockbell.host.system import elapsed
 
@@ -39,16 +40,18 @@ _GRAIN: Final = timedelta(microseconds=1)
 class Alarm:
     """Rings for one agent; rings that come while it is busy count as one."""
 
-    def __init__(self, scheduler: AsyncIOScheduler, name: str, alarms: set[Alarm]) -> None:
-        self._scheduler = scheduler
-        self._name = name
+    __slots__ = ("_alarms", "_due", "_has_rung", "_job", "_timer", "_waiter")
+
+    def __init__(self, alarms: set[Alarm]) -> None:
         self._alarms = alarms
         alarms.add(self)
         self._has_rung = False
         self._waiter: asyncio.Future[None] | None = None  # a process has thousands of alarms: it is small
         self._due: timedelta | None = None  # when it rings once
+        self._timer: asyncio.TimerHandle | None = None
+        self._job: Job | None = None  # rings it at an interval
 
-    async def ring(self) -> None:
+    def ring(self) -> None:
         self._has_rung = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -72,25 +75,29 @@ class Alarm:
         self.look()
 
     def look(self) -> None:
-        """Work out anew by the wall clock when it rings."""
+        """Work out anew by the loop's clock, which stands still while the machine sleeps, when it rings once."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._due is not None:
-            moment = datetime.now(UTC) + max(self._due - elapsed(), _ZERO)
-            self._scheduler.add_job(
-                self._come_due, DateTrigger(moment, UTC), id=f"{self._name} once", replace_existing=True
-            )
+            left = max(self._due - elapsed(), _ZERO)
+            self._timer = asyncio.get_running_loop().call_later(left.total_seconds(), self._come_due)
 
-    async def _come_due(self) -> None:
-        if self._due is not None and self._due - elapsed() > _EARLY:  # the wall clock stepped ahead
-            self.look()
-        elif self._due is not None:
-            self._due = None
-            await self.ring()
+    def _come_due(self) -> None:
+        self._due = self._timer = None
+        self.ring()
+
+    def repeat(self, job: Job) -> None:
+        """Ring by a job of APScheduler as well, until it is closed."""
+        self._job = job
 
     def close(self) -> None:
         """Let it ring no more, and forget it."""
-        for job in (self._name, f"{self._name} once"):
+        self._due = None
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._job is not None:
             with suppress(JobLookupError):
-                self._scheduler.remove_job(job)
+                self._job.remove()
         self._alarms.discard(self)
 
 
@@ -143,20 +150,20 @@ class Scheduler(AbstractAsyncContextManager["Scheduler"]):
             alarm.close()
         self._scheduler.shutdown(wait=False)
 
-    def alarm(self, name: str) -> Alarm:
-        return Alarm(self._scheduler, name, self._alarms)
+    def alarm(self) -> Alarm:
+        return Alarm(self._alarms)
 
     def repeat(self, name: str, every: timedelta) -> Alarm:
         """Return an alarm that rings now and then at an interval."""
-        alarm = self.alarm(name)
+        alarm = self.alarm()
         interval = _Interval(every)
 
         async def ring() -> None:
             if not interval.is_early():
                 interval.rang()
-                await alarm.ring()
+                alarm.ring()
 
-        self._scheduler.add_job(ring, interval, id=name, next_run_time=datetime.now(UTC))
+        alarm.repeat(self._scheduler.add_job(ring, interval, name=name, next_run_time=datetime.now(UTC)))
         return alarm
 
     def _look_again(self) -> None:

@@ -56,17 +56,17 @@ class FeedAgents:
         """Let them work until cancelled."""
         with ExitStack() as stack:
 
-            def alarm(name: str) -> Alarm:
-                return stack.enter_context(closing(scheduler.alarm(f"{name} {self.tracked.feed}")))
+            def alarm() -> Alarm:
+                return stack.enter_context(closing(scheduler.alarm()))
 
             async with anyio.create_task_group() as group:
                 if self.poller is not None:
-                    group.start_soon(self.poller.run, alarm("poll"))
+                    group.start_soon(self.poller.run, alarm())
                     stack.enter_context(self.poller.trailing.working_in(group))
                 if self.detail_fetcher is not None:
                     stack.enter_context(self.reconciler.absence_check.task.working_in(group))
                     stack.enter_context(self.detail_fetcher.task.working_in(group))
-                await self.reconciler.run(alarm("pass"))
+                await self.reconciler.run(alarm())
 
 
 class KeyPlanning:
@@ -103,7 +103,7 @@ class KeyPlanning:
             await task.end()
 
     async def _plan(self, scheduler: Scheduler) -> None:
-        with closing(scheduler.alarm(f"plan {self.sources[0].client.name}")) as alarm:
+        with closing(scheduler.alarm()) as alarm:
             await self.planner.run(alarm)
 
 

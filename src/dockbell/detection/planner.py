@@ -19,10 +19,9 @@ from dockbell.ports import Alarm
 from dockbell.telemetry import IntervalPlanned, Telemetry
 
 _EVERY: Final = timedelta(seconds=10)
-_EVERY_MOST: Final = timedelta(minutes=1)
-_EVERY_PART: Final = 4
-"""A key is planned every ten seconds; where its shortest interval is above 40 s, four times in it, but once a minute at
-the least: only runs bring news."""
+_EVERY_MOST: Final = timedelta(minutes=5)
+_EVERY_PART: Final = 2
+"""A key is planned every ten seconds; where its shortest interval is above 20 s, twice in it: only runs bring news."""
 _SAVE_EVERY: Final = timedelta(minutes=1)
 _SAVE_AFTER_RUNS: Final = 10
 """A crash loses what so many runs taught, or those of a minute: that does not move an interval far."""

@@ -412,7 +412,11 @@ def compare(there: Mapping[_K, _V], wanted: Mapping[_K, _V]) -> Difference[_K]:
 
 def _list_sources(config: Config) -> Mapping[str, SourceSettings]:
     """Return the recipes of clients: what is said of single resources matters to their feeds alone."""
-    return {name: each.model_copy(update={"resources": Resources()}) for name, each in config.sources.items()}
+    nothing = Resources()
+    return {
+        name: each if each.resources == nothing else each.model_copy(update={"resources": nothing})
+        for name, each in config.sources.items()
+    }
 
 
 def _list_feeds(config: Config) -> Mapping[Feed, FeedRecipe]:

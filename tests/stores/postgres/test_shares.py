@@ -26,19 +26,20 @@ def test_what_a_process_claims_it_does_not_hand_over_at_once() -> None:
 
 
 async def test_who_spends_the_same_all_the_time_is_known_to_have_spent_it_lately(postgres_url: str) -> None:
-    spent = {"s1": (24, 16, 16, 16, 16, 16, 16)}
+    spent = (24, 16, 16, 16, 16, 16, 16)
     first = await PostgresStore.open(postgres_url, now=lambda: NOON, epoch="epoch", shared=True)
     second = await PostgresStore.open(postgres_url, now=lambda: NOON, epoch="epoch", shared=True)
     assert first.fleet is not None
     assert second.fleet is not None
     held = (await first.fleet.take_share(SOURCES)).held
-    await first.fleet.note_spent(spent)
+    source = next(source for source in held if source in SOURCES)
+    await first.fleet.note_spent({source: spent})
     with closing(psycopg.connect(postgres_url, autocommit=True)) as connection:
         connection.execute("UPDATE leases SET spent_at = spent_at - interval '50 s'")
-    await first.fleet.note_spent(spent)
+    await first.fleet.note_spent({source: spent})
     await first.fleet.hand_over(held, {})
     await first.aclose()
     claims = (await second.fleet.take_share(SOURCES)).claims
     await second.aclose()
-    assert claims["s1"].spent == list(spent["s1"])
-    assert claims["s1"].age < timedelta(seconds=2)
+    assert claims[source].spent == list(spent)
+    assert claims[source].age < timedelta(seconds=2)

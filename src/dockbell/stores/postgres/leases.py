@@ -9,6 +9,7 @@ with ``taken_at``, which a process that hands over clears. So the next one knows
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta
@@ -99,22 +100,21 @@ def claim(
 ) -> tuple[Mapping[str, Claim], frozenset[str]]:
     """Take up to ``most`` of those among some accounts that are free, with all their sources.
 
+    It takes any of them, because several processes come at once, and each that meets a row locked goes without it.
+
     Returns:
         What was spent of each account, and the sources among them that a dead process had.
     """
+    found = connection.execute("SELECT source FROM leases WHERE holder IS NULL AND source = account")
+    free = [source for (source,) in found if source in accounts]
+    chosen = random.sample(free, min(len(free), most, _CLAIMED_AT_ONCE))
     rows = connection.execute(
         "UPDATE leases SET holder = :holder, leaving = false, taken_at = clock_timestamp() FROM"
-        " (SELECT source, taken_at IS NOT NULL AS is_left FROM leases WHERE source = account AND holder IS NULL"
-        " AND source IN (SELECT value FROM json_array_elements_text(CAST(:accounts AS json)) AS value) LIMIT :most"
+        f" (SELECT source, taken_at IS NOT NULL AS is_left FROM leases WHERE holder IS NULL AND {_AMONG}"
         " FOR UPDATE SKIP LOCKED) AS free WHERE leases.source = free.source"
         " RETURNING leases.source, spent,"
         " extract(epoch FROM clock_timestamp() - coalesce(spent_at, 'epoch')) :: float8 - :told, is_left",
-        {
-            "holder": holder,
-            "accounts": json.dumps([*accounts]),
-            "most": min(most, _CLAIMED_AT_ONCE),
-            "told": _TOLD_SECONDS,
-        },
+        {"holder": holder, "sources": json.dumps(chosen), "told": _TOLD_SECONDS},
     ).fetchall()
     others = connection.execute(
         "UPDATE leases SET holder = :holder, leaving = false, taken_at = clock_timestamp() FROM"

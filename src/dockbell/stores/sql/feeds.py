@@ -31,8 +31,12 @@ def add_feeds(connection: Connection, added: Sequence[Feed]) -> None:
 def open_feed(connection: Connection, feed: Feed) -> Lease:
     """Take a feed, making it if it is new."""
     with transaction(connection):
-        _add_feeds(connection, [feed])
-        return take_lease(connection, feed)
+        lease = take_lease(connection, feed)
+        if lease is None:
+            _add_feeds(connection, [feed])
+            lease = take_lease(connection, feed)
+        assert lease is not None
+        return lease
 
 
 def join_feed(connection: Connection, feed: Feed) -> Lease:

@@ -30,13 +30,13 @@ def find_lease(connection: Connection, feed: Feed) -> Lease | None:
     return Lease(feed, row[0], row[1], is_taken=False) if row else None
 
 
-def take_lease(connection: Connection, feed: Feed) -> Lease:
-    """Take a feed that is stored, from any process that holds it; call it in a transaction."""
-    ((feed_id, token),) = connection.execute(
+def take_lease(connection: Connection, feed: Feed) -> Lease | None:
+    """Take a feed from any process that holds it, None where it is not stored; call it in a transaction."""
+    taken = connection.execute(
         "UPDATE feeds SET token = token + 1 WHERE source = ? AND resource = ? RETURNING id, token",
         (feed.source, feed.resource),
     ).fetchall()
-    return Lease(feed, feed_id, token)
+    return Lease(feed, *taken[0]) if taken else None
 
 
 def update_feed(

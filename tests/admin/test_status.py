@@ -49,6 +49,11 @@ def stands(**fields: Any) -> FeedStatus:
     return replace(READ, state=replace(FeedState(1, FEED, proven=True, full=full), **fields))
 
 
+def failure(count: int, minutes: float, problem: str = "HTTP 503") -> Failing:
+    """Return how readings fail, the first of them so many minutes ago, the last just now."""
+    return Failing(count, NOON - minutes * MINUTE, NOON, problem)
+
+
 def judge(*feeds: FeedStatus, holder: str = "process 1", sink: SinkState = QUIET) -> list[str]:
     return list(list_reasons(Status(NOON, holder, feeds or (feed(),), (sink,))))
 
@@ -85,7 +90,7 @@ def test_a_store_that_nobody_works_on_is_a_reason() -> None:
         (replace(READ, state=None), "never read to its end yet"),
         (READ, "never read to its end yet"),
         (
-            replace(READ, state=FeedState(1, FEED, failed=replace(run(RunKind.PASS, NOON), problem="cannot connect"))),
+            replace(READ, state=FeedState(1, FEED, failing={RunKind.PASS: failure(1, 2, "cannot connect")})),
             "never read to its end yet; last attempt: cannot connect",
         ),
         (replace(feed(), expected_at=NOON - MINUTE), "last read to its end 5m ago, expected every 1m"),
@@ -225,7 +230,9 @@ def test_a_receiver_that_cannot_be_reached_is_a_reason_after_a_while() -> None:
         (feed("HTTP 401"), QUIET, [True]),
         (feed(held=7), QUIET, [False]),
         (READ, QUIET, [False]),  # the first pass goes on
-        (replace(READ, state=FeedState(1, FEED, failed=run(RunKind.PASS, NOON))), QUIET, [True]),
+        (replace(READ, state=FeedState(1, FEED, failing={RunKind.PASS: failure(1, 2)})), QUIET, [True]),
+        (stands(failing={RunKind.POLL: failure(1, 0.1)}), QUIET, [True]),
+        (stands(failing={RunKind.TRAILING: failure(1, 2)}), QUIET, []),
         (replace(feed(), expected_at=NOON - MINUTE), QUIET, [True]),
         (feed(), replace(QUIET, dead=2), [False]),
         (feed(), down(3, paused="maintenance", paused_at=NOON), [False]),
@@ -350,13 +357,70 @@ def test_an_age_is_told_in_two_units_at_most(age: timedelta, text: str) -> None:
     assert format_age(age) == text
 
 
+# Readings that fail --------------------------------------------------------------------------------------------------
+
+
+def of_source(resource: str, **fields: Any) -> FeedStatus:
+    """Return one of several feeds of a source, read 5 minutes ago."""
+    return replace(stands(**fields), feed=Feed("main", resource))
+
+
+def test_a_reading_that_fails_is_told_at_once_and_since_when() -> None:
+    assert judge(stands(failing={RunKind.POLL: failure(1, 0.05)})) == [
+        "main/shipments: the last reading failed 3s ago: HTTP 503"
+    ]
+    assert judge(stands(failing={RunKind.POLL: failure(4, 2)})) == [
+        "main/shipments: the last 4 readings failed, the first 2m ago: HTTP 503"
+    ]
+    stock = replace(stands(failing={RunKind.PASS: failure(1, 1)}), feed=Feed("main", "stock"))
+    assert judge(stock) == ["main/stock: the last reading failed 1m ago: HTTP 503"]
+
+
+def test_feeds_of_a_source_that_fail_together_are_one_reason_also_for_those_that_are_late_or_not_due_yet() -> None:
+    status = (
+        of_source("shipments", failing={RunKind.POLL: failure(4, 2)}),
+        replace(of_source("items", failing={RunKind.POLL: failure(3, 1, "no answer")}), expected_at=NOON - MINUTE),
+        replace(of_source("warehouses"), expected_at=NOON + 60 * MINUTE),
+        replace(of_source("stock"), expected_at=NOON - MINUTE),
+    )
+    (reason,) = find_reasons(Status(NOON, "process 1", status, ()))
+    assert str(reason) in {
+        "source main: no feed could be read for 2m, 7 readings of 2 feeds failed; the last: HTTP 503",
+        "source main: no feed could be read for 2m, 7 readings of 2 feeds failed; the last: no answer",
+    }
+    assert (reason.about, reason.hinders) == ("source:main", True)
+
+
+def test_what_else_needs_a_look_is_told_of_a_source_that_is_down() -> None:
+    failing = {RunKind.POLL: failure(4, 2)}
+    reasons = judge(of_source("shipments", failing=failing), of_source("items", failing=failing, quarantined=2))
+    assert [reason.partition(":")[0] for reason in reasons] == ["source main", "main/items"]
+
+
+def test_a_source_of_which_a_feed_is_read_meanwhile_is_not_down() -> None:
+    failing = {RunKind.POLL: failure(4, 6)}
+    reasons = judge(of_source("shipments", failing=failing), of_source("items", failing=failing), of_source("packages"))
+    assert [reason.partition(":")[0] for reason in reasons] == ["main/shipments", "main/items"]
+
+
+def test_a_first_reading_that_fails_is_told_of_the_source() -> None:
+    first = FeedState(1, FEED, failing={RunKind.PASS: failure(1, 0.5)})
+    reasons = judge(replace(READ, state=first), replace(READ, feed=Feed("main", "items"), state=first))
+    assert reasons == ["source main: no feed could be read for 30s, 2 readings of 2 feeds failed; the last: HTTP 503"]
+
+
+def test_a_source_that_refuses_its_key_is_told_by_what_mends_it() -> None:
+    stopped = stands(problem="HTTP 401", failing={RunKind.POLL: failure(4, 2)})
+    assert judge(stopped) == ["main/shipments: HTTP 401"]
+
+
 # Passes --------------------------------------------------------------------------------------------------------------
 
 
 def fails(count: int, minutes: float, **fields: Any) -> FeedStatus:
     """Return a feed that is polled, but whose passes fail."""
     poll, full = run(RunKind.POLL, NOON), run(RunKind.PASS, NOON - 200 * MINUTE)
-    failing = Failing(count, NOON - minutes * MINUTE, "page 42: HTTP 500")
+    failing = {RunKind.PASS: failure(count, minutes, "page 42: HTTP 500")}
     return replace(READ, state=replace(FeedState(1, FEED, full=full, poll=poll, failing=failing, **fields)))
 
 

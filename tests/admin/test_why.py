@@ -18,7 +18,7 @@ from dockbell.core.model import Event, Feed, RunKind, Via
 from dockbell.core.publishing.settlement import Blocked, DeadLetter
 from dockbell.core.reading.shape import Shape
 from dockbell.host.evaluator import SHARED, ProcessEvaluator
-from dockbell.ports import FeedState, KeyStatus, Noted, Quarantined, RunRecord, StoredRecord
+from dockbell.ports import Failing, FeedState, KeyStatus, Noted, Quarantined, RunRecord, StoredRecord
 from tests.fakes import NOON
 
 FEED = Feed("main", "shipments")
@@ -145,7 +145,7 @@ def account(
             "the reading of 2026-11-21 12:00:00Z was left to the first poll: the key is not proven unique yet",
         ),
         (
-            account(replace(STATE, full=None, failed=replace(PASS, problem="HTTP 500")), None),
+            account(replace(STATE, full=None, failing={RunKind.PASS: Failing(1, NOON, NOON, "HTTP 500")}), None),
             (
                 "no run has shown it, and no pass over main/shipments is complete yet; the last run is incomplete:"
                 " HTTP 500"
@@ -156,7 +156,7 @@ def account(
             "no complete run has ever shown it; the last pass was made at 2026-11-21 11:59:00Z and had 7 records",
         ),
         (
-            account(replace(STATE, poll=POLL, failed=replace(POLL, problem="HTTP 500")), None),
+            account(replace(STATE, poll=POLL, failing={RunKind.POLL: Failing(1, NOON, NOON, "HTTP 500")}), None),
             (
                 "no complete run has ever shown it; the last pass was made at 2026-11-21 11:59:00Z and had 7 records,"
                 " the last poll was made at 2026-11-21 12:00:00Z; the last run is incomplete: HTTP 500"

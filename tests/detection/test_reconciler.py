@@ -19,7 +19,7 @@ from dockbell.admin.status import load_status
 from dockbell.app.scheduler import next_time
 from dockbell.config import FeedSettings
 from dockbell.core.comparing.seen_rows import SeenRows
-from dockbell.core.model import Page
+from dockbell.core.model import Page, RunKind
 from dockbell.core.moment import format_moment
 from dockbell.detection.guarded import run_guarded
 from dockbell.errors import CursorExpired, PageUnreadable, SchemaMismatch, SourceError, SourceUnavailable
@@ -1239,7 +1239,8 @@ async def test_passes_that_fail_are_counted_until_one_is_complete_whatever_polls
     await rig.poll()
     rig.restart()
     failing = (await rig.tracked.state()).failing
-    assert failing == Failing(4, rig.clock() - timedelta(seconds=3 * 600 + 15), "HTTP 500")
+    until = rig.clock() - timedelta(seconds=15)
+    assert failing == {RunKind.PASS: Failing(4, until - timedelta(seconds=3 * 600), until, "HTTP 500")}
     status = await load_status(
         await SqliteReadStore.open(rig.store.path),
         [FeedSettings("main", "packages", rig.tracked.settings)],
@@ -1251,7 +1252,7 @@ async def test_passes_that_fail_are_counted_until_one_is_complete_whatever_polls
     (reason,) = list_reasons(status)
     assert "4 failed in a row: HTTP 500; deletions" in reason
     await rig.read_whole()
-    assert (await rig.tracked.state()).failing is None
+    assert (await rig.tracked.state()).failing == {}
 
 
 async def test_a_pass_that_ends_incomplete_leaves_what_polls_prove_meanwhile(

@@ -91,9 +91,7 @@ async def test_what_the_api_says_of_a_page_that_it_refuses_is_told_and_its_list_
     rig.source.before_page = refuse
     assert await rig.read_whole() == f"{CURSOR_EXPIRED}: page 2: {words}"
     assert len(rig.source.asked) == 5, "two pages, the second once more by the cursor alone, and two pages"
-    failed = (await rig.tracked.state()).failed
-    assert failed is not None
-    assert words in failed.problem
+    assert words in (await rig.tracked.state()).last_failure
 
 
 # Pages that cannot be read -------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from dockbell.core.publishing.statement import rebaselined
 from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
-from dockbell.ports import Checkpoint, FeedState, RunRecord, Store, Tally
+from dockbell.ports import Checkpoint, Failing, FeedState, RunRecord, Store, Tally
 from tests.fakes import NOON
 from tests.stores.pages import (
     COMPOSE,
@@ -162,29 +162,41 @@ async def test_two_feeds_of_two_accounts_never_mix(store: Store, state: FeedStat
 # Runs ----------------------------------------------------------------------------------------------------------------
 
 
-async def test_the_last_run_is_known_for_its_failure_until_one_of_its_kind_is_complete(
-    store: Store, state: FeedState
-) -> None:
-    failed = a_run(RunKind.POLL, "cut short", hours=1)
-    await store.feed(state.feed).close_run(a_run(RunKind.POLL), Progress())
-    await store.feed(state.feed).close_run(failed, Progress())
+async def test_runs_that_fail_are_counted_until_one_of_their_kind_is_complete(store: Store, state: FeedState) -> None:
+    feed = store.feed(state.feed)
+    await feed.close_run(a_run(RunKind.POLL, "before", hours=0))
+    await feed.close_run(a_run(RunKind.POLL), Progress())
+    assert (await reload(store)).failing == {}
+    for hours, problem in ((1, "cut short"), (2, "HTTP 503")):
+        await feed.close_run(a_run(RunKind.POLL, problem, hours=hours), Progress())
     trailing = a_run(RunKind.TRAILING, hours=2)
-    await store.feed(state.feed).close_run(trailing)
-    assert (await reload(store)).failed == failed
+    await feed.close_run(trailing)
+    polls = Failing(2, later(hours=1), later(hours=2), "HTTP 503")
+    assert (await reload(store)).failing == {RunKind.POLL: polls}
     assert (await reload(store)).trailing == trailing
-    later_failed = a_run(problem="cut short too", hours=3)
-    await store.feed(state.feed).close_run(later_failed)
-    assert (await reload(store)).failed == later_failed
-    await store.feed(state.feed).close_run(a_run(RunKind.POLL, hours=4), Progress())
-    assert (await reload(store)).failed == later_failed
-    await store.feed(state.feed).close_run(a_run(hours=5))
-    assert (await reload(store)).failed is None
+    await feed.close_run(a_run(problem="cut short too", hours=3))
+    whole = Failing(1, later(hours=3), later(hours=3), "cut short too")
+    assert (await reload(store)).failing == {RunKind.POLL: polls, RunKind.PASS: whole}
+    assert (await reload(store)).last_failure == "cut short too"
+    await feed.close_run(a_run(RunKind.POLL, hours=4), Progress())
+    assert (await reload(store)).failing == {RunKind.PASS: whole}
+    await feed.close_run(a_run(hours=5))
+    assert ((await reload(store)).failing, (await reload(store)).last_failure) == ({}, "")
+
+
+async def test_the_runs_that_fail_are_those_of_their_feed(store: Store, state: FeedState) -> None:
+    other = Feed("other", FEED.resource)
+    await store.feed(other).open()
+    await store.feed(state.feed).close_run(a_run(RunKind.POLL, "cut short", hours=1))
+    await store.feed(other).close_run(a_run(problem="HTTP 503", hours=1))
+    assert [*(await reload(store)).failing] == [RunKind.POLL]
+    assert [*(await store.feed(other).open()).failing] == [RunKind.PASS]
 
 
 async def test_the_last_run_is_the_last_although_our_clock_has_gone_back(store: Store, state: FeedState) -> None:
     await store.feed(state.feed).close_run(a_run(RunKind.POLL, "cut short", hours=1))
     await store.feed(state.feed).close_run(a_run(RunKind.POLL))
-    assert (await reload(store)).failed is None
+    assert (await reload(store)).failing == {}
 
 
 async def test_the_end_of_a_run_is_stored_with_what_it_proved(store: Store, state: FeedState) -> None:

@@ -16,7 +16,7 @@ from dockbell.admin.reasons import list_reasons
 from dockbell.admin.status import FeedStatus, Quiet, Silence, Status
 from dockbell.admin.why import EventTrace, RecordHistory, SinkTrace, explain
 from dockbell.core.delays import Delay
-from dockbell.core.model import Feed
+from dockbell.core.model import Feed, RunKind
 from dockbell.core.moment import format_moment, write_moment
 from dockbell.ports import Condition, FeedState, Member, Noted, SinkState, StoredRecord
 
@@ -224,6 +224,7 @@ def find_condition(state: SinkState) -> str:
 
 def _describe_feed(each: FeedStatus, at: datetime) -> FeedModel:
     state, shape = each.state or FeedState(0, each.feed), each.state and each.state.shape
+    failing = state.failing.get(RunKind.PASS)
     return FeedModel.of(
         state,
         feed=str(each.feed),
@@ -234,8 +235,8 @@ def _describe_feed(each: FeedStatus, at: datetime) -> FeedModel:
         watermark=write_moment(state.progress.watermark),
         pass_at=write_moment(state.full.ended_at if state.full else None),
         pass_due_at=write_moment(each.pass_expected_at),
-        failed_passes=state.failing.count if state.failing else 0,
-        pass_problem=state.failing.problem if state.failing else "",
+        failed_passes=failing.count if failing else 0,
+        pass_problem=failing.problem if failing else "",
         key=list(shape.key) if shape else None,
         updated_at=shape.updated_at if shape else None,
         learned=dict(each.learned),

@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from dockbell.admin.status import FeedStatus, Status
 from dockbell.config import format_duration
 from dockbell.core.comparing.drift import Decision
-from dockbell.core.model import RESOURCES
+from dockbell.core.model import RESOURCES, RunKind
 from dockbell.core.planning.forecast import in_words
 from dockbell.core.reading.shape import is_own_id
-from dockbell.ports import Condition, FeedState, Footprint, SinkState
+from dockbell.ports import Condition, Failing, FeedState, Footprint, SinkState
 from dockbell.telemetry.facts import count_of
 
 OWED_MOST: Final = timedelta(minutes=5)
@@ -37,8 +39,8 @@ PASSES_BLIND: Final = "deletions and changes without a new updated_at are not se
 class Reason:
     """Why an operator should look."""
 
-    kind: str  # ``daemon``, ``store``, ``web``, ``feed`` or ``sink``
-    name: str  # which feed or sink; empty for the others
+    kind: str  # ``daemon``, ``store``, ``web``, ``source``, ``feed`` or ``sink``
+    name: str  # which source, feed or sink; empty for the others
     words: str  # what is wrong, and what to do
     hinders: bool = False
     """It stops dockbell's work now: a feed is not read, a sink not reached. What only waits for an operator does not
@@ -46,7 +48,7 @@ class Reason:
 
     @property
     def about(self) -> str:
-        """``daemon``, ``store``, ``web``, ``feed:main/stock``, ``sink:erp``."""
+        """``daemon``, ``store``, ``web``, ``source:main``, ``feed:main/stock``, ``sink:erp``."""
         return f"{self.kind}:{self.name}" if self.name else self.kind
 
     def __str__(self) -> str:
@@ -59,16 +61,15 @@ def list_reasons(status: Status) -> Sequence[str]:
 
 
 def find_reasons(status: Status) -> Sequence[Reason]:
-    """Return the reasons: of the daemon, the store, the web server, each feed, each sink; empty when all is well."""
+    """Return the reasons: of the daemon, the store, the web server, each source, feed and sink; none if all is well."""
     words = 'does not run; start it by "dockbell run"'
     reasons = [] if status.holder else [Reason("daemon", "", words, hinders=True)]
     reasons += [Reason("store", "", words) for words in _check_disk(status.footprint)]
     if (crowding := status.crowding) is not None:
         remedy = "keep strangers from [web] listen, by a firewall or a proxy"
         reasons.append(Reason("web", "", f"{format_age(status.at - crowding.at)} ago, {crowding.reason}; {remedy}"))
-    for feed in status.feeds:
-        found = _check_feed(feed, status.at)
-        reasons += [Reason("feed", str(feed.feed), words, hinders=hinders) for words, hinders in found]
+    for source, feeds in groupby(status.feeds, lambda each: each.feed.source):
+        reasons += _check_source(source, tuple(feeds), status.at)
     for sink in status.sinks:
         found = _check_sink(sink, status.at)
         reasons += [Reason("sink", sink.name, words, hinders=hinders) for words, hinders in found]
@@ -132,19 +133,57 @@ def _check_disk(footprint: Footprint | None) -> Iterator[str]:
         )
 
 
-def _check_feed(status: FeedStatus, at: datetime) -> Iterator[tuple[str, bool]]:
-    """Yield the reasons of a feed, and whether each hinders; of one that an operator has paused there is none."""
+def _check_source(source: str, feeds: Sequence[FeedStatus], at: datetime) -> Iterator[Reason]:
+    """Yield the reasons of a source, whose feeds are given, and of these; one where they fail together."""
+    failing = {each.feed: failing for each in feeds if (failing := _find_failing(each)) is not None}
+    since = min((each.since for each in failing.values()), default=at)
+    others = [each for each in feeds if each.feed not in failing and not each.paused]
+    is_down = len(failing) > 1 and all(each.read_at is None or each.read_at < since for each in others)
+    if is_down:
+        tries = f"{sum(each.count for each in failing.values())} readings of {len(failing)} feeds failed"
+        last = max(failing.values(), key=attrgetter("until"))
+        words = f"no feed could be read for {format_age(at - since)}, {tries}; the last: {last.problem}"
+        yield Reason("source", source, words, hinders=True)
+    for each in feeds:
+        found = _check_feed(each, at, None if is_down else failing.get(each.feed), is_down=is_down)
+        yield from (Reason("feed", str(each.feed), words, hinders=hinders) for words, hinders in found)
+
+
+def _find_failing(status: FeedStatus) -> Failing | None:
+    """Return how the runs of a feed fail that show its changes; None where the last did not, or waits for an operator.
+
+    Those are polls; where there are none, or before a first reading, passes.
+    """
+    state = status.state
+    if state is None or state.problem or status.paused:
+        return None
+    is_polled = RESOURCES[status.feed.resource].polled and status.read_at is not None
+    return state.failing.get(RunKind.POLL if is_polled else RunKind.PASS)
+
+
+def _check_feed(
+    status: FeedStatus, at: datetime, failing: Failing | None, *, is_down: bool
+) -> Iterator[tuple[str, bool]]:
+    """Yield the reasons of a feed, and whether each hinders; of one that an operator has paused there is none.
+
+    Where its source is down, that its readings fail and are late is not said of each feed.
+    """
     if status.paused:
         return
     state = status.state
-    failure = f"; last attempt: {state.failed.problem}" if state is not None and state.failed is not None else ""
+    failure = f"; last attempt: {state.last_failure}" if state is not None and state.last_failure else ""
+    is_late = status.read_at is not None and status.expected_at is not None and status.expected_at < at
     if state is not None and state.problem:
         yield state.problem, True
-    elif status.read_at is None:
+    elif status.read_at is None and not is_down:
         yield f"never read to its end yet{failure}", bool(failure)  # the first pass takes its time
-    if status.read_at is not None and status.expected_at is not None and status.expected_at < at:
+    if status.read_at is not None and is_late and not is_down:
         ago = format_age(at - status.read_at)
         yield f"last read to its end {ago} ago, expected {status.schedule}{failure}", True
+    elif failing is not None and status.read_at is not None:
+        ago = f"{format_age(at - failing.since)} ago"
+        failed = f"reading failed {ago}" if failing.count == 1 else f"{failing.count} readings failed, the first {ago}"
+        yield f"the last {failed}: {failing.problem}", True
     if state is not None:
         if words := _check_passes(status, state, at):
             yield words, True
@@ -156,7 +195,7 @@ def _check_passes(status: FeedStatus, state: FeedState, at: datetime) -> str:
 
     A feed without polls is then not read at all, which is another reason.
     """
-    failing, full = state.failing, state.full
+    failing, full = state.failing.get(RunKind.PASS), state.full
     fails = failing is not None and failing.count >= PASSES_FAILED and at - failing.since > PASSES_FAILING
     overdue = status.pass_expected_at is not None and status.pass_expected_at < at
     if not RESOURCES[status.feed.resource].polled or not (fails or overdue):

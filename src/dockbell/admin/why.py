@@ -360,7 +360,7 @@ def _explain_silence(record: StoredRecord, state: FeedState) -> str:
 
 
 def _tell_failure(state: FeedState) -> str:
-    return "" if state.failed is None else f"; the last run is incomplete: {state.failed.problem}"
+    return f"; the last run is incomplete: {state.last_failure}" if state.last_failure else ""
 
 
 def _drift_remedy(feed: Feed) -> str:

@@ -30,9 +30,10 @@ _TOLD: Final = ("used", "dropped")
 def status(config_path: str | None, *, as_json: bool, verbose: bool) -> None:
     """Print how feeds and sinks stand; for monitoring too.
 
-    Exits with 1, and says why, when no daemon runs, a feed was not read completely for three intervals and a minute,
-    has a problem, holds deletions or drift or has records in quarantine, a sink is paused, has dead letters or owes an
-    event for more than five minutes, or more came to the web server within the hour than there is room for.
+    Exits with 1, and says why, when no daemon runs, the last reading of a feed failed, or it was not read completely
+    for three intervals and a minute, has a problem, holds deletions or drift or has records in quarantine, a sink is
+    paused, has dead letters or owes an event for more than five minutes, or more came to the web server within the hour
+    than there is room for.
 
     \b
     daemon    the processes that share the store; slot numbers them, sources is how many sources each of them has

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from dockbell.core.comparing.drift import Drift
 from dockbell.core.comparing.page_diff import PageDiff, Pending
@@ -123,16 +124,18 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """Passes that ended incomplete, one after the other, since the last complete one.
+    """Runs of one kind that ended incomplete, one after the other, since the last complete one.
 
     Attributes:
         count: How many.
         since: When the first of them ended, by our clock.
+        until: When the last of them did.
         problem: Why the last of them is incomplete.
     """
 
     count: int
     since: datetime
+    until: datetime
     problem: str
 
 
@@ -169,8 +172,7 @@ class FeedState:
         poll: The last complete poll.
         full: The last complete pass.
         trailing: The last complete trailing poll.
-        failed: The last incomplete run, of the kinds whose last run was incomplete.
-        failing: The passes that have failed since the last complete one; None where the last was complete.
+        failing: The runs that have failed since the last complete one of their kind; of kinds whose last run failed.
         dropped: Pointers to members that are never stored, and of which nothing is stored any more.
         cleaning: Pointers to members that are never stored from now on, and are being removed from what is.
     """
@@ -204,10 +206,14 @@ class FeedState:
     poll: RunRecord | None = None
     full: RunRecord | None = None
     trailing: RunRecord | None = None
-    failed: RunRecord | None = None
-    failing: Failing | None = None
+    failing: Mapping[RunKind, Failing] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
     cleaning: tuple[str, ...] = ()
+
+    @property
+    def last_failure(self) -> str:
+        """Why the last run is incomplete, of the kinds whose last run is; empty where there are none."""
+        return max(self.failing.values(), key=attrgetter("until")).problem if self.failing else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from dockbell.admin.reasons import find_reasons
 from dockbell.admin.status import FeedStatus, Quiet, Status
 from dockbell.config import Config
 from dockbell.core.comparing.drift import Decision
-from dockbell.core.model import Feed
+from dockbell.core.model import Feed, RunKind
 from dockbell.core.planning.forecast import predict_wait
 from dockbell.core.planning.stored_plan import StoredPlan
 from dockbell.core.running.budget import Budget
@@ -40,7 +40,7 @@ Number: TypeAlias = tuple[str, tuple[str, ...], float]
 """The name of a gauge without ``dockbell_``, the values of its labels, and its value."""
 
 _FEED: Final = ("source", "resource")
-_SUBJECTS: Final = ("daemon", "store", "feed", "sink")
+_SUBJECTS: Final = ("daemon", "store", "source", "feed", "sink")
 
 GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "status_complete": ("1 where what the store tells is among these numbers, 0 where it did not answer.", ()),
@@ -141,7 +141,8 @@ def _describe_feed(each: FeedStatus, at: datetime) -> Iterator[Number]:
     yield "feed_held_deletions", feed, state.held
     yield "feed_held_readings", feed, state.holds
     yield "feed_held_drift", feed, state.drift is not None and state.drift.decision is Decision.HOLD
-    yield "feed_failed_passes", feed, state.failing.count if state.failing else 0
+    failing = state.failing.get(RunKind.PASS)
+    yield "feed_failed_passes", feed, failing.count if failing else 0
     yield "feed_quarantined_records", feed, state.quarantined
     yield "feed_paused", feed, each.paused
     yield "feed_stopped", feed, bool(state.problem) and not each.paused

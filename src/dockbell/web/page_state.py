@@ -75,7 +75,8 @@ class PageState:
             absent: Sequence[StoredRecord] = ()
             if each.state is not None and each.state.held:
                 absent = await self._read_store.find_suspected(each.state.id, _DELETIONS_MOST)
-            words = [reason.words for reason in reasons if reason.about == f"feed:{each.feed}"]
+            abouts = {f"feed:{each.feed}", f"source:{each.feed.source}"}
+            words = [reason.words for reason in reasons if reason.about in abouts]
             parts[f"feed:{each.feed}"] = {
                 **self._describe_feed(each, status.at),
                 "reasons": words,

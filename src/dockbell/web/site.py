@@ -133,7 +133,9 @@ class Site:
             feeds=feeds,
             health=Health(
                 self.shared_status.ask,
-                concerns=lambda reason: reason.kind != "feed" or works_on(reason.name.partition("/")[0]),
+                concerns=lambda reason: (
+                    reason.kind not in {"feed", "source"} or works_on(reason.name.partition("/")[0])
+                ),
                 is_open=settings.token is None,
             ),
             index=Index(config, read_store, assets),

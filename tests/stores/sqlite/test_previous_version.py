@@ -13,7 +13,7 @@ from dockbell.core.model import RunKind
 from dockbell.core.publishing.settlement import Blocked, DeadLetter
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
-from dockbell.ports import Command, CommandKind, CommandOutcome, Selection
+from dockbell.ports import Command, CommandKind, CommandOutcome, Failing, Selection
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from tests.fakes import NOON
@@ -70,7 +70,7 @@ async def test_what_detection_knew_stays(store: SqliteStore) -> None:
     assert state.progress == Progress(later(minutes=1), later(minutes=2), later(minutes=2))
     assert (state.first_asked_at, state.boundary, state.read_settings) == (NOON, NOON, {"key": None})
     assert (state.poll, state.full) == (a_run(RunKind.POLL), a_run())
-    assert state.failed == a_run(RunKind.POLL, "HTTP 503", 1)
+    assert state.failing == {RunKind.POLL: Failing(1, later(hours=1), later(hours=1), "HTTP 503")}
     assert await store.feed(state.feed).find_suspected() == [5]
 
 

@@ -21,7 +21,7 @@ from dockbell.core.publishing.settlement import Blocked, DeadLetter
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
 from dockbell.errors import StoreError, StoreIncompatible
-from dockbell.ports import RunRecord, Selection
+from dockbell.ports import Failing, RunRecord, Selection
 from dockbell.stores.sqlite import SqliteReadStore, SqliteStore, schema
 from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from dockbell.stores.sqlite.migrations import MIGRATIONS
@@ -121,7 +121,7 @@ async def test_an_old_store_is_brought_up_to_date_and_nothing_is_lost(tmp_path: 
     assert (state.problem, state.read_settings, state.holds, state.emitted) == ("key refused", None, 0, None)
     assert state.full == RunRecord(RunKind.PASS, NOON, None, later(hours=4), 1, 2, 3)
     assert state.poll == RunRecord(RunKind.POLL, NOON, NOON, later(hours=2), 1, 2, 3)
-    assert state.failed == RunRecord(RunKind.POLL, NOON, NOON, later(hours=3), 1, 2, 3, "HTTP 503")
+    assert state.failing == {RunKind.POLL: Failing(1, later(hours=3), later(hours=3), "HTTP 503")}
     assert await store.sink("erp").load_queue() == ({FEED: 3, OTHER: 0}, [Blocked(FEED, "a", 2, 1, NOON, "HTTP 500")])
     assert await told(store) == ["a created 1", "a updated 2", "c created 1", "c deleted 2"]
     assert await store.feed(FEED).find_suspected() == [2]

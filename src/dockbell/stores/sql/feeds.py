@@ -119,7 +119,6 @@ def _read_state(row: Mapping[str, Any], last: LastRuns) -> FeedState:
         poll=last.poll,
         full=last.full,
         trailing=last.trailing,
-        failed=last.failed,
         failing=last.failing,
         dropped=(dropped := tuple(msgspec.json.decode(row["dropped"]))),
         cleaning=tuple(place for place in cleaning["drop"] if place not in dropped),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -37,8 +37,8 @@ class LastRuns:
     poll: RunRecord | None = None  # the last complete one
     full: RunRecord | None = None  # the last complete pass
     trailing: RunRecord | None = None  # the last complete trailing poll
-    failed: RunRecord | None = None  # the last that ended incomplete, of the kinds whose last run did
-    failing: Failing | None = None  # the passes that ended incomplete since the last complete one
+    failing: Mapping[RunKind, Failing] = field(default_factory=dict)
+    """Those that ended incomplete since the last complete one of their kind."""
 
 
 _LAST: Final = "(SELECT max(id) FROM runs WHERE feed = feeds.id AND kind = '{kind}' AND complete = {is_complete})"
@@ -61,32 +61,22 @@ WITH_LAST: Final = " ".join(
 
 def load_last(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Mapping[int, LastRuns]:
     """Return the last runs of feeds by their ids; the rows of these feeds have the columns of :data:`LAST`."""
-    failed = {row["id"]: _find_failed(row) for row in rows}
-    runs: dict[int, RunRecord] = {}
-    if wanted := [number for number in failed.values() if number]:
-        runs = {
-            number: read_run(columns)
-            for number, *columns in connection.execute(
-                f"SELECT id, {RUN} FROM runs WHERE id IN (SELECT CAST(value AS INTEGER) FROM {values_of('?')})",
-                (json.dumps(wanted),),
-            )
-        }
+    failed = [row["id"] for row in rows if any(_has_failed(row, kind) for kind in RunKind)]
+    failing = _load_failing(connection, failed) if failed else {}
     return {
         row["id"]: LastRuns(
             _read_last(row, RunKind.POLL),
             _read_last(row, RunKind.PASS),
             _read_last(row, RunKind.TRAILING),
-            runs.get(failed[row["id"]]),
-            _load_failing(connection, row["id"], row[f"{RunKind.PASS}_id"] or 0) if failed[row["id"]] else None,
+            failing.get(row["id"], {}),
         )
         for row in rows
     }
 
 
-def _find_failed(row: Mapping[str, Any]) -> int:
-    """Return the id of the last incomplete run of the kinds whose last run was incomplete; 0 where none was."""
-    ends = [(row[f"{kind}_id"] or 0, row[f"{kind}_failed"] or 0) for kind in RunKind]
-    return max(failed if failed > complete else 0 for complete, failed in ends)
+def _has_failed(row: Mapping[str, Any], kind: RunKind) -> bool:
+    """Return whether the last run of a kind was incomplete."""
+    return (row[f"{kind}_failed"] or 0) > (row[f"{kind}_id"] or 0)
 
 
 def _read_last(row: Mapping[str, Any], kind: RunKind) -> RunRecord | None:
@@ -110,17 +100,27 @@ def read_run(row: Sequence[Any]) -> RunRecord:
     )
 
 
-def _load_failing(connection: Connection, feed_id: int, after: int) -> Failing | None:
-    """Return the passes that ended incomplete after a run."""
-    row = connection.execute(
-        "SELECT count(*), min(ended_at), max(id) FROM runs WHERE feed = ? AND kind = ? AND complete = false AND id > ?",
-        (feed_id, RunKind.PASS, after),
-    ).fetchone()
-    count, since, last = row
-    if not count:
-        return None
-    (problem,) = connection.execute("SELECT problem FROM runs WHERE id = ?", (last,)).fetchone()
-    return Failing(count, from_micros(since), problem)
+_FAILING: Final = f"""
+SELECT last.feed, last.kind, failed.count, failed.since, last.ended_at, last.problem
+FROM (
+  SELECT count(*) AS count, min(ended_at) AS since, max(id) AS id FROM runs
+  WHERE complete = false AND feed IN (SELECT CAST(value AS INTEGER) FROM {values_of("?")})
+  AND id > (
+    SELECT coalesce(max(id), 0) FROM runs AS whole
+    WHERE whole.feed = runs.feed AND whole.kind = runs.kind AND whole.complete = true
+  )
+  GROUP BY feed, kind
+) AS failed
+JOIN runs AS last ON last.id = failed.id
+"""
+
+
+def _load_failing(connection: Connection, feed_ids: Sequence[int]) -> Mapping[int, Mapping[RunKind, Failing]]:
+    """Return the runs of feeds that ended incomplete after the last complete one of their kind."""
+    failing: dict[int, dict[RunKind, Failing]] = {}
+    for feed, kind, count, since, until, problem in connection.execute(_FAILING, (json.dumps(feed_ids),)):
+        failing.setdefault(feed, {})[RunKind(kind)] = Failing(count, from_micros(since), from_micros(until), problem)
+    return failing
 
 
 def save_run(connection: Connection, feed_id: int, run: RunRecord) -> None:

@@ -37,6 +37,8 @@ LIMIT: Final = 30
 _BUSY_EACH: Final = 200
 _LATE_MOST: Final = 5.0
 _STOPPED: Final = (7.0, 12.0)
+_IN_TIME_SECONDS: Final = 600
+"""So long after a death polls may be late before the next one comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,9 @@ class _Run:
             time.sleep(max(0.0, at + GOAL + 2 - time.monotonic()))
             fleet.daemons[victim].start()
         self._settle()
+        say(f"all shared {time.monotonic() - at:.0f} s after it")
+        wait_until(self._is_in_time, _IN_TIME_SECONDS, every=2)  # else the next one shows what this one has left late
+        say(f"all polled in time {time.monotonic() - at:.0f} s after it")
         time.sleep(self._trial.rest)
         self._deaths.append(death)
 

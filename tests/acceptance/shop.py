@@ -49,7 +49,7 @@ class VirtualAlarm:
 class VirtualScheduler:
     """Makes alarms; the agents and the planner then work as they do in the daemon."""
 
-    def alarm(self, _: str) -> VirtualAlarm:
+    def alarm(self) -> VirtualAlarm:
         return VirtualAlarm()
 
 

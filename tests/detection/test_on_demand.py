@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import anyio
+from anyio.abc import TaskGroup
 
 from dockbell.detection.on_demand import OnDemand
 
@@ -26,58 +30,61 @@ class Counted:
             self.at_once -= 1
 
 
+@asynccontextmanager
+async def at_work(counted: Counted) -> AsyncIterator[TaskGroup]:
+    """Let it work in a group while the block lasts, and until there is nothing that could go on by itself."""
+    async with anyio.create_task_group() as group:
+        with counted.task.working_in(group):
+            yield group
+            await anyio.wait_all_tasks_blocked()
+
+
 async def test_it_has_no_task_until_it_is_asked_and_none_afterwards() -> None:
     counted = Counted()
     counted.may_end.set()
-    async with anyio.create_task_group() as group:
-        with counted.task.working_in(group):
-            for begun in range(3):
-                await anyio.wait_all_tasks_blocked()
-                assert counted.begun == begun
-                assert not counted.task.is_working
-                counted.task.ask()
-                assert counted.task.is_working
+    async with at_work(counted):
+        for begun in range(3):
+            await anyio.wait_all_tasks_blocked()
+            assert counted.begun == begun
+            assert not counted.task.is_working
+            counted.task.ask()
+            assert counted.task.is_working
 
 
 async def test_what_is_asked_for_while_it_works_is_done_afterwards_and_once() -> None:
     counted = Counted()
-    async with anyio.create_task_group() as group:
-        with counted.task.working_in(group):
-            counted.task.ask()
-            await anyio.wait_all_tasks_blocked()
-            counted.task.ask()
-            counted.task.ask()
-            await anyio.wait_all_tasks_blocked()
-            assert counted.begun == 1
-            counted.may_end.set()
-            await anyio.wait_all_tasks_blocked()
+    async with at_work(counted):
+        counted.task.ask()
+        await anyio.wait_all_tasks_blocked()
+        counted.task.ask()
+        counted.task.ask()
+        await anyio.wait_all_tasks_blocked()
+        assert counted.begun == 1
+        counted.may_end.set()
     assert counted.begun == 2
 
 
 async def test_what_was_asked_for_before_it_works_is_done_then_and_not_after_its_end() -> None:
     counted = Counted()
-    counted.task.ask()
     counted.may_end.set()
-    async with anyio.create_task_group() as group:
-        await anyio.wait_all_tasks_blocked()
-        assert counted.begun == 0
-        with counted.task.working_in(group):
-            await anyio.wait_all_tasks_blocked()
-        counted.task.ask()
-        await anyio.wait_all_tasks_blocked()
+    counted.task.ask()
+    await anyio.wait_all_tasks_blocked()
+    assert counted.begun == 0
+    async with at_work(counted):
+        pass
+    counted.task.ask()
+    await anyio.wait_all_tasks_blocked()
     assert counted.begun == 1
 
 
 async def test_it_works_again_in_another_group_after_it_was_cancelled() -> None:
     counted = Counted()
     counted.task.ask()
-    async with anyio.create_task_group() as group:
-        with counted.task.working_in(group):
-            await anyio.wait_all_tasks_blocked()
-            group.cancel_scope.cancel()
+    async with at_work(counted) as group:
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
     counted.may_end.set()
     counted.task.ask()
-    async with anyio.create_task_group() as group:
-        with counted.task.working_in(group):
-            await anyio.wait_all_tasks_blocked()
+    async with at_work(counted):
+        pass
     assert counted.begun == 2

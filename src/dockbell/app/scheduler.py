@@ -86,8 +86,8 @@ class Alarm:
         self._due = self._timer = None
         self.ring()
 
-    def repeat(self, job: Job) -> None:
-        """Ring by a job of APScheduler as well, until it is closed."""
+    def ring_by(self, job: Job) -> None:
+        """Note the job of APScheduler that rings this alarm: it ends with the alarm."""
         self._job = job
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class Scheduler(AbstractAsyncContextManager["Scheduler"]):
                 interval.rang()
                 alarm.ring()
 
-        alarm.repeat(self._scheduler.add_job(ring, interval, name=name, next_run_time=datetime.now(UTC)))
+        alarm.ring_by(self._scheduler.add_job(ring, interval, name=name, next_run_time=datetime.now(UTC)))
         return alarm
 
     def _look_again(self) -> None:

@@ -118,7 +118,7 @@ class Poller:
         return clocks.steady() + trailing_every(self._feed.schedule.interval) - age
 
     def _begin_trailing(self) -> None:
-        """Begin a trailing poll if one is due; the agent looks once a minute at the least."""
+        """Begin a trailing poll if one is due; between two polls the agent looks once a minute at the least."""
         if self._trails_at is not None and self._trails_at <= self._feed.clocks.steady():
             self._trails_at = None
             self.trailing.ask()

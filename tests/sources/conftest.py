@@ -1,24 +1,45 @@
-"""A loop in which waits take no time, and servers that misbehave."""
+"""A loop in which waits take no time, an API behind a client, and servers that misbehave."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeAlias
 
 import pytest
+import respx
 
+from dockbell.sources import InventoryClient
+from dockbell.telemetry import Fact, Telemetry
 from tests.virtual_time import SkippingLoop
 
 Conversation: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Serve: TypeAlias = Callable[[Conversation], AbstractAsyncContextManager[int]]
+
+_BASE = "https://api.example.com"
 
 
 @pytest.fixture(scope="session")
 def skipping_backend() -> tuple[str, dict[str, Any]]:
     """Return the backend on which waits take no time."""
     return "asyncio", {"loop_factory": SkippingLoop}
+
+
+@pytest.fixture
+def api() -> Iterator[respx.MockRouter]:
+    with respx.mock(base_url=_BASE, assert_all_called=False) as router:
+        yield router
+
+
+@pytest.fixture
+def facts() -> list[Fact]:
+    return []
+
+
+@pytest.fixture
+def client(facts: list[Fact]) -> InventoryClient:
+    return InventoryClient(_BASE, "KEY", telemetry=Telemetry(facts.append))
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -41,22 +41,6 @@ SECOND = timedelta(seconds=1)
 @pytest.fixture(scope="module")
 def anyio_backend(skipping_backend: tuple[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
     return skipping_backend
-
-
-@pytest.fixture
-def api() -> Iterator[respx.MockRouter]:
-    with respx.mock(base_url=BASE, assert_all_called=False) as router:
-        yield router
-
-
-@pytest.fixture
-def facts() -> list[Fact]:
-    return []
-
-
-@pytest.fixture
-def client(facts: list[Fact]) -> InventoryClient:
-    return InventoryClient(BASE, "KEY", telemetry=Telemetry(facts.append))
 
 
 def page_of(*records: Any, cursor: str | None = None, **headers: str) -> httpx.Response:

@@ -38,6 +38,7 @@ from dockbell.telemetry import (
     RunEnded,
     SinkFails,
     SinkOverrun,
+    SourceFails,
     SourceWaits,
     Started,
     Stated,
@@ -80,6 +81,7 @@ RUN = RunEnded(FEED, RunKind.POLL, 2, 30, 4, 2 * SECOND, "", NOON, late=True, ta
     [
         (ask(200), "request_duration_seconds_sum", {"source": "main"}, 1),
         (SourceWaits("main", "no answer", SECOND), "request_retries_total", {"source": "main"}, 1),
+        (SourceFails("main", "HTTP 503"), "source_failures_total", {"source": "main"}, 1),
         (PageRead(FEED, RunKind.PASS, NOON, 1, 9, 0), "pages_total", LABELS | {"kind": "pass"}, 1),
         (RUN, "records_read_total", LABELS | {"kind": "poll"}, 30),
         (RUN, "runs_total", LABELS | {"kind": "poll", "outcome": "complete"}, 1),

@@ -23,6 +23,7 @@ from dockbell.core.reading.request import Request
 from dockbell.core.reading.response import NOT_FOUND, Response, check_status, read_retry_after
 from dockbell.core.running.backoff import delay
 from dockbell.core.running.budget import Budget
+from dockbell.core.running.circuit_breaker import CircuitBreaker
 from dockbell.core.running.key_gate import KeyGate
 from dockbell.errors import (
     ConfigError,
@@ -37,8 +38,9 @@ from dockbell.ports import BetweenTries
 from dockbell.sources.connection_pool import ConnectionPool, Unreached
 from dockbell.sources.etag_cache import EtagCache
 from dockbell.sources.key_budget import KeyBudget
+from dockbell.sources.probe_queue import ProbeQueue
 from dockbell.sources.request_queue import now
-from dockbell.telemetry import RequestSent, SourceWaits, Telemetry
+from dockbell.telemetry import RequestSent, SourceAnswers, SourceFails, SourceWaits, Telemetry
 
 T = TypeVar("T")
 
@@ -135,6 +137,8 @@ class Account:
         self._throttles = KeyGate()  # how often it may ask: 429
         self._throttled = Counter[str]()  # so many 429 since a collection was accepted
         self._probes: dict[tuple[KeyGate, str], anyio.Event] = {}  # under way; each is set when it comes to an end
+        self._breaker = CircuitBreaker()
+        self._probe_queue = ProbeQueue(self._breaker)
 
     async def send_once(self, request: Request) -> Response:
         """Return the answer to a request, whatever is refused, as urgent as an operator; conclude nothing from it."""
@@ -150,9 +154,16 @@ class Account:
         tries: int = TRIES,
         between_tries: BetweenTries = nullcontext,
     ) -> T:
-        """Ask until ``read`` finds the answer usable; what passes by itself is asked again, ``tries`` times in all."""
-        attempt, unreadable, odd = 1, 0, 0
+        """Ask until ``read`` finds the answer usable; what passes by itself is asked again, ``tries`` times in all.
+
+        While the API answers nothing it is asked again when it is this request's turn to probe.
+        """
+        attempt, unreadable, odd, since = 1, 0, 0, now()
         while True:
+            if tries > 1:
+                await self._probe_queue.wait(request, since, between_tries)
+            else:
+                self._check_breaker(request)
             try:
                 return self._understand(await self._exchange(request, urgency), read)
             except (SourceUnavailable, SchemaMismatch) as error:
@@ -167,15 +178,19 @@ class Account:
                 given_up = attempt == tries or unreadable == _UNREADABLE_TRIES or odd == _ODD_TRIES
                 if given_up or wait > PAUSE_MOST or not may_repeat:
                     raise
+                attempt += 1
+                if self._breaker.opened_at is not None:
+                    self._telemetry.emit(SourceWaits(self._name, str(error), self._breaker.wait(now())))
+                    continue
                 self._telemetry.emit(SourceWaits(self._name, str(error), wait))
             async with between_tries():
                 await anyio.sleep(wait.total_seconds())
-            attempt += 1
 
     async def ask_aside(self, request: Request, urgency: Urgency, read: Callable[[Response], T]) -> T:
         """Ask once for what can be done without; conclude nothing from a refusal, send nothing while there is one."""
         if (closed := self._closed_gate(request)) is not None:
             raise self._turned_away(request, closed[0])
+        self._check_breaker(request)
         response, _ = await self._send(request, urgency, self._current_key(), gated=False)
         return self._understand(response, read)
 
@@ -297,6 +312,9 @@ class Account:
             try:
                 response = await self._pool.exchange(request, self._headers(request, key))
                 status, allowance = response.status, self._window.read(response)
+            except SourceUnavailable as error:
+                self._note_exchange(request, "" if isinstance(error, PageUnreadable) else str(error))
+                raise
             finally:
                 left = (allowance.remaining, allowance.limit, allowance.resets_in) if allowance else (None, None, None)
                 remaining, limit, resets_in = left
@@ -306,9 +324,26 @@ class Account:
                 )
             if allowance:
                 budgets[-1].learned(allowance, now())
+        is_failure = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        self._note_exchange(request, f"{request}: HTTP {status}" if is_failure else "")
         if status == HTTPStatus.UNAUTHORIZED and self._key == key:
             self._key = None  # it is looked up again before the next request
         return (response if status < HTTPStatus.BAD_REQUEST else self._redactor.redact_answer(response)), started
+
+    def _note_exchange(self, request: Request, failure: str) -> None:
+        """Note for the circuit breaker why the API has not answered a request; empty where it has, whatever it said."""
+        if failure:
+            if self._breaker.failed(request.collection, failure, now()):
+                self._telemetry.emit(SourceFails(self._name, failure))
+                self._probe_queue.ring()
+        elif (opened_at := self._breaker.answered(request.collection)) is not None:
+            self._telemetry.emit(SourceAnswers(self._name, now() - opened_at))
+            self._probe_queue.ring()
+
+    def _check_breaker(self, request: Request) -> None:
+        """Refuse to send a request that its caller can do without for now, while the API answers nothing."""
+        if not self._breaker.admit(request.collection, now()):
+            raise self._probe_queue.turned_away(request)
 
     def _charged(self, request: Request) -> tuple[Budget, ...]:
         """Return the budgets that a request counts in, the narrowest last: that is the one an answer speaks of."""

@@ -54,6 +54,8 @@ from dockbell.telemetry.reading_facts import PageRead as PageRead
 from dockbell.telemetry.reading_facts import RequestSent as RequestSent
 from dockbell.telemetry.reading_facts import RunEnded as RunEnded
 from dockbell.telemetry.reading_facts import SignalTold as SignalTold
+from dockbell.telemetry.reading_facts import SourceAnswers as SourceAnswers
+from dockbell.telemetry.reading_facts import SourceFails as SourceFails
 from dockbell.telemetry.reading_facts import SourceWaits as SourceWaits
 from dockbell.telemetry.reading_facts import Stated as Stated
 

@@ -31,6 +31,7 @@ from dockbell.telemetry import (
     RunEnded,
     SinkFails,
     SinkOverrun,
+    SourceFails,
     SourcesClaimed,
     SourcesHandedOver,
     SourceWaits,
@@ -53,6 +54,7 @@ _SINK: Final = ("sink",)
 _COUNTERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "requests": ("Requests to the API, by urgency and status code; code none: no answer.", ("source", "kind", "code")),
     "request_retries": ("Requests that failed and were asked again.", ("source",)),
+    "source_failures": ("Times that a source stopped answering.", ("source",)),
     "pages": ("Pages that were read and stored.", _RUNS),
     "records_read": ("Records that runs have read, changed or not.", _RUNS),
     "runs": ("Polls and passes that ended, complete or incomplete.", (*_RUNS, "outcome")),
@@ -163,6 +165,7 @@ class Metrics:
             DeliverySettled: self._hear_delivery,
             RequestSent: self._hear_request,
             SourceWaits: lambda fact: self._counters["request_retries"].labels(fact.source).inc(),
+            SourceFails: lambda fact: self._counters["source_failures"].labels(fact.source).inc(),
             PageRead: lambda fact: self._counters["pages"].labels(*self._feed(fact.feed), fact.kind).inc(),
             RunEnded: self._hear_run,
             ChangesStored: self._hear_changes,
@@ -298,7 +301,7 @@ class Metrics:
             for run in (RunKind.POLL, RunKind.PASS):
                 for outcome in ("complete", "incomplete"):
                     self._counters["runs"].labels(*name, run, outcome)
-            self._counters["request_retries"].labels(feed.source)
+            self._begin(("source",), feed.source)
             for urgency in Urgency:
                 self._counters["requests"].labels(feed.source, urgency, "200")
         return name

@@ -48,6 +48,23 @@ class SourceWaits(Fact, frozen=True):
     delay: timedelta
 
 
+class SourceFails(Fact, frozen=True):
+    """Several requests in a row were not answered: single ones probe from now on, and all others wait."""
+
+    weight = logging.WARNING
+    line = "source {source}: answers nothing, the last: {reason}; asking with one request at a time until it does"
+    source: str
+    reason: str
+
+
+class SourceAnswers(Fact, frozen=True):
+    """A source answers again that had failed; what waited is asked for at once."""
+
+    line = "source {source}: answers again, after {after:.0f} s"
+    source: str
+    after: timedelta
+
+
 class PageRead(Fact, frozen=True):
     """A run read and committed one more page; the numbers count since it began, for a pass also before a crash."""
 

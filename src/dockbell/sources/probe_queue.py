@@ -1,0 +1,68 @@
+"""Makes requests wait while an API answers none: one at a time probes, and all go when one is answered."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import timedelta
+from typing import Final
+
+import anyio
+
+from dockbell.core.reading.request import Request
+from dockbell.core.running.circuit_breaker import CircuitBreaker
+from dockbell.errors import SourceUnavailable
+from dockbell.ports import Bell, BetweenTries
+from dockbell.sources.request_queue import now
+
+PATIENCE: Final = timedelta(seconds=30)
+"""A request that is not answered for so long is given up: its run ends incomplete, and says so."""
+
+
+class ProbeQueue:
+    """The requests that wait for the circuit breaker of a source; they probe in turn."""
+
+    def __init__(self, breaker: CircuitBreaker) -> None:
+        self._breaker = breaker
+        self._line = deque[object]()
+        self._news = Bell()
+
+    def ring(self) -> None:
+        """Let all look again: the breaker has opened or closed."""
+        self._news.ring()
+
+    async def wait(self, request: Request, since: timedelta, between_tries: BetweenTries) -> None:
+        """Return when a request may be sent that is wanted ``since``; ``between_tries`` is entered while it waits.
+
+        Raises:
+            SourceUnavailable: Its patience is at an end.
+        """
+        if self._breaker.admit(request.collection, now()):
+            return
+        ticket = object()
+        self._line.append(ticket)
+        try:
+            async with between_tries():
+                while not self._may_go(request, ticket):
+                    left = since + PATIENCE - now()
+                    if left <= timedelta(0):
+                        raise self.turned_away(request)
+                    is_next = self._line[0] is ticket  # only this one keeps the time
+                    wait = min(self._breaker.wait(now()), left) if is_next else left
+                    with anyio.move_on_after(wait.total_seconds()):
+                        await self._news.wait(self._news.rings)
+        finally:
+            self._line.remove(ticket)
+            self._news.ring()
+
+    def turned_away(self, request: Request) -> SourceUnavailable:
+        """Return the error of a request that is not sent."""
+        opened_at = self._breaker.opened_at
+        down = now() - (now() if opened_at is None else opened_at)
+        return SourceUnavailable(
+            f"{request}: not sent: the API has answered nothing for {down.total_seconds():.0f} s, "
+            f"the last failure: {self._breaker.reason}"
+        )
+
+    def _may_go(self, request: Request, ticket: object) -> bool:
+        is_open = self._breaker.opened_at is not None
+        return not is_open or (self._line[0] is ticket and self._breaker.admit(request.collection, now()))

@@ -1,0 +1,115 @@
+"""What an account asks an API that answers nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+import respx
+
+from dockbell.core.running.circuit_breaker import FAILURES_MOST
+from dockbell.errors import SourceRefused, SourceUnavailable
+from dockbell.sources import InventoryClient
+from dockbell.telemetry import Fact, SourceAnswers, SourceFails
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(skipping_backend: tuple[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+    return skipping_backend
+
+
+async def fail(client: InventoryClient, resource: str) -> None:
+    with pytest.raises(SourceUnavailable):
+        await client.read_page(resource)
+
+
+async def test_what_waits_goes_at_once_when_a_probe_is_answered(
+    api: respx.MockRouter, client: InventoryClient, facts: list[Fact]
+) -> None:
+    resources, ended = ("shipments", "packages", "items", "stock"), dict[str, float]()
+    times: list[float] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        times.append(anyio.current_time())
+        if anyio.current_time() - began < 12:
+            return httpx.Response(503)
+        return httpx.Response(200, json={request.url.path.rpartition("/")[2]: []})
+
+    api.get(path__startswith="/v1/").side_effect = answer
+    began = anyio.current_time()
+
+    async def read(resource: str) -> None:
+        await client.read_page(resource)
+        ended[resource] = anyio.current_time()
+
+    async with anyio.create_task_group() as group:
+        for resource in resources:
+            group.start_soon(read, resource)
+
+    assert ended.keys() == {*resources}
+    assert max(ended.values()) - min(ended.values()) < 0.1
+    failures, answers = [time for time in times if time - began < 12], [time for time in times if time - began >= 12]
+    assert len(failures) <= FAILURES_MOST + 4, "one from each that was under way, then probes after 1, 2 and 4 s"
+    assert len(answers) == len(resources)
+    assert [type(fact) for fact in facts if isinstance(fact, SourceFails | SourceAnswers)] == [
+        SourceFails,
+        SourceAnswers,
+    ]
+
+
+async def test_a_request_is_given_up_after_half_a_minute_and_says_what_failed(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    route = api.get(path__startswith="/v1/").respond(503)
+    await fail(client, "stock")
+    began, before = anyio.current_time(), route.call_count
+    messages = []
+
+    async def give_up(resource: str) -> None:
+        with pytest.raises(SourceUnavailable) as caught:
+            await client.read_page(resource)
+        messages.append(str(caught.value))
+
+    async with anyio.create_task_group() as group:
+        for resource in ("stock", "items", "shipments"):
+            group.start_soon(give_up, resource)
+
+    assert anyio.current_time() - began <= 31
+    assert route.call_count - before <= 5 + 2, "probes, and the first requests of two collections"
+    not_sent = [message for message in messages if "not sent: the API has answered nothing for" in message]
+    assert not_sent
+    assert all("the last failure: GET /v1/" in message and "HTTP 503" in message for message in not_sent)
+
+
+async def test_what_can_be_done_without_is_not_sent_while_nothing_is_answered(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    api.get("/v1/shipments").respond(503)
+    single = api.get("/v1/shipments/7").respond(503)
+    await fail(client, "shipments")
+    with pytest.raises(SourceUnavailable, match="HTTP 503"):
+        await client.read_shipment("7", patient=False)
+
+    with pytest.raises(SourceUnavailable, match="not sent"):
+        await client.read_shipment("7", patient=False)
+
+    assert single.call_count == 1
+
+
+@pytest.mark.parametrize("answer", [httpx.Response(401), httpx.Response(400), httpx.Response(200, text="<html>")])
+async def test_any_answer_counts_as_one(api: respx.MockRouter, client: InventoryClient, answer: httpx.Response) -> None:
+    """An API that answers and refuses, or answers nonsense, is no API that is down."""
+    api.get("/v1/stock").respond(503)
+    await fail(client, "stock")
+    api.get("/v1/items").side_effect = [answer] * 4
+
+    with pytest.raises((SourceRefused, SourceUnavailable)):
+        await client.read_page("items")
+
+    began = anyio.current_time()
+    route = api.get("/v1/stock")
+    route.side_effect = [httpx.Response(200, json={"stock": []})]
+    await client.read_page("stock")
+    assert anyio.current_time() == began

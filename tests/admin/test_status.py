@@ -19,7 +19,7 @@ from dockbell.core.model import NOTICES, Feed, NoticeKind, RunKind, Statement
 from dockbell.core.planning.division import Reason as DivisionReason
 from dockbell.core.planning.stored_plan import StoredPlan
 from dockbell.core.publishing.event import Composer
-from dockbell.core.publishing.statement import GapReason, gap
+from dockbell.core.publishing.statement import GapReason, gap, notice_key
 from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.signal_state import Phase, SignalState
 from dockbell.core.reading.window import Progress
@@ -321,9 +321,10 @@ async def test_that_more_came_than_there_is_room_for_is_a_reason_for_an_hour(
     store = await SqliteStore.open(tmp_path / "dockbell.db", now=lambda: NOON)
     await store.feed(NOTICES).open()
     compose = Composer(NOTICES, name="acme", singular="notice", epoch=store.epoch)
+    key = notice_key(NoticeKind.CROWDED, "server", "web")
     for count in (3, 41):
         details = {"server": "web", "reason": f"{count} connections were sent away", "count": 1}
-        await store.feed(NOTICES).publish([Statement(NOTICES, NoticeKind.CROWDED, NOON, details)], compose)
+        await store.feed(NOTICES).publish([Statement(NOTICES, NoticeKind.CROWDED, NOON, details, key)], compose)
     read_store = await SqliteReadStore.open(tmp_path / "dockbell.db")
     at = NOON + minutes * MINUTE
     status = await load_status(read_store, [], [], at=at, holder="process 1", next_time=next_time)

@@ -12,14 +12,17 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from dockbell.core.model import NOTICES, Feed, NoticeKind, RunKind, Statement
+from dockbell.core.moment import format_moment
 from dockbell.core.publishing.narrate import narrate
-from dockbell.core.publishing.statement import HoldReason, held, rebaselined
+from dockbell.core.publishing.statement import GapReason, HoldReason, gap, held, rebaselined
 from dockbell.delivery.notifier import Notifier
 from dockbell.ports import Compose
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import (
     AgentFails,
     Crowded,
+    DiskFills,
+    DiskHasRoom,
     EventDied,
     Fact,
     FeedFails,
@@ -30,11 +33,16 @@ from dockbell.telemetry import (
     SinkOverrun,
     SinkPaused,
     SinkResumed,
+    SourceAnswers,
+    SourceFails,
     Stated,
 )
 from tests.fakes import NOON, Clock, Ear
 
-FEED = Feed("main", "shipments")
+FEED, STOCK = Feed("main", "shipments"), Feed("main", "stock")
+HOUR = timedelta(hours=1)
+TOLD_NOON = format_moment(NOON)
+FULL = DiskFills(3_000_000)
 SCHEMA = json.loads((files("dockbell.core.publishing") / "event.schema.json").read_bytes())
 DOWN = SinkFails("erp", "connection refused", timedelta(seconds=1))
 UP = SinkConnected("erp", "takes events again")
@@ -64,7 +72,7 @@ async def read_all(store: SqliteStore) -> Sequence[dict[str, Any]]:
 
 
 async def told(store: SqliteStore) -> Sequence[str]:
-    return [narrate(event) for event in await read_all(store)]
+    return [narrate(event, width=200) for event in await read_all(store)]
 
 
 @pytest.mark.parametrize(
@@ -99,6 +107,15 @@ async def told(store: SqliteStore) -> Sequence[str]:
             ["held: feed main/shipments: deletions: 14 records wait"],
         ),
         ([Stated(rebaselined(FEED, NOON, ["query"]))], []),
+        (
+            [
+                Stated(gap(FEED, NOON, began_at=NOON - HOUR, ended_at=NOON, reason=GapReason.UNAVAILABLE)),
+                Stated(gap(STOCK, NOON, began_at=None, ended_at=NOON, reason=GapReason.DOWN)),
+            ],
+            [f"gap: source main: main/stock was not read from an unknown time to {TOLD_NOON}: down, 2 times"],
+        ),
+        ([FULL, DiskHasRoom()], [f"disk: store disk: {FULL.describe()}", "recovered: store disk: has room again"]),
+        ([DiskHasRoom()], []),
     ],
 )
 async def test_what_somebody_should_look_at_is_told_once(
@@ -182,10 +199,58 @@ async def test_what_was_wrong_with_a_sink_is_forgotten_with_it(store: SqliteStor
     notifier, ear, _ = await open_notifier(store)
     ear.telemetry.emit(DOWN)
     await notifier.run_once()
-    notifier.forget([], ["erp"])
+    notifier.forget([], ["erp"], [])
     ear.telemetry.emit(DOWN)
     await notifier.finish()
     assert await told(store) == ["unreachable: sink erp: connection refused"] * 2
+
+
+async def test_a_source_that_answers_nothing_for_a_minute_is_told_and_that_it_is_back(store: SqliteStore) -> None:
+    notifier, ear, clock = await open_notifier(store)
+    ear.telemetry.emit(SourceFails("main", "HTTP 503"))
+    assert await notifier.run_once() == NOON + timedelta(minutes=1)
+    assert await told(store) == []
+    clock.pass_(60)
+    await notifier.run_once()
+    ear.telemetry.emit(SourceAnswers("main", timedelta(minutes=4)))
+    await notifier.run_once()
+    assert await told(store) == [
+        "unreachable: source main: HTTP 503",
+        "recovered: source main: answers again, after 4m",
+    ]
+
+
+@pytest.mark.parametrize("end", ["answers", "is asked anew", "stops"])
+async def test_nothing_is_told_of_a_short_outage(store: SqliteStore, end: str) -> None:
+    notifier, ear, clock = await open_notifier(store)
+    ear.telemetry.emit(SourceFails("main", "HTTP 503"))
+    clock.pass_(59)
+    if end == "answers":
+        ear.telemetry.emit(SourceAnswers("main", timedelta(seconds=59)))
+    elif end == "is asked anew":
+        notifier.forget([], [], ["main"])
+    await notifier.finish()
+    clock.pass_(60)
+    assert await notifier.run_once() is None
+    assert await told(store) == []
+
+
+async def test_an_alert_and_its_end_arrive_in_order_and_no_other_waits_for_them(store: SqliteStore) -> None:
+    notifier, ear, _ = await open_notifier(store)
+    for fact in (DOWN, PAUSED, died(1), UP, FeedFails(FEED, "HTTP 401")):
+        ear.telemetry.emit(fact)
+    await notifier.run_once()
+    events = await store.read_events(NOTICES, 0, 100)
+    assert [(event.key, event.change) for event in events] == [
+        ("unreachable,sink,erp", "unreachable"),
+        ("paused,sink,erp", "paused"),
+        ("dead_letter,sink,erp", "dead_letter"),
+        ("unreachable,sink,erp", "recovered"),
+        ("refused,feed,main%2Fshipments", "refused"),
+    ]
+    documents = await read_all(store)
+    assert documents[3]["data"]["resolves"] == "unreachable"
+    assert documents[3]["partitionkey"] == "dockbell/notices/unreachable,sink,erp"
 
 
 async def test_passes_that_fail_for_long_are_told_once_and_that_one_is_complete(store: SqliteStore) -> None:

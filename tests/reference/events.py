@@ -33,11 +33,13 @@ _NOTICES: Final = {
     "crowded": ("the web server", "More came to it than there is room for; some were not taken."),
     "dead_letter": ("a sink", "It will not be offered an event again, unless you say so."),
     "overrun": ("a sink", "It took nothing for so long that it has lost events."),
-    "unreachable": ("a sink", "Nothing can be delivered now."),
+    "unreachable": ("a sink or a source", "Nothing can be delivered now; the API has answered nothing for a minute."),
     "paused": ("a sink", "It takes nothing until `dockbell resume`."),
     "refused": ("a feed", "It cannot be read."),
     "held": ("a feed", "Changes wait for your decision."),
-    "recovered": ("a sink or a feed", "It works again."),
+    "disk": ("the store", "Its disk is nearly full."),
+    "gap": ("a source", "Feeds of it were not read for a while."),
+    "recovered": ("what the earlier one was about", "It is over: `data.resolves` names the kind."),
 }
 _NOTICES_SAID: Final = """\
 Notices of dockbell to its operator, for sinks with `resources = ["notices"]`; their feed is `dockbell/notices`:"""

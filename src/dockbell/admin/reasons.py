@@ -19,15 +19,12 @@ from dockbell.core.model import RESOURCES, RunKind
 from dockbell.core.planning.forecast import in_words
 from dockbell.core.reading.shape import is_own_id
 from dockbell.ports import Condition, Failing, FeedState, Footprint, SinkState
-from dockbell.telemetry.facts import count_of
+from dockbell.telemetry.facts import DiskFills, count_of
 
 OWED_MOST: Final = timedelta(minutes=5)
 """How long a sink may owe an event."""
 DOWN_MOST: Final = timedelta(minutes=1)
 """How long a receiver may be unreachable."""
-ROOM_LEAST: Final = 256 * 1024 * 1024
-"""Bytes that should be left on the disk of the store; on a small disk, a twentieth of it."""
-_ROOM_SHARE: Final = 20
 PASSES_FAILED: Final = 3
 """So many passes in a row may fail,"""
 PASSES_FAILING: Final = timedelta(minutes=15)
@@ -123,14 +120,8 @@ def _describe_plan(status: FeedStatus) -> Iterator[str]:
 
 
 def _check_disk(footprint: Footprint | None) -> Iterator[str]:
-    if footprint is None:
-        return
-    left = footprint.left + footprint.free
-    if left < min(ROOM_LEAST, footprint.disk // _ROOM_SHARE):
-        yield (
-            f"{left / 1_000_000:,.0f} MB are left for it on its disk; free some space: when it is full,"
-            " reading and delivering wait"
-        )
+    if footprint is not None and footprint.is_short:
+        yield DiskFills(footprint.room).describe()
 
 
 def _check_source(source: str, feeds: Sequence[FeedStatus], at: datetime) -> Iterator[Reason]:

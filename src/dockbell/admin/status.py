@@ -16,6 +16,7 @@ from dockbell.core.document import decode
 from dockbell.core.model import NOTICES, RESOURCES, ClockSource, Event, Feed, NoticeKind, StatementKind
 from dockbell.core.moment import parse_moment
 from dockbell.core.planning.stored_plan import StoredPlan
+from dockbell.core.publishing.statement import notice_key
 from dockbell.core.reading.embedding import PAIRS
 from dockbell.core.reading.listing_profile import ListingProfile
 from dockbell.core.reading.signal_state import Phase, SignalState
@@ -277,7 +278,8 @@ def _read_gap(event: Event) -> Gap:
 async def _find_crowding(read_store: ReadStore, states: Mapping[Feed, FeedState], at: datetime) -> Crowding | None:
     if NOTICES not in states:
         return None
-    for told_at, event in await read_store.read_events_of(states[NOTICES].id, "", 1, change=NoticeKind.CROWDED):
+    key = notice_key(NoticeKind.CROWDED, "server", "web")
+    for told_at, event in await read_store.read_events_of(states[NOTICES].id, key, 1):
         if at - told_at <= CROWDED_FOR:
             return Crowding(told_at, decode(event.body)["data"]["reason"])
     return None

@@ -219,7 +219,7 @@ class Agents:
         for feed, (_, settings) in feeds.items():
             self.sources[feed.source].wanted[feed] = settings
         self.janitor = self._make_janitor(config)
-        self.notifier.forget(changes.feeds.removed, changes.sinks.removed)
+        self.notifier.forget(changes.feeds.removed, changes.sinks.removed, changes.sources.ending)
         self.config, self.configured = config, frozenset(feeds)
         self._loads.ring()
 

@@ -14,7 +14,7 @@ import anyio
 
 from dockbell.config import StoreSettings
 from dockbell.ports import Alarm, Store
-from dockbell.telemetry import LettersForgotten, SinkOverrun, Telemetry
+from dockbell.telemetry import DiskFills, DiskHasRoom, LettersForgotten, SinkOverrun, Telemetry
 
 _AT_ONCE: Final = 1000
 """Rows per transaction: a commit of a page never waits long."""
@@ -46,6 +46,7 @@ class Janitor:
         self._now = now
         self._leads = leads
         self._turn = anyio.Lock()
+        self._is_short = False  # of room on the disk
 
     async def run(self, alarm: Alarm) -> None:
         """Prune whenever the alarm rings, and when the disk is full, until cancelled."""
@@ -67,9 +68,16 @@ class Janitor:
         try:
             async with self._turn:
                 if self._leads():
+                    await self._look_at_disk()
                     await self.run_once()
         except Exception as error:  # noqa: BLE001  # detection and delivery go on, and so will this one
             self._telemetry.emit_failure("janitor", error)
+
+    async def _look_at_disk(self) -> None:
+        footprint = await self._store.retention.measure()
+        if footprint.is_short != self._is_short:
+            self._is_short = footprint.is_short
+            self._telemetry.emit(DiskFills(footprint.room) if footprint.is_short else DiskHasRoom())
 
     async def run_once(self) -> int:
         """Prune what may go now; return how many events went."""

@@ -128,7 +128,7 @@ def print_event(event: Event, *, with_source: bool) -> None:
 def format_event(event: Event, *, width: int | None, with_source: bool) -> str:
     """Return an event on one line: local time, type, key, what changed from what to what.
 
-    A statement about a feed has no key: its resource stands there. The width is the terminal's; None for a pipe.
+    A statement or a notice is about no record: its resource stands there. The width is the terminal's; None for a pipe.
     """
     from dockbell.core.document import decode
     from dockbell.core.moment import parse_moment
@@ -139,7 +139,7 @@ def format_event(event: Event, *, width: int | None, with_source: bool) -> str:
     moment = parse_moment(document["time"])
     assert moment is not None
     time, kind = f"{moment.astimezone():%m-%d %H:%M:%S}", event.type.removeprefix("dockbell.")
-    key = printable(event.key) or event.feed.resource
+    key = printable(event.key) if event.is_of_record else event.feed.resource
     key = f"{event.feed.source}/{key}" if with_source else key
     room = (width or _PIPED_WIDTH) - len(f"{time} {kind:<16} {key:<8} ")
     colour = _COLOURS.get(event.change)

@@ -199,12 +199,14 @@ class NoticeKind(StrEnum):
 
     CROWDED = "crowded"  # more came to the web server than there is room for
     DEAD_LETTER = "dead_letter"  # a sink is not offered an event again
+    DISK = "disk"  # the disk of the store is nearly full
+    GAP = "gap"  # feeds of a source were not read for a while
     HELD = "held"  # changes of a feed wait for the operator
     OVERRUN = "overrun"  # a sink has lost events
     PAUSED = "paused"  # a sink takes nothing until it is resumed
-    RECOVERED = "recovered"  # a sink, or a feed, works again
+    RECOVERED = "recovered"  # what an earlier notice told of is over
     REFUSED = "refused"  # a feed cannot be read, or not whole: the key is not accepted, or the answers do not fit
-    UNREACHABLE = "unreachable"  # a sink cannot deliver
+    UNREACHABLE = "unreachable"  # a sink cannot deliver, or the API of a source answers nothing
 
 
 NOTICES: Final = Feed("dockbell", "notices")
@@ -219,6 +221,7 @@ class Statement:
     kind: StatementKind | NoticeKind
     detected_at: datetime  # our time when it became known
     details: dict[str, JSON]  # what the event adds to it, plain JSON values; times are written already
+    key: str = ""  # notices with the same one are delivered in order, others do not wait for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +230,7 @@ class Event:
 
     feed: Feed  # the feed that numbers it
     sequence: int  # its number in the feed, contiguous from 1
-    key: str
+    key: str  # of its record; a notice has one of its own, and a statement none: it orders deliveries
     id: str  # ``evt_…``; never changes, whatever is retried, replayed or restarted
     type: str  # ``dockbell.shipment.updated`` and so on
     change: str  # the last part of ``type``, or the change that a named event follows
@@ -237,6 +240,11 @@ class Event:
     """When it was stored, by our clock; None where it was read without that."""
     visible_at: datetime | None = field(default=None, compare=False)
     """When its change became visible in the API, by our clock, as estimated; None where no delay is measured."""
+
+    @property
+    def is_of_record(self) -> bool:
+        """Whether it tells of a record; otherwise it is a statement about a feed, or a notice."""
+        return bool(self.key) and self.feed != NOTICES
 
 
 @dataclass(frozen=True, slots=True)

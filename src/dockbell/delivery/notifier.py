@@ -8,17 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 
 from dockbell.admin.reasons import PASSES_BLIND, PASSES_FAILED, PASSES_FAILING
-from dockbell.core.model import NOTICES, Feed, NoticeKind, OutcomeKind, RunKind, Statement, StatementKind
+from dockbell.core.model import JSON, NOTICES, Feed, NoticeKind, OutcomeKind, RunKind, Statement, StatementKind
+from dockbell.core.planning.forecast import in_words
 from dockbell.core.publishing.event import Composer
+from dockbell.core.publishing.statement import notice_key
 from dockbell.ports import Bell, Condition, Found, Store
 from dockbell.telemetry import (
     Crowded,
     DeliverySettled,
+    DiskFills,
+    DiskHasRoom,
     EventDied,
     Fact,
     FeedFails,
@@ -29,21 +33,34 @@ from dockbell.telemetry import (
     SinkOverrun,
     SinkPaused,
     SinkResumed,
+    SourceAnswers,
+    SourceFails,
     Stated,
     Telemetry,
 )
 
 _QUIET: Final = timedelta(minutes=1)
-"""Repeated alerts of one kind about the same sink or feed within this time are counted in one notice."""
+"""Repeated alerts of one kind about the same thing within this time are counted in one notice."""
+_SOURCE_DOWN: Final = timedelta(minutes=1)
+"""An outage of an API that is over sooner is no alert."""
+
+
+class _Alert(NamedTuple):
+    """What is alerted: its kind, and what it is about."""
+
+    kind: NoticeKind
+    subject: str  # ``sink``, ``feed``, ``source``, ``store`` or ``server``
+    name: str
 
 
 @dataclass(slots=True)
 class _News:
-    """Alerts of one kind about one sink or feed that are not published yet."""
+    """What is not published yet of one alert, or of its end."""
 
     due: datetime
     reason: str = ""
     count: int = 0
+    is_new: bool = True  # nothing of it was published yet
 
 
 class Notifier:
@@ -55,8 +72,8 @@ class Notifier:
         self._telemetry = telemetry
         self._now = now
         self._compose = Composer(NOTICES, name=name, singular="notice", epoch=store.epoch)
-        self._news: dict[tuple[NoticeKind, str, str], _News] = {}
-        self._down: set[tuple[NoticeKind, str, str]] = set()
+        self._news: dict[tuple[_Alert, bool], _News] = {}  # of alerts, and whether it is their end
+        self._down: set[_Alert] = set()
         self._passes: dict[Feed, tuple[int, datetime]] = {}  # how many failed in a row, and since when
         self._blind: set[Feed] = set()  # feeds whose failing passes are published
         self._found: dict[str, Found] = {}
@@ -72,10 +89,12 @@ class Notifier:
         """Note that the condition of a sink's receiver is not known yet."""
         self._note_condition(sink, Condition.UNKNOWN)
 
-    def forget(self, feeds: Collection[Feed], sinks: Iterable[str]) -> None:
-        """Forget the alerts about feeds and sinks that were removed."""
+    def forget(self, feeds: Collection[Feed], sinks: Iterable[str], sources: Iterable[str]) -> None:
+        """Forget the alerts about feeds and sinks that were removed, and about sources that are asked anew."""
         gone = {("feed", str(feed)) for feed in feeds} | {("sink", sink) for sink in sinks}
-        self._down = {about for about in self._down if about[1:] not in gone}
+        gone |= {("source", source) for source in sources}
+        self._down = {alert for alert in self._down if alert[1:] not in gone}
+        self._news = {each: news for each, news in self._news.items() if each[0][1:] not in gone or not news.is_new}
         self._blind -= {*feeds}
         self._found = {sink: found for sink, found in self._found.items() if ("sink", sink) not in gone}
 
@@ -92,6 +111,7 @@ class Notifier:
 
     async def finish(self) -> None:
         """Publish all waiting notices at once: no more facts will come."""
+        self._news = {each: news for each, news in self._news.items() if not self._is_early(news)}
         for news in self._news.values():
             news.due = self._now()
         try:
@@ -105,21 +125,18 @@ class Notifier:
             unsaved, self._unsaved = self._unsaved, set()
             await self._health.note_conditions({sink: self._found[sink] for sink in unsaved if sink in self._found})
         now = self._now()
-        due = {about: news for about, news in self._news.items() if news.due <= now}
-        notices = [
-            Statement(NOTICES, kind, now, {subject: name, "reason": news.reason, "count": news.count})
-            for (kind, subject, name), news in due.items()
-            if news.count
-        ]
-        told = {about: news.count for about, news in due.items()}
+        due = {each: news for each, news in self._news.items() if news.due <= now}
+        notices = [_state(*each, news, now) for each, news in due.items() if news.count]
+        told = {each: news.count for each, news in due.items()}
         if notices:
             await self._feed_store.publish(notices, self._compose)
-        for about, news in due.items():
+        for each, news in due.items():
             if news.count:
                 news.due = now + _QUIET
-                news.count -= told[about]  # more may have happened meanwhile
+                news.count -= told[each]  # more may have happened meanwhile
+                news.is_new = False
             else:
-                del self._news[about]
+                del self._news[each]
         return min((news.due for news in self._news.values()), default=None)
 
     def hear(self, fact: Fact) -> None:
@@ -141,11 +158,20 @@ class Notifier:
                 self._note(NoticeKind.OVERRUN, "sink", fact.sink, f"has lost events of {fact.feed}")
             case Crowded():
                 self._note(NoticeKind.CROWDED, "server", "web", fact.describe())
+            case DiskFills():
+                self._note_down(NoticeKind.DISK, "store", "disk", fact.describe())
+            case DiskHasRoom():
+                self._note_up(NoticeKind.DISK, "store", "disk", "has room again")
             case _:
                 self._hear_of_feed(fact)
 
     def _hear_of_feed(self, fact: Fact) -> None:
         match fact:
+            case SourceFails():
+                self._note_down(NoticeKind.UNREACHABLE, "source", fact.source, fact.reason, after=_SOURCE_DOWN)
+            case SourceAnswers():
+                words = f"answers again, after {in_words(fact.after)}"
+                self._note_up(NoticeKind.UNREACHABLE, "source", fact.source, words)
             case FeedFails():
                 self._note_down(NoticeKind.REFUSED, "feed", str(fact.feed), fact.reason)
             case FeedMended():
@@ -154,6 +180,10 @@ class Notifier:
                 details = fact.statement.details
                 reason = f"{details['reason']}: {details['count']} records wait"
                 self._note(NoticeKind.HELD, "feed", str(fact.statement.feed), reason)
+            case Stated() if fact.statement.kind is StatementKind.GAP:
+                feed, details = fact.statement.feed, fact.statement.details
+                reason = f"{feed} was not read from {details['from'] or 'an unknown time'} to {details['to']}"
+                self._note(NoticeKind.GAP, "source", feed.source, f"{reason}: {details['reason']}")
 
     def _count_pass(self, fact: Fact) -> None:
         """Alert when passes fail for long, and when one is complete again; polls may succeed meanwhile."""
@@ -164,7 +194,7 @@ class Notifier:
             self._passes.pop(feed, None)
             if feed in self._blind:
                 self._blind.discard(feed)
-                self._note(NoticeKind.RECOVERED, "feed", str(feed), "is read whole again")
+                self._note(NoticeKind.REFUSED, "feed", str(feed), "is read whole again", is_over=True)
             return
         count, since = self._passes.get(feed, (0, self._now()))
         self._passes[feed] = count + 1, since
@@ -196,19 +226,49 @@ class Notifier:
         self._unsaved.add(sink)
         self._bell.ring()
 
-    def _note_down(self, kind: NoticeKind, subject: str, name: str, reason: str) -> None:
-        if (kind, subject, name) not in self._down:
-            self._down.add((kind, subject, name))
-            self._note(kind, subject, name, reason)
+    def _note_down(
+        self, kind: NoticeKind, subject: str, name: str, reason: str, *, after: timedelta = timedelta(0)
+    ) -> None:
+        """Alert of what goes on until it is over; ``after`` a while, so that nothing is told of what is over sooner."""
+        alert = _Alert(kind, subject, name)
+        if alert not in self._down:
+            self._down.add(alert)
+            self._note(*alert, reason, after=after)
 
-    def _note_up(self, kind: NoticeKind, subject: str, name: str) -> None:
-        """Publish that an alert of a kind is over."""
-        if (kind, subject, name) in self._down:
-            self._down.discard((kind, subject, name))
-            self._note(NoticeKind.RECOVERED, subject, name, "works again")
+    def _note_up(self, kind: NoticeKind, subject: str, name: str, words: str = "works again") -> None:
+        """Publish that an alert is over, unless nothing was told of it."""
+        alert = _Alert(kind, subject, name)
+        if alert not in self._down:
+            return
+        self._down.discard(alert)
+        news = self._news.get((alert, False))
+        if news is not None and self._is_early(news):
+            del self._news[alert, False]
+        else:
+            self._note(*alert, words, is_over=True)
 
-    def _note(self, kind: NoticeKind, subject: str, name: str, reason: str) -> None:
-        news = self._news.setdefault((kind, subject, name), _News(self._now()))
+    def _is_early(self, news: _News) -> bool:
+        """Return whether an alert may be over before it is published."""
+        return news.is_new and news.due > self._now()
+
+    def _note(
+        self,
+        kind: NoticeKind,
+        subject: str,
+        name: str,
+        reason: str,
+        *,
+        after: timedelta = timedelta(0),
+        is_over: bool = False,
+    ) -> None:
+        news = self._news.setdefault((_Alert(kind, subject, name), is_over), _News(self._now() + after))
         news.reason = reason
         news.count += 1
         self._bell.ring()
+
+
+def _state(alert: _Alert, is_over: bool, news: _News, now: datetime) -> Statement:  # the key of a dict
+    details: dict[str, JSON] = {alert.subject: alert.name, "reason": news.reason, "count": news.count}
+    if is_over:
+        return Statement(NOTICES, NoticeKind.RECOVERED, now, details | {"resolves": alert.kind}, notice_key(*alert))
+    return Statement(NOTICES, alert.kind, now, details, notice_key(*alert))

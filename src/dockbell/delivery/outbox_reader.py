@@ -170,7 +170,7 @@ class OutboxReader:
 
     def _count_passing(self, event: Event, answer: Answer) -> bool:
         """Return whether the sink gets an event; make a dead letter where a filter cannot be evaluated."""
-        if event.key:
+        if event.is_of_record:
             self._filtered[answer.is_held_back] += 1
         if not answer.is_plain:
             self._unanswered[answer] += 1
@@ -179,7 +179,7 @@ class OutboxReader:
         return self._passes(event, answer)
 
     def _passes(self, event: Event, answer: Answer) -> bool:
-        return answer.lets_through or (self._keeps_state and bool(event.key) and self._filter.wants(event.feed))
+        return answer.lets_through or (self._keeps_state and event.is_of_record and self._filter.wants(event.feed))
 
     def _report_filtered(self, feed: Feed) -> None:
         """Report how many events of a feed passed the filters."""

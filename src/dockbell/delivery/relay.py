@@ -309,7 +309,7 @@ class Relay:
             try:
                 shown = shown if state_only else self._rendering.event(event)
             except ValueError as error:
-                if not (self._sink.keeps_state and event.key):
+                if not (self._sink.keeps_state and event.is_of_record):
                     self._note(Delivery(event, attempt), Outcome(OutcomeKind.UNFIT, str(error)))
                     continue
                 self._queue.dead_letter(event, self._now(), str(error))

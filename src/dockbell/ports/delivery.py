@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from dockbell.core.model import Feed, Key
 from dockbell.core.publishing.settlement import Blocked, DeadLetter, Pause
@@ -141,6 +142,11 @@ class Controls:
     decided: int = 0
 
 
+ROOM_LEAST: Final = 256 * 1024 * 1024
+"""Bytes that should be left on the disk of the store; on a small disk, a twentieth of it."""
+_ROOM_SHARE: Final = 20
+
+
 @dataclass(frozen=True, slots=True)
 class Footprint:
     """How much of its disk a store uses, in bytes.
@@ -156,6 +162,16 @@ class Footprint:
     disk: int
     left: int = 0
     free: int = 0
+
+    @property
+    def room(self) -> int:
+        """What the store may still use."""
+        return self.left + self.free
+
+    @property
+    def is_short(self) -> bool:
+        """Whether so little is left that an operator should make room."""
+        return self.room < min(ROOM_LEAST, self.disk // _ROOM_SHARE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,8 +178,11 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         notice: The last part of the event's type: ``dead_letter``, ``overrun``, ``unreachable``, …
         sink: About which sink; None where it is about something else.
+        source: About which source; None where it is about something else.
         feed: About which feed, ``SOURCE/RESOURCE``; None where it is about something else.
+        store: ``disk`` where it is about the disk of the store.
         server: ``web`` where it is about the web server.
+        resolves: Of ``recovered``, the kind of the notice about the same thing that is over; else None.
         reason: In words.
         count: How often, since the last notice of the kind about it.
         detected_at: When it became known.
@@ -187,8 +190,11 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
     notice: str = msgspec.field(name="statement")
     sink: str | None = None
+    source: str | None = None
     feed: str | None = None
+    store: str | None = None
     server: str | None = None
+    resolves: str | None = None
     reason: str = ""
     count: int = 1
     detected_at: datetime

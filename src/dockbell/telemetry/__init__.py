@@ -14,6 +14,8 @@ from dockbell.telemetry.facts import CommandFinished as CommandFinished
 from dockbell.telemetry.facts import ConfigurationOutdated as ConfigurationOutdated
 from dockbell.telemetry.facts import Crowded as Crowded
 from dockbell.telemetry.facts import DeliverySettled as DeliverySettled
+from dockbell.telemetry.facts import DiskFills as DiskFills
+from dockbell.telemetry.facts import DiskHasRoom as DiskHasRoom
 from dockbell.telemetry.facts import EventDied as EventDied
 from dockbell.telemetry.facts import EventsSifted as EventsSifted
 from dockbell.telemetry.facts import EventsTakenBack as EventsTakenBack

@@ -233,6 +233,25 @@ class StoreMended(Fact, frozen=True):
     after: timedelta
 
 
+class DiskFills(Fact, frozen=True):
+    """Little is left on the disk of the store; told again only after it had room."""
+
+    weight = logging.WARNING
+    left: int  # bytes
+
+    def describe(self) -> str:
+        """Return it without its subject."""
+        megabytes = f"{self.left / 1_000_000:,.0f} MB"
+        return f"{megabytes} are left for it on its disk; free some space: when it is full, reading and delivering wait"
+
+    def __str__(self) -> str:
+        return f"store: {self.describe()}"
+
+
+class DiskHasRoom(Fact, frozen=True):
+    line = "store: has room on its disk again"
+
+
 class SourcesClaimed(Fact, frozen=True):
     count: int
     held: int

@@ -64,6 +64,7 @@ def summarise(place: int, event: Event) -> Summary:
     return Summary.of(
         event,
         place=place,
+        key=event.key if event.is_of_record else "",
         feed=str(event.feed),
         source=event.feed.source,
         resource=event.feed.resource,

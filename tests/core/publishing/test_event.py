@@ -20,6 +20,7 @@ from dockbell.core.comparing.deletion_rules import purge
 from dockbell.core.diff import apply, diff, touched
 from dockbell.core.document import decode
 from dockbell.core.model import (
+    JSON,
     NOTICES,
     RESOURCES,
     Change,
@@ -44,6 +45,7 @@ from dockbell.core.publishing.statement import (
     PassVerdict,
     gap,
     held,
+    notice_key,
     rebaselined,
     reconciled,
 )
@@ -544,13 +546,20 @@ def test_other_records_other_tellings_and_the_gap_have_other_ids() -> None:
 
 
 @pytest.mark.parametrize("kind", NoticeKind)
-@pytest.mark.parametrize("about", [{"sink": "erp"}, {"feed": "main/shipments"}, {"server": "web"}])
-def test_a_notice_is_a_valid_event(kind: NoticeKind, about: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("subject", "name"), [("sink", "erp"), ("feed", "main/shipments"), ("source", "main"), ("server", "web")]
+)
+def test_a_notice_is_a_valid_event(kind: NoticeKind, subject: str, name: str) -> None:
     composer = event.Composer(NOTICES, name="acme", singular="notice", epoch="epoch")
-    (made,) = composer(Statement(NOTICES, kind, SEEN, {**about, "reason": "HTTP 410", "count": 2}), 1)
+    details: dict[str, JSON] = {subject: name, "reason": "HTTP 410", "count": 2}
+    if kind is NoticeKind.RECOVERED:
+        details["resolves"] = NoticeKind.REFUSED
+    key = notice_key(kind, subject, name)
+    (made,) = composer(Statement(NOTICES, kind, SEEN, details, key), 1)
     body = json.loads(made.body)
     VALIDATOR.validate(body)
-    assert (body["type"], body["partitionkey"]) == (f"dockbell.notice.{kind}", "dockbell/notices")
+    assert (body["type"], body["partitionkey"]) == (f"dockbell.notice.{kind}", f"dockbell/notices/{key}")
+    assert not made.is_of_record
     assert not VALIDATOR.is_valid(apply(body, [{"op": "remove", "path": "/data/reason"}]))
 
 

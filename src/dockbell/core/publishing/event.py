@@ -127,7 +127,8 @@ class Composer:
         """
         if isinstance(item, Statement):
             subject = "notice" if isinstance(item.kind, NoticeKind) else "feed"
-            return (self._writer.write(f"{subject}.{item.kind}", _describe_statement(item, sequence), sequence),)
+            data = _describe_statement(item, sequence)
+            return (self._writer.write(f"{subject}.{item.kind}", data, sequence, key=item.key),)
         data = _describe_change(item)
         events = [self._writer.write(f"{self._singular}.{item.kind}", data, sequence, visible_at=item.visible_at)]
         for name, answer in self._named.evaluate(item):
@@ -248,17 +249,22 @@ class _Writer(NamedTuple):
         identity: Sequence[JSON] | None = None,
         *,
         visible_at: datetime | None = None,
+        key: str = "",
     ) -> Event:
-        """Return an event of type ``dockbell.KIND``; its id is that of its content, or of ``identity``."""
+        """Return an event of type ``dockbell.KIND``; its id is that of its content, or of ``identity``.
+
+        ``key`` orders what is not about a record.
+        """
         type_ = f"dockbell.{kind}"
         content = msgspec.Raw(_ENCODER.encode(data))
         identified = [self.epoch, self.feed.source, self.feed.resource, sequence, type_, identity or content]
         event_id = "evt_" + blake2b(_ENCODER.encode(identified), digest_size=16).hexdigest()
-        key = data.get("key", "")
+        subject = data.get("key", "")
+        key = subject or key
         # https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
         body: dict[str, JSON] = {"specversion": "1.0", "id": event_id, "source": self.source, "type": type_}
-        if key:
-            body["subject"] = key
+        if subject:
+            body["subject"] = subject
         body |= {
             "time": data["detected_at"],
             "datacontenttype": "application/json",
@@ -273,7 +279,7 @@ class _Writer(NamedTuple):
             key=key,
             id=event_id,
             type=type_,
-            change=str(data["change"] if key else data["statement"]),
+            change=str(data["change"] if subject else data["statement"]),
             revision=data.get("revision", 0),
             body=_ENCODER.encode(body),
             visible_at=visible_at,

@@ -64,9 +64,9 @@ class Filter:
             return Answer.YES
         if not is_told and self._changes is not None and event.change not in self._changes:
             return Answer.NO
-        return (
-            Answer.YES if self._where is None or not event.key else self._evaluate_record(self._where, event, evaluate)
-        )
+        if self._where is None or not event.is_of_record:
+            return Answer.YES
+        return self._evaluate_record(self._where, event, evaluate)
 
     def _evaluate_record(self, where: Expression, event: Event, evaluate: Evaluate) -> Answer:
         data = _DECODER.decode(event.body).data
@@ -90,7 +90,7 @@ class Filter:
         if self._changes is not None and event.change not in self._changes and event.feed != NOTICES:
             return f"changes leaves out {event.change}"
         data = _DECODER.decode(event.body).data
-        if self._where is None or not event.key or data.reason == DeletionReason.PURGED:
+        if self._where is None or not event.is_of_record or data.reason == DeletionReason.PURGED:
             return ""
         obstacle = "" if answer is Answer.COSTLY else self._where.find_obstacle(_find_facts(self._where, event, data))
         if answer is Answer.YES:

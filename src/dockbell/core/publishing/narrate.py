@@ -14,6 +14,8 @@ from dockbell.core.model import JSON, NOTICES, ChangeKind, StatementKind
 from dockbell.core.moment import format_moment, parse_moment
 from dockbell.core.printable import printable
 
+NOTICE_SUBJECTS: Final = ("source", "sink", "feed", "store", "server")
+"""What a notice may be about: the member that names it."""
 NOTHING: Final = "∅"
 """Stands where there is no value, which is not the same as null."""
 
@@ -72,7 +74,7 @@ def _tell_record(record: JSON, data: JSON) -> Iterator[str]:
 
 def _tell_statement(data: JSON) -> Iterator[str]:
     if data.get("resource") == NOTICES.resource:
-        subject = next(f"{kind} {data[kind]}" for kind in ("sink", "feed", "server") if kind in data)
+        subject = next(f"{kind} {data[kind]}" for kind in NOTICE_SUBJECTS if kind in data)
         times = f", {data['count']} times" if data["count"] > 1 else ""
         yield f"{data['statement']}: {printable(subject)}: {printable(data['reason'])}{times}"
         return

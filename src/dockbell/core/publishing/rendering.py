@@ -134,7 +134,7 @@ class Rendering:
         Raises:
             ValueError: It is too large even without content.
         """
-        is_record = event.feed.resource in RESOURCES and bool(event.key)
+        is_record = event.feed.resource in RESOURCES and event.is_of_record
         if (self.is_plain or not is_record) and len(event.body) <= self._size_max:
             return event
         size = len(event.body)

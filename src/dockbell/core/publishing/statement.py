@@ -8,11 +8,20 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from dockbell.core.model import ChangeKind, Feed, Statement, StatementKind
+from dockbell.core.key import encode
+from dockbell.core.model import ChangeKind, Feed, NoticeKind, Statement, StatementKind
 from dockbell.core.moment import format_moment, write_moment
 
 FOUND: Final = (ChangeKind.CREATED, ChangeKind.UPDATED, ChangeKind.DELETED, ChangeKind.RESTORED)
 """The changes that a certificate counts."""
+
+
+def notice_key(kind: NoticeKind, subject: str, name: str) -> str:
+    """Return the key of the notices of one alert, and of its end.
+
+    The end is delivered after the alert, and no other alert waits for them.
+    """
+    return encode([kind, subject, name])
 
 
 class GapReason(StrEnum):

@@ -111,11 +111,11 @@ class MqttSink:
 
     def _accept(self, delivery: Delivery, settle: Settle, flow: Flow) -> None:
         event, settings = delivery.event, self._settings
-        has_state = self.keeps_state and bool(event.key) and not delivery.replayed
+        has_state = self.keeps_state and event.is_of_record and not delivery.replayed
         publications, outcome = [], DELIVERED
         if not delivery.state_only:
             try:
-                topic = render_topic(settings.topic if event.key else settings.feed_topic, event)
+                topic = render_topic(settings.topic if event.is_of_record else settings.feed_topic, event)
             except ValueError as error:
                 outcome = Outcome(OutcomeKind.UNFIT, str(error))
             else:

@@ -72,7 +72,7 @@ table all five are read; otherwise those that are named. `[source_defaults.resou
 `[sources.X.resources.NAME]` overrides both for one source."""
 _OTHERWISE: Final[Mapping[tuple[str, str], str]] = {
     ("resources.shipments", "every"): '`"auto"`, the default: as often as the budget allows; or not sooner than this',
-    ("sinks.screen", "type"): '`"mqtt"`, `"webhook"`, `"stdout"`, or that of a plug-in',
+    ("sinks.screen", "type"): '`"mqtt"`, `"webhook"`, `"alert"`, `"stdout"`, or that of a plug-in',
     ("sinks.floor", "url"): "`mqtts://HOST:PORT`; `mqtt://` without TLS",
     ("resources.shipments", "query"): 'filters of the listing, such as `{ status = "shipped" }`',
     (
@@ -132,7 +132,7 @@ def write() -> str:
     for kind, settings in kinds.items():
         own = [name for name in settings.model_fields if name not in common]
         if own:
-            section = {"mqtt": "sinks.floor", "webhook": "sinks.erp"}[kind]
+            section = {"mqtt": "sinks.floor", "webhook": "sinks.erp", "alert": "sinks.oncall"}[kind]
             parts += [f'### `type = "{kind}"`', _describe(settings, meanings[section], leave_out=tuple(common))]
     parts += [
         '### `type = "stdout"`',

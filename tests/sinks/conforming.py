@@ -1,9 +1,10 @@
-"""The receivers that the three kinds of sinks are tried against, each real, with a part that misbehaves when told."""
+"""The receivers that the kinds of sinks are tried against, each real, with a part that misbehaves when told."""
 
 from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 import anyio
 
+from dockbell.core.model import RESOURCES
 from dockbell.testing import Arrival, Flight, Receiver
 from tests.brokers import find_free_port, make_broker
 
@@ -105,7 +107,7 @@ class WebhookReceiver(Moods):
             await writer.drain()
 
     async def _take(self, body: bytes, reader: asyncio.StreamReader) -> str:
-        arrival = Arrival.read(body)
+        arrival = self._read(body)
         flight = self.arrivals.begin(arrival.feed, arrival.key)
         while not self._answering.is_set():
             if reader.at_eof():
@@ -122,6 +124,26 @@ class WebhookReceiver(Moods):
             status = "204 No Content"
         flight.answer()
         return status
+
+    def _read(self, body: bytes) -> Arrival:
+        return Arrival.read(body)
+
+
+class AlertReceiver(WebhookReceiver):
+    """A service that takes messages for people over HTTP."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        url = f"json://127.0.0.1:{self.port}/alerts"
+        return {"type": "alert", "url": url, "resources": [*RESOURCES], "timeout": "500ms"}
+
+    def _read(self, body: bytes) -> Arrival:
+        """Return the arrival of an event of which a message tells in its last line."""
+        place, number, *revision, event_id = json.loads(body)["message"].splitlines()[-1].split(" ")
+        source, resource, *key = place.split("/")
+        return Arrival(
+            event_id, f"{source}/{resource}", "/".join(key), int(number[1:]), int("".join(revision)[1:] or 0)
+        )
 
 
 class BrokerReceiver(Moods):

@@ -10,11 +10,12 @@ from typing import ClassVar
 import pytest
 
 from dockbell.sinks import stdout
+from dockbell.sinks.alert import AlertSink
 from dockbell.sinks.mqtt import MqttSink
 from dockbell.sinks.stdout import StdoutSink
 from dockbell.sinks.webhook import WebhookSink
 from dockbell.testing import Ability, Receiver, SinkConformance
-from tests.sinks.conforming import BrokerReceiver, PipeReceiver, WebhookReceiver
+from tests.sinks.conforming import AlertReceiver, BrokerReceiver, PipeReceiver, WebhookReceiver
 
 
 class TestWebhook(SinkConformance):
@@ -30,6 +31,17 @@ class TestMqtt(SinkConformance):
 
     def make_receiver(self, folder: Path) -> Receiver:
         return BrokerReceiver(folder)
+
+
+class TestAlert(SinkConformance):
+    sink_type = AlertSink
+    lacks: ClassVar = {
+        Ability.REFUSE: "Apprise says only that a message was not taken, not whether it ever will be",
+        Ability.REJECT: "only a message shows whether a service takes messages",
+    }
+
+    def make_receiver(self, folder: Path) -> Receiver:
+        return AlertReceiver()
 
 
 class TestStdout(SinkConformance):

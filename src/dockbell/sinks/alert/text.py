@@ -1,0 +1,95 @@
+"""What an alert says to people: a title, what happened, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from dockbell.core.document import decode
+from dockbell.core.model import JSON, Event, NoticeKind
+from dockbell.core.moment import parse_moment
+from dockbell.core.printable import printable
+from dockbell.core.publishing.narrate import NOTICE_SUBJECTS, narrate
+
+_WIDTH: Final = 1000
+_TITLES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
+    (NoticeKind.UNREACHABLE, "source"): (
+        "source {name} does not answer",
+        "Its changes are not seen until it does. Nothing is lost: dockbell goes on where it stopped.",
+    ),
+    (NoticeKind.UNREACHABLE, "sink"): (
+        "sink {name} cannot deliver",
+        "Its events wait, and are delivered when its receiver is back.",
+    ),
+    (NoticeKind.REFUSED, "feed"): ("{name} cannot be read", 'Look at "dockbell status".'),
+    (NoticeKind.HELD, "feed"): (
+        "changes of {name} wait for a decision",
+        'Look at "dockbell deletes" and "dockbell drift".',
+    ),
+    (NoticeKind.DEAD_LETTER, "sink"): ("sink {name} has a dead letter", 'Look at "dockbell dead show {name}".'),
+    (NoticeKind.OVERRUN, "sink"): (
+        "sink {name} has lost events",
+        "It took nothing for too long, and begins again with the stored records.",
+    ),
+    (NoticeKind.PAUSED, "sink"): ("sink {name} is paused", '"dockbell resume {name}" lets it go on.'),
+    (NoticeKind.GAP, "source"): (
+        "source {name} was not read for a while",
+        "What changed meanwhile is read now; of several changes of one record the last is seen.",
+    ),
+    (NoticeKind.DISK, "store"): ("the disk of the store is nearly full", ""),
+    (NoticeKind.CROWDED, "server"): ("the web server is crowded", ""),
+}
+"""The title of each kind of notice, by what it is about, and what follows from it or what to do."""
+
+
+class Text(NamedTuple):
+    title: str
+    body: str
+    kind: str  # ``failure``, ``warning``, ``success`` or ``info``, as Apprise calls them
+
+
+def write_text(event: Event, *, repeated: int = 0) -> Text:
+    """Return what an event says to people; the last line names it.
+
+    Args:
+        event: A notice, or any other.
+        repeated: How many notices of the same alert were not sent since the last that was.
+    """
+    document = decode(event.body)
+    data = document["data"]
+    dockbell = printable(document["source"].split("/")[2])
+    title, lines, kind = _describe_notice(data) if document["type"].startswith("dockbell.notice.") else _tell(event)
+    if repeated:
+        lines.append(f"{repeated} more of the kind came since the last message.")
+    at = parse_moment(document["time"])
+    assert at is not None
+    lines.append("")
+    lines.append(f"{at.astimezone():%Y-%m-%d %H:%M:%S %Z}, dockbell {dockbell}")
+    revision = f" r{event.revision}" if event.is_of_record else ""
+    lines.append(f"{document['partitionkey']} #{event.sequence}{revision} {event.id}")
+    return Text(f"dockbell {dockbell}: {title}", "\n".join(lines), kind)
+
+
+def _describe_notice(data: JSON) -> tuple[str, list[str], str]:
+    subject = next(each for each in NOTICE_SUBJECTS if each in data)
+    name, reason = printable(str(data[subject])), printable(str(data["reason"]))
+    is_over = data["statement"] == NoticeKind.RECOVERED
+    title, advice = _TITLES.get((data.get("resolves", data["statement"]), subject), (f"{subject} {{name}}", ""))
+    title, times = title.format(name=name), f" ({data['count']} times)" if data["count"] > 1 else ""
+    if is_over:
+        return f"resolved: {title}", [f"{reason.capitalize()}."], "success"
+    is_grave = data["statement"] in (NoticeKind.UNREACHABLE, NoticeKind.REFUSED, NoticeKind.OVERRUN, NoticeKind.DISK)
+    lines = [f"{reason}{times}", *([advice.format(name=name)] if advice else [])]
+    return title, lines, "failure" if is_grave else "warning"
+
+
+def _tell(event: Event) -> tuple[str, list[str], str]:
+    """Return the text of a record's event, of a statement about a feed, or of a test."""
+    if event.change == "test":
+        return f"a test of sink {printable(event.key)}", ["Sent by an operator: no record changed."], "info"
+    subject = printable(f"{event.feed}/{event.key}" if event.key else str(event.feed))
+    return (
+        f"{event.type.removeprefix('dockbell.')} {subject}",
+        [narrate(decode(event.body), width=_WIDTH)],
+        "info",
+    )

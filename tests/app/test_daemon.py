@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -16,11 +17,11 @@ from dockbell.app.agents import assemble
 from dockbell.app.daemon import Daemon
 from dockbell.app.scheduler import Scheduler
 from dockbell.app.systemd import Supervisor
-from dockbell.core.model import Feed
+from dockbell.core.model import NOTICES, Feed
 from dockbell.errors import StoreFull
 from dockbell.ports import Bell
 from dockbell.stores.handles.feed_store import SqlFeedStore
-from dockbell.telemetry import Reloaded, ReloadRefused
+from dockbell.telemetry import ProcessDied, Reloaded, ReloadRefused
 from tests.fakes import Ear
 
 CONFIG = """
@@ -85,6 +86,22 @@ async def test_a_full_disk_while_it_reloads_delays_what_is_new_and_ends_nothing(
         assert set(agents.feeds) == set(agents.sources["main"]._tasks) == {SHIPMENTS, ITEMS}
         assert set(agents.relays) == set(daemon._relays) == {"out", "other"}
     assert any(isinstance(fact, Reloaded) for fact in ear.facts)
+
+
+async def test_the_operator_is_told_that_the_process_before_was_killed(tmp_path: Path) -> None:
+    path, ear = write(tmp_path), Ear()
+    async with working(path, ear):
+        assert (tmp_path / "dockbell.db.lock").read_text() == f"process {os.getpid()}"
+    assert (tmp_path / "dockbell.db.lock").read_text() == ""
+    (tmp_path / "dockbell.db.lock").write_text("process 4711")
+    async with working(path, ear) as daemon:
+        store = daemon._agents.store
+        with anyio.fail_after(10):
+            rings = 0
+            while not (notices := await store.read_events(NOTICES, 0, 10)):
+                rings = await store.outbox.wait(rings)
+    assert [event.key for event in notices] == ["died,process,4711"]
+    assert [fact for fact in ear.facts if isinstance(fact, ProcessDied)] == [ProcessDied("process 4711")]
 
 
 async def test_of_two_reloads_at_once_the_last_configuration_is_followed(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_store_that_a_daemon_holds_is_not_moved(filled: Filled) -> None:
     lock = take_lock(filled.store)
     told = f"store {filled.store}: held by process {os.getpid()}; stop it, then move the store"
     assert refuse(filled, "move-store", NOWHERE) == told
-    os.close(lock)
+    lock.release()
 
 
 def test_what_was_not_moved_cannot_be_taken_back(filled: Filled) -> None:

@@ -27,6 +27,7 @@ from dockbell.telemetry import (
     Fact,
     FeedFails,
     FeedMended,
+    ProcessDied,
     RunEnded,
     SinkConnected,
     SinkFails,
@@ -35,6 +36,7 @@ from dockbell.telemetry import (
     SinkResumed,
     SourceAnswers,
     SourceFails,
+    SourcesClaimed,
     Stated,
 )
 from tests.fakes import NOON, Clock, Ear
@@ -116,6 +118,12 @@ async def told(store: SqliteStore) -> Sequence[str]:
         ),
         ([FULL, DiskHasRoom()], [f"disk: store disk: {FULL.describe()}", "recovered: store disk: has room again"]),
         ([DiskHasRoom()], []),
+        ([ProcessDied("process 4711")], ["died: process 4711: it was killed, or its machine went down"]),
+        ([SourcesClaimed(30, 90)], []),
+        (
+            [SourcesClaimed(30, 90, taken_over=20)],
+            ["died: process unknown: 20 of its sources are read by another one now"],
+        ),
     ],
 )
 async def test_what_somebody_should_look_at_is_told_once(

@@ -37,6 +37,7 @@ _NOTICES: Final = {
     "paused": ("a sink", "It takes nothing until `dockbell resume`."),
     "refused": ("a feed", "It cannot be read."),
     "held": ("a feed", "Changes wait for your decision."),
+    "died": ("a process", "It ended without stopping in order; this one goes on where it was."),
     "disk": ("the store", "Its disk is nearly full."),
     "gap": ("a source", "Feeds of it were not read for a while."),
     "recovered": ("what the earlier one was about", "It is over: `data.resolves` names the kind."),

@@ -28,7 +28,7 @@ from dockbell.app.upgrading import Upgrading
 from dockbell.config import Config, check_secrets
 from dockbell.errors import ConfigError, DockbellError, LeaseLost, StoreUnavailable
 from dockbell.ports import Bell, Claim, CommandOutcome, Fleet, Revision, Spent
-from dockbell.telemetry import AgentFails, Reloaded, ReloadRefused, Started, Stopping
+from dockbell.telemetry import AgentFails, ProcessDied, Reloaded, ReloadRefused, Started, Stopping
 
 _PRUNE_EVERY: Final = timedelta(minutes=10)
 _LOOK_EVERY: Final = timedelta(seconds=0.5)
@@ -121,6 +121,8 @@ class Daemon:
                     if self._revisions is not None:
                         self._detecting.start_soon(self._follow_revisions, self._revisions)
                     self._telemetry.emit(Started(agents.config.name, len(agents.configured), tuple(agents.relays)))
+                    if agents.store.abandoned_by:
+                        self._telemetry.emit(ProcessDied(agents.store.abandoned_by))
                     self._supervisor.ready(self._describe())
                     await stop.wait()
                     self._detecting.cancel_scope.cancel()

@@ -199,6 +199,7 @@ class NoticeKind(StrEnum):
 
     CROWDED = "crowded"  # more came to the web server than there is room for
     DEAD_LETTER = "dead_letter"  # a sink is not offered an event again
+    DIED = "died"  # a process ended without stopping in order
     DISK = "disk"  # the disk of the store is nearly full
     GAP = "gap"  # feeds of a source were not read for a while
     HELD = "held"  # changes of a feed wait for the operator

@@ -27,6 +27,7 @@ from dockbell.telemetry import (
     Fact,
     FeedFails,
     FeedMended,
+    ProcessDied,
     RunEnded,
     SinkConnected,
     SinkFails,
@@ -35,6 +36,7 @@ from dockbell.telemetry import (
     SinkResumed,
     SourceAnswers,
     SourceFails,
+    SourcesClaimed,
     Stated,
     Telemetry,
 )
@@ -49,7 +51,7 @@ class _Alert(NamedTuple):
     """What is alerted: its kind, and what it is about."""
 
     kind: NoticeKind
-    subject: str  # ``sink``, ``feed``, ``source``, ``store`` or ``server``
+    subject: str  # ``sink``, ``feed``, ``source``, ``process``, ``store`` or ``server``
     name: str
 
 
@@ -143,6 +145,11 @@ class Notifier:
         """Note a fact; a listener of :class:`dockbell.telemetry.Telemetry`."""
         self._find_condition(fact)
         self._count_pass(fact)
+        self._hear_of_sink(fact)
+        self._hear_of_source(fact)
+        self._hear_of_dockbell(fact)
+
+    def _hear_of_sink(self, fact: Fact) -> None:
         match fact:
             case EventDied() if fact.feed != NOTICES:  # a notice about a notice would give another
                 self._note(NoticeKind.DEAD_LETTER, "sink", fact.sink, f"{fact.feed} {fact.key}: {fact.reason}")
@@ -156,16 +163,8 @@ class Notifier:
                 self._note_down(NoticeKind.PAUSED, "sink", fact.sink, fact.reason)
             case SinkOverrun() if fact.feed != NOTICES:
                 self._note(NoticeKind.OVERRUN, "sink", fact.sink, f"has lost events of {fact.feed}")
-            case Crowded():
-                self._note(NoticeKind.CROWDED, "server", "web", fact.describe())
-            case DiskFills():
-                self._note_down(NoticeKind.DISK, "store", "disk", fact.describe())
-            case DiskHasRoom():
-                self._note_up(NoticeKind.DISK, "store", "disk", "has room again")
-            case _:
-                self._hear_of_feed(fact)
 
-    def _hear_of_feed(self, fact: Fact) -> None:
+    def _hear_of_source(self, fact: Fact) -> None:
         match fact:
             case SourceFails():
                 self._note_down(NoticeKind.UNREACHABLE, "source", fact.source, fact.reason, after=_SOURCE_DOWN)
@@ -184,6 +183,21 @@ class Notifier:
                 feed, details = fact.statement.feed, fact.statement.details
                 reason = f"{feed} was not read from {details['from'] or 'an unknown time'} to {details['to']}"
                 self._note(NoticeKind.GAP, "source", feed.source, f"{reason}: {details['reason']}")
+
+    def _hear_of_dockbell(self, fact: Fact) -> None:
+        match fact:
+            case ProcessDied():
+                name = fact.process.removeprefix("process ")
+                self._note(NoticeKind.DIED, "process", name, "it was killed, or its machine went down")
+            case SourcesClaimed() if fact.taken_over:
+                words = f"{fact.taken_over} of its sources are read by another one now"
+                self._note(NoticeKind.DIED, "process", "unknown", words)
+            case Crowded():
+                self._note(NoticeKind.CROWDED, "server", "web", fact.describe())
+            case DiskFills():
+                self._note_down(NoticeKind.DISK, "store", "disk", fact.describe())
+            case DiskHasRoom():
+                self._note_up(NoticeKind.DISK, "store", "disk", "has room again")
 
     def _count_pass(self, fact: Fact) -> None:
         """Alert when passes fail for long, and when one is complete again; polls may succeed meanwhile."""

@@ -194,6 +194,10 @@ class Store(Protocol):
         """The processes that share the store; None where this one works on it alone."""
 
     @property
+    def abandoned_by(self) -> str:
+        """The process that worked on it last, ``process 4711``, where that ended without closing it; else empty."""
+
+    @property
     def purges(self) -> int:
         """How often a record was purged since it was opened: events that were read before may hold more than now."""
 

@@ -180,6 +180,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
         sink: About which sink; None where it is about something else.
         source: About which source; None where it is about something else.
         feed: About which feed, ``SOURCE/RESOURCE``; None where it is about something else.
+        process: Which process; None where it is about something else.
         store: ``disk`` where it is about the disk of the store.
         server: ``web`` where it is about the web server.
         resolves: Of ``recovered``, the kind of the notice about the same thing that is over; else None.
@@ -192,6 +193,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     sink: str | None = None
     source: str | None = None
     feed: str | None = None
+    process: str | None = None
     store: str | None = None
     server: str | None = None
     resolves: str | None = None

@@ -24,6 +24,7 @@ from dockbell.telemetry.facts import FileExposed as FileExposed
 from dockbell.telemetry.facts import FilterUnanswered as FilterUnanswered
 from dockbell.telemetry.facts import LettersForgotten as LettersForgotten
 from dockbell.telemetry.facts import MembershipLost as MembershipLost
+from dockbell.telemetry.facts import ProcessDied as ProcessDied
 from dockbell.telemetry.facts import Reloaded as Reloaded
 from dockbell.telemetry.facts import ReloadRefused as ReloadRefused
 from dockbell.telemetry.facts import SinkConnected as SinkConnected

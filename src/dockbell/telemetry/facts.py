@@ -345,6 +345,14 @@ class Started(Fact, frozen=True):
         return f"dockbell {self.name} runs: {self.feeds} feeds, sinks {', '.join(self.sinks) or 'none'}"
 
 
+class ProcessDied(Fact, frozen=True):
+    """The process that worked on the store last did not stop in order."""
+
+    weight = logging.WARNING
+    line = "store: {process} ended without stopping in order; this one goes on where it was"
+    process: str
+
+
 class Stopping(Fact, frozen=True):
     line = "stopping: delivering what is in flight"
 

@@ -22,6 +22,7 @@ COMPOSE = Composer(NOTICES, name="acme", singular="notice", epoch="epoch")
         (NoticeKind.OVERRUN, "sink", "erp", "sink erp has lost events", True),
         (NoticeKind.PAUSED, "sink", "erp", "sink erp is paused", False),
         (NoticeKind.GAP, "source", "main", "source main was not read for a while", False),
+        (NoticeKind.DIED, "process", "4711", "process 4711 did not stop in order", False),
         (NoticeKind.DISK, "store", "disk", "the disk of the store is nearly full", True),
         (NoticeKind.CROWDED, "server", "web", "the web server is crowded", False),
     ],

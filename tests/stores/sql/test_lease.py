@@ -22,6 +22,7 @@ from dockbell.stores.handles.store import SqlStore
 from dockbell.stores.postgres import PostgresStore
 from dockbell.stores.postgres.engine import PostgresEngine, load_outbox
 from dockbell.stores.postgres.line import Line
+from dockbell.stores.sqlite.files import Lock
 from dockbell.telemetry import Telemetry
 from tests.fakes import NOON
 from tests.stores.pages import (
@@ -67,7 +68,8 @@ async def store(place: Place) -> AsyncIterator[SqlStore]:
 async def second(place: Place, store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqlStore]:
     """Return the store of a second process, which the lock has let in."""
     if isinstance(place, Path):
-        monkeypatch.setattr("dockbell.stores.sqlite.files.take_lock", lambda _: os.open(os.devnull, os.O_RDONLY))
+        other = os.open(place.with_suffix(".other"), os.O_RDWR | os.O_CREAT)
+        monkeypatch.setattr("dockbell.stores.sqlite.files.take_lock", lambda _: Lock(other, ""))
         second = await open_store(place, now=lambda: NOON)
     else:
         second = await open_beside(place, store)

@@ -14,7 +14,7 @@ from dockbell.core.model import JSON, NOTICES, ChangeKind, StatementKind
 from dockbell.core.moment import format_moment, parse_moment
 from dockbell.core.printable import printable
 
-NOTICE_SUBJECTS: Final = ("source", "sink", "feed", "store", "server")
+NOTICE_SUBJECTS: Final = ("source", "sink", "feed", "process", "store", "server")
 """What a notice may be about: the member that names it."""
 NOTHING: Final = "∅"
 """Stands where there is no value, which is not the same as null."""

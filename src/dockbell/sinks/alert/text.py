@@ -27,6 +27,10 @@ _TITLES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
         'Look at "dockbell deletes" and "dockbell drift".',
     ),
     (NoticeKind.DEAD_LETTER, "sink"): ("sink {name} has a dead letter", 'Look at "dockbell dead show {name}".'),
+    (NoticeKind.DIED, "process"): (
+        "process {name} did not stop in order",
+        "dockbell works again, and goes on where it was. Its log may say more.",
+    ),
     (NoticeKind.OVERRUN, "sink"): (
         "sink {name} has lost events",
         "It took nothing for too long, and begins again with the stored records.",

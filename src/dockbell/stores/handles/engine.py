@@ -64,6 +64,7 @@ class Engine(ABC):
         commanded: The same, of those whose commands it executes; commands without a feed meet it, or do not.
         fleet: The processes that share the store; None where this one works on it alone.
         joined: Writes that may share a transaction.
+        abandoned_by: The process that worked on it last, where that ended without closing it; else empty.
         held: The same, of those whose deliveries it may still settle: it hands some of them over.
     """
 
@@ -77,6 +78,7 @@ class Engine(ABC):
         self.wipes = 0
         self.scope = self.held = self.commanded = ""
         self.fleet: Fleet | None = None
+        self.abandoned_by = ""
         self.joined = JoinedWrites(self.write)
 
     @abstractmethod

@@ -33,6 +33,10 @@ class SqlStore:
         return self.engine.fleet
 
     @property
+    def abandoned_by(self) -> str:
+        return self.engine.abandoned_by
+
+    @property
     def purges(self) -> int:
         return self.engine.purges
 

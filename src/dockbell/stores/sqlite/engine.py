@@ -6,7 +6,6 @@ a long look never delays a commit.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -40,6 +39,7 @@ class SqliteEngine(Engine):
         (epoch,) = files.reader.execute("SELECT epoch FROM life").fetchone()
         super().__init__(epoch, OutboxBell(outbox.last_sequences(files.reader)), now=now, telemetry=telemetry)
         self.path = path
+        self.abandoned_by = files.lock.abandoned_by
         self.writer = files.writer
         self._files = files
         self._reader = files.reader
@@ -130,7 +130,7 @@ class SqliteEngine(Engine):
             await self.write(sqlite3.Connection.close)
             await self.read(sqlite3.Connection.close)
         self._files.life.close()
-        os.close(self._files.lock)
+        self._files.lock.release()
 
 
 def _write_nothing(writer: sqlite3.Connection) -> None:

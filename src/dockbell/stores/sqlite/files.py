@@ -34,10 +34,29 @@ _LOG_MOST: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
+class Lock:
+    """The right to work on a store.
+
+    Attributes:
+        file: Its open file: whatever happens to this process, the lock ends with it.
+        abandoned_by: The process that had it last, where that ended without releasing it: it was killed, or the machine
+            went down; else empty.
+    """
+
+    file: int
+    abandoned_by: str
+
+    def release(self) -> None:
+        """Leave nothing of this process in the file, and close it."""
+        os.ftruncate(self.file, 0)
+        os.close(self.file)
+
+
+@dataclass(frozen=True, slots=True)
 class Files:
     """The files of a store that this process holds."""
 
-    lock: int  # held until it is closed
+    lock: Lock  # held until it is released
     life: EpochFile  # how far it is
     reserve: Reserve  # room for a full disk
     upgrade: Upgrade  # what was done to it when it was opened
@@ -73,14 +92,14 @@ def holding(path: Path, *, epoch: str, now: int) -> Iterator[Files]:
         files.writer.close()
         files.reader.close()
         files.life.close()
-        os.close(files.lock)
+        files.lock.release()
 
 
 def _open(path: Path, reserve: Reserve, *, epoch: str, now: int) -> Files:
     try:
         with ExitStack() as opened:
             lock = take_lock(path)
-            opened.callback(os.close, lock)
+            opened.callback(lock.release)
             _claim(path)
             if has_foreign_log(path):  # SQLite would write it into what was put in the place of the store
                 for suffix in ("-wal", "-shm"):
@@ -133,8 +152,8 @@ def _begin_life(path: Path, life: EpochFile, writer: sqlite3.Connection, *, epoc
     return upgraded
 
 
-def take_lock(path: Path) -> int:
-    """Hold the store for this process until it ends, however it ends, or closes what is returned.
+def take_lock(path: Path) -> Lock:
+    """Hold the store for this process until it ends, however it ends, or releases the lock.
 
     Raises:
         StoreInUse: Another process holds it.
@@ -147,9 +166,14 @@ def take_lock(path: Path) -> int:
             time.sleep(_ASKING_SECONDS)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        holder = os.pread(lock, 100, 0).decode(errors="replace").strip() or "another process"
+        holder = _read_holder(lock) or "another process"
         os.close(lock)
         raise StoreInUse(f"store {path}: held by {holder}; stop it, or give this one another [store] url") from error
+    abandoned_by = _read_holder(lock)
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"process {os.getpid()}".encode(), 0)
-    return lock
+    return Lock(lock, abandoned_by)
+
+
+def _read_holder(lock: int) -> str:
+    return os.pread(lock, 100, 0).decode(errors="replace").strip()

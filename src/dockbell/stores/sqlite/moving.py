@@ -6,7 +6,6 @@ be: it begins a new life, and uses no event id twice.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -47,4 +46,4 @@ def take_back(path: Path) -> str:
                 connection.execute("UPDATE life SET moved_to = ''")
             return place
     finally:
-        os.close(lock)
+        lock.release()

@@ -257,6 +257,7 @@ def test_another_kind_of_sink_has_a_channel_without_an_address() -> None:
                 for kind in (
                     "crowded",
                     "dead_letter",
+                    "died",
                     "disk",
                     "gap",
                     "held",

@@ -220,7 +220,7 @@ def down(minutes: float, **fields: Any) -> SinkState:
 
 def test_a_receiver_that_cannot_be_reached_is_a_reason_after_a_while() -> None:
     assert judge(sink=down(0.5)) == []
-    assert judge(sink=down(3)) == ["sink erp: its receiver cannot be reached for 3m: connection refused"]
+    assert judge(sink=down(3)) == ["sink erp: nothing could be delivered for 3m: connection refused"]
     assert judge(sink=replace(QUIET, found=Found(Condition.CONNECTED, NOON - 3 * MINUTE))) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -54,6 +55,6 @@ def problems(read: Callable[[str], Config]) -> Callable[[str], list[str]]:
         with pytest.raises(ConfigError) as caught:
             read(text)
         assert all(problem.startswith("dockbell.toml: ") for problem in caught.value.problems)
-        return [problem.removeprefix("dockbell.toml: ") for problem in caught.value.problems]
+        return [re.sub(r"^dockbell\.toml: (line \d+: )?", "", problem) for problem in caught.value.problems]
 
     return load_and_fail

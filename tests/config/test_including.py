@@ -131,7 +131,7 @@ def test_nor_is_one_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Mo
     ],
 )
 def test_what_is_no_pattern_is_refused(read: Read, include: str, problem: str) -> None:
-    assert _problems(read, f"include = {include}\n[sources.main]\n{KEYS}") == (f"dockbell.toml: {problem}",)
+    assert _problems(read, f"include = {include}\n[sources.main]\n{KEYS}") == (f"dockbell.toml: line 1: {problem}",)
 
 
 # What stands in them -------------------------------------------------------------------------------------------------
@@ -150,14 +150,14 @@ def test_what_is_no_pattern_is_refused(read: Read, include: str, problem: str) -
         ("[source.acme]\n", f"source: {ONLY}; correct or remove it"),
         (
             "[sources.acme]\nbase_url = 'x'\napi_key = 'k'",
-            '[sources.acme] base_url: must be a URL such as "https://api.example.com", got "x"',
+            'line 2: [sources.acme] base_url: must be a URL such as "https://api.example.com", got "x"',
         ),
-        (f"[sources.acme]\n{KEYS}shrae = 1\n", '[sources.acme] shrae: unknown key; did you mean "share"?'),
+        (f"[sources.acme]\n{KEYS}shrae = 1\n", 'line 4: [sources.acme] shrae: unknown key; did you mean "share"?'),
         (
             f"[sources.acme]\n{KEYS}[sources.acme.resources.stok]\n",
-            '[sources.acme.resources.stok]: unknown table; did you mean "stock"?',
+            'line 4: [sources.acme.resources.stok]: unknown table; did you mean "stock"?',
         ),
-        ("[sources.acme]\napi_key = 'k'\n", "[sources.acme] base_url: missing; add it"),
+        ("[sources.acme]\napi_key = 'k'\n", "line 1: [sources.acme] base_url: missing; add it"),
         (f"[sources.main]\n{KEYS}", "[sources.main]: is in dockbell.toml too; rename one, or remove it"),
     ],
 )  # fmt: skip

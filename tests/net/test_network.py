@@ -4,6 +4,7 @@ import asyncio
 import errno
 import socket
 import ssl
+import threading
 
 import pytest
 
@@ -48,3 +49,22 @@ def test_an_error_is_told_in_a_few_words(error: Exception, words: str) -> None:
 def test_of_several_attempts_the_first_is_told() -> None:
     first = ConnectionRefusedError(errno.ECONNREFUSED, "no")
     assert find_cause(caused(OSError("all failed"), ExceptionGroup("", [first, OSError("other")]))) is first
+
+
+def test_tls_with_a_server_that_speaks_none_says_what_to_change() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                peer.recv(1024)
+                peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        with socket.create_connection(listener.getsockname()) as plain, pytest.raises(ssl.SSLError) as caught:
+            ssl.create_default_context().wrap_socket(plain, server_hostname="localhost")
+        answering.join()
+    assert explain(caught.value) == (
+        "the server does not speak TLS at this port; check the port, or use a URL without TLS"
+    )

@@ -73,7 +73,7 @@ async def test_a_receiver_that_cannot_be_reached_for_a_while_hinders(site: Serve
     await site.store.health.note_conditions({"erp": Found(Condition.DOWN, since, "connection refused")})
     response = await site.client.get("/readyz")
     assert response.status_code == 503
-    assert response.json()["reasons"] == ["sink erp: its receiver cannot be reached for 2m: connection refused"]
+    assert response.json()["reasons"] == ["sink erp: nothing could be delivered for 2m: connection refused"]
 
 
 async def test_what_an_operator_has_paused_hinders_nothing(site: Served) -> None:

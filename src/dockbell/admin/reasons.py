@@ -238,4 +238,4 @@ def _check_sink(state: SinkState, at: datetime) -> Iterator[tuple[str, bool]]:
         waiting = f"{count_of(state.owed, 'event')} owed, {count_of(state.blocked, 'key')} blocked"
         yield f"an event waits for {format_age(at - state.oldest)}, {waiting}{error}", is_down
     elif found is not None and is_down:
-        yield f"its receiver cannot be reached for {format_age(at - found.since)}: {found.reason}", True
+        yield f"nothing could be delivered for {format_age(at - found.since)}: {found.reason}", True

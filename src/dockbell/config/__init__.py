@@ -13,7 +13,7 @@
 - ``loading``: from a file to a :class:`Config`, or to every problem at once; and back, without the secrets.
 
 Every key that the models hold works, and stands in ``config.example.toml`` with its default and its meaning. Errors
-name the file, the table, the key, what was got and what to do.
+name the file, the line, the table, the key, what was got and what to do.
 """
 
 from __future__ import annotations

@@ -17,11 +17,13 @@ from dockbell.config.secret import Secret
 from dockbell.config.shared import SOURCES, decode, split_off_local
 from dockbell.config.sharing import fill_in
 from dockbell.config.tables import Config, SinkSettings, SourceDefaults
-from dockbell.config.toml_file import read_toml
+from dockbell.config.toml_file import find_line, read_toml
 from dockbell.config.values import Table, redact_url
 from dockbell.config.wording import describe, refuse
 from dockbell.errors import ConfigError
 
+_LINES_MOST: Final = 20
+"""Of so many problems the lines are looked for: each takes up to half a second in a long file."""
 _NO_FILE: Final = 'not found; run "dockbell init" to make one, or "dockbell demo" to look around'
 
 
@@ -142,7 +144,8 @@ def _tell(problems: Iterable[tuple[KeyPath, str]], origins: Origins) -> list[str
         key = origins.find_default(place)
         if key is None or key not in shared:
             file, name = origins.locate(place)
-            told[f"{file}: {name}: {words}"] = None
+            line = find_line(file, key or place) if len(told) < _LINES_MOST else None
+            told[": ".join([file, *([] if line is None else [f"line {line}"]), name, words])] = None
         shared.add(tuple(place) if key is None else key)
     return list(told)
 

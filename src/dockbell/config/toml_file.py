@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import re
 import tomllib
+from bisect import bisect_left
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
+from dockbell.config.place import KeyPath
 from dockbell.config.values import Table
 from dockbell.errors import ConfigError
+
+_SEARCHED_MOST: Final = 200_000
+"""Characters of a file in which the line of a mistake is looked for: each look reads the file up to there."""
 
 
 def read_toml(path: Path, *, absent: str) -> Table:
@@ -40,6 +47,55 @@ def read_text(text: str, label: str) -> Table:
         return tomllib.loads(text)
     except ValueError as error:
         raise ConfigError(f"{label}: {_say_where(str(error))}") from None
+
+
+def find_line(path: str, place: KeyPath) -> int | None:
+    """Return the line of a file on which a place is written, or the deepest part of it that is there.
+
+    None where the file cannot be read any more, or is too long to look for it.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError):
+        return None
+    lines = text.splitlines(keepends=True)
+    if len(text) > _SEARCHED_MOST:
+        return None
+    place = _keep_written(read_text(text, path), place)
+    return _find_statement(lines, place) if place else None
+
+
+def _keep_written(table: Table, place: KeyPath) -> KeyPath:
+    """Return the part of a place that a table has."""
+    found: object = table
+    for depth, key in enumerate(place):
+        try:
+            found = found[key]  # type: ignore[index]  # of a table or a list, by its own kind of key
+        except (KeyError, IndexError, TypeError):
+            return place[:depth]
+    return place
+
+
+def _find_statement(lines: Sequence[str], place: KeyPath) -> int:
+    """Return the number of the line with which the statement begins that writes a place; lines count from 1.
+
+    It is the first line without which the text up to there, or up to the end of its statement, lacks the place.
+    """
+
+    def has_place(line: int) -> bool:
+        return _keep_written(_read_statements(lines, line + 1), place) == place
+
+    return bisect_left(range(len(lines)), x=True, key=has_place) + 1
+
+
+def _read_statements(lines: Sequence[str], count: int) -> Table:
+    """Return what so many lines say, and those that follow until the last statement is complete."""
+    for end in range(count, len(lines)):
+        try:
+            return tomllib.loads("".join(lines[:end]))
+        except ValueError:  # a value of several lines
+            continue
+    return tomllib.loads("".join(lines))
 
 
 def _say_where(problem: str) -> str:

@@ -53,6 +53,8 @@ def explain(error: BaseException) -> str:
             words = cause.verify_message.rstrip(".")
             remedy = "; set ca_file to the authority that signed it" if cause.verify_code in _UNKNOWN_ISSUER else ""
             return f"certificate not accepted, {words[:1].lower()}{words[1:]}{remedy}"
+        case ssl.SSLError(reason="WRONG_VERSION_NUMBER"):
+            return "the server does not speak TLS at this port; check the port, or use a URL without TLS"
         case ssl.SSLError():
             return f"TLS, {(getattr(cause, 'reason', None) or str(cause)).lower().replace('_', ' ')}"
         case socket.gaierror():

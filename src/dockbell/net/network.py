@@ -49,14 +49,8 @@ def _refuse_password() -> str:
 def explain(error: BaseException) -> str:
     """Say in a few words what lies behind an error: ``connection refused``."""
     match cause := find_cause(error):
-        case ssl.SSLCertVerificationError():
-            words = cause.verify_message.rstrip(".")
-            remedy = "; set ca_file to the authority that signed it" if cause.verify_code in _UNKNOWN_ISSUER else ""
-            return f"certificate not accepted, {words[:1].lower()}{words[1:]}{remedy}"
-        case ssl.SSLError(reason="WRONG_VERSION_NUMBER"):
-            return "the server does not speak TLS at this port; check the port, or use a URL without TLS"
         case ssl.SSLError():
-            return f"TLS, {(getattr(cause, 'reason', None) or str(cause)).lower().replace('_', ' ')}"
+            return _explain_tls(cause)
         case socket.gaierror():
             return "host name not found"
         case TimeoutError():
@@ -64,6 +58,17 @@ def explain(error: BaseException) -> str:
         case OSError():
             return (os.strerror(cause.errno) if cause.errno else str(cause)).lower()
     return _reword(str(cause)) or type(cause).__name__
+
+
+def _explain_tls(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        words = error.verify_message.rstrip(".")
+        remedy = "; set ca_file to the authority that signed it" if error.verify_code in _UNKNOWN_ISSUER else ""
+        return f"certificate not accepted, {words[:1].lower()}{words[1:]}{remedy}"
+    reason = getattr(error, "reason", None) or str(error)
+    if reason == "WRONG_VERSION_NUMBER":
+        return "the server does not speak TLS at this port; check the port, or use a URL without TLS"
+    return f"TLS, {reason.lower().replace('_', ' ')}"
 
 
 def _reword(text: str) -> str:

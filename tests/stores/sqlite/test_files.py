@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from dockbell.stores.sqlite.files import take_lock
+import pytest
+
+from dockbell.errors import StoreError
+from dockbell.stores.sqlite import SqliteStore
+from dockbell.stores.sqlite.files import Lock, take_lock
+from tests.fakes import NOON
 
 _HOLD = """
 import sys, time
@@ -41,3 +48,18 @@ def test_a_process_that_releases_a_store_leaves_nothing(tmp_path: Path) -> None:
     lock = take_lock(path)
     assert lock.abandoned_by == ""
     lock.release()
+
+
+async def test_a_store_that_may_not_be_written_is_not_to_be_exchanged_for_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "dockbell.db"
+    await (await SqliteStore.open(path, now=lambda: NOON)).aclose()
+
+    def refuse(_: Path) -> Lock:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))  # root may write everything
+
+    monkeypatch.setattr("dockbell.stores.sqlite.files.take_lock", refuse)
+    told = r"permission denied; make it and its folder writable to user \d+; another \[store\] url would begin a new"
+    with pytest.raises(StoreError, match=told):
+        await SqliteStore.open(path, now=lambda: NOON)

@@ -120,7 +120,12 @@ def _open(path: Path, reserve: Reserve, *, epoch: str, now: int) -> Files:
         if isinstance(blamed := blame(error, path), StoreFull):
             raise blamed from error
         reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise StoreError(f"store {path}: {reason}; check [store] url and the permissions of its folder") from error
+        remedy = "check [store] url and the permissions of its folder"
+        if path.exists() and (isinstance(error, PermissionError) or "readonly" in reason):
+            remedy = (
+                f"make it and its folder writable to user {os.geteuid()}; another [store] url would begin a new store"
+            )
+        raise StoreError(f"store {path}: {reason}; {remedy}") from error
 
 
 def _claim(path: Path) -> None:

@@ -430,7 +430,7 @@ async def test_a_429_that_asks_for_an_hour_is_told_at_once_and_asked_again_every
     for requests in (1, 2):
         assert route.call_count == requests
         await anyio.sleep(100)
-        with pytest.raises(RateLimited, match=r"GET /v1/shipments: not asked for \d+ s: the API wants peace"):
+        with pytest.raises(RateLimited, match=r"GET /v1/shipments: not sent: the API asked to wait, for \d+ s more"):
             await client.read_page("shipments")
         await anyio.sleep(200)
         with contextlib.suppress(RateLimited):

@@ -37,11 +37,11 @@ def judge_feed_silence(status: FeedStatus, changed_at: datetime | None, sifted: 
     if status.paused:  # which is said of it anyway
         return Silence()
     if status.read_at is None:
-        return Silence(Quiet.BLIND, "it was never read to its end: whether anything changes, nobody knows")
+        return Silence(Quiet.BLIND, "it was never read to its end, so it is unknown whether anything changes")
     read = f"{format_age(at - status.read_at)} ago"
     is_late = status.expected_at is not None and status.expected_at < at
     if is_late or (status.state is not None and status.state.problem):
-        return Silence(Quiet.BLIND, f"it was last read to its end {read}: what has changed since, nobody knows")
+        return Silence(Quiet.BLIND, f"it was last read to its end {read}: changes since then are unknown")
     if sifted.events and sifted.wanting and not sifted.passing:
         return Silence(Quiet.FILTERED, f"filters hold its last {_count(sifted.events)} back from every sink")
     since = changed_at or _find_beginning(status)

@@ -245,7 +245,7 @@ class Account:
         if refusals is self._key_gate:
             return SourceRefused(refusals.reason(request.collection))
         wait = max(refusals.wait(request.collection, now()), _SHORTEST_WAIT)
-        return RateLimited(f"{request}: not asked for {wait.total_seconds():.0f} s: the API wants peace", wait)
+        return RateLimited(f"{request}: not sent: the API asked to wait, for {wait.total_seconds():.0f} s more", wait)
 
     async def _exchange_with_key(self, request: Request, urgency: Urgency, *, probe: bool) -> Response:
         """Return the answer to a request; after a 401 the key is read again, and a new one tried."""

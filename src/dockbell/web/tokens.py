@@ -152,7 +152,7 @@ class Tokens:
             if str(error) != self._problem:
                 self._problem = str(error)
                 self._telemetry.emit(TokenUnreadable(self._problem))
-            detail = "token: cannot be looked up, so nobody is let in; the log of dockbell has more"
+            detail = "token: cannot be looked up, so no request is accepted; the log of dockbell has more"
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "token", detail) from None
         self._problem = ""
         return token

@@ -147,7 +147,7 @@ function ask(label, { title: about, words, input, danger }) {
     },
     h('h2', { id: 'asking-title' }, label, about && [': ', h('bdi', null, about)]),
     h('p', null, words),
-    input && h('label', { for: 'asking-input' }, 'Reason, for whoever looks later'),
+    input && h('label', { for: 'asking-input' }, 'Reason, shown to others'),
     input && h('input', { id: 'asking-input', autocomplete: 'off', maxlength: 200 }),
     h('div', { class: 'row end' },
       h('button', { type: 'button', on: { click: () => close(null) } }, 'Cancel'),

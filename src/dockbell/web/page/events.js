@@ -166,7 +166,7 @@ export class Events {
     show(this.list, shown.map((event) => this.describe(event)));
     show(this.more,
       this.problem && h('p', { class: 'bad' }, this.problem),
-      !shown.length && h('p', { class: 'faint' }, !this.isFiltered ? 'Nothing was recorded yet. Each change appears here as it is recorded.' : this.next ? 'None of the newest is like that.' : 'No kept event is like that.'),
+      !shown.length && h('p', { class: 'faint' }, !this.isFiltered ? 'Nothing was recorded yet. Each change appears here as it is recorded.' : this.next ? 'None of the newest matches.' : 'No kept event matches.'),
       (shown.length > 0 ? this.next !== null : this.next) && h('button', { type: 'button', on: { click: () => this.loadOlder() } }, shown.length ? 'Older' : 'Look further'),
       shown.length > 0 && this.next === null && h('p', { class: 'faint' }, 'These are the oldest that are kept.'));
     this.drawNews();

@@ -410,6 +410,30 @@ def test_a_first_reading_that_fails_is_told_of_the_source() -> None:
     assert reasons == ["source main: no feed could be read for 30s, 2 readings of 2 feeds failed; the last: HTTP 503"]
 
 
+def test_the_first_readings_of_many_feeds_are_one_line() -> None:
+    """A start with 8 sources is progress, not 40 things to look at."""
+    unread = [replace(READ, feed=Feed(source, "stock")) for source in ("a", "b", "c")]
+    assert judge(*unread) == ["daemon: reads all 3 feeds for the first time; their changes are seen after that"]
+    assert judge(*unread, feed()) == [
+        "daemon: reads 3 of 4 feeds for the first time; their changes are seen after that"
+    ]
+
+
+def test_a_first_reading_that_fails_is_told_beside_those_that_go_on() -> None:
+    unread = [replace(READ, feed=Feed(source, "stock")) for source in ("a", "b")]
+    failing = FeedState(1, FEED, failing={RunKind.PASS: failure(1, 0.5)})
+    reasons = judge(*unread, replace(READ, feed=Feed("c", "stock"), state=failing))
+    assert [reason.partition(";")[0] for reason in reasons] == [
+        "daemon: reads 2 of 3 feeds for the first time",
+        "c/stock: never read to its end yet",
+    ]
+
+
+def test_that_a_feed_is_read_for_the_first_time_is_said_of_it() -> None:
+    begun = replace(READ, state=FeedState(1, FEED, first_asked_at=NOON))
+    assert list(describe_feed(begun, NOON)) == ["is read for the first time"]
+
+
 def test_a_source_that_refuses_its_key_is_told_by_what_mends_it() -> None:
     stopped = stands(problem="HTTP 401", failing={RunKind.POLL: failure(4, 2)})
     assert judge(stopped) == ["main/shipments: HTTP 401"]

@@ -78,12 +78,12 @@ async def test_a_page_is_shown_everything_that_is_configured(served: Served) -> 
     ]
     assert page.parts["dockbell"]["name"] == "acme"
     assert page.parts["dockbell"]["reasons"][0] == {
-        "text": "main/shipments: never read to its end yet",
-        "about": "feed:main/shipments",
+        "text": "daemon: reads all 5 feeds for the first time; their changes are seen after that",
+        "about": "daemon",
     }
     feed = page.parts["feed:main/shipments"]
     assert (feed["records"], feed["events"], feed["every"], feed["polled"]) == (2, 2, "1m", True)
-    assert feed["reasons"] == ["never read to its end yet"]
+    assert feed["reasons"] == []
     assert feed["last_change_at"] == "2026-11-21T12:00:00.000Z"
     assert [(event["feed"], event["key"]) for event in page.events[:2]] == [(str(filled.feed), key) for key in "ab"]
 

@@ -170,7 +170,7 @@ async def test_status_is_as_the_command_prints_it(served: Served) -> None:
     told = (await served.client.get("/status")).json()
     assert told["daemon"].startswith("process ")
     assert not told["well"]
-    assert told["reasons"][0] == "main/shipments: never read to its end yet"
+    assert told["reasons"][0] == "daemon: reads all 5 feeds for the first time; their changes are seen after that"
     assert told["feeds"][0]["records"] == 1
     assert [sink["sink"] for sink in told["sinks"]] == ["erp", "floor"]
 

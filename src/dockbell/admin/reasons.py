@@ -65,8 +65,13 @@ def find_reasons(status: Status) -> Sequence[Reason]:
     if (crowding := status.crowding) is not None:
         remedy = "keep strangers from [web] listen, by a firewall or a proxy"
         reasons.append(Reason("web", "", f"{format_age(status.at - crowding.at)} ago, {crowding.reason}; {remedy}"))
+    firsts = [each for each in status.feeds if _is_read_first(each)]
+    if len(firsts) > 1:  # progress, and one line however many they are
+        of_all = "all" if len(firsts) == len(status.feeds) else f"{len(firsts)} of"
+        words = f"reads {of_all} {len(status.feeds)} feeds for the first time; their changes are seen after that"
+        reasons.append(Reason("daemon", "", words))
     for source, feeds in groupby(status.feeds, lambda each: each.feed.source):
-        reasons += _check_source(source, tuple(feeds), status.at)
+        reasons += _check_source(source, tuple(feeds), status.at, are_firsts_told=len(firsts) > 1)
     for sink in status.sinks:
         found = _check_sink(sink, status.at)
         reasons += [Reason("sink", sink.name, words, hinders=hinders) for words, hinders in found]
@@ -83,8 +88,7 @@ def format_age(age: timedelta) -> str:
 def describe_feed(status: FeedStatus, at: datetime) -> Iterator[str]:
     """Yield remarks on a feed that need no action."""
     state = status.state
-    if status.paused:
-        yield f"source {status.feed.source} is paused: nothing is read of it, and what it owes to sinks is delivered"
+    yield from _describe_reading(status)
     if state is None:
         return
     if state.shape is not None and not state.proven:
@@ -108,6 +112,13 @@ def describe_feed(status: FeedStatus, at: datetime) -> Iterator[str]:
         yield f"was blind{length} until {format_age(at - gap.ended_at - status.offset)} ago: {gap.reason}"
 
 
+def _describe_reading(status: FeedStatus) -> Iterator[str]:
+    if status.paused:
+        yield f"source {status.feed.source} is paused: nothing is read of it, and what it owes to sinks is delivered"
+    elif status.read_at is None and status.state is not None and status.state.first_asked_at is not None:
+        yield "is read for the first time"
+
+
 def _describe_plan(status: FeedStatus) -> Iterator[str]:
     if status.short_of:
         plan = '"dockbell plan" says what would help'
@@ -124,7 +135,13 @@ def _check_disk(footprint: Footprint | None) -> Iterator[str]:
         yield DiskFills(footprint.room).describe()
 
 
-def _check_source(source: str, feeds: Sequence[FeedStatus], at: datetime) -> Iterator[Reason]:
+def _is_read_first(status: FeedStatus) -> bool:
+    """Return whether a feed was never read to its end, and nothing has failed."""
+    state = status.state
+    return not status.paused and status.read_at is None and (state is None or not (state.problem or state.last_failure))
+
+
+def _check_source(source: str, feeds: Sequence[FeedStatus], at: datetime, *, are_firsts_told: bool) -> Iterator[Reason]:
     """Yield the reasons of a source, whose feeds are given, and of these; one where they fail together."""
     failing = {each.feed: failing for each in feeds if (failing := _find_failing(each)) is not None}
     since = min((each.since for each in failing.values()), default=at)
@@ -136,7 +153,8 @@ def _check_source(source: str, feeds: Sequence[FeedStatus], at: datetime) -> Ite
         words = f"no feed could be read for {format_age(at - since)}, {tries}; the last: {last.problem}"
         yield Reason("source", source, words, hinders=True)
     for each in feeds:
-        found = _check_feed(each, at, None if is_down else failing.get(each.feed), is_down=is_down)
+        is_told = is_down or (are_firsts_told and _is_read_first(each))
+        found = _check_feed(each, at, None if is_down else failing.get(each.feed), is_told=is_told)
         yield from (Reason("feed", str(each.feed), words, hinders=hinders) for words, hinders in found)
 
 
@@ -153,11 +171,11 @@ def _find_failing(status: FeedStatus) -> Failing | None:
 
 
 def _check_feed(
-    status: FeedStatus, at: datetime, failing: Failing | None, *, is_down: bool
+    status: FeedStatus, at: datetime, failing: Failing | None, *, is_told: bool
 ) -> Iterator[tuple[str, bool]]:
     """Yield the reasons of a feed, and whether each hinders; of one that an operator has paused there is none.
 
-    Where its source is down, that its readings fail and are late is not said of each feed.
+    ``is_told``: that its readings fail or are late, or that it was not read yet, is said of several feeds at once.
     """
     if status.paused:
         return
@@ -166,9 +184,9 @@ def _check_feed(
     is_late = status.read_at is not None and status.expected_at is not None and status.expected_at < at
     if state is not None and state.problem:
         yield state.problem, True
-    elif status.read_at is None and not is_down:
+    elif status.read_at is None and not is_told:
         yield f"never read to its end yet{failure}", bool(failure)  # the first pass takes its time
-    if status.read_at is not None and is_late and not is_down:
+    if status.read_at is not None and is_late and not is_told:
         ago = format_age(at - status.read_at)
         yield f"last read to its end {ago} ago, expected {status.schedule}{failure}", True
     elif failing is not None and status.read_at is not None:

@@ -133,7 +133,9 @@ class Session:
 
 
 def no_token() -> Problem:
-    detail = 'token: none is configured, so nothing can be changed here; add token = { env = "DOCKBELL_WEB_TOKEN" } to [web]'
+    detail = (
+        'token: none is configured, so nothing can be changed here; add token = { env = "DOCKBELL_WEB_TOKEN" } to [web]'
+    )
     return Problem(HTTPStatus.FORBIDDEN, "token", detail)
 
 

@@ -228,6 +228,17 @@ async def test_a_source_that_answers_nothing_for_a_minute_is_told_and_that_it_is
     ]
 
 
+async def test_the_alert_about_a_source_ends_with_its_reading(store: SqliteStore) -> None:
+    """A reload begins it anew: if it still does not answer, that is told a minute later."""
+    notifier, ear, clock = await open_notifier(store)
+    ear.telemetry.emit(SourceFails("main", "HTTP 503"))
+    clock.pass_(60)
+    await notifier.run_once()
+    notifier.forget([], [], ["main", "other"])
+    await notifier.run_once()
+    assert (await told(store))[1:] == ["recovered: source main: is not asked any more, or is asked anew"]
+
+
 @pytest.mark.parametrize("end", ["answers", "is asked anew", "stops"])
 async def test_nothing_is_told_of_a_short_outage(store: SqliteStore, end: str) -> None:
     notifier, ear, clock = await open_notifier(store)

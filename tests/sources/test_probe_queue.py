@@ -113,3 +113,24 @@ async def test_any_answer_counts_as_one(api: respx.MockRouter, client: Inventory
     route.side_effect = [httpx.Response(200, json={"stock": []})]
     await client.read_page("stock")
     assert anyio.current_time() == began
+
+
+async def test_an_order_that_was_not_sent_was_certainly_not_created(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    api.get("/v1/stock").respond(503)
+    orders = api.post("/v1/sales-orders").respond(503)
+    await fail(client, "stock")
+    with pytest.raises(SourceUnavailable, match="the order may have been created"):
+        await client.create_sales_order({"sku": "A"})  # the first request to a collection is sent
+
+    async with anyio.create_task_group() as group:
+        for _ in range(8):  # which take turns with the probes
+            group.start_soon(fail, client, "stock")
+        await anyio.lowlevel.checkpoint()
+        with pytest.raises(SourceUnavailable) as caught:
+            await client.create_sales_order({"sku": "A"})
+
+    assert orders.call_count == 1
+    assert "not sent" in str(caught.value)
+    assert "may have been created" not in str(caught.value)

@@ -92,11 +92,11 @@ class Notifier:
         self._note_condition(sink, Condition.UNKNOWN)
 
     def forget(self, feeds: Collection[Feed], sinks: Iterable[str], sources: Iterable[str]) -> None:
-        """Forget the alerts about feeds and sinks that were removed, and about sources that are asked anew."""
+        """Forget the alerts about feeds and sinks that were removed, and end those about sources that were ended."""
         gone = {("feed", str(feed)) for feed in feeds} | {("sink", sink) for sink in sinks}
-        gone |= {("source", source) for source in sources}
         self._down = {alert for alert in self._down if alert[1:] not in gone}
-        self._news = {each: news for each, news in self._news.items() if each[0][1:] not in gone or not news.is_new}
+        for source in sources:
+            self._note_up(NoticeKind.UNREACHABLE, "source", source, "is not asked any more, or is asked anew")
         self._blind -= {*feeds}
         self._found = {sink: found for sink, found in self._found.items() if ("sink", sink) not in gone}
 

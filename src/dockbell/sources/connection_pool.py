@@ -32,7 +32,7 @@ _UNREACHED: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
 
 
 class Unreached(SourceUnavailable):
-    """No connection came about: the request was never sent."""
+    """No connection came about, or none was tried: the request was never sent."""
 
 
 class ConnectionPool:

@@ -10,8 +10,8 @@ import anyio
 
 from dockbell.core.reading.request import Request
 from dockbell.core.running.circuit_breaker import CircuitBreaker
-from dockbell.errors import SourceUnavailable
 from dockbell.ports import Bell, BetweenTries
+from dockbell.sources.connection_pool import Unreached
 from dockbell.sources.request_queue import now
 
 PATIENCE: Final = timedelta(seconds=30)
@@ -34,7 +34,7 @@ class ProbeQueue:
         """Return when a request may be sent that is wanted ``since``; ``between_tries`` is entered while it waits.
 
         Raises:
-            SourceUnavailable: Its patience is at an end.
+            Unreached: Its patience is at an end; nothing was sent.
         """
         if self._breaker.admit(request.collection, now()):
             return
@@ -54,11 +54,11 @@ class ProbeQueue:
             self._line.remove(ticket)
             self._news.ring()
 
-    def turned_away(self, request: Request) -> SourceUnavailable:
+    def turned_away(self, request: Request) -> Unreached:
         """Return the error of a request that is not sent."""
         opened_at = self._breaker.opened_at
         down = now() - (now() if opened_at is None else opened_at)
-        return SourceUnavailable(
+        return Unreached(
             f"{request}: not sent: the API has answered nothing for {down.total_seconds():.0f} s, "
             f"the last failure: {self._breaker.reason}"
         )

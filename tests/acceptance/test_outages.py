@@ -9,7 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from dockbell.telemetry import SourceAnswers, SourceFails
+from dockbell.core.model import RunKind
+from dockbell.telemetry import RunEnded, SourceAnswers, SourceFails
 from tests.acceptance.at_work import at_work, reasons
 from tests.acceptance.deployment import Deployment, deploy
 from tests.virtual_time import SkippingLoop
@@ -96,3 +97,16 @@ async def test_a_resource_that_fails_alone_delays_no_other(
         pauses = [later - earlier for earlier, later in pairwise(polled)]
         assert max(pauses) <= POLL_EVERY + 1
         assert all(f"main/{resource}" in reason for reason in await reasons(dockbell))
+
+
+async def test_readings_that_an_outage_prevents_are_not_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with deploy(tmp_path, monkeypatch, resources=("packages",)) as dockbell, at_work(dockbell):
+        await anyio.sleep(310)
+        dockbell.sandbox.set(refuse_with=503)
+        began = len(dockbell.facts)
+        await anyio.sleep(OUTAGE)
+        polls = [fact for fact in dockbell.facts[began:] if isinstance(fact, RunEnded) and fact.kind is RunKind.POLL]
+        assert len(polls) >= OUTAGE / 60, "each gives up after half a minute"
+        assert all(fact.late for fact in polls)

@@ -105,9 +105,11 @@ class FeedSchedule:
             self.wake_reconciler()
 
     def check_run(self, kind: RunKind, asked_at: datetime | None) -> bool | None:
-        """Return whether a run asked later than the schedule says; None where it says nothing of it."""
-        if asked_at is None or kind is not self._kind:
+        """Return whether a run asked later than the schedule says, or was not answered; None where it says nothing."""
+        if kind is not self._kind:
             return None
+        if asked_at is None:
+            return True
         due_at, every = self._due_at, self._next_time(self.every, asked_at) - asked_at
         self._due_at = asked_at + every
         return None if due_at is None else asked_at > due_at + max(_UNPUNCTUAL, every / 10)

@@ -58,7 +58,7 @@ _COUNTERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "pages": ("Pages that were read and stored.", _RUNS),
     "records_read": ("Records that runs have read, changed or not.", _RUNS),
     "runs": ("Polls and passes that ended, complete or incomplete.", (*_RUNS, "outcome")),
-    "runs_late": ("Runs that asked later than the schedule says.", _FEED),
+    "runs_late": ("Runs that asked later than the schedule says, or were not answered.", _FEED),
     "changes": ("Changes of records that were stored.", (*_FEED, "change")),
     "changes_missed": ("Changes that polls should have shown before they did.", _FEED),
     "changes_silent": ("Changes that did not move their record's timestamp.", _FEED),

@@ -82,8 +82,8 @@ class RunEnded(Fact, frozen=True):
     """A poll or a pass ended; ``problem`` is empty when it read everything.
 
     ``asked_at`` is S of its first request, None where none was answered, and ``sent_at`` the same by our clock.
-    ``late``: it asked later than its schedule says; None where no schedule says anything. What a pass did not show is
-    judged after this. ``is_first``: it is of a baseline.
+    ``late``: it asked later than its schedule says, or was not answered; None where no schedule says anything.
+    ``is_first``: it is of a baseline. What a pass did not show is judged after this.
     """
 
     feed: Feed

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -20,7 +21,9 @@ assert isinstance(group, LazyGroup)
 main: LazyGroup = group
 COMMANDS = tuple(main.list_commands(click.Context(main)))
 CONFIGURED = tuple(
-    command for command in COMMANDS if command not in {"demo", "init", "secret", "sandbox", "sources", "completion"}
+    command
+    for command in COMMANDS
+    if command not in {"demo", "init", "secret", "sandbox", "sources", "schema", "completion"}
 )
 HEAVY = ("httpx", "pydantic", "rich", "starlette", "uvicorn", "paho", "msgspec", "sqlite3", "apscheduler", "anyio")
 
@@ -106,6 +109,12 @@ def test_every_problem_of_a_configuration_is_one_line(tmp_path: Path) -> None:
     lines = result.stderr.splitlines()
     assert len(lines) == 2
     assert all(line.startswith("error: ") for line in lines)
+
+
+def test_the_schema_of_the_configuration_is_printed() -> None:
+    printed = CliRunner().invoke(main, ["schema"]).output
+    assert json.loads(printed)["$id"] == "urn:dockbell:schema:config:1"
+    assert printed.endswith("}\n")
 
 
 def test_a_secret_is_minted_alone_and_never_twice() -> None:

@@ -36,7 +36,9 @@ _INTRODUCTION: Final = """\
 The configuration is a TOML file, which may include others: `--config PATH`, else the environment variable
 `DOCKBELL_CONFIG`, else `./dockbell.toml`. Paths in it count from its own folder. A key that is not known is an error,
 with a suggestion; `dockbell check` tells every problem of a file at once.
-[config.example.toml](../../config.example.toml) has all keys in one file that works as it is.
+[config.example.toml](../../config.example.toml) has all keys in one file that works as it is. An editor that knows TOML
+completes and explains them by [their JSON Schema](../../src/dockbell/config/config.schema.json), which `dockbell
+schema` prints; the first line of the file then is `#:schema dockbell.schema.json`.
 
 - A *duration* is text: `"250ms"`, `"90s"`, `"5m"`, `"24h"`, `"7d"`, `"1h30m"`.
 - A *JSON pointer* names a place in a record: `"/status"`, `"/lines/*/sku"`, where `*` is any element of an array.
@@ -94,7 +96,7 @@ _BOUNDS: Final = ((Ge, "ge", "from"), (Gt, "gt", "above"), (Le, "le", "to"))
 
 def write() -> str:
     """Return the page."""
-    meanings = _read_example()
+    meanings = read_example()
     kinds = {kind: load_sink_type(kind).Settings for kind in sorted(find_sink_types())}
     common = {*SinkSettings.model_fields}
     parts = [
@@ -141,7 +143,7 @@ def write() -> str:
     return page("Configuration", _INTRODUCTION, *parts)
 
 
-def _read_example() -> dict[str, dict[str, tuple[str, str]]]:
+def read_example() -> dict[str, dict[str, tuple[str, str]]]:
     """Return each key's value and meaning as the example has them, by table."""
     found: dict[str, dict[str, tuple[str, str]]] = {"": {}}
     section, key = "", ""

@@ -18,6 +18,7 @@ _SECTIONS = {
         "probe": ("dockbell.cli.probe", "Measure how an API really behaves, and print the TOML for it."),
         "secret": ("dockbell.cli.sinks", "Print a new secret for signing webhooks."),
         "sandbox": ("dockbell.cli.sandbox", "Serve the API with records that move, to develop against."),
+        "schema": ("dockbell.cli.schema", "Print the JSON Schema of the configuration, for editors."),
         "completion": ("dockbell.cli.completion", "Print what lets a shell complete commands, options and names."),
     },
     "Run": {

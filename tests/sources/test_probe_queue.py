@@ -134,3 +134,15 @@ async def test_an_order_that_was_not_sent_was_certainly_not_created(
     assert orders.call_count == 1
     assert "not sent" in str(caught.value)
     assert "may have been created" not in str(caught.value)
+
+
+async def test_a_command_that_somebody_waits_for_gives_up_at_once(
+    api: respx.MockRouter, client: InventoryClient
+) -> None:
+    api.get(path__startswith="/v1/").respond(503)
+    client.give_up_at_once()
+    began = anyio.current_time()
+    for resource in ("stock", "items", "shipments", "stock"):
+        await fail(client, resource)
+    assert anyio.current_time() - began <= 16, "the tries of the first"
+    assert api.calls.call_count == FAILURES_MOST + 2

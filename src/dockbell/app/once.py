@@ -29,6 +29,8 @@ async def run_once(config: Config, telemetry: Telemetry) -> bool:
     no planner decides, but the caller.
     """
     async with assemble(config, telemetry) as agents:
+        for source in agents.sources.values():
+            source.client.give_up_at_once()
         await agents.load()
         read: list[bool] = []
         async with anyio.create_task_group() as group:
@@ -49,6 +51,8 @@ async def run_commands(
 ) -> Sequence[Command]:
     """Execute commands while no daemon holds the store, also those that wait in it; return these with outcomes."""
     async with assemble(config, telemetry) as agents:
+        for source in agents.sources.values():
+            source.client.give_up_at_once()
         command_store = await opening.open_command_store(config)
         try:
             await agents.load()

@@ -138,7 +138,7 @@ class Account:
         self._throttled = Counter[str]()  # so many 429 since a collection was accepted
         self._probes: dict[tuple[KeyGate, str], anyio.Event] = {}  # under way; each is set when it comes to an end
         self._breaker = CircuitBreaker()
-        self._probe_queue = ProbeQueue(self._breaker)
+        self.probe_queue = ProbeQueue(self._breaker)
 
     async def send_once(self, request: Request) -> Response:
         """Return the answer to a request, whatever is refused, as urgent as an operator; conclude nothing from it."""
@@ -161,7 +161,7 @@ class Account:
         attempt, unreadable, odd, since = 1, 0, 0, now()
         while True:
             if tries > 1:
-                await self._probe_queue.wait(request, since, between_tries)
+                await self.probe_queue.wait(request, since, between_tries)
             else:
                 self._check_breaker(request)
             try:
@@ -335,15 +335,15 @@ class Account:
         if failure:
             if self._breaker.failed(request.collection, failure, now()):
                 self._telemetry.emit(SourceFails(self._name, failure))
-                self._probe_queue.ring()
+                self.probe_queue.ring()
         elif (opened_at := self._breaker.answered(request.collection)) is not None:
             self._telemetry.emit(SourceAnswers(self._name, now() - opened_at))
-            self._probe_queue.ring()
+            self.probe_queue.ring()
 
     def _check_breaker(self, request: Request) -> None:
         """Refuse to send a request that its caller can do without for now, while the API answers nothing."""
         if not self._breaker.admit(request.collection, now()):
-            raise self._probe_queue.turned_away(request)
+            raise self.probe_queue.turned_away(request)
 
     def _charged(self, request: Request) -> tuple[Budget, ...]:
         """Return the budgets that a request counts in, the narrowest last: that is the one an answer speaks of."""

@@ -156,6 +156,10 @@ class InventoryClient:
         """Have one budget with another client that has the same key; this one has asked nothing yet."""
         self._account.key_budget = other._account.key_budget
 
+    def give_up_at_once(self) -> None:
+        """Give requests up at once while the API answers nothing, as for a command that somebody waits for."""
+        self._account.probe_queue.patience = timedelta(0)
+
     @property
     def key_budget(self) -> KeyBudget:
         return self._account.key_budget

@@ -19,9 +19,14 @@ PATIENCE: Final = timedelta(seconds=30)
 
 
 class ProbeQueue:
-    """The requests that wait for the circuit breaker of a source; they probe in turn."""
+    """The requests that wait for the circuit breaker of a source; they probe in turn.
+
+    Attributes:
+        patience: How long each waits.
+    """
 
     def __init__(self, breaker: CircuitBreaker) -> None:
+        self.patience = PATIENCE
         self._breaker = breaker
         self._line = deque[object]()
         self._news = Bell()
@@ -43,7 +48,7 @@ class ProbeQueue:
         try:
             async with between_tries():
                 while not self._may_go(request, ticket):
-                    left = since + PATIENCE - now()
+                    left = since + self.patience - now()
                     if left <= timedelta(0):
                         raise self.turned_away(request)
                     is_next = self._line[0] is ticket  # only this one keeps the time

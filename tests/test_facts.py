@@ -76,7 +76,7 @@ async def test_other_runs_are_never_late(rig: Rig) -> None:
     assert [run.late for run in told(rig.ear, RunEnded)] == [None, None, None]
 
 
-async def test_a_run_that_nobody_answers_is_not_late_but_the_next_is(rig: Rig) -> None:
+async def test_a_run_that_is_not_answered_is_not_in_time_and_neither_is_the_next(rig: Rig) -> None:
     def fail(_: int) -> None:
         raise SourceUnavailable("HTTP 503")
 
@@ -86,7 +86,7 @@ async def test_a_run_that_nobody_answers_is_not_late_but_the_next_is(rig: Rig) -
     rig.source.before_page = answer
     await rig.poll()
     runs = told(rig.ear, RunEnded)
-    assert [run.late for run in runs] == [None, None, True]
+    assert [run.late for run in runs] == [None, True, True]
     assert runs[1].asked_at is None
 
 

@@ -272,7 +272,8 @@ class SinkConformance(ABC):
             point += 1
             assert rig.crashes == [], "an error left the sink"
         assert point > 12, "each delivery has several points at which it can be killed"
-        await rig.until_all_arrived()
+        async with rig.living():  # on a busy machine the last one may have given up: a receiver seemed to be away
+            await rig.until_all_arrived()
 
     async def test_a_crash_repeats_no_more_than_the_last_seconds(self, rig: Rig) -> None:
         async with rig.living() as life:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dockbell.core.model import ClockSource, Page
@@ -582,6 +582,16 @@ def test_what_cannot_be_read_is_nothing_known(text: str) -> None:
     assert ListingProfile.from_json(text) == ListingProfile()
 
 
+@example(
+    known=ListingProfile(poll_order=Trait(" ")),
+    records=[b"{}"],
+    envelope="",
+    keys=[],
+    dates=[],
+    clock=ClockSource.DATE,
+    polled=True,
+    before=None,
+)
 @given(
     known=any_habits | st.just(ListingProfile()),
     records=st.lists(raw_records, min_size=1, max_size=15),

@@ -137,9 +137,10 @@ def learn_order(known: Trait, view: PageView) -> tuple[Trait, str]:
     """
     if known.value == NO_ORDER or known.varies:
         return known, ""
-    if not known.value:
+    orders = known.value.split()
+    if not orders:
         return (Trait(_orders_of(view), known.turns) if _tells_order(view) else known), ""
-    first, *others = known.value.split()
+    first, *others = orders
     if _keeps(first, view, whole=False):
         return known, ""
     remaining = " ".join(order for order in others if _keeps(order, view, whole=True))

@@ -24,7 +24,7 @@ and records over HTTP](../how-to/pull-events.md). Whatever cannot be answered is
 
 Where `[web] token` is configured, requests bear it, `Authorization: Bearer TOKEN`; the status page shows it once, and
 has a session from then on, by a cookie and, for acts, the header `X-Dockbell-CSRF`. Without a configured token
-everybody who can reach the address can read, and nobody can change anything."""
+every client that can reach the address can read, and no client can change anything."""
 _ACCESS: Final = {
     "[]": "everybody",
     '["", "session", "token"]': "everybody; who has the token is told more",

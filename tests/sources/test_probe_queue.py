@@ -136,7 +136,7 @@ async def test_an_order_that_was_not_sent_was_certainly_not_created(
     assert "may have been created" not in str(caught.value)
 
 
-async def test_a_command_that_somebody_waits_for_gives_up_at_once(
+async def test_a_command_that_an_operator_waits_for_gives_up_at_once(
     api: respx.MockRouter, client: InventoryClient
 ) -> None:
     api.get(path__startswith="/v1/").respond(503)

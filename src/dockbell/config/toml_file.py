@@ -58,7 +58,7 @@ def find_line(path: str, place: KeyPath) -> int | None:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, ValueError):
         return None
-    lines = text.splitlines(keepends=True)
+    lines = [f"{line}\n" for line in text.split("\n")]  # as editors and tomllib count them
     if len(text) > _SEARCHED_MOST:
         return None
     place = _keep_written(read_text(text, path), place)

@@ -157,7 +157,7 @@ class InventoryClient:
         self._account.key_budget = other._account.key_budget
 
     def give_up_at_once(self) -> None:
-        """Give requests up at once while the API answers nothing, as for a command that somebody waits for."""
+        """Give requests up at once while the API answers nothing, as for a command that an operator waits for."""
         self._account.probe_queue.patience = timedelta(0)
 
     @property

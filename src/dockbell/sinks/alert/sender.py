@@ -45,7 +45,7 @@ class Sender:
         else:
             return answer
         finally:
-            if answer is None:  # nobody knows what the process does next
+            if answer is None:  # what the process does next is unknown
                 await self.aclose()
 
     async def aclose(self) -> None:

@@ -26,7 +26,7 @@ _TITLES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
         "changes of {name} wait for a decision",
         'Look at "dockbell deletes" and "dockbell drift".',
     ),
-    (NoticeKind.DEAD_LETTER, "sink"): ("sink {name} has a dead letter", 'Look at "dockbell dead show {name}".'),
+    (NoticeKind.DEAD_LETTER, "sink"): ("sink {name} has a dead letter", '"dockbell dead {name}" lists it.'),
     (NoticeKind.DIED, "process"): (
         "process {name} did not stop in order",
         "dockbell works again, and goes on where it was. Its log may say more.",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dockbell import telemetry
-from dockbell.telemetry import Fact, facts, reading_facts
+from dockbell.telemetry import Fact, facts, reading_facts, sink_facts
 
 FACTS = [
     each
-    for module in (facts, reading_facts)
+    for module in (facts, reading_facts, sink_facts)
     for each in vars(module).values()
     if isinstance(each, type) and issubclass(each, Fact) and each.__module__ == module.__name__ and each is not Fact
 ]

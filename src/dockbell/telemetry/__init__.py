@@ -13,31 +13,17 @@ from dockbell.telemetry.facts import AgentFails as AgentFails
 from dockbell.telemetry.facts import CommandFinished as CommandFinished
 from dockbell.telemetry.facts import ConfigurationOutdated as ConfigurationOutdated
 from dockbell.telemetry.facts import Crowded as Crowded
-from dockbell.telemetry.facts import DeliverySettled as DeliverySettled
 from dockbell.telemetry.facts import DiskFills as DiskFills
 from dockbell.telemetry.facts import DiskHasRoom as DiskHasRoom
-from dockbell.telemetry.facts import EventDied as EventDied
-from dockbell.telemetry.facts import EventsSifted as EventsSifted
-from dockbell.telemetry.facts import EventsTakenBack as EventsTakenBack
 from dockbell.telemetry.facts import Fact as Fact
 from dockbell.telemetry.facts import FileExposed as FileExposed
-from dockbell.telemetry.facts import FilterUnanswered as FilterUnanswered
-from dockbell.telemetry.facts import LettersForgotten as LettersForgotten
 from dockbell.telemetry.facts import MembershipLost as MembershipLost
 from dockbell.telemetry.facts import ProcessDied as ProcessDied
 from dockbell.telemetry.facts import Reloaded as Reloaded
 from dockbell.telemetry.facts import ReloadRefused as ReloadRefused
-from dockbell.telemetry.facts import SinkConnected as SinkConnected
-from dockbell.telemetry.facts import SinkFails as SinkFails
-from dockbell.telemetry.facts import SinkLeft as SinkLeft
-from dockbell.telemetry.facts import SinkOmits as SinkOmits
-from dockbell.telemetry.facts import SinkOverrun as SinkOverrun
-from dockbell.telemetry.facts import SinkPaused as SinkPaused
-from dockbell.telemetry.facts import SinkResumed as SinkResumed
 from dockbell.telemetry.facts import SourcesClaimed as SourcesClaimed
 from dockbell.telemetry.facts import SourcesHandedOver as SourcesHandedOver
 from dockbell.telemetry.facts import Started as Started
-from dockbell.telemetry.facts import StateRepaired as StateRepaired
 from dockbell.telemetry.facts import Stopping as Stopping
 from dockbell.telemetry.facts import StoreExtended as StoreExtended
 from dockbell.telemetry.facts import StoreFails as StoreFails
@@ -61,6 +47,20 @@ from dockbell.telemetry.reading_facts import SourceAnswers as SourceAnswers
 from dockbell.telemetry.reading_facts import SourceFails as SourceFails
 from dockbell.telemetry.reading_facts import SourceWaits as SourceWaits
 from dockbell.telemetry.reading_facts import Stated as Stated
+from dockbell.telemetry.sink_facts import DeliverySettled as DeliverySettled
+from dockbell.telemetry.sink_facts import EventDied as EventDied
+from dockbell.telemetry.sink_facts import EventsSifted as EventsSifted
+from dockbell.telemetry.sink_facts import EventsTakenBack as EventsTakenBack
+from dockbell.telemetry.sink_facts import FilterUnanswered as FilterUnanswered
+from dockbell.telemetry.sink_facts import LettersForgotten as LettersForgotten
+from dockbell.telemetry.sink_facts import SinkConnected as SinkConnected
+from dockbell.telemetry.sink_facts import SinkFails as SinkFails
+from dockbell.telemetry.sink_facts import SinkLeft as SinkLeft
+from dockbell.telemetry.sink_facts import SinkOmits as SinkOmits
+from dockbell.telemetry.sink_facts import SinkOverrun as SinkOverrun
+from dockbell.telemetry.sink_facts import SinkPaused as SinkPaused
+from dockbell.telemetry.sink_facts import SinkResumed as SinkResumed
+from dockbell.telemetry.sink_facts import StateRepaired as StateRepaired
 
 
 class Telemetry:

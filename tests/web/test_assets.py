@@ -15,7 +15,8 @@ async def test_whoever_accepts_a_page_is_given_the_page_and_others_the_index(sha
     assert page.text.startswith("<!doctype html>")
     index = await shared.client.get("/")
     assert index.json()["name"] == "acme"
-    assert page.headers["vary"] == index.headers["vary"] == "Accept"
+    assert page.headers["vary"] == "Accept-Encoding, Accept"
+    assert index.headers["vary"] == "Accept"
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,14 @@ async def test_a_file_that_is_known_is_not_sent_again(shared: Served) -> None:
 @pytest.mark.parametrize("name", ["nothing.js", "..%2fsite.py", "%2e%2e", "site.py", "icon.svg%00", "Icon.svg"])
 async def test_nothing_else_is_served(shared: Served, name: str) -> None:
     assert (await shared.client.get(f"/page/{name}")).status_code == 404
+
+
+async def test_a_file_is_sent_compressed_to_whom_accepts_that(shared: Served) -> None:
+    plain = await shared.client.get("/page/style.css", headers={"accept-encoding": "identity"})
+    small = await shared.client.get("/page/style.css", headers={"accept-encoding": "gzip, deflate, br"})
+    assert "content-encoding" not in plain.headers
+    assert small.headers["content-encoding"] == "gzip"
+    assert plain.content == small.content
+    assert int(small.headers["content-length"]) < int(plain.headers["content-length"]) / 2
+    assert plain.headers["etag"] != small.headers["etag"]
+    assert plain.headers["vary"] == small.headers["vary"] == "Accept-Encoding"

@@ -1,7 +1,8 @@
-"""``GET /page/{file}`` and the page itself: the files of ``page/``, read once."""
+"""``GET /page/{file}`` and the page itself: the files of ``page/``, read and compressed once."""
 
 from __future__ import annotations
 
+import gzip
 from hashlib import blake2b
 from http import HTTPStatus
 from importlib.resources import files
@@ -22,10 +23,14 @@ _MEDIA_TYPES: Final = {
 }
 
 
+_GZIP: Final = "gzip"
+_PLAIN: Final = ""
+
+
 class Assets:
     def __init__(self) -> None:
         self._files = {
-            each.name: (each.read_bytes(), media_type)
+            each.name: (_encode(each.read_bytes()), media_type)
             for each in (files("dockbell.web") / "page").iterdir()
             if (media_type := _MEDIA_TYPES.get(f".{each.name.rpartition('.')[2]}"))
         }
@@ -40,10 +45,20 @@ class Assets:
         return self._give(request, "index.html")
 
     def _give(self, request: Request, name: str) -> Response:
-        content, media_type = self._files[name]
-        tag = f'"{blake2b(content, digest_size=16).hexdigest()}"'
-        headers = {"ETag": tag, "Cache-Control": "no-cache"}
+        encoded, media_type = self._files[name]
+        accepted = request.headers.get("accept-encoding", "").replace(" ", "").lower().split(",")
+        encoding = _GZIP if _GZIP in accepted else _PLAIN  # with a weight, as scripts write it: not worth a parser
+        content, tag = encoded[encoding]
+        headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+        if encoding:
+            headers["Content-Encoding"] = encoding
         known = request.headers.get("if-none-match", "")
         if tag in [each.strip().removeprefix("W/") for each in known.split(",")]:
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
         return Response(content, headers=headers, media_type=media_type)
+
+
+def _encode(content: bytes) -> dict[str, tuple[bytes, str]]:
+    """Return a file in each encoding that is offered, with its entity tag."""
+    encoded = {_PLAIN: content, _GZIP: gzip.compress(content, mtime=0)}
+    return {name: (each, f'"{blake2b(each, digest_size=16).hexdigest()}"') for name, each in encoded.items()}

@@ -67,7 +67,7 @@ class Index:
         """Answer with the page where HTML is accepted by name, as browsers do; else with the feeds."""
         is_page = params.accepts(request.headers.get("accept", ""), "text/html")
         response = self.assets.answer_page(request) if is_page else await self.answer(request)
-        response.headers["Vary"] = "Accept"
+        response.headers.add_vary_header("Accept")
         return response
 
 
